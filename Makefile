@@ -1,0 +1,44 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`. Each sets itself up.
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test setup lint types imports check lock bench clean
+
+demo: setup  ## three ways to train on demo data, and a report to read
+	@$(BIN)/tacit demo
+
+test: setup lint types imports check  ## everything that CI runs
+
+setup: .venv/ready  ## a virtual environment from the lock; repeated only when the lock changes
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tacit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 …")'
+	@echo "Setting up .venv (once; a minute or two) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lint:
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
+
+types:
+	@$(BIN)/mypy
+
+imports:
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+check:
+	@$(BIN)/pytest -n auto --dist worksteal
+
+bench: setup  ## ratios, measured in one run; needs a C compiler, and TACIT_DATA for the real sets
+	@$(BIN)/python -m benchmarks
+
+lock:  ## resolve pyproject.toml anew (needs uv)
+	@uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet --output-file requirements.lock
+
+clean:
+	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,199 @@
+"""The run file: TOML ⇄ frozen models.
+
+`RunFile.read(path)` checks everything that can be checked before data is touched; `[method]` stays a plain table here
+and is validated by the method's own parameters. A mistake gets one sentence that names file, key and remedy.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tacit.errors import UsageError, did_you_mean
+
+
+class Frozen(BaseModel):
+    """A value that never changes after it was checked; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class DataSection(Frozen):
+    """[data]: where the ratings come from."""
+
+    source: str = "demo"
+    feedback: Literal["explicit", "implicit", "count"] = "explicit"
+    query: str | None = None
+    columns: dict[str, str] = Field(default_factory=dict)
+    duplicates: Literal["error", "last", "mean"] = "error"
+    user_table: str | None = None
+    item_table: str | None = None
+    users: int | None = Field(default=None, ge=1)
+    items: int | None = Field(default=None, ge=1)
+    ratings: int | None = Field(default=None, ge=1)
+
+
+class PublicSection(Frozen):
+    """[public]: facts that everyone may know."""
+
+    scale: tuple[float, float] | None = None
+    users: int | None = Field(default=None, ge=1)
+    catalogue: str | None = None
+
+    @model_validator(mode="after")
+    def _scale_has_a_span(self) -> Self:
+        if self.scale is not None and not self.scale[0] < self.scale[1]:
+            raise ValueError("must name its lower end first, as in scale = [1, 5]")
+        return self
+
+
+class SplitSection(Frozen):
+    """[split]: what is held out for the test."""
+
+    by: Literal["random", "leave-one-out", "latest", "temporal", "cold-users", "cold-items"] = "random"
+    test: float = Field(default=0.1, gt=0, lt=1)
+
+
+class PartitionSection(Frozen):
+    """[partition]: who holds what."""
+
+    by: str = "user"
+    into: int | None = Field(default=None, ge=1)
+    size_skew: float = Field(default=0.0, ge=0, le=1)
+    taste_skew: float = Field(default=0.0, ge=0, le=1)
+
+
+class PrivacySection(Frozen):
+    """[privacy]: the guarantee that is asked for; without this section a run is NON-PRIVATE."""
+
+    epsilon: float = Field(gt=0)
+    delta: float | None = Field(default=None, gt=0, lt=1)
+    unit: Literal["user", "rating"] = "user"
+    accounting: Literal["sound", "paper"] = "sound"
+    on_refusal: Literal["continue", "stop"] = "continue"
+    ledger: str | None = None
+
+
+class AggregationSection(Frozen):
+    """[aggregation]: how several parties' contributions become one sum."""
+
+    name: Literal["plain", "ideal", "secagg", "paillier", "lattice", "shuffle"] = "plain"
+    tolerate: float = Field(default=0.3, ge=0, lt=1)
+    collusion: float = Field(default=0.0, ge=0, lt=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+
+class EngineSection(Frozen):
+    """[engine]: what carries the messages."""
+
+    name: Literal["inprocess", "flare"] = "inprocess"
+    seeded: bool | None = None
+    transcript: Literal["digests", "full"] = "digests"
+    timeout: float | None = Field(default=None, gt=0)
+
+
+class EvaluateSection(Frozen):
+    """[evaluate]: how the final model is judged."""
+
+    k: int = Field(default=10, ge=1)
+    negatives: int = Field(default=99, ge=1)
+    relevance: float | None = None
+
+
+class RunFile(Frozen):
+    """One run, whole: the same file gives the same result."""
+
+    seed: int = Field(default=7, ge=0, lt=2**63)
+    data: DataSection = DataSection()
+    public: PublicSection = PublicSection()
+    split: SplitSection = SplitSection()
+    partition: PartitionSection = PartitionSection()
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "sgdmf"})
+    privacy: PrivacySection | None = None
+    aggregation: AggregationSection = AggregationSection()
+    engine: EngineSection = EngineSection()
+    evaluate: EvaluateSection = EvaluateSection()
+
+    @classmethod
+    def read(cls, path: str | Path, changes: Sequence[str] = (), seed: int | None = None) -> RunFile:
+        """The run file at `path`, with `changes` such as "method.rounds=50" made to it."""
+        path = Path(path)
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UsageError(f'There is no run file "{path}"; write one with: tacit new {path}') from None
+        except IsADirectoryError:
+            raise UsageError(f'"{path}" is a folder; name a run file, such as "{path}/run.toml".') from None
+        except UnicodeDecodeError:
+            raise UsageError(f'The run file "{path}" is not UTF-8 text; save it as UTF-8.') from None
+        except OSError as error:
+            raise UsageError(f'The run file "{path}" cannot be read: {error.strerror}.') from None
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f'The run file "{path}" is not valid TOML: {error}.') from None
+        for change in changes:
+            _apply(table, change)
+        if seed is not None:
+            table["seed"] = seed
+        return checked(cls, table, where=f'the run file "{path}"')
+
+    def to_toml(self) -> str:
+        """The resolved file, as text that `read` takes back."""
+        import tomli_w
+
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def checked(model: type[Model], table: Mapping[str, Any], where: str) -> Model:
+    """`model` made from `table`; the first mistake becomes one sentence."""
+    try:
+        return model.model_validate(dict(table))
+    except ValidationError as error:
+        raise UsageError(_sentence(error, model, where)) from None
+
+
+def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
+    first = error.errors()[0]
+    path = [str(p) for p in first["loc"]]
+    key = ".".join(path) or "it"
+    if first["type"] == "extra_forbidden":
+        known = _keys_at(model, path[:-1])
+        hint = did_you_mean(path[-1], known) or f" Known here: {', '.join(known)}."
+        return f'In {where}, "{key}" is not a known key.{hint}'
+    if first["type"] == "missing":
+        return f'In {where}, "{key}" is missing; add it.'
+    problem = first["msg"].removeprefix("Value error, ")
+    value = json.dumps(first["input"], default=str)
+    return f'In {where}, {key} = {value} is not possible: {problem[:1].lower()}{problem[1:]}.'
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for part in path:
+        inner = model.model_fields[part].annotation
+        candidates = [inner, *getattr(inner, "__args__", ())]
+        model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
+    return list(model.model_fields)
+
+
+def _apply(table: dict[str, Any], change: str) -> None:
+    """Set one value: "a.b=c", where c is TOML, or else a plain string."""
+    key, equals, text = change.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f'--set takes "section.key=value", as in --set method.rounds=50; this is {change!r}.')
+    try:
+        value = tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *sections, name = (part.strip() for part in key.split("."))
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"--set {change!r} treats {section!r} as a section, but it is a value.")
+    table[name] = value

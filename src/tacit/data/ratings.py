@@ -1,0 +1,326 @@
+"""`Ratings`: a sparse users × items matrix with its id vocabularies, its public scale and its side tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.errors import DataError, DuplicatePair, UsageError, did_you_mean
+
+
+class Feedback(StrEnum):
+    """What a number in the matrix means."""
+
+    EXPLICIT = "explicit"  # an opinion on the scale
+    IMPLICIT = "implicit"  # it happened: 1
+    COUNT = "count"  # it happened so many times
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The public range of a rating. `declared` is False when it was read off the data, which privacy forbids."""
+
+    low: float
+    high: float
+    declared: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise UsageError(
+                f"The scale [{self.low:g}, {self.high:g}] is empty; give its lower end first, as in scale = [1, 5]."
+            )
+
+    @property
+    def span(self) -> float:
+        """R, the top of the scale once ratings are shifted to start at 0."""
+        return self.high - self.low
+
+    def __str__(self) -> str:
+        return f"{self.low:g}…{self.high:g}" + ("" if self.declared else " (read off the data)")
+
+
+class Vocabulary:
+    """Ids in, ids out: a sorted, duplicate-free list of ids, all int64 or all text.
+
+    Parameters
+    ----------
+    ids : array of int64 or of str (object), strictly increasing
+    kind : "user" or "item", for messages
+    """
+
+    def __init__(self, ids: np.ndarray, kind: str) -> None:
+        self.ids, self.kind = ids, kind
+
+    @classmethod
+    def of(cls, ids: Any, kind: str) -> Vocabulary:
+        """The vocabulary of the distinct ids in any sequence."""
+        return cls(np.unique(as_ids(ids)), kind)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.ids[rows]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and len(self) == len(other) and bool(np.all(self.ids == other.ids))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def _arrow(self) -> pa.Array:
+        return pa.array(self.ids)
+
+    def rows(self, ids: Any) -> np.ndarray:
+        """The row of each id, −1 for an unknown one. Shape (len(ids),), int64."""
+        wanted = as_ids(ids)
+        if wanted.dtype != self.ids.dtype:
+            wanted = wanted.astype(str).astype(object) if self.ids.dtype == object else _to_int(wanted)
+        found = pc.index_in(pa.array(wanted), value_set=self._arrow)
+        return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def row(self, id: object) -> int:
+        """The row of one id; an unknown one is an error with a suggestion."""
+        row = int(self.rows([id])[0])
+        if row < 0:
+            known = (str(i) for i in self.ids[:5000])
+            raise DataError(f"There is no {self.kind} {id!r} among the {len(self):,} known.{did_you_mean(str(id), known)}")
+        return row
+
+
+def as_ids(ids: Any) -> np.ndarray:
+    """Ids as one flat array: int64 where all are whole numbers, text (object) otherwise."""
+    if isinstance(ids, (pa.Array, pa.ChunkedArray)):
+        ids = ids.to_numpy(zero_copy_only=False) if isinstance(ids, pa.Array) else ids.to_numpy()
+    array = np.asarray(ids)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64, copy=False)
+    if array.dtype == object and all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in array):
+        return array.astype(np.int64)
+    return np.array([str(i) for i in array], dtype=object)
+
+
+def _to_int(ids: np.ndarray) -> np.ndarray:
+    """Text ids as whole numbers; what is none becomes one that no vocabulary of counts holds."""
+    missing = np.iinfo(np.int64).min
+    return np.array([int(i) if str(i).lstrip("-").isdigit() else missing for i in ids], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Who rated what how, in compressed rows.
+
+    Attributes
+    ----------
+    indptr : (n+1,) int64; user u's ratings are entries indptr[u] … indptr[u+1]
+    items : (nnz,) int32 columns, increasing within a row, so there is one rating per user and item
+    values : (nnz,) float32, on the scale
+    times : (nnz,) int64 seconds, or None
+    user_ids, item_ids : Vocabulary
+    scale : Scale, public
+    feedback : Feedback
+    user_attributes, item_attributes : pyarrow.Table whose row r describes user or item r, or None
+    name : where it came from, for reports
+    """
+
+    indptr: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    user_ids: Vocabulary
+    item_ids: Vocabulary
+    scale: Scale
+    times: np.ndarray | None = None
+    feedback: Feedback = Feedback.EXPLICIT
+    user_attributes: pa.Table | None = None
+    item_attributes: pa.Table | None = None
+    name: str = "ratings"
+    notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def from_columns(
+        cls,
+        users: Any,
+        items: Any,
+        values: Any,
+        times: Any = None,
+        *,
+        scale: Scale | tuple[float, float] | None = None,
+        user_ids: Vocabulary | None = None,
+        item_ids: Vocabulary | None = None,
+        **others: Any,
+    ) -> Ratings:
+        """Ratings from one column each of ids, ids, numbers (and seconds).
+
+        The vocabularies default to the ids that occur. A pair that occurs twice raises `DuplicatePair` with both
+        positions; an id outside a given vocabulary raises `DataError`. Values are taken as they are: whoever reads
+        a file has checked them.
+        """
+        users, items = as_ids(users), as_ids(items)
+        values = np.asarray(values, dtype=np.float32)
+        user_ids = user_ids or Vocabulary.of(users, "user")
+        item_ids = item_ids or Vocabulary.of(items, "item")
+        rows, columns = _codes(users, user_ids), _codes(items, item_ids)
+        indptr, order = _row_order(rows, columns, len(user_ids), len(item_ids), users, items)
+        if order is not None:
+            columns, values = columns[order], values[order]
+            times = None if times is None else np.asarray(times, dtype=np.int64)[order]
+        if scale is None:
+            scale = inferred_scale(values)
+        elif not isinstance(scale, Scale):
+            scale = Scale(*scale)
+        return cls(
+            indptr=indptr,
+            items=columns.astype(np.int32),
+            values=values,
+            times=None if times is None else np.asarray(times, dtype=np.int64),
+            user_ids=user_ids,
+            item_ids=item_ids,
+            scale=scale,
+            **others,
+        )
+
+    # -- shape ------------------------------------------------------------------------------------------------
+
+    @property
+    def n_users(self) -> int:
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @property
+    def n_ratings(self) -> int:
+        return len(self.items)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the compressed rows themselves."""
+        return sum(a.nbytes for a in (self.indptr, self.items, self.values, self.times) if a is not None)
+
+    def __repr__(self) -> str:
+        return f"Ratings({self.name}: {self.n_users:,} users × {self.n_items:,} items, {self.n_ratings:,} ratings on {self.scale})"
+
+    # -- views ------------------------------------------------------------------------------------------------
+
+    @property
+    def users(self) -> np.ndarray:
+        """The row of every rating, (nnz,) int32. Made anew at each call."""
+        return np.repeat(np.arange(self.n_users, dtype=np.int32), np.diff(self.indptr))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Ratings per user, (n,) int64."""
+        return np.diff(self.indptr)
+
+    @property
+    def item_counts(self) -> np.ndarray:
+        """Ratings per item, (m,) int64."""
+        return np.bincount(self.items, minlength=self.n_items)
+
+    def row(self, user: int) -> tuple[np.ndarray, np.ndarray]:
+        """The items and values of one row."""
+        part = slice(self.indptr[user], self.indptr[user + 1])
+        return self.items[part], self.values[part]
+
+    # -- parts ------------------------------------------------------------------------------------------------
+
+    def keep(self, mask: np.ndarray) -> Ratings:
+        """Those ratings whose entry in `mask` (nnz,) is true; users and items stay on the roster."""
+        kept = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
+        return replace(
+            self,
+            indptr=kept[self.indptr],
+            items=self.items[mask],
+            values=self.values[mask],
+            times=None if self.times is None else self.times[mask],
+        )
+
+    def select_users(self, rows: np.ndarray) -> Ratings:
+        """These users, in increasing order of row, with all their ratings; the items stay."""
+        rows = np.sort(np.asarray(rows, dtype=np.int64))
+        counts = self.counts[rows]
+        indptr = np.concatenate(([0], np.cumsum(counts)))
+        entries = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
+        return replace(
+            self,
+            indptr=indptr,
+            items=self.items[entries],
+            values=self.values[entries],
+            times=None if self.times is None else self.times[entries],
+            user_ids=Vocabulary(self.user_ids[rows], "user"),
+            user_attributes=None if self.user_attributes is None else self.user_attributes.take(rows),
+        )
+
+    def select_items(self, columns: np.ndarray) -> Ratings:
+        """These items, in increasing order of column, and what was rated of them; the users stay."""
+        columns = np.sort(np.asarray(columns, dtype=np.int64))
+        position = np.full(self.n_items, -1, dtype=np.int32)
+        position[columns] = np.arange(len(columns), dtype=np.int32)
+        part = self.keep(position[self.items] >= 0)
+        return replace(
+            part,
+            items=position[part.items],
+            item_ids=Vocabulary(self.item_ids[columns], "item"),
+            item_attributes=None if self.item_attributes is None else self.item_attributes.take(columns),
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """Columns user, item, rating (and timestamp), with ids."""
+        columns = {
+            "user": pa.array(self.user_ids[self.users]),
+            "item": pa.array(self.item_ids[self.items]),
+            "rating": pa.array(self.values),
+        }
+        if self.times is not None:
+            columns["timestamp"] = pa.array(self.times)
+        return pa.table(columns)
+
+
+def inferred_scale(values: np.ndarray) -> Scale:
+    """The range that the data shows; marked as not declared. A constant column gets a range of one."""
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    return Scale(low, high if high > low else low + 1.0, declared=False)
+
+
+def _codes(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+    rows = vocabulary.rows(ids)
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown):
+        first = ids[unknown[0]]
+        raise DataError(
+            f"{vocabulary.kind.capitalize()} {first!r} (entry {unknown[0] + 1}) is not among the {len(vocabulary):,} "
+            f"declared {vocabulary.kind}s; correct the id or the declared list."
+        )
+    return rows
+
+
+def _row_order(
+    rows: np.ndarray, columns: np.ndarray, n: int, m: int, users: Sequence[Any] | np.ndarray, items: Sequence[Any] | np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Row pointers, and the order that sorts entries by (row, column), None if they are sorted."""
+    key = rows * m + columns
+    order = None
+    if len(key) > 1 and not np.all(key[1:] > key[:-1]):
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        twice = np.flatnonzero(key[1:] == key[:-1])
+        if len(twice):
+            first, second = int(order[twice[0]]), int(order[twice[0] + 1])
+            user, item = users[first], items[first]
+            raise DuplicatePair(
+                f"User {user!r} rated item {item!r} twice (entries {first + 1} and {second + 1}).",
+                first=first,
+                second=second,
+                user=user,
+                item=item,
+            )
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int64)
+    return indptr, order

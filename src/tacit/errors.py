@@ -1,0 +1,81 @@
+"""Every error Tacit raises on purpose, and the exit code that the command line gives it.
+
+    TacitError (1)
+    ├── UsageError (2)       a parameter, a run file or a command line that cannot be meant so
+    ├── DataError (3)        data that is missing or cannot be read
+    │   └── DuplicatePair    one user rated one item twice
+    ├── PrivacyRefused (4)   what was asked for would break, or lacks, a guarantee
+    │   └── UngatedRelease   something tried to leave a party other than through its gate
+    ├── PeerFailed (5)       a party or the coordinator failed, or did not answer in time
+    │   └── BadMessage       a peer sent what its schema forbids
+    └── TamperingFound (6)   a record is not what it was
+
+A message is one sentence: what is wrong, where, and how to mend it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TacitError(Exception):
+    """The root of all errors raised on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(TacitError, ValueError):
+    """A parameter, run file or command line that cannot be meant so."""
+
+    exit_code = 2
+
+
+class DataError(TacitError, ValueError):
+    """Data that is missing, or that cannot be read as ratings."""
+
+    exit_code = 3
+
+
+class DuplicatePair(DataError):
+    """One user rated one item more than once; `first` and `second` are positions in the input."""
+
+    def __init__(self, message: str, *, first: int, second: int, user: object, item: object) -> None:
+        super().__init__(message)
+        self.first, self.second, self.user, self.item = first, second, user, item
+
+
+class PrivacyRefused(TacitError):
+    """A request that would break a guarantee, or that asks for one that cannot be given."""
+
+    exit_code = 4
+
+
+class UngatedRelease(PrivacyRefused):
+    """Something tried to leave a party without passing its gate."""
+
+
+class PeerFailed(TacitError):
+    """A party or the coordinator failed, or did not answer in time."""
+
+    exit_code = 5
+
+
+class BadMessage(PeerFailed):
+    """A peer sent something that its schema forbids."""
+
+
+class TamperingFound(TacitError):
+    """A record is not what it was when it was written."""
+
+    exit_code = 6
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A suggestion to append to a message, or nothing.
+
+    >>> did_you_mean("sgdfm", ["sgdmf", "central"])
+    ' Did you mean "sgdmf"?'
+    """
+    close = difflib.get_close_matches(str(word), [str(k) for k in known], n=1)
+    return f' Did you mean "{close[0]}"?' if close else ""
