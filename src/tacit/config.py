@@ -171,7 +171,7 @@ def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str
         return f'In {where}, "{key}" is missing; add it.'
     problem = first["msg"].removeprefix("Value error, ")
     value = json.dumps(first["input"], default=str)
-    return f'In {where}, {key} = {value} is not possible: {problem[:1].lower()}{problem[1:]}.'
+    return f"In {where}, {key} = {value} is not possible: {problem[:1].lower()}{problem[1:]}."
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 Purpose = str | int | bytes
+Keys = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def stream_key(seed: int, *purpose: Purpose) -> bytes:
@@ -38,7 +40,7 @@ def derive_seed(seed: int, *purpose: Purpose) -> int:
     return int.from_bytes(stream_key(seed, *purpose)[:8], "little") >> 1
 
 
-def id_keys(seed: int, purpose: str, ids: Iterable[object]) -> np.ndarray:
+def id_keys(seed: int, purpose: str, ids: Iterable[object]) -> Keys:
     """One 64-bit key per id, a function of (seed, purpose, id) alone. Shape (len(ids),), uint64.
 
     Ids are compared as text, so that 42 and "42" get the same key wherever they were read.
@@ -48,7 +50,7 @@ def id_keys(seed: int, purpose: str, ids: Iterable[object]) -> np.ndarray:
     return np.frombuffer(joined, dtype="<u8")
 
 
-def mix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def mix(a: Keys, b: Keys) -> np.ndarray:
     """Uniform numbers in [0, 1), one per pair of keys: SplitMix64's finaliser over a ⊕ rotl(b, 32). float64."""
     with np.errstate(over="ignore"):
         z = a ^ ((b << np.uint64(32)) | (b >> np.uint64(32)))

@@ -76,14 +76,14 @@ class Vocabulary:
 
     @cached_property
     def _arrow(self) -> pa.Array:
-        return pa.array(self.ids)
+        return pa.array(self.ids, pa.string() if self.ids.dtype == object else pa.int64())
 
     def rows(self, ids: Any) -> np.ndarray:
         """The row of each id, −1 for an unknown one. Shape (len(ids),), int64."""
         wanted = as_ids(ids)
         if wanted.dtype != self.ids.dtype:
             wanted = wanted.astype(str).astype(object) if self.ids.dtype == object else _to_int(wanted)
-        found = pc.index_in(pa.array(wanted), value_set=self._arrow)
+        found = pc.index_in(pa.array(wanted, self._arrow.type), value_set=self._arrow)
         return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
     def row(self, id: object) -> int:
@@ -91,7 +91,9 @@ class Vocabulary:
         row = int(self.rows([id])[0])
         if row < 0:
             known = (str(i) for i in self.ids[:5000])
-            raise DataError(f"There is no {self.kind} {id!r} among the {len(self):,} known.{did_you_mean(str(id), known)}")
+            raise DataError(
+                f"There is no {self.kind} {id!r} among the {len(self):,} known.{did_you_mean(str(id), known)}"
+            )
         return row
 
 
@@ -206,7 +208,8 @@ class Ratings:
         return sum(a.nbytes for a in (self.indptr, self.items, self.values, self.times) if a is not None)
 
     def __repr__(self) -> str:
-        return f"Ratings({self.name}: {self.n_users:,} users × {self.n_items:,} items, {self.n_ratings:,} ratings on {self.scale})"
+        shape = f"{self.n_users:,} users × {self.n_items:,} items, {self.n_ratings:,} ratings"
+        return f"Ratings({self.name}: {shape} on {self.scale})"
 
     # -- views ------------------------------------------------------------------------------------------------
 
@@ -287,7 +290,9 @@ class Ratings:
 def inferred_scale(values: np.ndarray) -> Scale:
     """The range that the data shows; marked as not declared. A constant column gets a range of one."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-    return Scale(low, high if high > low else low + 1.0, declared=False)
+    if high == low:
+        high = max(low + 1.0, low + 1e-6 * abs(low))  # adding one to a huge number changes nothing
+    return Scale(low, high, declared=False)
 
 
 def _codes(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
@@ -303,7 +308,12 @@ def _codes(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
 
 
 def _row_order(
-    rows: np.ndarray, columns: np.ndarray, n: int, m: int, users: Sequence[Any] | np.ndarray, items: Sequence[Any] | np.ndarray
+    rows: np.ndarray,
+    columns: np.ndarray,
+    n: int,
+    m: int,
+    users: Sequence[Any] | np.ndarray,
+    items: Sequence[Any] | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Row pointers, and the order that sorts entries by (row, column), None if they are sorted."""
     key = rows * m + columns

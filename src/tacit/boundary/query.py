@@ -1,0 +1,44 @@
+"""Queries: what may be asked of a party's data, and how far one unit can move the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit.boundary.wire import Array
+from tacit.guarantee import Relation, Unit
+
+Blocks = Mapping[str, Array]
+
+
+class Query(Protocol):
+    """A function of a party's data that knows its own sensitivity."""
+
+    def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        """The answer at `state`, one array per block; `stream` is the party's own randomness."""
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        """The largest ℓ2 distance between the answers of two neighbours; infinite where nothing bounds it."""
+
+
+class Unbounded:
+    """A query that claims nothing: its sensitivity is infinite, so no mechanism can protect it.
+
+    >>> Unbounded(lambda state, stream: {}).sensitivity(Unit.USER, Relation.ZERO_OUT)
+    inf
+    """
+
+    def __init__(self, answer: Callable[[Blocks, np.random.Generator], dict[str, Array]]) -> None:
+        self._answer = answer
+
+    def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        return self._answer(state, stream)
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return math.inf
+
+
+Update = Callable[[dict[str, Any], dict[str, Array], int], dict[str, Any]]

@@ -1,0 +1,54 @@
+"""`Release`: what a party lets out. The gate makes it; nothing else can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tacit.errors import UngatedRelease
+from tacit.guarantee import Guarantee, NoGuarantee
+
+
+class Kind(StrEnum):
+    """How a release came about."""
+
+    CHAIN = "chain"  # noisy queries with a pure update between them
+    SUM = "sum"  # a linear contribution
+    REPORT = "report"  # single reports, to be shuffled
+    PUBLIC = "public"  # a fact that no data went into
+    DISCLOSE = "disclose"  # data as it is, with no protection
+
+
+class _Seal:
+    """Held by the gate's module alone: without it no `Release` comes into being."""
+
+
+_SEAL = _Seal()
+
+
+@dataclass(frozen=True)
+class Release:
+    """Bytes that may leave a party, and what is promised about them.
+
+    Attributes
+    ----------
+    party : who lets it out
+    kind : Kind
+    body : the payload in the wire format; bytes, so that nobody can change it after it was recorded
+    guarantee : Guarantee, or NON_PRIVATE
+    contributors : how many parties or devices it speaks for
+    """
+
+    party: str
+    kind: Kind
+    body: bytes
+    guarantee: Guarantee | NoGuarantee
+    contributors: int
+    seal: object = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.seal is not _SEAL:
+            raise UngatedRelease(
+                f"A release of {self.party} was made outside its gate; "
+                "end the step in gate.chain, gate.sum or gate.public."
+            )

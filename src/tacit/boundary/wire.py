@@ -1,0 +1,131 @@
+"""The wire format: named arrays and plain values as bytes, without pickle.
+
+    magic "TCT1" · header length, uint32 · header, JSON · padding to 8 · the arrays' bytes, each padded to 8
+
+The header maps each name to a plain value, or to a dtype and a shape whose bytes follow in the header's order. Decoding
+allocates nothing: arrays are read-only views of the message, and every byte must be accounted for, so a header cannot
+promise more than was sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import BadMessage
+
+Array = np.ndarray[Any, Any]
+Value = Array | str | int | float | bool | None
+
+MAGIC = b"TCT1"
+MAX_HEADER = 64 * 1024
+MAX_DIMENSIONS = 4
+DTYPES = {name: np.dtype(name) for name in ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|u1")}
+
+
+def encode(payload: Mapping[str, Value]) -> bytes:
+    """The message that carries `payload`."""
+    header: dict[str, Any] = {}
+    parts: list[bytes | memoryview] = [b""]
+    for name, value in payload.items():
+        if isinstance(value, np.ndarray):
+            if value.dtype.str not in DTYPES:
+                raise BadMessage(
+                    f'"{name}" has dtype {value.dtype}, which does not travel; use one of {", ".join(DTYPES)}.'
+                )
+            contiguous = np.ascontiguousarray(value)
+            header[name] = {"dtype": contiguous.dtype.str, "shape": list(value.shape)}
+            parts += [
+                contiguous.reshape(-1).view(np.uint8).data if contiguous.size else b"",
+                _padding(contiguous.nbytes),
+            ]
+        elif value is None or isinstance(value, (str, bool, int, float)):
+            header[name] = value
+        else:
+            raise BadMessage(
+                f'"{name}" is a {type(value).__name__}, which does not travel; send arrays, numbers or text.'
+            )
+    try:
+        text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise BadMessage("A number in the message is not finite; only finite numbers travel.") from None
+    start = MAGIC + len(text).to_bytes(4, "little") + text
+    parts[0] = start + _padding(len(start))
+    return b"".join(parts)
+
+
+def decode(message: bytes) -> dict[str, Value]:
+    """The payload of a message from a peer; anything odd is a `BadMessage` in one sentence."""
+    if len(message) < 8 or message[:4] != MAGIC:
+        raise BadMessage(
+            f"A message of {len(message):,} bytes does not start as one; it was cut off or is not Tacit's."
+        )
+    length = int.from_bytes(message[4:8], "little")
+    if length > min(MAX_HEADER, len(message) - 8):
+        raise BadMessage(
+            f"A message of {len(message):,} bytes claims a header of {length:,}; it was cut off or forged."
+        )
+    try:
+        header = json.loads(message[8 : 8 + length].decode("utf-8"), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise BadMessage("A message's header is not the JSON it should be; it was damaged or forged.") from None
+    if not isinstance(header, dict):
+        raise BadMessage("A message's header is not a table of names; it was damaged or forged.")
+    payload: dict[str, Value] = {}
+    at = 8 + length + len(_padding(8 + length))
+    for name, entry in header.items():
+        if isinstance(entry, dict):
+            payload[name], at = _array(message, name, entry, at)
+        elif isinstance(entry, list) or (isinstance(entry, float) and not math.isfinite(entry)):
+            raise BadMessage(f'"{name}" is neither an array nor a plain value; the message was damaged or forged.')
+        else:
+            payload[name] = entry
+    if at != len(message):
+        raise BadMessage(
+            f"A message has {len(message):,} bytes where its header accounts for {at:,}; it was damaged or forged."
+        )
+    return payload
+
+
+def digest(message: bytes) -> str:
+    """SHA-256 of a message, in hexadecimal."""
+    return hashlib.sha256(message).hexdigest()
+
+
+def _array(message: bytes, name: str, entry: dict[str, Any], at: int) -> tuple[Array, int]:
+    dtype, shape = DTYPES.get(str(entry.get("dtype"))), entry.get("shape")
+    if (
+        dtype is None
+        or entry.keys() != {"dtype", "shape"}
+        or not isinstance(shape, list)
+        or len(shape) > MAX_DIMENSIONS
+    ):
+        raise BadMessage(
+            f'"{name}" is described as {str(entry)[:80]}, which is no array; the message was damaged or forged.'
+        )
+    if not all(type(s) is int and 0 <= s < 2**40 for s in shape):
+        raise BadMessage(f'"{name}" has the shape {str(shape)[:80]}, which is none; the message was damaged or forged.')
+    size = math.prod(shape) * dtype.itemsize
+    end = at + size
+    if end > len(message):
+        raise BadMessage(
+            f'"{name}" claims {size:,} bytes where {max(0, len(message) - at):,} are left; it was cut off or forged.'
+        )
+    padding = len(_padding(size))
+    if message[end : end + padding] != bytes(padding):
+        raise BadMessage(f'"{name}" is followed by bytes that should be zero; the message was damaged or forged.')
+    array = np.frombuffer(message, dtype=dtype, count=math.prod(shape), offset=at).reshape(shape)
+    return array, end + padding
+
+
+def _padding(length: int) -> bytes:
+    return bytes(-length % 8)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

@@ -1,0 +1,90 @@
+"""`tacit new`: a run file to start from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+from tacit.config import RunFile
+from tacit.errors import UsageError, did_you_mean
+
+PARTITIONS = {
+    "horizontal": """\
+by = "user"               # user · group · a column of the users ("zip1", "hospital")
+into = 10                 # parties""",
+    "vertical": """\
+by = "item"               # item · a column of the items ("genre")
+into = 5                  # parties""",
+    "device": """\
+by = "device"             # every user is a party""",
+}
+
+TEMPLATE = """\
+# A Tacit run: `tacit run {file}`. Every key has a default; what is commented out shows it or an example.
+seed = 7
+
+[data]
+source = {source}           # a file (CSV, TSV, Parquet), a folder, a name under TACIT_DATA, a database, or "demo"
+feedback = "explicit"     # explicit · implicit · count
+# query = "select …"      # for a database
+# columns = {{user = "uid", item = "isbn", rating = "stars"}}
+# duplicates = "error"    # error · last · mean
+# user_table = "users.csv"                # attributes of users or items, with an id column
+# item_table = "items.csv"
+
+[public]                  # facts that everyone may know
+# scale = [1, 5]          # without it the scale is read off the data, and the run says so
+# catalogue = "items.csv" # the item ids that there are
+
+[split]
+by = "random"             # random · leave-one-out · latest · temporal · cold-users · cold-items
+test = 0.1
+
+[partition]
+{partition}
+# size_skew = 0.0         # 0 equal sizes … 1 very unequal
+# taste_skew = 0.0        # 0 mixed … 1 people with like tastes in one party
+
+[method]
+name = "sgdmf"            # sgdmf · central · local · item-mean · global-mean · popularity · random
+factors = 20
+rounds = 100
+local_steps = 10
+sampling = 0.1            # users per step
+# rate = 600.0            # default: from the numbers of users and items
+# regularization = 0.0
+
+[aggregation]
+name = "plain"
+# dropout = 0.0           # injected: each party and round independently, in sums
+
+[engine]
+name = "inprocess"
+transcript = "digests"    # digests · full (keeps every message)
+# timeout = 60.0          # seconds for one step
+
+[evaluate]
+k = 10
+negatives = 99
+# relevance = 4.0         # a test rating from which on an item counts as relevant
+"""
+
+
+def new(file: Path, source: str, setting: str) -> None:
+    """Write the template, checked, where nothing is yet."""
+    if setting not in PARTITIONS:
+        raise UsageError(
+            f'There is no setting "{setting}"; choose {", ".join(PARTITIONS)}.{did_you_mean(setting, PARTITIONS)}'
+        )
+    text = TEMPLATE.format(file=file, source=json.dumps(source, ensure_ascii=False), partition=PARTITIONS[setting])
+    try:
+        with file.open("x", encoding="utf-8") as new_file:
+            new_file.write(text)
+    except FileExistsError:
+        raise UsageError(f'"{file}" is there already; name another file, or remove it first.') from None
+    except OSError as error:
+        raise UsageError(f'"{file}" cannot be written: {error.strerror}; name another place.') from None
+    RunFile.read(file)
+    typer.echo(f"Wrote {file}. Next: tacit run {file}")

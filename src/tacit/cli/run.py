@@ -1,0 +1,61 @@
+"""`tacit run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from tacit.cli.show import live, print_summary
+from tacit.config import RunFile
+from tacit.errors import UsageError
+from tacit.experiment import check
+from tacit.experiment import run as run_experiment
+
+
+def run(
+    file: Path,
+    changes: list[str],
+    seed: int | None,
+    out: Path | None,
+    resume: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Run a run file, or print what a finished run left."""
+    run_file = RunFile.read(file, changes, seed)
+    if out is not None and resume is not None:
+        raise UsageError("--out and --resume both name the run folder; give one of them.")
+    summary = finished(resume, run_file) if resume is not None else None
+    if summary is None:
+        summary = execute(run_file, resume if resume is not None else out, quiet)
+    if as_json:
+        typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
+    else:
+        print_summary(summary, Console(highlight=False))
+
+
+def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
+    """Run with a live line."""
+    method, _parameters = check(run_file)
+    with live(method.name, quiet) as watch:
+        return run_experiment(run_file, out, watch)
+
+
+def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
+    """The summary of a finished run of this very file; None for one to start, or to start over.
+
+    A run without privacy is a function of its file: one that was cut short is done again from the start, with the same
+    result.
+    """
+    if (folder / "run.toml").exists() and RunFile.read(folder / "run.toml") != run_file:
+        raise UsageError(
+            f'"{folder}" belongs to another run file; compare it with "{folder}/run.toml", or name another folder.'
+        )
+    if not (folder / "summary.json").exists():
+        return None
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary

@@ -1,0 +1,197 @@
+"""`load`: ratings from wherever they are kept.
+
+    "demo"                                  made up, with planted tastes
+    "ml-1m", "jester-1", "eicu-demo", …     a set under the folder that TACIT_DATA names
+    "ratings.csv", ".tsv", ".dat", …        text: any usual separator, header or not, gzipped or not
+    "ratings.parquet"                       Parquet
+    "some/folder"                           MovieLens or eICU as published, or ratings.parquet and side tables
+    "shop.duckdb", "shop.sqlite", "shop.db", "duckdb:PATH", "sqlite:PATH",
+    "postgresql://…"                        a database, with query="select …"
+
+Every one of them ends in `ratings_from_table`, which checks each value; a mistake is one sentence with file,
+row and remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.data import named, sql
+from tacit.data.columns import Origin, Records
+from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary
+from tacit.data.sides import align, listed_ids, read_catalogue, read_side
+from tacit.data.tables import ratings_from_table
+from tacit.errors import DataError, UsageError, did_you_mean
+
+_DUPLICATES = ("error", "last", "mean")
+_FOREIGN = (
+    ".json",
+    ".jsonl",
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".zip",
+    ".7z",
+    ".pkl",
+    ".npz",
+    ".npy",
+    ".feather",
+    ".arrow",
+    ".h5",
+)
+
+
+def load(
+    source: str | Path,
+    *,
+    feedback: str = "explicit",
+    columns: Mapping[str, str] | None = None,
+    duplicates: str = "error",
+    query: str | None = None,
+    scale: tuple[float, float] | Scale | None = None,
+    user_table: str | Path | None = None,
+    item_table: str | Path | None = None,
+    catalogue: str | Path | None = None,
+    users: int | None = None,
+    items: int | None = None,
+    ratings: int | None = None,
+    seed: int = 7,
+) -> Ratings:
+    """Ratings from a file, a folder, a database, a named set, or made up.
+
+    Parameters
+    ----------
+    source : see the module; a bare name is sought under TACIT_DATA first, then here
+    feedback : "explicit" (opinions on a scale), "implicit" (every row is a 1) or "count" (how often). A set
+        that holds counts, such as Last.fm or eICU, gives them where "explicit" is asked for, and notes it
+    columns : names for user, item, rating, timestamp, as in {"user": "uid", "item": "isbn"}; the usual names
+        are found without it, and {"timestamp": ""} leaves timestamps out
+    duplicates : what a pair that occurs twice is: an "error", its "last" rating (by timestamp where there is
+        one), or their "mean"
+    query : what to read from a database; not needed if it has one table
+    scale : the declared range; without it, it is what the set's publisher says, or else read off the data
+    user_table, item_table : CSV or Parquet files that describe users and items by id; the rest get nulls
+    catalogue : a CSV or Parquet file with the ids of all items; a rating of any other is an error
+    users, items, ratings, seed : size and seed of "demo"
+
+    Examples
+    --------
+    >>> load("demo", users=20, items=30, ratings=100)
+    Ratings(demo: 20 users × 30 items, 100 ratings on 1…5)
+    """
+    kind = Feedback(_one_of("feedback", feedback, list(Feedback)))
+    _one_of("duplicates", duplicates, _DUPLICATES)
+    declared = _declared(scale, kind)
+    if query is not None and not query.strip():
+        raise UsageError("The query is empty; give a select, or leave it out where there is one table only.")
+    text = str(source)
+    if text == "demo":
+        tables = {"columns": columns, "query": query, "user_table": user_table, "item_table": item_table}
+        _leave_out({**tables, "catalogue": catalogue}, "the demo brings its own")
+        return _demo(declared, users=users, items=items, ratings=ratings, feedback=kind.value, seed=seed)
+    _leave_out({"users": users, "items": items, "ratings": ratings}, 'it sizes source="demo" only')
+    records = _records(text, query, columns, kind)
+    notes = records.notes
+    if records.counts and kind is Feedback.EXPLICIT:
+        kind = Feedback.COUNT
+        notes += ('this set counts events and holds no opinions: it was loaded with feedback="count"',)
+    people, people_origin = _side(records, user_table, "user")
+    things, things_origin = _side(records, item_table, "item")
+    closed = None if catalogue is None else read_catalogue(catalogue)
+    loaded = ratings_from_table(
+        records.table,
+        records.origin,
+        records.columns,
+        feedback=kind,
+        duplicates=duplicates,
+        scale=declared or _published(records.scale, kind),
+        listed_users=listed_ids(records.users, "user", people_origin),
+        listed_items=listed_ids(records.items, "item", things_origin) if closed is None else closed,
+        closed=closed is not None,
+        name=records.name,
+        notes=notes,
+    )
+    return replace(
+        loaded,
+        user_attributes=_attributes(people, loaded.user_ids, people_origin),
+        item_attributes=_attributes(things, loaded.item_ids, things_origin),
+    )
+
+
+def _records(source: str, query: str | None, columns: Mapping[str, str] | None, kind: Feedback) -> Records:
+    if sql.is_address(source):
+        return sql.read(source, query, columns, kind)
+    if "://" in source or "password=" in source.lower():
+        raise DataError(
+            f'"{sql.displayed(source)}" is no address that Tacit reads; use postgresql://…, duckdb:PATH or '
+            f"sqlite:PATH, or fetch the file first and give its path."
+        )
+    path = named.find(source)
+    if path.suffix.lower() in sql.SUFFIXES and path.is_file():
+        return sql.read(str(path), query, columns, kind)
+    if query is not None:
+        raise UsageError(f'"{source}" is not a database, so it takes no query; leave it out.')
+    if path.is_dir():
+        return named.read_folder(path, columns, kind)
+    if path.suffix.lower() in _FOREIGN:
+        raise DataError(f'Tacit does not read "{path.suffix}" files such as "{path}"; save it as CSV or Parquet.')
+    return named.read_file(path, columns, kind)
+
+
+def _demo(declared: Scale | None, **sizes: Any) -> Ratings:
+    from tacit.data.synthetic import demo
+
+    made = demo(**sizes)
+    if declared is not None and (declared.low, declared.high) != (made.scale.low, made.scale.high):
+        raise UsageError(f"The demo has the scale {made.scale}; leave out scale.")
+    return made
+
+
+def _side(records: Records, path: str | Path | None, kind: str) -> tuple[pa.Table | None, Origin]:
+    """The table that describes users or items: the one asked for, else the source's own."""
+    if path is not None:
+        return read_side(path, kind)
+    table = records.users if kind == "user" else records.items
+    return table, Origin(f'the {kind} table of "{records.name}"')
+
+
+def _attributes(table: pa.Table | None, vocabulary: Vocabulary, origin: Origin) -> pa.Table | None:
+    return None if table is None else align(table, vocabulary, origin)
+
+
+def _declared(scale: tuple[float, float] | Scale | None, kind: Feedback) -> Scale | None:
+    if scale is None:
+        return None
+    declared = scale if isinstance(scale, Scale) else Scale(float(scale[0]), float(scale[1]))
+    if not (np.isfinite(declared.low) and np.isfinite(declared.high)):
+        raise UsageError(f"The scale [{declared.low:g}, {declared.high:g}] is not finite; give both its ends.")
+    if kind is Feedback.IMPLICIT and (declared.low, declared.high) != (0.0, 1.0):
+        raise UsageError('feedback="implicit" has the scale 0…1; leave out scale, or use feedback="explicit".')
+    if kind is Feedback.COUNT and declared.low < 0:
+        raise UsageError(f"Counts start at 0 and the scale at {declared.low:g}; declare scale=(0, {declared.high:g}).")
+    return declared
+
+
+def _published(scale: Scale | None, kind: Feedback) -> Scale | None:
+    """A set's own scale; read as counts, its opinions start at 0."""
+    if kind is Feedback.EXPLICIT or scale is None:
+        return scale
+    return Scale(0.0, scale.high) if kind is Feedback.COUNT else None
+
+
+def _leave_out(given: Mapping[str, object], why: str) -> None:
+    name = next((name for name, value in given.items() if value), None)
+    if name is not None:
+        raise UsageError(f"{name} does not go with this source ({why}); leave it out.")
+
+
+def _one_of(name: str, value: str, known: Any) -> str:
+    if str(value) not in known:
+        raise UsageError(f'{name} is one of {", ".join(known)}, not "{value}".{did_you_mean(value, known)}')
+    return str(value)

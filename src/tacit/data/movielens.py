@@ -1,0 +1,118 @@
+"""MovieLens as published: 100K, 1M, 10M, and the CSV form of 20M, 25M, 32M and latest.
+
+    100K              u.data, u.user, u.item         tabs and bars; Latin-1; 19 genre flags      1…5
+    1M                ratings.dat, users.dat, movies.dat      "::"; Latin-1                      1…5
+    10M               ratings.dat, movies.dat (tags.dat)      "::"; UTF-8                      0.5…5
+    20M and later     ratings.csv, movies.csv (tags.csv)      commas and quotes                0.5…5
+
+Every form gives the same side tables: films have `title`, `genres` ("Comedy|Drama") and `year` (from the
+title); people, where they are described, have `gender`, `age`, `occupation`, `zip` and `zip1`, the zip code's
+first digit. All listed films belong to the vocabulary, rated or not: the catalogue is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.data import delimited
+from tacit.data.columns import Columns, Records, id_column
+from tacit.data.delimited import Layout
+from tacit.data.ratings import Feedback, Scale
+
+_ROWS = ("user", "item", "rating", "timestamp")
+_GENRES = (
+    *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary"),
+    *("Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller"),
+    *("War", "Western"),
+)
+
+
+def form(folder: Path) -> str | None:
+    """Which published form a folder holds: "100k", "1m", "10m", "csv", or None."""
+
+    def has(*names: str) -> bool:
+        return all((folder / name).is_file() for name in names)
+
+    if has("u.data"):
+        return "100k"
+    if has("ratings.dat", "movies.dat"):
+        return "1m" if has("users.dat") else "10m"
+    return "csv" if has("ratings.csv", "movies.csv") else None
+
+
+def read(folder: Path, kind: str, feedback: Feedback) -> Records:
+    """The records of a folder in that form, with its films and, where it describes them, its people."""
+    scale = Scale(1.0, 5.0) if kind in ("100k", "1m") else Scale(0.5, 5.0)
+    users: pa.Table | None = None
+    if kind == "100k":
+        path, layout = folder / "u.data", Layout(_ROWS, "\t", quoted=False)
+        items = _films_100k(folder / "u.item") if (folder / "u.item").is_file() else None
+        if (folder / "u.user").is_file():
+            users = _side(folder / "u.user", ("user", "age", "gender", "occupation", "zip"), "|")
+    elif kind in ("1m", "10m"):
+        path, layout = folder / "ratings.dat", Layout(_ROWS, "::", quoted=False)
+        items = _side(folder / "movies.dat", ("item", "title", "genres"), "::")
+        if kind == "1m":
+            users = _side(folder / "users.dat", ("user", "gender", "age", "occupation", "zip"), "::")
+    else:
+        path = folder / "ratings.csv"
+        found = delimited.read(path, None, feedback)
+        films, _ = delimited.read_side(folder / "movies.csv")
+        films = films.rename_columns({id_column(films.column_names, "item", '"movies.csv"'): "item"})
+        return replace(found, items=described_items(films), scale=scale, name=folder.name)
+    chosen = Columns("user", "item", None if feedback is Feedback.IMPLICIT else "rating", "timestamp")
+    return Records(
+        delimited.read_rows(path, layout, chosen),
+        delimited.origin_of(path, layout),
+        chosen,
+        users=None if users is None else described_users(users),
+        items=None if items is None else described_items(items),
+        scale=scale,
+        name=folder.name,
+    )
+
+
+def described_users(users: pa.Table) -> pa.Table:
+    """With `zip` as text and `zip1`: its first digit as text, "other" where it does not start with one."""
+    if "zip" not in users.column_names or "zip1" in users.column_names:
+        return users
+    zips = pc.utf8_trim_whitespace(users["zip"].cast(pa.string()))
+    first = pc.utf8_slice_codeunits(zips, 0, 1)
+    digit = pc.fill_null(pc.match_substring_regex(first, "^[0-9]$"), False)
+    users = users.set_column(users.column_names.index("zip"), "zip", zips)
+    return users.append_column("zip1", pc.if_else(digit, first, "other"))
+
+
+def described_items(items: pa.Table) -> pa.Table:
+    """With `year`, from titles such as "Heat (1995)", and null for "(no genres listed)"."""
+    if "title" not in items.column_names:
+        return items
+    if "genres" in items.column_names:
+        listed = items["genres"].cast(pa.string())
+        none = pc.fill_null(pc.is_in(listed, value_set=pa.array(["", "(no genres listed)"])), True)
+        genres = pc.if_else(none, pa.scalar(None, pa.string()), listed)
+        items = items.set_column(items.column_names.index("genres"), "genres", genres)
+    if "year" not in items.column_names:
+        # The last four digits in brackets: "2046 (2004)"; a span such as "(1959-1961)" counts from its start.
+        found = pc.extract_regex(items["title"].cast(pa.string()), r".*\((?P<year>[0-9]{4})[^()]*\)")
+        items = items.append_column("year", pc.struct_field(found, "year").cast(pa.int32()))
+    return items
+
+
+def _side(path: Path, names: Sequence[str], separator: str) -> pa.Table:
+    encoding = "utf-8" if delimited.is_utf8(path) else "latin-1"
+    table, _ = delimited.read_side(path, Layout(tuple(names), separator, quoted=False, encoding=encoding))
+    return table
+
+
+def _films_100k(path: Path) -> pa.Table:
+    """u.item: id, title, two dates, an address, and one flag per genre."""
+    films = _side(path, ("item", "title", "released", "video", "address", *_GENRES), "|")
+    spelled = [pc.if_else(pc.equal(films[genre], 1), genre, pa.scalar(None, pa.string())) for genre in _GENRES]
+    genres = pc.binary_join_element_wise(*spelled, "|", null_handling="skip")
+    return films.select(["item", "title"]).append_column("genres", genres)

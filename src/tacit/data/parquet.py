@@ -1,0 +1,57 @@
+"""Parquet files: only the columns that matter are read, and text ids arrive as dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.data.columns import Origin, Records, resolve
+from tacit.data.ratings import Feedback
+from tacit.errors import DataError
+
+SUFFIXES = (".parquet", ".pq")
+
+
+def read(path: Path, columns: Mapping[str, str] | None, feedback: Feedback) -> Records:
+    """The records of one file; rows are counted from 1."""
+    with _opened(path) as file:
+        schema = file.schema_arrow
+    chosen = resolve(schema.names, columns, feedback, f'"{path}"')
+    texts = (pa.string(), pa.large_string())
+    table = _read(path, chosen.names, [n for n in (chosen.user, chosen.item) if schema.field(n).type in texts])
+    return Records(table, Origin(f'"{path}"'), chosen, name=path.name)
+
+
+def read_side(path: Path, names: Sequence[str] | None = None) -> tuple[pa.Table, Origin]:
+    """All (or the named) columns of a side table."""
+    table = _read(path, None if names is None else list(names))
+    if not table.num_rows:
+        raise DataError(f'There are no rows in "{path}"; give a table with at least one.')
+    return table, Origin(f'"{path}"')
+
+
+def column_names(path: Path) -> list[str]:
+    """What the file calls its columns."""
+    with _opened(path) as file:
+        return file.schema_arrow.names
+
+
+def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, read_dictionary=list(dictionaries))
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = "it is not a Parquet file" if isinstance(error, pa.ArrowInvalid) else str(error).splitlines()[0]
+        raise DataError(
+            f'"{path}" cannot be read: {reason}; write it anew, or give its format by its ending.'
+        ) from None
+
+
+def _read(path: Path, names: list[str] | None, dictionaries: Sequence[str] = ()) -> pa.Table:
+    with _opened(path, dictionaries) as file:
+        try:
+            return file.read(columns=names).replace_schema_metadata()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f'"{path}" is damaged: {str(error).splitlines()[0]}; get the file anew.') from None

@@ -1,0 +1,61 @@
+"""Side tables: what describes users and items, and the declared catalogue of items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.data import delimited, parquet
+from tacit.data.columns import Origin, id_column
+from tacit.data.ratings import Vocabulary
+from tacit.data.tables import shown
+from tacit.data.values import distinct_ids
+from tacit.errors import DataError
+
+
+def read_side(path: str | Path, kind: str) -> tuple[pa.Table, Origin]:
+    """A CSV or Parquet table that describes users or items; its id column comes first, called `kind`."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise DataError(f'There is no {kind} table "{path}"; check the path.')
+    table, origin = (parquet if path.suffix.lower() in parquet.SUFFIXES else delimited).read_side(path)
+    found = id_column(table.column_names, kind, origin.name)
+    others = [name for name in table.column_names if name != found]
+    return table.select([found, *others]).rename_columns([kind, *others]), origin
+
+
+def read_catalogue(path: str | Path) -> np.ndarray:
+    """The ids of a file that lists all items, distinct; int64 or object (str)."""
+    table, origin = read_side(path, "item")
+    return distinct_ids(table["item"], "item", origin)[1]
+
+
+def listed_ids(table: pa.Table | None, kind: str, origin: Origin) -> np.ndarray | None:
+    """The ids that a side table describes, or None without one."""
+    return None if table is None else distinct_ids(table[kind], kind, origin)[1]
+
+
+def align(table: pa.Table, vocabulary: Vocabulary, origin: Origin) -> pa.Table | None:
+    """The side table's rows in the order of the vocabulary, nulls where it has none; without its id column.
+
+    None if nothing but ids is left. What it says of ids outside the vocabulary is left out.
+    """
+    places, ids = distinct_ids(table[vocabulary.kind], vocabulary.kind, origin)
+    if len(ids) < len(places):
+        _, first_of = np.unique(places, return_index=True)
+        again = int(np.setdiff1d(np.arange(len(places)), first_of)[0])
+        raise DataError(
+            f"{origin.at(again)} describes {vocabulary.kind} {shown(ids[places[again]])} a second time; "
+            f"keep one {origin.unit} per {vocabulary.kind}."
+        )
+    described = table.drop_columns([vocabulary.kind])
+    if not described.num_columns:
+        return None
+    place = np.full(len(vocabulary), -1, dtype=np.int64)
+    rows = vocabulary.rows(ids)[places]
+    known = rows >= 0
+    place[rows[known]] = np.flatnonzero(known)
+    return described.take(pc.if_else(pa.array(place >= 0), pa.array(place), None)).combine_chunks()

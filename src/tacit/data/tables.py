@@ -1,0 +1,181 @@
+"""The one path from a table of rows to `Ratings`: every value is checked, a bad one is named with its row.
+
+Nothing here loops over rows: ids are dictionary-encoded by Arrow and only the dictionary is looked at, and
+the place of a bad value is sought only once there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.data.columns import Columns, Origin
+from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary
+from tacit.data.values import distinct_ids, numbers, seconds
+from tacit.errors import DataError, DuplicatePair
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def ratings_from_table(
+    table: pa.Table,
+    origin: Origin,
+    columns: Columns,
+    *,
+    feedback: Feedback = Feedback.EXPLICIT,
+    duplicates: str = "error",
+    scale: Scale | None = None,
+    listed_users: np.ndarray | None = None,
+    listed_items: np.ndarray | None = None,
+    closed: bool = False,
+    **others: Any,
+) -> Ratings:
+    """Checked ratings from a table with one row per rating.
+
+    Parameters
+    ----------
+    table : at least the columns that `columns` names; others are left alone
+    duplicates : "error", or what to keep of a pair that occurs twice: "last" (by timestamp where there is
+        one, and by place in the file among equals) or "mean"
+    scale : the declared scale; None reads it off the data. Implicit feedback is always 1 on the scale 0…1
+    listed_users, listed_items : ids that belong to the vocabulary whether rated or not
+    closed : whether an item that is not listed is an error, as with a declared catalogue
+    others : attributes that `Ratings` takes as they are
+    """
+    if table.num_rows == 0:
+        raise DataError(f"There are no ratings in {origin.name}; give data with at least one row.")
+    users, user_ids = _encoded(table[columns.user], "user", origin, listed_users)
+    items, item_ids = _encoded(table[columns.item], "item", origin, listed_items, closed)
+    values = _values(table, origin, columns, feedback)
+    times = None if columns.timestamp is None else seconds(table[columns.timestamp], origin)
+    if feedback is Feedback.IMPLICIT:
+        scale = Scale(0.0, 1.0)
+    elif scale is None and feedback is Feedback.COUNT:
+        scale = Scale(0.0, max(float(values.max()), 1.0), declared=False)
+    elif scale is not None:
+        _check_scale(values, scale, origin)
+    if duplicates != "error":
+        users, items, values, times = _merged(users, items, values, times, len(item_ids), duplicates)
+    try:
+        # The codes are the ids here, so that text ids are compared once and not once per rating.
+        ratings = Ratings.from_columns(
+            users,
+            items,
+            values,
+            times,
+            scale=scale,
+            user_ids=Vocabulary(np.arange(len(user_ids)), "user"),
+            item_ids=Vocabulary(np.arange(len(item_ids)), "item"),
+            feedback=feedback,
+            **others,
+        )
+    except DuplicatePair as pair:
+        raise _duplicate(pair, user_ids, item_ids, origin) from None
+    return replace(ratings, user_ids=user_ids, item_ids=item_ids)
+
+
+def _encoded(
+    column: pa.ChunkedArray, kind: str, origin: Origin, listed: np.ndarray | None, closed: bool = False
+) -> tuple[np.ndarray, Vocabulary]:
+    """The row in the vocabulary of each id, (rows,) int64, and the vocabulary."""
+    places, ids = distinct_ids(column, kind, origin)
+    if listed is None:
+        vocabulary = Vocabulary(np.unique(ids), kind)
+    elif closed:
+        vocabulary = Vocabulary(np.unique(listed), kind)
+    else:
+        if ids.dtype != listed.dtype:
+            ids, listed = ids.astype(str).astype(object), listed.astype(str).astype(object)
+        vocabulary = Vocabulary(np.unique(np.concatenate([ids, listed])), kind)
+    rows = vocabulary.rows(ids)
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown):
+        first = int(np.argmax(np.isin(places, unknown)))
+        raise DataError(
+            f"{origin.at(first)} rates {kind} {shown(ids[places[first]])}, which is not among the "
+            f"{len(vocabulary):,} {kind}s of the catalogue; correct the id, or list it in the catalogue."
+        )
+    return rows[places], vocabulary
+
+
+def _values(table: pa.Table, origin: Origin, columns: Columns, feedback: Feedback) -> np.ndarray:
+    if feedback is Feedback.IMPLICIT or columns.rating is None:
+        return np.ones(table.num_rows, dtype=np.float32)
+    values = numbers(table[columns.rating], "rating", origin)
+    bad = ~(np.abs(values) <= _LARGEST)
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise DataError(
+            f"{origin.at(first)} has the rating {values[first]:g}, which is not a finite number that can be "
+            f"computed with; correct the {origin.unit} or delete it."
+        )
+    if feedback is Feedback.COUNT and (values < 0).any():
+        first = int(np.argmax(values < 0))
+        raise DataError(
+            f"{origin.at(first)} has the count {values[first]:g}, but counts start at 0; "
+            f'correct the {origin.unit}, or use feedback="explicit".'
+        )
+    return values.astype(np.float32)
+
+
+def _check_scale(values: np.ndarray, scale: Scale, origin: Origin) -> None:
+    # Compared in the precision that ratings are kept in: 4.7 in a file is on a scale that ends at 4.7.
+    off = (values < np.float32(scale.low)) | (values > np.float32(scale.high))
+    if off.any():
+        first = int(np.argmax(off))
+        low, high = min(scale.low, float(values.min())), max(scale.high, float(values.max()))
+        raise DataError(
+            f"{origin.at(first)} has the rating {values[first]:g}, off the declared scale "
+            f"{scale.low:g}…{scale.high:g}; correct the {origin.unit}, or declare scale=({low:g}, {high:g})."
+        )
+
+
+def _merged(
+    users: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    times: np.ndarray | None,
+    n_items: int,
+    duplicates: str,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """One entry per pair, in order of pairs: the last, or the mean with the last time."""
+    key = users * n_items + items
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    ends = np.concatenate((starts[1:], [len(key)])) - 1
+    # The mean is summed in order of size, so that it does not depend on the order of the file.
+    within = values if duplicates == "mean" else times
+    if within is not None and len(starts) < len(key):
+        repeated = np.flatnonzero(np.repeat(ends > starts, ends - starts + 1))
+        rows = order[repeated]
+        order[repeated] = rows[np.lexsort((within[rows], key[rows]))]
+    kept = order[ends]
+    if duplicates == "last" or len(starts) == len(key):
+        return users[kept], items[kept], values[kept], None if times is None else times[kept]
+    sums = np.add.reduceat(values[order].astype(np.float64), starts)
+    means = (sums / (ends - starts + 1)).astype(np.float32)
+    latest = None if times is None else np.maximum.reduceat(times[order], starts)
+    return users[kept], items[kept], means, latest
+
+
+def _duplicate(pair: DuplicatePair, user_ids: Vocabulary, item_ids: Vocabulary, origin: Origin) -> DuplicatePair:
+    user, item = user_ids[int(str(pair.user))], item_ids[int(str(pair.item))]
+    first, second = sorted((pair.first, pair.second))
+    return DuplicatePair(
+        f"{origin.unit.capitalize()}s {origin.number(first)} and {origin.number(second)} of {origin.name} "
+        f"both rate item {shown(item)} for user {shown(user)}; delete one of them, or keep the latest with "
+        f'duplicates="last" or their mean with duplicates="mean".',
+        first=first,
+        second=second,
+        user=user,
+        item=item,
+    )
+
+
+def shown(id: Any) -> str:
+    """An id as messages show it: text in quotes."""
+    return f'"{id}"' if isinstance(id, str) else str(id)

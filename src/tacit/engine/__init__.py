@@ -1,0 +1,5 @@
+"""What carries the messages. Engines do no mathematics."""
+
+from tacit.engine.inprocess import InProcess
+
+__all__ = ["InProcess"]

@@ -1,0 +1,88 @@
+"""Everything in one process: the parties are objects, and a message is a call.
+
+Messages are the same bytes that would travel between sites. Parties work in a few threads, since kernels let go of the
+interpreter's lock; streams are derived, so nothing depends on who is faster.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from time import monotonic
+
+import numpy as np
+
+from tacit.boundary import Release
+from tacit.boundary.release import Kind
+from tacit.errors import PeerFailed, TacitError, UngatedRelease
+from tacit.federation.cohort import Attendance
+from tacit.federation.messages import Answer, Request
+from tacit.federation.party import Party
+
+
+class InProcess:
+    """An engine over party objects.
+
+    Parameters
+    ----------
+    parties : in roster order
+    timeout : seconds to wait for one step's answers, None for ever; a late party is left out of that step
+    workers : threads, None for one per core
+    """
+
+    def __init__(self, parties: Sequence[Party], timeout: float | None = None, workers: int | None = None) -> None:
+        self.parties = {party.name: party for party in parties}
+        self._timeout = timeout
+        self._workers = min(workers or os.cpu_count() or 1, len(self.parties))
+        self._locks = {name: threading.Lock() for name in self.parties}
+        self._pool: ThreadPoolExecutor | None = None
+
+    def deliver(self, request: Request, attendance: Attendance) -> list[Answer]:
+        """Hand the request to every party and gather the answers, in roster order."""
+        if self._workers == 1 and self._timeout is None:
+            return [self._serve(party, request, attendance) for party in self.parties.values()]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max(self._workers, 2), thread_name_prefix="tacit-party")
+        waiting = {
+            name: self._pool.submit(self._serve, party, request, attendance) for name, party in self.parties.items()
+        }
+        deadline = None if self._timeout is None else monotonic() + self._timeout
+        return [self._gather(name, future, request, deadline) for name, future in waiting.items()]
+
+    def close(self) -> None:
+        """Let go of the threads; a step that still runs is not waited for."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def _gather(self, name: str, future: Future[Answer], request: Request, deadline: float | None) -> Answer:
+        try:
+            return future.result(None if deadline is None else max(0.0, deadline - monotonic()))
+        except Late:
+            future.cancel()
+            return Answer(name, "late", self.parties[name].steps[request.step].kind)
+
+    def _serve(self, party: Party, request: Request, attendance: Attendance) -> Answer:
+        listeners = attendance.listeners(party.name, party.member.devices)
+        kind = party.steps[request.step].kind if request.step in party.steps else Kind.PUBLIC
+        if not listeners:
+            return Answer(party.name, "lost", kind)
+        survivors = attendance.survivors(party.name)
+        with self._locks[party.name]:
+            try:
+                release = party.answer(request, survivors if party.member.devices else None)
+            except TacitError:
+                raise
+            except Exception as error:
+                raise PeerFailed(
+                    f'{party.name} failed in step "{request.step}" of round {request.round}: '
+                    f"{type(error).__name__}: {error}."
+                ) from error
+        if type(release) is not Release or not party.gate.made(release):
+            raise UngatedRelease(f"What {party.name} returned was not made by its gate; nothing was sent.")
+        if survivors is not None and not np.any(survivors):
+            return Answer(party.name, "lost", kind)
+        return Answer(party.name, "ok", release.kind, release.body, release.contributors)

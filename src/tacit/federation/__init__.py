@@ -1,0 +1,24 @@
+"""Two sides of one conversation: the coordinator's `Federation` and the `Party`, and the messages between them."""
+
+from tacit.federation.coordinator import Federation, Total
+from tacit.federation.facts import Facts, Member
+from tacit.federation.messages import Answer, Choice, Floats, Request, Schema, Step, Whole, step
+from tacit.federation.party import Party
+from tacit.federation.transcript import Transcript
+
+__all__ = [
+    "Answer",
+    "Choice",
+    "Facts",
+    "Federation",
+    "Floats",
+    "Member",
+    "Party",
+    "Request",
+    "Schema",
+    "Step",
+    "Total",
+    "Transcript",
+    "Whole",
+    "step",
+]

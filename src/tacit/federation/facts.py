@@ -1,0 +1,91 @@
+"""What everyone in a run may know before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacit.boundary.wire import Array
+from tacit.data.ratings import Feedback, Scale, Vocabulary
+from tacit.errors import PeerFailed
+from tacit.partition import Parties, Setting
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One entry of the roster: a party's name and its public sizes. `devices` > 0 marks a cohort."""
+
+    name: str
+    users: int
+    items: int
+    columns: Array
+    devices: int = 0
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        return {"users": self.users, "items": self.items}
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """The public facts of a run.
+
+    Attributes
+    ----------
+    setting, scale, feedback : as everywhere
+    users, items : n and m
+    ratings : |Ω|, a declared constant that scales step sizes; never a count that a guarantee rests on
+    item_ids, user_ids : the vocabularies; user_ids stays with the experimenter, no party or coordinator reads it
+    roster : the parties in their order
+    seed : of public choices, and in a simulation of everything
+    """
+
+    setting: Setting
+    scale: Scale
+    feedback: Feedback
+    users: int
+    items: int
+    ratings: int
+    item_ids: Vocabulary
+    roster: tuple[Member, ...]
+    seed: int
+
+    @classmethod
+    def of(cls, parties: Parties, seed: int) -> Facts:
+        """The facts of a simulated run over `parties`."""
+        roster = tuple(
+            Member(share.name, len(share.users), len(share.items), np.asarray(share.items), share.devices)
+            for share in parties
+        )
+        return cls(
+            setting=parties.setting,
+            scale=parties.scale,
+            feedback=parties.feedback,
+            users=parties.n_users,
+            items=parties.n_items,
+            ratings=sum(share.ratings.n_ratings for share in parties),
+            item_ids=parties.item_ids,
+            roster=roster,
+            seed=seed,
+        )
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {member.name: place for place, member in enumerate(self.roster)}
+
+    def member(self, name: str) -> Member:
+        """The roster's entry for a party."""
+        if name not in self._places:
+            raise PeerFailed(f'A message came from "{name}", who is not on the roster.')
+        return self.roster[self._places[name]]
+
+    def weight(self, name: str) -> float:
+        """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2)."""
+        member = self.member(name)
+        return member.items / self.items if self.setting is Setting.VERTICAL else member.users / self.users
+
+    def first_user(self, name: str) -> int:
+        """Where a party's users start when all parties' users are stacked in roster order."""
+        return sum(member.users for member in self.roster[: self._places[name]])

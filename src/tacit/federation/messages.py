@@ -1,0 +1,153 @@
+"""What may be said: requests, answers, and the schemas that both are held to before anybody uses them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from tacit.boundary.release import Kind
+from tacit.boundary.wire import Value
+from tacit.errors import BadMessage
+
+
+class Field(Protocol):
+    """One value of a message."""
+
+    def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
+        """What is wrong with `value`, in words, or None."""
+
+
+class Floats:
+    """A float32 array of finite numbers; its shape is given by names that both sides know, such as "items"."""
+
+    dtype: np.dtype[Any] = np.dtype("<f4")
+
+    def __init__(self, *shape: str | int) -> None:
+        self.shape = shape
+
+    def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
+        if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
+            return f"is not a {self.dtype.name} array"
+        wanted = tuple(dimensions.get(s, -1) if isinstance(s, str) else s for s in self.shape)
+        if len(wanted) != value.ndim or any(w not in (-1, s) for w, s in zip(wanted, value.shape, strict=True)):
+            return f"has the shape {value.shape} where {wanted} is agreed"
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            return "holds numbers that are not finite"
+        return None
+
+
+class Wholes(Floats):
+    """An int32 array."""
+
+    dtype = np.dtype("<i4")
+
+
+class Whole:
+    """One whole number in a range."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
+        if type(value) is not int or not self.low <= value <= self.high:
+            return f"is {str(value)[:40]!r} where a whole number from {self.low} to {self.high} is agreed"
+        return None
+
+
+class Choice:
+    """One of a few plain values."""
+
+    def __init__(self, *values: object) -> None:
+        self.values = values
+
+    def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
+        if isinstance(value, np.ndarray) or not any(type(v) is type(value) and v == value for v in self.values):
+            return f"is {str(value)[:40]!r} where one of {self.values} is agreed"
+        return None
+
+
+class Schema:
+    """The names and fields of one payload: all of them, and no other."""
+
+    def __init__(self, **fields: Field) -> None:
+        self.fields = fields
+
+    def check(self, payload: Mapping[str, Value], dimensions: Mapping[str, int], who: str, step: str) -> None:
+        """Raise `BadMessage` with the sender's name unless the payload is as agreed."""
+        for name in self.fields.keys() - payload.keys():
+            raise BadMessage(f'"{name}" is missing in what {who} sent for step "{step}".')
+        for name, value in payload.items():
+            field = self.fields.get(name)
+            wrong = "is not part of it" if field is None else field.problem(value, dimensions)
+            if wrong:
+                raise BadMessage(f'In what {who} sent for step "{step}", "{name}" {wrong}.')
+
+
+DONE = Schema(done=Choice(True))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One named thing that a party can be asked to do.
+
+    `what` says in plain words what the answer is, for the privacy card.
+    """
+
+    name: str
+    kind: Kind
+    takes: Schema
+    gives: Schema
+    what: str
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def step(kind: Kind, *, takes: Schema, gives: Schema = DONE, what: str) -> Callable[[Function], Function]:
+    """Mark a party's method as a step that a coordinator can ask for."""
+
+    def mark(function: Function) -> Function:
+        function.__dict__["tacit_step"] = Step(function.__name__, kind, takes, gives, what)
+        return function
+
+    return mark
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a coordinator asks.
+
+    The hash covers method, parameters, step, round, attempt and payload, and nothing that differs between engines or
+    re-sends: private streams derive from it, so another request never meets the same noise.
+    """
+
+    method: str
+    parameters: str
+    step: str
+    round: int
+    attempt: int
+    body: bytes
+
+    @cached_property
+    def hash(self) -> str:
+        digest = hashlib.sha256()
+        for part in (self.method, self.parameters, self.step, str(self.round), str(self.attempt)):
+            digest.update(len(part.encode()).to_bytes(4, "little") + part.encode())
+        digest.update(self.body)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back from one party, or why nothing did: status is "ok", "lost" or "late"."""
+
+    party: str
+    status: str
+    kind: Kind
+    body: bytes = b""
+    contributors: int = 0

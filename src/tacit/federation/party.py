@@ -1,0 +1,81 @@
+"""The party's side: steps that are ordinary methods and end in the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from tacit.boundary import Gate, Release
+from tacit.boundary.wire import Array, decode
+from tacit.errors import BadMessage, UngatedRelease
+from tacit.federation.facts import Facts
+from tacit.federation.messages import Request, Step
+from tacit.model.predictor import Predictor
+from tacit.partition import Share
+
+
+class Party:
+    """Who holds data: a silo, a group, or a cohort of devices (one row each).
+
+    Subclasses add steps, marked with `@step`, and `at_home`.
+
+    Attributes
+    ----------
+    ratings : what it holds, in its own rows and columns
+    home : arrays that it keeps between steps and that never leave unless a step lets them out
+    present : for a cohort, which devices take part in the present exchange, (n,) bool; None means all
+    """
+
+    steps: ClassVar[Mapping[str, Step]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        found = {name: getattr(getattr(cls, name), "tacit_step", None) for name in dir(cls)}
+        cls.steps = {name: step for name, step in found.items() if step is not None}
+
+    def __init__(self, share: Share, parameters: Any, facts: Facts, gate: Gate) -> None:
+        self.name, self.ratings = share.name, share.ratings
+        self.parameters, self.facts, self.gate = parameters, facts, gate
+        self.member = facts.member(share.name)
+        self.home = gate.home
+        self.present: Array | None = None
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """What the names in a schema's shapes stand for at this party."""
+        return {**self.member.dimensions, **self.parameters.dimensions}
+
+    def answer(self, request: Request, present: Array | None = None) -> Release:
+        """Serve one request: check it, do the step, and let out only what the gate made for it."""
+        step = self.steps.get(request.step)
+        if step is None:
+            raise BadMessage(f'{self.name} was asked for "{request.step}", which is not a step of {request.method}.')
+        payload = decode(request.body)
+        step.takes.check(payload, self.dimensions, "the coordinator", step.name)
+        self.present = present
+        with self.gate.serving(request.round, request.hash):
+            result = getattr(self, step.name)(**payload)
+        if not self.gate.made(result):
+            raise UngatedRelease(
+                f'Step "{step.name}" of {self.name} returned a {type(result).__name__} that its gate did not make; '
+                "nothing was sent. End the step in gate.chain, gate.sum or gate.public."
+            )
+        release: Release = result
+        if release.kind is not step.kind:
+            raise UngatedRelease(
+                f'Step "{step.name}" of {self.name} is declared a {step.kind} and ended in a {release.kind}; '
+                "nothing was sent."
+            )
+        return release
+
+    def _latest(self, block: str, shared: Mapping[str, Array]) -> Array:
+        """A shared block as it is now: the one given, or the one that arrived last."""
+        latest: Array = shared[block] if block in shared else self.home[block]
+        return latest
+
+    def at_home(self, **shared: Array) -> Predictor:
+        """What the party itself would predict for its own rows and columns, given what is shared.
+
+        Used by the party's own service and, in a simulation, by the experimenter. It is not a step.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must say what it predicts at home.")

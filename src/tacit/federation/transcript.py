@@ -1,0 +1,112 @@
+"""What a role saw, in order: digests always, payloads when the run asks for them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tacit.boundary.meter import Meter
+from tacit.boundary.wire import digest
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message; `bytes` are those of all `copies`."""
+
+    call: int
+    round: int
+    step: str
+    party: str
+    direction: str
+    kind: str
+    bytes: int
+    copies: int
+    digest: str
+    status: str
+
+
+class Transcript:
+    """The coordinator's view of a run.
+
+    Parameters
+    ----------
+    payloads : a folder for the messages themselves, or None to keep digests only
+
+    The run's digest covers round, step, party and payload of the method's messages in that order, and neither envelopes
+    nor lost messages, so that it is the same whichever engine carried them.
+    """
+
+    def __init__(self, payloads: Path | None = None) -> None:
+        self.entries: list[Entry] = []
+        self.meter = Meter()
+        self._payloads = payloads
+        self._digest = hashlib.sha256(b"tacit transcript 1")
+        if payloads is not None:
+            payloads.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all messages so far, in hexadecimal."""
+        return self._digest.hexdigest()
+
+    def down(self, call: int, round: int, step: str, party: str, kind: str, body: bytes, sha: str, copies: int) -> None:
+        """The coordinator sent `body` to `copies` devices of a party, or to the one silo."""
+        self._add(
+            call,
+            round,
+            step,
+            party,
+            "down",
+            kind,
+            self.meter.sent_down(party, len(body), copies),
+            copies,
+            sha,
+            "ok",
+        )
+        self._keep(call, "all", "down", body)
+
+    def up(
+        self, call: int, round: int, step: str, party: str, kind: str, body: bytes, copies: int, status: str
+    ) -> None:
+        """A party answered, or failed to."""
+        sha = digest(body) if body else ""
+        self._add(
+            call,
+            round,
+            step,
+            party,
+            "up",
+            kind,
+            self.meter.sent_up(party, len(body), copies),
+            copies,
+            sha,
+            status,
+        )
+        if status == "ok":
+            self._keep(call, party, "up", body)
+
+    def _add(self, *values: Any) -> None:
+        entry = Entry(*values)
+        self.entries.append(entry)
+        if entry.status == "ok":
+            self._digest.update(f"{entry.round}|{entry.step}|{entry.party}|{entry.direction}|{entry.digest}\n".encode())
+
+    def _keep(self, call: int, party: str, direction: str, body: bytes) -> None:
+        if self._payloads is not None:
+            path = self._payloads / f"{call:06d}-{direction}-{party}.tct"
+            if not path.exists():
+                path.write_bytes(body)
+
+    def write(self, path: Path) -> None:
+        """All entries as one Parquet table."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = list(zip(*(astuple(e) for e in self.entries), strict=True)) or [()] * len(fields(Entry))
+        types = [pa.int32(), pa.int32(), *[pa.string()] * 4, pa.int64(), pa.int64(), pa.string(), pa.string()]
+        table = pa.table(
+            {f.name: pa.array(column, kind) for f, column, kind in zip(fields(Entry), columns, types, strict=True)}
+        )
+        pq.write_table(table, path, compression="zstd")

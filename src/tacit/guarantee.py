@@ -1,0 +1,84 @@
+"""What a release promises: an object, never a float."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Unit(StrEnum):
+    """What one guarantee covers as a whole."""
+
+    USER = "user"
+    RATING = "rating"
+
+
+class Relation(StrEnum):
+    """Which two data sets must look alike."""
+
+    ZERO_OUT = "zero-out"  # the unit's record is emptied; the roster is public
+    ADD_REMOVE = "add/remove"
+    REPLACE = "replace"
+
+
+class Trust(StrEnum):
+    """Whom the unit trusts to add the noise."""
+
+    LOCAL = "local"
+    SILO = "silo"
+    DISTRIBUTED = "distributed"
+    SHUFFLED = "shuffled"
+    CENTRAL = "central"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(ε, δ)-differential privacy of one unit under one relation, against somebody.
+
+    `simulated` is True where the noise was seeded: whoever holds the run file can recompute it.
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit
+    relation: Relation
+    trust: Trust
+    against: str
+    simulated: bool = False
+
+    def __str__(self) -> str:
+        unit = "per user and silo" if self.unit is Unit.USER and self.trust is Trust.SILO else f"per {self.unit}"
+        text = f"({self.epsilon:.2f}, {self.delta:g})-DP · {unit} · {self.relation} · against {self.against}"
+        return text + (" · SIMULATED (seeded)" if self.simulated else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary's `guarantee`."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "unit": str(self.unit),
+            "relation": str(self.relation),
+            "model": str(self.trust),
+            "against": self.against,
+            "simulated": self.simulated,
+        }
+
+
+class NoGuarantee:
+    """The promise of a run without a mechanism: none. There is one of it, `NON_PRIVATE`, and it is false."""
+
+    def __str__(self) -> str:
+        return "NON-PRIVATE"
+
+    __repr__ = __str__
+
+    def __bool__(self) -> bool:
+        return False
+
+    def to_json(self) -> None:
+        return None
+
+
+NON_PRIVATE = NoGuarantee()

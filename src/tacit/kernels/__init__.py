@@ -1,0 +1,1 @@
+"""Compiled loops, each beside the NumPy twin that documents it and that it is tested equal to."""

@@ -1,0 +1,45 @@
+"""Embedding clipping Π (P0, eq. 6): negative entries become 0, then rows are scaled to norm ≤ √R.
+
+The two moves together are the projection onto {x ≥ 0, ‖x‖² ≤ R}: clipping at 0 projects onto the cone, and scaling a
+point of a cone towards the origin stays in the cone and is the projection onto the ball.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _descend_and_embed(x, gradient, rate, span, keep):
+    n, p = x.shape
+    for i in range(n):
+        squares = np.float32(0)
+        for f in range(p):
+            value = max(np.float32(0), keep * x[i, f] - rate * gradient[i, f])
+            x[i, f] = value
+            squares += value * value
+        if squares > span:
+            shrink = np.sqrt(span / squares)
+            for f in range(p):
+                x[i, f] *= shrink
+
+
+def descend_and_embed(x: np.ndarray, gradient: np.ndarray, rate: float, span: float, decay: float = 0.0) -> np.ndarray:
+    """x ← Π((1 − decay)·x − rate·gradient), in place and returned. x, gradient: (n, p) float32; span = R."""
+    _descend_and_embed(x, gradient, np.float32(rate), np.float32(span), np.float32(1 - decay))
+    return x
+
+
+def descend_and_embed_numpy(
+    x: np.ndarray, gradient: np.ndarray, rate: float, span: float, decay: float = 0.0
+) -> np.ndarray:
+    """The twin of `descend_and_embed`; leaves x as it is."""
+    return embed(np.float32(1 - decay) * x - np.float32(rate) * gradient, span)
+
+
+def embed(x: np.ndarray, span: float) -> np.ndarray:
+    """Π(x), a new array; x: (n, p). What is not finite becomes 0, so that a peer cannot poison a norm."""
+    clipped = np.maximum(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0), 0)
+    norms = np.sqrt(np.einsum("if,if->i", clipped, clipped, dtype=np.float64))
+    return (clipped / np.maximum(1.0, norms / np.sqrt(span))[:, None]).astype(x.dtype)

@@ -1,0 +1,174 @@
+"""A user's own factors, the item factors fixed: what each user does at home.
+
+Descent on ½·Σ_j (r_j − u·v_j)² over her own ratings. Since ‖v_j‖² ≤ R, the curvature is at most R per rating, and a
+step of 1/(R·count) never overshoots; it depends on her own record alone.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from tacit.kernels.embed import embed
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _user_descent(indptr, items, values, shift, rows, users, factors, span, steps):
+    p = users.shape[1]
+    gradient = np.empty(p, dtype=np.float32)
+    for a in range(len(rows)):
+        i = rows[a]
+        count = indptr[i + 1] - indptr[i]
+        rate = np.float32(1) / (span * np.float32(max(1, count)))
+        for _ in range(steps if count > 0 else 0):
+            gradient[:] = 0
+            for e in range(indptr[i], indptr[i + 1]):
+                j = items[e]
+                predicted = np.float32(0)
+                for f in range(p):
+                    predicted += users[i, f] * factors[j, f]
+                slope = predicted - (values[e] - shift)
+                for f in range(p):
+                    gradient[f] += slope * factors[j, f]
+            squares = np.float32(0)
+            for f in range(p):
+                value = max(np.float32(0), users[i, f] - rate * gradient[f])
+                users[i, f] = value
+                squares += value * value
+            if squares > span:
+                shrink = np.sqrt(span / squares)
+                for f in range(p):
+                    users[i, f] *= shrink
+
+
+def user_descent(
+    indptr: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    shift: float,
+    rows: np.ndarray,
+    users: np.ndarray,
+    factors: np.ndarray,
+    span: float,
+    steps: int,
+) -> np.ndarray:
+    """`steps` steps for each of `rows`; users (n, p) float32, in place and returned. No ratings, no move."""
+    _user_descent(indptr, items, values, np.float32(shift), rows, users, factors, np.float32(span), steps)
+    return users
+
+
+def user_descent_numpy(
+    indptr: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    shift: float,
+    rows: np.ndarray,
+    users: np.ndarray,
+    factors: np.ndarray,
+    span: float,
+    steps: int,
+) -> np.ndarray:
+    """The twin of `user_descent`; leaves users as they are."""
+    users = users.copy()
+    for i in rows:
+        mine = slice(indptr[i], indptr[i + 1])
+        v, r = factors[items[mine]], values[mine] - np.float32(shift)
+        for _ in range(steps if len(r) else 0):
+            users[i] = embed((users[i] - (users[i] @ v.T - r) @ v / (span * len(r)))[None], span)[0]
+    return users
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _fold_in(indptr, items, values, shift, factors, prior, regularization, span, steps, out):
+    p = factors.shape[1]
+    a, b = np.empty((p, p), dtype=np.float64), np.empty(p, dtype=np.float64)
+    u, g = np.empty(p, dtype=np.float64), np.empty(p, dtype=np.float64)
+    for i in range(len(indptr) - 1):
+        a[:] = 0
+        for f in range(p):
+            a[f, f] = regularization
+            b[f] = regularization * prior[f]
+            u[f] = prior[f]
+        for e in range(indptr[i], indptr[i + 1]):
+            j = items[e]
+            for f in range(p):
+                b[f] += (values[e] - shift) * factors[j, f]
+                for h in range(p):
+                    a[f, h] += factors[j, f] * factors[j, h]
+        bound = 0.0
+        for f in range(p):
+            row = 0.0
+            for h in range(p):
+                row += abs(a[f, h])
+            bound = max(bound, row)
+        for _ in range(steps):
+            for f in range(p):
+                g[f] = -b[f]
+                for h in range(p):
+                    g[f] += a[f, h] * u[h]
+            squares = 0.0
+            for f in range(p):
+                u[f] = max(0.0, u[f] - g[f] / bound)
+                squares += u[f] * u[f]
+            if squares > span:
+                shrink = np.sqrt(span / squares)
+                for f in range(p):
+                    u[f] *= shrink
+        for f in range(p):
+            out[i, f] = u[f]
+
+
+def fold_in(
+    indptr: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    shift: float,
+    factors: np.ndarray,
+    prior: np.ndarray,
+    regularization: float,
+    span: float,
+    steps: int = 200,
+) -> np.ndarray:
+    """New users' factors: the projected minimum of Σ_j (r_j − u·v_j)² + regularization·‖u − prior‖². (n, p) float32.
+
+    A user without ratings gets the prior, projected.
+    """
+    out = np.empty((len(indptr) - 1, factors.shape[1]), dtype=np.float32)
+    _fold_in(
+        indptr,
+        items,
+        values,
+        np.float32(shift),
+        factors,
+        prior.astype(np.float64),
+        regularization,
+        span,
+        steps,
+        out,
+    )
+    return out
+
+
+def fold_in_numpy(
+    indptr: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    shift: float,
+    factors: np.ndarray,
+    prior: np.ndarray,
+    regularization: float,
+    span: float,
+    steps: int = 200,
+) -> np.ndarray:
+    """The twin of `fold_in`."""
+    out = np.empty((len(indptr) - 1, factors.shape[1]), dtype=np.float32)
+    for i in range(len(out)):
+        mine = slice(indptr[i], indptr[i + 1])
+        v = factors[items[mine]].astype(np.float64)
+        a = v.T @ v + regularization * np.eye(v.shape[1])
+        b = v.T @ (values[mine] - np.float32(shift)) + regularization * prior
+        u, bound = prior.astype(np.float64), np.abs(a).sum(axis=1).max()
+        for _ in range(steps):
+            u = embed((u - (a @ u - b) / bound)[None], span)[0]
+        out[i] = u
+    return out

@@ -1,0 +1,76 @@
+"""What a method is: two sides of one conversation, its parameters, and where it can be held."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tacit.boundary import Gate
+from tacit.config import Frozen
+from tacit.data.ratings import Feedback
+from tacit.errors import UsageError
+from tacit.federation import Facts, Federation, Party
+from tacit.model import Model
+from tacit.partition import Setting, Share
+
+
+class Parameters(Frozen):
+    """A method's parameters; frozen, checked, and bound into every request by their hash."""
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """What names in the shapes of this method's messages stand for."""
+        return {}
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the parameters, in hexadecimal."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+class Coordinator(Protocol):
+    """The coordinator's side."""
+
+    def run(self, federation: Federation) -> Model:
+        """Hold the conversation; returns what everybody may have."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Who talks to whom in one setting."""
+
+    coordinator: Callable[[Any, Facts], Coordinator]
+    party: type[Party]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows."""
+
+    name: str
+    title: str
+    what: str
+    parameters: type[Parameters]
+    sides: Mapping[Setting, Sides]
+    feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
+
+    def sides_in(self, facts: Facts) -> Sides:
+        """The two sides for a run with these facts, or one sentence that says why there are none."""
+        if facts.feedback not in self.feedback:
+            able = ", ".join(sorted(self.feedback))
+            raise UsageError(
+                f"{self.name} learns from {able} feedback, and the data is {facts.feedback}; choose another method, "
+                'such as "popularity", or set [data] feedback.'
+            )
+        if facts.setting not in self.sides:
+            able = ", ".join(self.sides)
+            raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {facts.setting} one.")
+        return self.sides[facts.setting]
+
+    def make_party(self, share: Share, parameters: Parameters, facts: Facts) -> Party:
+        """One party of a run, with its own gate."""
+        home: dict[str, object] = {}
+        gate = Gate(share.name, facts.seed, home, share.devices)
+        return self.sides_in(facts).party(share, parameters, facts, gate)

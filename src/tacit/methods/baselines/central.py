@@ -1,0 +1,80 @@
+"""The ceiling: all ratings in one place. Every party hands over its ratings as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.boundary import Release
+from tacit.boundary.release import Kind
+from tacit.data.ratings import Feedback
+from tacit.federation import Facts, Federation, Floats, Party, Schema, step
+from tacit.federation.messages import Wholes
+from tacit.methods.base import Method, Sides
+from tacit.methods.baselines.descent import DescentParameters, descend
+from tacit.methods.start import start_factors
+from tacit.model import Factors, Model
+from tacit.partition import Setting
+from tacit.rng import derive
+
+
+class CentralCoordinator:
+    """Pools the ratings, then plain SGD with embedding clipping."""
+
+    def __init__(self, parameters: DescentParameters, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+
+    def run(self, federation: Federation) -> Model:
+        facts, p = self.facts, self.parameters.factors
+        users, items, values = self._pooled(federation.ask("surrender"))
+        start = start_factors(facts, facts.users, p, "users"), start_factors(facts, facts.items, p, "items")
+        descent = descend(users, items, values, facts.scale, start, self.parameters, derive(facts.seed, "epochs"))
+        for _t, (U, V) in zip(federation.rounds(self.parameters.epochs), descent, strict=True):
+            federation.show(users=U, items=V)
+        return Model("central", facts.scale, facts.item_ids, item_factors=V, user_factors=U)
+
+    def _pooled(self, answers: dict[str, dict[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Everybody's ratings, users stacked in roster order, or items put back where they belong."""
+        parts = []
+        for party, answer in answers.items():
+            users, items = answer["users"], answer["items"]
+            if self.facts.setting is Setting.VERTICAL:
+                items = self.facts.member(party).columns[items].astype(np.int32)
+            else:
+                users = users + np.int32(self.facts.first_user(party))
+            parts.append((users, items, answer["values"]))
+        users, items, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return users, items, values
+
+
+class Surrendering(Party):
+    """A party that keeps nothing to itself."""
+
+    @step(
+        Kind.DISCLOSE,
+        takes=Schema(),
+        gives=Schema(users=Wholes("ratings"), items=Wholes("ratings"), values=Floats("ratings")),
+        what="all of the party's ratings, as they are",
+    )
+    def surrender(self) -> Release:
+        ratings = self.ratings
+        return self.gate.disclose(users=ratings.users, items=ratings.items, values=ratings.values)
+
+    def at_home(self, **shared: np.ndarray) -> Factors:
+        users, items = shared["users"], shared["items"]
+        if self.facts.setting is Setting.VERTICAL:
+            return Factors(self.facts.scale.low, users, items[self.member.columns])
+        first = self.facts.first_user(self.name)
+        return Factors(self.facts.scale.low, users[first : first + self.member.users], items)
+
+
+CENTRAL = Method(
+    name="central",
+    title="Central training, all ratings in one place",
+    what=(
+        "Every party hands its ratings to the coordinator, who trains on all of them. "
+        "It protects nothing; it shows what could be had."
+    ),
+    parameters=DescentParameters,
+    sides=dict.fromkeys(Setting, Sides(CentralCoordinator, Surrendering)),
+    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+)

@@ -1,0 +1,79 @@
+"""Everybody alone: each party trains on what it has. Nothing leaves it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.boundary import Release
+from tacit.boundary.release import Kind
+from tacit.data.ratings import Feedback
+from tacit.federation import Facts, Federation, Party, Schema, Whole, step
+from tacit.methods.base import Method, Sides
+from tacit.methods.baselines.descent import DescentParameters, descend
+from tacit.methods.start import start_factors
+from tacit.model import Factors, Model
+from tacit.model.predictor import Predictor, UserScores
+from tacit.partition import Setting
+from tacit.rng import derive
+
+
+class LocalCoordinator:
+    """Says when to begin, and learns nothing."""
+
+    def __init__(self, parameters: DescentParameters, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+
+    def run(self, federation: Federation) -> Model:
+        for t in federation.rounds(1):
+            federation.ask("train", t=t)
+            federation.show()
+        middle = np.full(self.facts.items, self.facts.scale.low + self.facts.scale.span / 2, dtype=np.float32)
+        return Model("local", self.facts.scale, self.facts.item_ids, item_scores=middle)
+
+
+class Alone(Party):
+    """Plain SGD on the party's own ratings; an item that nobody here rated keeps its random start."""
+
+    parameters: DescentParameters
+
+    @step(Kind.PUBLIC, takes=Schema(t=Whole(0, 0)), what="the word that it has trained")
+    def train(self, t: int) -> Release:
+        ratings, p = self.ratings, self.parameters.factors
+        U = start_factors(self.facts, self.member.users, p, "users", self.name)
+        V = start_factors(self.facts, self.member.items, p, "items", self.name)
+        stream = derive(self.facts.seed, self.name, "epochs")
+        columns = ratings.users, ratings.items, ratings.values
+        for _epoch in descend(*columns, ratings.scale, (U, V), self.parameters, stream):
+            self.home.update(users=U, items=V)
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> Predictor:
+        return Factors(self.facts.scale.low, self.home["users"], self.home["items"])
+
+
+class AloneOnDevice(Party):
+    """One user's ratings say nothing of other items: her own mean, shrunk towards the middle of the scale."""
+
+    @step(Kind.PUBLIC, takes=Schema(t=Whole(0, 0)), what="the word that it has trained")
+    def train(self, t: int) -> Release:
+        ratings, scale = self.ratings, self.facts.scale
+        sums = np.bincount(ratings.users, weights=ratings.values - np.float32(scale.low), minlength=ratings.n_users)
+        self.home["means"] = (scale.low + (sums + scale.span / 2) / (ratings.counts + 1)).astype(np.float32)
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> UserScores:
+        return UserScores(self.home["means"], self.facts.items)
+
+
+LOCAL = Method(
+    name="local",
+    title="Local training, everybody alone",
+    what="Each party trains on its own ratings and shares nothing. It is what a party has without the others.",
+    parameters=DescentParameters,
+    sides={
+        Setting.HORIZONTAL: Sides(LocalCoordinator, Alone),
+        Setting.VERTICAL: Sides(LocalCoordinator, Alone),
+        Setting.DEVICE: Sides(LocalCoordinator, AloneOnDevice),
+    },
+    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+)

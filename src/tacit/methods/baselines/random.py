@@ -1,0 +1,52 @@
+"""The floor: a random order of items for each user. Nothing leaves a party."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.boundary import Release
+from tacit.boundary.release import Kind
+from tacit.federation import Facts, Federation, Party, Schema, step
+from tacit.methods.base import Method, Sides
+from tacit.methods.baselines.means import NoParameters
+from tacit.model import Model
+from tacit.model.predictor import RandomScores
+from tacit.partition import Setting
+from tacit.rng import derive, id_keys
+
+
+class RandomCoordinator:
+    """Asks everybody to be there, and shares a random score per item."""
+
+    def __init__(self, parameters: NoParameters, facts: Facts) -> None:
+        self.facts = facts
+
+    def run(self, federation: Federation) -> Model:
+        for _ in federation.rounds(1):
+            federation.ask("ready")
+        scores = derive(self.facts.seed, "random scores").random(self.facts.items, dtype=np.float32)
+        federation.show()
+        return Model("random", self.facts.scale, self.facts.item_ids, item_scores=scores, rates=False)
+
+
+class RandomParty(Party):
+    """Scores that are a function of (seed, user id, item id)."""
+
+    @step(Kind.PUBLIC, takes=Schema(), what="the word that it is there")
+    def ready(self) -> Release:
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> RandomScores:
+        seed, ratings = self.facts.seed, self.ratings
+        users, items = ratings.user_ids.ids, ratings.item_ids.ids
+        return RandomScores(id_keys(seed, "random user", users), id_keys(seed, "random item", items))
+
+
+SIDES = dict.fromkeys(Setting, Sides(RandomCoordinator, RandomParty))
+RANDOM = Method(
+    "random",
+    "Random order",
+    "A random order of items for each user; nothing leaves a party.",
+    NoParameters,
+    SIDES,
+)

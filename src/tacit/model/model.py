@@ -1,0 +1,168 @@
+"""`Model`: what a fit leaves behind for everyone: shared factors only, with ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.data.ratings import Scale, Vocabulary, as_ids
+from tacit.errors import DataError, UsageError
+
+FORMAT = "tacit model 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Shared factors, or shared item scores, and how to use them for somebody who brings their own ratings.
+
+    Attributes
+    ----------
+    method : the method's name
+    scale : the ratings' scale
+    item_ids : Vocabulary, m ids
+    item_factors : (m, p) float32, or None for a model that is the same for everyone
+    item_scores : (m,) float32: what such a model predicts, or None
+    user_factors : (n, p) float32 in the order of the roster where they are shared (the vertical setting), or None
+    rates : whether predictions lie on the scale, or only rank
+    stamp : the guarantee in words, or NON-PRIVATE
+    """
+
+    method: str
+    scale: Scale
+    item_ids: Vocabulary
+    item_factors: np.ndarray | None = None
+    item_scores: np.ndarray | None = None
+    user_factors: np.ndarray | None = None
+    rates: bool = True
+    stamp: str = "NON-PRIVATE"
+
+    # -- somebody new -----------------------------------------------------------------------------------------
+
+    @property
+    def prior(self) -> np.ndarray:
+        """Factors of a user of whom nothing is known: equal entries that predict the middle of the scale on average."""
+        factors = self._factors()
+        middle, reach = self.scale.span / 2, float(factors.sum(axis=1).mean())
+        return np.full(factors.shape[1], middle / reach if reach > 0 else 0.0)
+
+    def fold_in(
+        self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray, regularization: float = 1.0
+    ) -> np.ndarray:
+        """Factors of new users from their own ratings, in compressed rows; (n, p) float32. Nothing leaves them."""
+        from tacit.kernels.users import fold_in
+
+        return fold_in(
+            np.asarray(indptr, dtype=np.int64),
+            np.asarray(items, dtype=np.int32),
+            np.asarray(values, dtype=np.float32),
+            self.scale.low,
+            self._factors(),
+            self.prior,
+            regularization,
+            self.scale.span,
+        )
+
+    def scores(self, history: Mapping[Any, float]) -> np.ndarray:
+        """A prediction for every item, for somebody with these ratings; (m,) float32."""
+        if self.item_scores is not None:
+            return self.item_scores
+        rows, values = self._history(history)
+        user = self.fold_in(np.array([0, len(rows)]), rows, values)[0]
+        return self._factors() @ user + np.float32(self.scale.low)
+
+    def predict(self, history: Mapping[Any, float], items: Sequence[Any]) -> np.ndarray:
+        """Predictions for some item ids."""
+        return self.scores(history)[np.array([self.item_ids.row(item) for item in items], dtype=np.int64)]
+
+    def recommend(self, history: Mapping[Any, float], n: int = 10) -> list[tuple[Any, float]]:
+        """The n best items that are not in the history: (id, prediction) pairs, best first."""
+        seen, _values = self._history(history)
+        return best(self.scores(history), self.item_ids, seen, n)
+
+    def _factors(self) -> np.ndarray:
+        if self.item_factors is None:
+            raise UsageError(
+                f'A "{self.method}" model predicts the same for everyone; it has no factors to fold users into.'
+            )
+        return self.item_factors
+
+    def _history(self, history: Mapping[Any, float]) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.array([self.item_ids.row(item) for item in history], dtype=np.int64)
+        values = np.array(list(history.values()), dtype=np.float32)
+        if not np.isfinite(values).all() or np.any((values < self.scale.low) | (values > self.scale.high)):
+            raise DataError(f"A rating in the history is off the scale {self.scale}; correct it.")
+        if len(np.unique(rows)) < len(rows):
+            raise DataError("The history rates one item twice; keep one rating of it.")
+        order = np.argsort(rows)
+        return rows[order], values[order]
+
+    # -- on disk ----------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> Path:
+        """Write model.json and factors.npz into a folder; no pickle."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        ids = self.item_ids.ids
+        arrays = {
+            "item_ids": ids if ids.dtype == np.int64 else ids.astype(str),
+            **{name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None},
+        }
+        np.savez(folder / "factors.npz", allow_pickle=False, **arrays)
+        about = {
+            "format": FORMAT,
+            "method": self.method,
+            "scale": [self.scale.low, self.scale.high],
+            "declared": self.scale.declared,
+            "rates": self.rates,
+            "stamp": self.stamp,
+        }
+        (folder / "model.json").write_text(json.dumps(about, indent=2) + "\n")
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Model:
+        """The model that `save` wrote."""
+        folder = Path(folder)
+        if not (folder / "model.json").is_file() and (folder / "model" / "model.json").is_file():
+            folder = folder / "model"
+        try:
+            about = json.loads((folder / "model.json").read_text())
+            with np.load(folder / "factors.npz", allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except FileNotFoundError:
+            raise DataError(
+                f'There is no model in "{folder}"; name a run folder, or a folder that save() wrote.'
+            ) from None
+        except (ValueError, OSError) as error:
+            raise DataError(f'The model in "{folder}" cannot be read ({error}); save it again.') from None
+        if about.get("format") != FORMAT:
+            raise DataError(
+                f'The model in "{folder}" has the format {about.get("format")!r}; this version reads {FORMAT!r}.'
+            )
+        return cls(
+            method=about["method"],
+            scale=Scale(about["scale"][0], about["scale"][1], about["declared"]),
+            item_ids=Vocabulary(as_ids(arrays.pop("item_ids")), "item"),
+            rates=about["rates"],
+            stamp=about["stamp"],
+            **arrays,
+        )
+
+
+_ARRAYS = ("item_factors", "item_scores", "user_factors")
+
+
+def best(scores: np.ndarray, item_ids: Vocabulary, seen: np.ndarray, n: int) -> list[tuple[Any, float]]:
+    """The n best items that were not seen, as (id, score), best first; equal scores in the order of their ids."""
+    if n < 1:
+        raise UsageError(f"n = {n} recommendations are not possible; ask for 1 or more.")
+    allowed = np.ones(len(scores), dtype=bool)
+    allowed[seen] = False
+    candidates = np.flatnonzero(allowed)
+    order = candidates[np.argsort(-scores[candidates], kind="stable")[:n]]
+    return [(item_ids[j].item() if hasattr(item_ids[j], "item") else item_ids[j], float(scores[j])) for j in order]

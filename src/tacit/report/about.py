@@ -1,0 +1,87 @@
+"""What a report needs to know beside the numbers: data, split, partition, method, and what crossed in plain words."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.data.ratings import Ratings, Vocabulary
+from tacit.evaluate import Evaluation
+from tacit.federation import Step
+from tacit.methods import Method, Parameters
+from tacit.partition import Parties
+
+
+def about(
+    ratings: Ratings,
+    split: str,
+    parties: Parties,
+    method: Method,
+    parameters: Parameters,
+    steps: Mapping[str, Step],
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The contents of about.json."""
+    from importlib.metadata import version
+
+    return {
+        "tacit": version("tacit"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": {
+            "name": ratings.name,
+            "users": ratings.n_users,
+            "items": ratings.n_items,
+            "ratings": ratings.n_ratings,
+            "scale": str(ratings.scale),
+            "feedback": str(ratings.feedback),
+            "density": ratings.n_ratings / (ratings.n_users * ratings.n_items),
+            "notes": list(ratings.notes),
+        },
+        "split": split,
+        "partition": {
+            "description": parties.description,
+            "parties": [
+                {
+                    "name": share.name,
+                    "label": share.label,
+                    "users": len(share.users),
+                    "items": len(share.items),
+                    "ratings": share.ratings.n_ratings,
+                    "devices": share.devices,
+                }
+                for share in parties
+            ],
+        },
+        "method": {
+            "name": method.name,
+            "title": method.title,
+            "what": method.what,
+            "parameters": parameters.model_dump(exclude_none=True),
+        },
+        "crossings": [
+            {"step": step.name, "kind": str(step.kind), "to": "the coordinator", "what": step.what}
+            for step in steps.values()
+        ],
+        "notes": list(notes),
+    }
+
+
+def metrics_table(rounds: Sequence[tuple[int, float]], evaluation: Evaluation, user_ids: Vocabulary) -> pa.Table:
+    """metrics.parquet: the test MSE after each round, then every user's final values."""
+    per_round = pa.table(
+        {
+            "scope": pa.array(["round"] * len(rounds), pa.string()),
+            "round": pa.array([number for number, _mse in rounds], pa.int32()),
+            "user": pa.nulls(len(rounds), pa.string()),
+            "metric": pa.array(["mse"] * len(rounds), pa.string()),
+            "value": pa.array([mse for _number, mse in rounds], pa.float64()),
+        }
+    )
+    return pa.concat_tables([per_round, evaluation.to_arrow(user_ids).cast(per_round.schema)])

@@ -1,0 +1,220 @@
+"""The privacy card: who is protected from whom, at what ε, assuming what; what crossed; what was not.
+
+`card(record)` is its content, `privacy_card(record)` its Markdown, for whoever has to sign: short and exact.
+Without a guarantee it is stamped NON-PRIVATE. Nothing on it is guessed: what a run does not say, the card
+says is unsaid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit.report import promises, traffic
+from tacit.report.markup import clean
+from tacit.report.record import Crossing, RunRecord
+from tacit.report.words import count, listing, moment, plural, sentence, short, size
+
+NON_PRIVATE = "Nothing here limits what the coordinator or another party can learn from what crossed."
+
+_KINDS = {
+    "chain": "the result of a party's own computation on its ratings",
+    "sum": "a party's contribution to a sum over all",
+    "report": "single reports, parted from their senders",
+    "public": "facts that no data went into",
+    "disclose": "data as it is",
+}
+_AGGREGATION = {
+    "plain": "plain: the coordinator sees every party's contribution",
+    "ideal": "ideal, which simulates a secure sum: no cryptography was run",
+    "secagg": "secagg: the coordinator sees the sum only, while enough parties follow the protocol",
+    "paillier": "paillier: contributions are encrypted, and the coordinator sees the sum only",
+    "lattice": "lattice: contributions are encrypted, and opening a sum takes enough decrypters",
+    "shuffle": "shuffle: a proxy mixes the reports before the coordinator sees them",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Head, rows of text, and which columns hold numbers."""
+
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numeric: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, sentences, a table perhaps, and points."""
+
+    heading: str
+    sentences: Sequence[str] = ()
+    points: Sequence[str] = ()
+    table: Table | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """The card's content, free of any format."""
+
+    private: bool
+    simulated: bool
+    stamp: str
+    statement: str
+    facts: list[tuple[str, str]]
+    sections: list[Section]
+
+
+def privacy_card(record: RunRecord) -> str:
+    """The card as Markdown, for card.md."""
+    content = card(record)
+    lines = ["# Privacy card", "", f"**{_markdown(content.stamp)}**", "", _markdown(content.statement), ""]
+    lines += [*_markdown_table(Table(("", ""), content.facts)), ""]
+    for section in content.sections:
+        lines += [f"## {section.heading}", ""]
+        for text in section.sentences:
+            lines += [_markdown(text), ""]
+        if section.table is not None:
+            lines += [*_markdown_table(section.table), ""]
+        if section.points:
+            lines += [*(f"- {_markdown(point)}" for point in section.points), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def card(record: RunRecord) -> Card:
+    """The card of one run."""
+    stated, setting = record.guarantee, record.summary.setting
+    if stated is None:
+        stamp, statement = "NON-PRIVATE", NON_PRIVATE
+        if record.summary.guarantee is not None:
+            statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
+    else:
+        stamp = promises.in_one_line(stated, setting)
+        statement = (
+            promises.SIMULATED if stated.simulated else "What this covers, and what not, is on the privacy card."
+        )
+    sections = [_protected(record), _assumptions(record), _crossed(record), _unprotected(record), _checks()]
+    if record.about.notes:
+        sections.append(Section("Notes of the run", points=[sentence(short(n, 400)) for n in record.about.notes[:20]]))
+    return Card(
+        private=stated is not None,
+        simulated=stated is not None and stated.simulated,
+        stamp=stamp,
+        statement=statement,
+        facts=_facts(record),
+        sections=sections,
+    )
+
+
+def _facts(record: RunRecord) -> list[tuple[str, str]]:
+    about, summary = record.about, record.summary
+    parties = about.partition.parties
+    devices = sum(party.devices for party in parties)
+    who = plural(devices, "device") if devices else plural(len(parties), "party")
+    facts = [
+        ("Run", record.name),
+        ("Made", moment(about.created)),
+        ("Method", about.method.title or about.method.name),
+        (
+            "Data",
+            f"{about.data.name}: {plural(about.data.users, 'user')}, {plural(about.data.ratings, 'rating')}",
+        ),
+        ("Who took part", f"{who}, in the {summary.setting} setting"),
+        ("Rounds", count(summary.rounds)),
+        ("Left the parties", size(summary.bytes_up)),
+        ("Reached the parties", size(summary.bytes_down)),
+        ("Digest", summary.digest),
+    ]
+    return [(key, short(value, 200)) for key, value in facts if value]
+
+
+def _protected(record: RunRecord) -> Section:
+    heading, stated = "Who is protected from whom", record.guarantee
+    if stated is not None:
+        several = promises.in_several_silos(stated, record.summary.setting)
+        return Section(heading, promises.meant(stated), several)
+    kinds = {crossing.kind for crossing in record.about.crossings}
+    sentences = ["Nobody from anybody: no ε holds for this run."]
+    if kinds & {"chain", "sum", "report"}:
+        sentences.append(
+            "What crossed was computed from ratings and carries no noise; ratings can be inferred from it."
+        )
+    if "disclose" in kinds:
+        sentences.append("Ratings, or other data, crossed as they are.")
+    if kinds == {"public"}:
+        sentences.append("What crossed is said to be public facts only, which hold nothing of the ratings.")
+    return Section(heading, [" ".join(sentences)])
+
+
+def _assumptions(record: RunRecord) -> Section:
+    aggregation = record.run_file.aggregation.name
+    points = [f"Aggregation is {_AGGREGATION.get(aggregation, aggregation)}."]
+    if record.guarantee is not None:
+        chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
+        points = [*promises.resting_on(record.guarantee, chains), *points]
+    return Section("Assuming what", points=points)
+
+
+def _crossed(record: RunRecord) -> Section:
+    heading = "What crossed"
+    described: dict[str, list[Crossing]] = {}
+    for crossing in record.about.crossings:
+        described.setdefault(crossing.step, []).append(crossing)
+    rows, kinds = [], []
+    for step in traffic.by_step(record):
+        found = described.get(step.step, [])
+        kinds += [crossing.kind for crossing in found]
+        what = " ".join(sentence(crossing.what) for crossing in found) or "NOT DESCRIBED by the run."
+        kind = listing(dict.fromkeys(crossing.kind for crossing in found)) or "–"
+        to = listing(dict.fromkeys(crossing.to.removeprefix("the ") for crossing in found)) or "–"
+        numbers = (count(step.answered), size(step.up), size(step.down))
+        rows.append((short(step.step, 60), short(what, 400), kind, to, *numbers))
+    if not rows:
+        return Section(heading, ["Nothing: no message passed between any two roles."])
+    words = [f"{kind}: {_KINDS.get(kind, 'a kind that this card does not know')}" for kind in dict.fromkeys(kinds)]
+    points = [f"{sentence('; '.join(words))} Up is what left the parties, down what was sent to them."]
+    troubles = traffic.troubles(record)
+    if troubles:
+        points.append(f"{listing(f'{count(n)} {status}' for status, n in troubles.items())}, among the answers.")
+    head = ("Step", "What left the parties", "Kind", "Seen by", "Answers", "Up", "Down")
+    return Section(heading, points=points, table=Table(head, rows, numeric=(4, 5, 6)))
+
+
+def _unprotected(record: RunRecord) -> Section:
+    crossings, points = record.about.crossings, []
+    disclosed = list(dict.fromkeys(crossing.step for crossing in crossings if crossing.kind == "disclose"))
+    unknown = sorted({step.step for step in traffic.by_step(record)} - {crossing.step for crossing in crossings})
+    if record.guarantee is None:
+        points.append("Everything in the table that is not marked public.")
+    elif disclosed:
+        points.append(f"What was disclosed outside the guarantee: {listing(disclosed)}.")
+    if unknown:
+        points.append(f"What the run does not describe, so that nothing here covers it: {listing(unknown)}.")
+    if record.guarantee is not None:
+        points += promises.leaves_out(record.guarantee, record.run_file.aggregation.name)
+    points += [
+        "From the coordinator: who takes part and when, how many users each party has, and how long its messages are.",
+        "The metrics: they come from test ratings, without noise. Passing them on is a release of its own.",
+    ]
+    return Section("What was not protected", points=points)
+
+
+def _checks() -> Section:
+    points = [
+        "transcript/messages.parquet holds a digest of every message.",
+        "The same run file on the same data gives the same digest again: tacit run run.toml",
+    ]
+    return Section("How to check", points=points)
+
+
+def _markdown(text: object) -> str:
+    """Text that means only itself in Markdown: on one line, no markup, no table cell ended early."""
+    flat = " ".join(clean(text).split())
+    flat = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join("\\" + c if c in "\\`*_[]|#" else c for c in flat)
+
+
+def _markdown_table(table: Table) -> list[str]:
+    rules = ("---:" if place in table.numeric else "---" for place in range(len(table.head)))
+    lines = [table.head, tuple(rules), *(tuple(_markdown(cell) for cell in row) for row in table.rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]

@@ -1,0 +1,189 @@
+"""What the numbers say, in words: the headline, and one sentence for each chart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tacit.report.glossary import leading, meaning
+from tacit.report.record import RunRecord
+from tacit.report.traffic import PartyTraffic, RoundTraffic
+from tacit.report.words import (
+    count,
+    decimals,
+    metric,
+    percent,
+    plural,
+    plural_noun,
+    seconds,
+    size,
+    spelled,
+)
+
+
+def who(record: RunRecord) -> tuple[int, str]:
+    """How many took part, and what they are called: silo, group or device."""
+    parties = record.about.partition.parties
+    by = record.run_file.partition.by
+    if record.summary.setting == "device" or by == "device":
+        return sum(party.devices or 1 for party in parties), "device"
+    return len(parties), "group" if by == "group" else "silo"
+
+
+def lead_metric(record: RunRecord) -> str | None:
+    """The metric that headline and charts are about; a finite one where there is any."""
+    metrics = record.summary.metrics
+    finite = [name for name, value in metrics.items() if value is not None and math.isfinite(value)]
+    return leading(finite or metrics)
+
+
+def headline(record: RunRecord) -> str:
+    """The run in one line, as in "Ten silos learned together: test MSE 0.755"."""
+    did = _what_happened(record)
+    lead = lead_metric(record)
+    if lead is None:
+        return did
+    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}"
+
+
+def _what_happened(record: RunRecord) -> str:
+    n, noun = who(record)
+    name = record.about.method.name
+    kinds = {crossing.kind for crossing in record.about.crossings}
+    subject = f"{spelled(n)} {noun if n == 1 else plural_noun(noun)}"
+    subject = subject[0].upper() + subject[1:]
+    if n == 0:
+        return "A model was trained"
+    if name == "central":
+        return f"{subject} pooled {'its' if n == 1 else 'their'} ratings"
+    if name == "local":
+        return f"{subject} learned alone" if n == 1 else f"{subject} each learned alone"
+    if record.summary.bytes_up == 0 or kinds == {"public"}:
+        return f"{subject} shared nothing"
+    return f"{subject} took part" if n == 1 else f"{subject} learned together"
+
+
+def lede(record: RunRecord) -> str:
+    """Two sentences after the headline: what was learned from, and what it took."""
+    about, summary = record.about, record.summary
+    data = about.data
+    text = f"{about.method.title or about.method.name}, on {data.name}: {plural(data.users, 'user')}, "
+    text += f"{plural(data.items, 'item')}, {plural(data.ratings, 'rating')}. "
+    text += f"{plural(summary.rounds, 'round')} took {seconds(summary.seconds)}; "
+    if summary.bytes_up == 0 and summary.bytes_down == 0:
+        return text + "nothing was sent."
+    return text + f"{size(summary.bytes_up)} left the parties and {size(summary.bytes_down)} reached them."
+
+
+def read_convergence(name: str, rounds: np.ndarray, values: np.ndarray) -> str:
+    """How a metric changed over the rounds."""
+    known, short_name = np.isfinite(values), meaning(name).short
+    if not known.any():
+        return f"There is no finite value of {short_name} in any round."
+    x, y = [int(r) for r in rounds[known]], values[known]
+    gaps = int((~known).sum())
+    tail = f" {plural(gaps, 'round')} gave no finite value." if gaps else ""
+    if len(y) == 1:
+        return f"After round {count(x[0])}, test {short_name} was {metric(float(y[0]))}.{tail}"
+    places = decimals([float(y[0]), float(y[-1])])
+    first, last = metric(float(y[0]), places), metric(float(y[-1]), places)
+    if first == last:
+        same = f"after round {count(x[0])}, and again after round {count(x[-1])}"
+        return f"Test {short_name} was {first} {same}.{tail}"
+    change, lower = float(y[-1] - y[0]), meaning(name).lower_is_better
+    text = f"Test {short_name} {'fell' if change < 0 else 'rose'} from {first} after round {count(x[0])}"
+    text += f" to {last} after round {count(x[-1])}"
+    if lower is not None and (change < 0) != lower:
+        return f"{text}: it got worse.{tail}"
+    far = np.flatnonzero(np.abs(y - y[-1]) > 0.1 * abs(change))
+    settled = int(far[-1]) + 1 if len(far) else 0
+    if 0 < settled < len(y) - 1 and x[settled] <= x[0] + 0.7 * (x[-1] - x[0]):
+        text += f", nine tenths of the way by round {count(x[settled])}"
+    best = len(y) - 1 if lower is None else int(np.argmin(y) if lower else np.argmax(y))
+    if best < len(y) - 1 and abs(y[best] - y[-1]) > 0.05 * abs(change):
+        text += f". Its best, {metric(float(y[best]), places)}, came after round {count(x[best])}"
+    return f"{text}.{tail}"
+
+
+def read_final(name: str, values: np.ndarray, final: float) -> list[str]:
+    """A remark where the last round's value is not the headline's; none where they agree."""
+    known = values[np.isfinite(values)]
+    if len(known) == 0 or metric(float(known[-1])) == metric(final):
+        return []
+    return [f"The finished model, judged on all test ratings, has {metric(final)}."]
+
+
+def read_histogram(name: str, values: np.ndarray) -> str:
+    """How a metric is spread over users."""
+    known = values[np.isfinite(values)]
+    short_name, lower = meaning(name).short, meaning(name).lower_is_better
+    without = len(values) - len(known)
+    tail = f" {plural(without, 'user')} without a value left out." if without else ""
+    if len(known) == 0:
+        return "No user has a value."
+    if len(known) == 1:
+        return f"There is one user, whose {short_name} is {metric(float(known[0]))}.{tail}"
+    low, middle, high = (float(q) for q in np.percentile(known, [10, 50, 90]))
+    places = decimals([low, middle, high])
+    if low == high:
+        return f"Nearly all of {plural(len(known), 'user')} have {short_name} {metric(middle, places)}.{tail}"
+    above = (lower is not False and high > middle) or low == middle
+    edge = f"above {metric(high, places)}" if above else f"below {metric(low, places)}"
+    text = f"Half of {plural(len(known), 'user')} have {short_name} {metric(middle, places)} or less; "
+    text += f"for one in ten it is {edge}."
+    if name in {"mse", "rmse", "mae"}:
+        text += " Every user counts once here, while the headline counts every test rating."
+    return text + tail
+
+
+def all_alike(rows: list[PartyTraffic]) -> bool:
+    """Whether all parties sent and received the same."""
+    return len({(row.up, row.down) for row in rows}) == 1
+
+
+def read_parties(rows: list[PartyTraffic], others: PartyTraffic | None, noun: str) -> str:
+    """Who sent most; `rows` by bytes sent, `others` those of them who are drawn as one."""
+    up, down = sum(row.up for row in rows), sum(row.down for row in rows)
+    if up == 0 and down == 0:
+        return "No message passed between any two roles."
+    first = rows[0]
+    sent = f"sent {size(first.up)} and received {size(first.down)}"
+    if len(rows) == 1 and first.devices:
+        each = f"{size(first.up / first.devices)} up and {size(first.down / first.devices)} down"
+        return f"{count(first.devices)} devices are one cohort here; for each of them, {each} on average."
+    if len(rows) == 1:
+        return f"{first.title} {sent}."
+    if all_alike(rows):
+        return f"Each of the {spelled(len(rows))} {'cohorts' if first.devices else plural_noun(noun)} {sent}."
+    text = f"{first.title} sent most: {size(first.up)}, {percent(first.up / up)} of all that went up." if up else ""
+    if others is not None:
+        text += f" The last bar is the mean of the {count(others.parties)} others, "
+        text += f"who sent {size(others.up)} and received {size(others.down)} in all."
+    return text.strip() or f"Nothing went up; {size(down)} came down."
+
+
+def read_rounds(moved: RoundTraffic) -> str:
+    """What a round cost, and which step it went to."""
+    by_step = moved.up.sum(axis=0) + moved.down.sum(axis=0)
+    if by_step.sum() == 0:
+        return "No message passed between any two roles."
+    up, down = (float(np.median(table.sum(axis=1))) for table in (moved.up, moved.down))
+    text = f"A typical round carried {size(up)} up and {size(down)} down"
+    if len(moved.rounds) == 1:
+        text = f"All went in one round: {size(up)} up and {size(down)} down"
+    if len(moved.steps) == 1:
+        return f"{text}, all of it in the step “{moved.steps[0]}”."
+    share = percent(float(by_step[0] / by_step.sum()))
+    return f"{text}; {share} of all bytes belong to the step “{moved.steps[0]}”."
+
+
+def read_agreement(record: RunRecord, arrived: tuple[int, int], moved: tuple[int, int]) -> str | None:
+    """A remark where transcript and summary do not add up to the same."""
+    stated = (record.summary.bytes_up, record.summary.bytes_down)
+    if moved == stated:
+        return None
+    if arrived == stated:
+        return "The summary counts the messages that arrived; these charts count lost and late ones too."
+    transcript, summary = (f"{count(up)} bytes up and {count(down)} down" for up, down in (moved, stated))
+    return f"The transcript adds up to {transcript}, while the summary says {summary}."

@@ -1,0 +1,264 @@
+"""`RunRecord`: what a finished run left in its folder, read back and checked.
+
+    run.toml · summary.json · about.json · metrics.parquet · transcript/messages.parquet
+
+The tables are read when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit.config import RunFile
+from tacit.errors import UsageError
+from tacit.report.words import redacted
+
+PARTS = ("run.toml", "summary.json", "about.json", "metrics.parquet", "transcript/messages.parquet")
+_METRICS = ("scope", "round", "user", "metric", "value")
+_MESSAGES = ("call", "round", "step", "party", "direction", "bytes", "copies", "status")
+
+
+class Written(BaseModel):
+    """A value read back from a run folder; keys that a report has no use for are passed over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class StatedGuarantee(Written):
+    """What a run states about privacy. Every word is required; further ones (h, c, …) are printed."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    epsilon: float | None
+    delta: float
+    unit: str
+    relation: str
+    model: str
+    against: str | list[str]
+    simulated: bool
+    claimed_epsilon: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """False where nothing is promised: no ε, an infinite one, or a trust model of "none"."""
+        return self.epsilon is not None and math.isfinite(self.epsilon) and self.model != "none"
+
+    @property
+    def further(self) -> dict[str, Any]:
+        """What else was stated."""
+        return dict(self.model_extra or {})
+
+
+class Summary(Written):
+    """summary.json, the contract of `tacit run --json`."""
+
+    run: str = ""
+    method: str
+    setting: str
+    metrics: dict[str, float | None]
+    intervals: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
+    guarantee: StatedGuarantee | None
+    rounds: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    digest: str
+    metrics_shared: dict[str, float | None] = Field(default_factory=dict)
+
+
+class AboutData(Written):
+    name: str
+    users: int
+    items: int
+    ratings: int
+    scale: Any = None
+    feedback: str = ""
+    density: float | None = None
+    notes: list[str] = Field(default_factory=list)
+
+
+class AboutParty(Written):
+    name: str
+    label: str | None = None
+    users: int = 0
+    items: int = 0
+    ratings: int = 0
+    devices: int = 0
+
+    @property
+    def title(self) -> str:
+        """Its label and its name, or the one that there is."""
+        return f"{self.label} ({self.name})" if self.label and self.label != self.name else self.name
+
+
+class AboutPartition(Written):
+    description: str = ""
+    parties: list[AboutParty] = Field(default_factory=list)
+
+
+class AboutMethod(Written):
+    name: str
+    title: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    what: str = ""
+
+
+class Crossing(Written):
+    """One kind of payload that may cross, in words; `kind` is chain, sum, report, public or disclose."""
+
+    step: str
+    kind: str
+    to: str = "the coordinator"
+    what: str = ""
+
+
+class About(Written):
+    """about.json: the run in words, for people."""
+
+    tacit: str = ""
+    python: str = ""
+    numpy: str = ""
+    created: str = ""
+    data: AboutData
+    split: str = ""
+    partition: AboutPartition = AboutPartition()
+    method: AboutMethod
+    crossings: list[Crossing] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """One finished run.
+
+    Attributes
+    ----------
+    folder : the run folder
+    summary, about : what summary.json and about.json say
+    run_text : run.toml as written, without passwords
+    """
+
+    folder: Path
+    summary: Summary
+    about: About
+    run_text: str = field(repr=False)
+
+    @classmethod
+    def read(cls, folder: str | Path) -> RunRecord:
+        """The run in `folder`; one that is missing, none or unfinished is an error that says what to do."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise UsageError(f'There is no run folder "{folder}"; name one that tacit run has made, such as runs/….')
+        missing = [part for part in PARTS if not (folder / part).is_file()]
+        if "run.toml" in missing:
+            raise UsageError(
+                f'"{folder}" is not a run folder: it has no run.toml; name a folder that tacit run has made.'
+            )
+        if missing:
+            raise UsageError(
+                f'The run in "{folder}" is not finished: it has no {missing[0]}; '
+                f"finish it with: tacit run {folder / 'run.toml'} --resume {folder}"
+            )
+        return cls(
+            folder=folder,
+            summary=_read_json(folder / "summary.json", Summary),
+            about=_read_json(folder / "about.json", About),
+            run_text=redacted((folder / "run.toml").read_text(encoding="utf-8", errors="replace")),
+        )
+
+    @property
+    def name(self) -> str:
+        """The folder's own name; where it lies is nobody's business."""
+        return self.folder.resolve().name
+
+    @cached_property
+    def run_file(self) -> RunFile:
+        return RunFile.read(self.folder / "run.toml")
+
+    @property
+    def guarantee(self) -> StatedGuarantee | None:
+        """The guarantee, where one holds; None means NON-PRIVATE."""
+        stated = self.summary.guarantee
+        return stated if stated is not None and stated.holds else None
+
+    @cached_property
+    def metrics(self) -> pa.Table:
+        """metrics.parquet: scope, round, user, metric, value."""
+        return _read_table(self.folder / "metrics.parquet", _METRICS)
+
+    @cached_property
+    def messages(self) -> pa.Table:
+        """transcript/messages.parquet: one row a message; digests are left on disk."""
+        return _read_table(self.folder / "transcript" / "messages.parquet", _MESSAGES)
+
+    def scope_metrics(self, scope: str) -> list[str]:
+        """The metrics that there are per "round" or per "user"."""
+        rows = self.metrics.filter(pc.equal(self.metrics["scope"], scope))
+        return sorted(str(name) for name in pc.unique(rows["metric"]).to_pylist())
+
+    def per_round(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """Rounds (int64, increasing) and the metric after each (float64, NaN where unknown)."""
+        rows = self._rows("round", metric)
+        rounds = pc.fill_null(rows["round"], 0).to_numpy().astype(np.int64)
+        order = np.argsort(rounds, kind="stable")
+        return rounds[order], _numbers(rows["value"])[order]
+
+    def per_user(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """User ids (text) and their values (float64, NaN where unknown), in the order of the file."""
+        rows = self._rows("user", metric)
+        return pc.fill_null(rows["user"], "").to_numpy(), _numbers(rows["value"])
+
+    def _rows(self, scope: str, metric: str) -> pa.Table:
+        table = self.metrics
+        return table.filter(pc.and_(pc.equal(table["scope"], scope), pc.equal(table["metric"], metric)))
+
+
+Model = TypeVar("Model", bound=Written)
+
+
+def _read_json(path: Path, model: type[Model]) -> Model:
+    try:
+        return model.model_validate(_without_secrets(json.loads(path.read_text(encoding="utf-8"))))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(p) for p in first["loc"]) or "the whole"
+        problem = f"{key}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    except (ValueError, OSError) as error:
+        problem = str(error)
+    raise UsageError(
+        f'"{path}" cannot be read ({problem}); make the run anew with: tacit run {path.parent / "run.toml"}'
+    )
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_secrets(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(inner) for inner in value]
+    return redacted(value) if isinstance(value, str) else value
+
+
+def _read_table(path: Path, columns: tuple[str, ...]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=list(columns)).select(list(columns))
+    except (pa.ArrowException, KeyError, OSError) as error:
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(
+            f'"{path}" is not the table that a run leaves ({problem}); it should have the columns '
+            f"{', '.join(columns)}: make the run anew."
+        ) from None
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    return pc.fill_null(pc.cast(column, pa.float64()), math.nan).to_numpy()

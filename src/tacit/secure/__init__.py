@@ -1,0 +1,5 @@
+"""How several parties' contributions become one sum."""
+
+from tacit.secure.plain import Aggregation, Plain
+
+__all__ = ["Aggregation", "Plain"]

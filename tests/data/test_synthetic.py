@@ -1,0 +1,348 @@
+"""Known answers: what was planted can be found again, and the sizes asked for are the sizes made."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.data.ratings import Scale
+from tacit.data.split import split
+from tacit.data.synthetic import GENRES, OPENING, demo, synthesize
+from tacit.errors import UsageError
+from tacit.partition import partition
+
+FEEDBACKS = ("explicit", "implicit", "count")
+
+
+@cache
+def world(feedback="explicit", **others):
+    return synthesize(600, 300, 30_000, feedback=feedback, **others)
+
+
+def everyone(w):
+    return np.arange(w.ratings.n_users)[:, None], np.arange(w.ratings.n_items)
+
+
+def check_form(r, users, items, ratings):
+    assert (r.n_users, r.n_items, r.n_ratings) == (users, items, ratings)
+    assert (r.indptr.dtype, r.items.dtype, r.values.dtype, r.times.dtype) == ("int64", "int32", "float32", "int64")
+    assert r.indptr[0] == 0
+    assert r.indptr[-1] == ratings
+    assert r.counts.min() >= 1
+    assert np.all(np.diff(r.users.astype(np.int64) * items + r.items) > 0), "an item twice, or out of order"
+    assert r.items.min() >= 0
+    assert r.items.max() < items
+    assert r.scale.declared
+    assert r.scale.low <= r.values.min()
+    assert r.values.max() <= r.scale.high
+    assert r.user_attributes.num_rows == users
+    assert r.item_attributes.num_rows == items
+
+
+# -- form --------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_is_what_the_readme_says():
+    r = demo()
+    check_form(r, 1000, 500, 50_000)
+    assert r.name == "demo"
+    assert r.scale == Scale(1, 5)
+    assert set(np.unique(r.values)) == {1, 2, 3, 4, 5}
+    assert r.user_ids[r.user_ids.row("u42")] == "u42"
+    assert r.item_ids.row(500) == 499
+    assert list(r.user_ids.ids) == sorted(r.user_ids.ids)
+    assert r.counts.min() >= 15
+    assert r.counts.max() <= 250
+
+
+@pytest.mark.parametrize("feedback", FEEDBACKS)
+@pytest.mark.parametrize(
+    "size",
+    [(1, 1, 1), (1, 9, 9), (9, 1, 9), (3, 2, 5), (3, 2, 6), (7, 4, 7), (40, 30, 1200), (40, 30, 1199), (5, 3000, 8)],
+)
+def test_sizes_at_the_edge_are_met_exactly(feedback, size):
+    check_form(demo(*size, feedback=feedback), *size)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(users=st.integers(1, 40), items=st.integers(1, 40), data=st.data())
+def test_any_possible_size_is_met_exactly(users, items, data):
+    ratings = data.draw(st.integers(users, users * items))
+    check_form(demo(users, items, ratings, seed=1), users, items, ratings)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ((3, 2, 7), "at most 6 ratings"),
+        ((10, 5, 9), "too few for 10 users"),
+        ((0, 5, 5), "users = 0"),
+        ((5, 0, 5), "items = 0"),
+        ((5, 5, -1), "ratings = -1"),
+        ((5.0, 5, 10), "users = 5.0"),
+        ((5, True, 10), "items = True"),
+    ],
+)
+def test_impossible_sizes_are_refused(size, message):
+    with pytest.raises(UsageError, match=message):
+        demo(*size)
+    with pytest.raises(UsageError, match=message):
+        synthesize(*size)
+
+
+def test_a_demo_of_part_of_the_sizes_fills_in_the_others():
+    assert demo(users=20).n_ratings == 1000
+    assert demo(items=8).n_ratings == 4000
+    assert demo(items=1, users=3).n_ratings == 3
+    with pytest.raises(UsageError, match="users = 0"):
+        demo(users=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"feedback": "implict"}, 'Did you mean "implicit"'),
+        ({"rank": 0}, "rank = 0"),
+        ({"noise": -1.0}, "noise = -1.0"),
+        ({"noise": float("nan")}, "noise = nan"),
+        ({"noise": 0.5, "feedback": "count"}, "explicit feedback only"),
+        ({"step": 0.3}, "does not divide"),
+        ({"step": 0.0}, "does not divide"),
+        ({"scale": (5, 1)}, "lower end first"),
+        ({"scale": (1, 5), "feedback": "implicit"}, "leave the scale out"),
+        ({"scale": (0, 3), "feedback": "count"}, "holds 1…8"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        synthesize(20, 20, 100, **options)
+
+
+def test_other_scales_and_steps_are_kept_to():
+    r = synthesize(200, 50, 4000, scale=(0.5, 5), step=0.5).ratings
+    assert set(np.unique(r.values)) == set(np.arange(1, 11) / 2)
+    jokes = synthesize(200, 50, 4000, scale=Scale(-10, 10), step=0.25).ratings
+    assert np.all(jokes.values * 4 == np.rint(jokes.values * 4))
+    assert len(np.unique(jokes.values)) > 40
+
+
+@pytest.mark.parametrize("feedback", FEEDBACKS)
+def test_one_seed_one_world(feedback):
+    a, b, c = (demo(80, 40, 900, feedback=feedback, seed=s) for s in (1, 1, 2))
+    for name in ("indptr", "items", "values", "times"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    assert a.user_attributes == b.user_attributes
+    assert a.item_attributes == b.item_attributes
+    assert not np.array_equal(a.items, c.items)
+
+
+# -- shape -------------------------------------------------------------------------------------------------
+
+
+def test_few_items_have_most_ratings_and_few_users_give_them():
+    """On MovieLens 1M the top tenth of items has 44 % of the ratings, the most active tenth of users 41 %."""
+    r = demo(1500, 1000, 120_000)
+    items, users = np.sort(r.item_counts)[::-1], np.sort(r.counts)[::-1]
+    assert 0.3 < items[:100].sum() / items.sum() < 0.6
+    assert 0.25 < users[:150].sum() / users.sum() < 0.6
+    assert items[0] > 5 * np.median(items)
+    assert users[0] > 4 * np.median(users)
+
+
+def test_times_fall_into_evenings_within_four_years():
+    r = demo()
+    assert r.times.min() >= OPENING
+    assert r.times.max() < OPENING + 4 * 366 * 86_400
+    busy = np.flatnonzero(r.counts >= 50)
+    gaps = [np.diff(np.sort(r.times[r.indptr[u] : r.indptr[u + 1]])) for u in busy]
+    assert np.median(np.concatenate(gaps)) < 600
+    assert np.mean([g.max() > 86_400 for g in gaps]) > 0.9
+
+
+def test_attributes_look_like_movielens():
+    r = demo()
+    users, items = r.user_attributes, r.item_attributes
+    assert users.column_names == ["gender", "age", "occupation", "zip", "zip1"]
+    assert items.column_names == ["title", "genres", "year"]
+    assert users["zip1"].to_pylist() == [z[0] for z in users["zip"].to_pylist()]
+    assert all(set(g.split("|")) <= set(GENRES) and g for g in items["genres"].to_pylist())
+    assert len(set(items["title"].to_pylist())) == 500
+    assert demo(1, 3000, 3000).item_attributes["title"].to_pylist()[600].count(" 2 (") == 1
+
+
+# -- truth -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [1, 3, 8])
+def test_the_planted_rank_shows_in_the_singular_values(rank):
+    w = synthesize(200, 120, 2400, rank=rank)
+    s = np.linalg.svd(w.score(*everyone(w)), compute_uv=False)
+    assert s[rank + 1] > 1e-3 * s[0]  # two more for the biases
+    assert s[rank + 2] < 1e-10 * s[0]
+    rounded = np.linalg.svd(w.truth(*everyone(w)), compute_uv=False)
+    assert np.sum(rounded[rank + 2 :] ** 2) < 0.05 * np.sum(rounded[1:] ** 2)
+
+
+@pytest.mark.parametrize("feedback", ["explicit", "count"])
+def test_truth_is_the_mean_of_what_is_drawn(feedback):
+    """n = 30,000 ratings in ten bins of truth, each within 4.4 sd: false alarm of the whole below 2·10⁻⁴."""
+    w = world(feedback)
+    r = w.ratings
+    mean, variance = w._moments(r.users, r.items)
+    for part in np.array_split(np.argsort(mean), 10):
+        error = r.values[part] - mean[part]
+        assert abs(error.sum()) < 4.4 * np.sqrt(variance[part].sum())
+
+
+@pytest.mark.parametrize("feedback", ["explicit", "count"])
+def test_the_error_of_truth_is_the_irreducible_one(feedback):
+    """n = 30,000; 4.4 standard errors of the mean square: false alarm 10⁻⁵."""
+    w = world(feedback)
+    error = (w.ratings.values - w.truth(w.ratings.users, w.ratings.items)) ** 2
+    assert abs(error.mean() - w.irreducible_mse) < 4.4 * error.std() / np.sqrt(len(error))
+    assert w.irreducible_mse < 0.6 * w.ratings.values.var()
+
+
+def test_without_noise_ratings_are_their_truth():
+    w = world(noise=0.0)
+    np.testing.assert_array_equal(w.truth(w.ratings.users, w.ratings.items), w.ratings.values)
+    assert w.irreducible_mse == 0
+
+
+def test_huge_noise_drives_ratings_to_the_ends_of_the_scale():
+    w = world(noise=1e6)
+    assert np.mean(np.isin(w.ratings.values, [1, 5])) > 0.999
+    np.testing.assert_allclose(w.truth(*everyone(w)), 3, atol=1e-4)
+
+
+def test_implicit_truth_is_the_probability_of_a_pair():
+    """180,000 pairs in ten bins of probability, each within 4.4 sd: false alarm of the whole below 2·10⁻⁴."""
+    w = world("implicit")
+    r = w.ratings
+    p = w.truth(*everyone(w))
+    met = np.zeros(p.shape)
+    met[r.users, r.items] = r.values
+    np.testing.assert_allclose(p.sum(axis=1), r.counts, rtol=1e-8)
+    for part in np.array_split(np.argsort(p.ravel()), 10):
+        q = p.ravel()[part]
+        assert abs(met.ravel()[part].sum() - q.sum()) < 4.4 * np.sqrt(np.sum(q * (1 - q)))
+    assert w.irreducible_mse == pytest.approx(np.mean(p * (1 - p)))
+    by_popularity = np.mean((met - met.mean(axis=0)) ** 2)
+    assert np.mean((met - p) ** 2) < 0.9 * by_popularity
+
+
+def test_a_user_who_met_everything_is_certain_to():
+    w = synthesize(3, 4, 12, feedback="implicit")
+    np.testing.assert_array_equal(w.truth(*everyone(w)), np.ones((3, 4)))
+    assert w.irreducible_mse == 0
+
+
+def test_truth_of_pairs_agrees_with_truth_of_the_matrix():
+    for feedback in FEEDBACKS:
+        w = world(feedback)
+        r = w.ratings
+        whole = w.truth(*everyone(w))
+        np.testing.assert_allclose(w.truth(r.users[:500], r.items[:500]), whole[r.users[:500], r.items[:500]])
+        assert w.truth(np.array([], dtype=int), np.array([], dtype=int)).shape == (0,)
+
+
+# -- signal ------------------------------------------------------------------------------------------------
+
+
+def residuals(r):
+    """What item and user means leave over, (nnz,)."""
+    e = r.values - np.bincount(r.items, r.values, r.n_items)[r.items] / r.item_counts[r.items]
+    return e - np.bincount(r.users, e, r.n_users)[r.users] / r.counts[r.users]
+
+
+@pytest.mark.parametrize("column", ["gender", "age", "occupation", "zip1"])
+def test_user_attributes_carry_taste(column):
+    """How users like each genre differs between groups: F-test, 1,000 users, 18 genres; false alarm 2·10⁻⁵."""
+    from scipy.stats import f_oneway
+
+    r = demo()
+    e, groups = residuals(r), r.user_attributes[column].to_numpy()
+    genres = r.item_attributes["genres"].to_pylist()
+    p_values = []
+    for genre in GENRES:
+        mine = np.array([genre in g.split("|") for g in genres])[r.items]
+        seen = np.bincount(r.users[mine], minlength=r.n_users)
+        liking = np.bincount(r.users[mine], e[mine], r.n_users) / np.maximum(seen, 1)
+        samples = [liking[(groups == g) & (seen > 0)] for g in np.unique(groups)]
+        p_values.append(f_oneway(*(s for s in samples if len(s) > 1)).pvalue)
+    assert min(p_values) < 1e-6
+
+
+def test_item_attributes_carry_traits():
+    """Genres and year explain factors of 500 items far better than when shuffled (R² ≈ 19/499 by chance)."""
+    w = synthesize(1000, 500, 50_000)
+    table = w.ratings.item_attributes
+    X = np.array([[g in row.split("|") for g in GENRES] for row in table["genres"].to_pylist()], dtype=float)
+    X = np.column_stack((X, np.asarray(table["year"].to_numpy(), dtype=float), np.ones(500)))
+    X[:, -2] -= X[:, -2].mean()
+
+    def explained(X):
+        left = w.item_factors - X @ np.linalg.lstsq(X, w.item_factors, rcond=None)[0]
+        return 1 - left.var(axis=0).sum() / w.item_factors.var(axis=0).sum()
+
+    assert explained(X) > 0.35
+    assert explained(np.random.default_rng(0).permutation(X)) < 0.1
+
+
+# -- a world worth federating ------------------------------------------------------------------------------
+
+
+def fit(r, rank=5, regularization=4.0, sweeps=8):
+    """Biases, then alternating least squares on what they leave over; predictions for rows and columns."""
+    u, i, n, m = r.users, r.items, r.n_users, r.n_items
+    mean, b, c = r.values.mean(), np.zeros(n), np.zeros(m)
+    for _ in range(10):
+        c = np.bincount(i, r.values - mean - b[u], m) / (r.item_counts + 5)
+        b = np.bincount(u, r.values - mean - c[i], n) / (r.counts + 5)
+    e = r.values - mean - b[u] - c[i]
+
+    def solve(rows, count, x):
+        """For every row: (Σ x xᵀ + λI)⁻¹ Σ e x."""
+        features = np.column_stack([x[:, [f]] * x for f in range(rank)] + [e[:, None] * x])
+        sums = np.column_stack([np.bincount(rows, column, count) for column in features.T])
+        gram = sums[:, :-rank].reshape(count, rank, rank) + regularization * np.eye(rank)
+        return np.linalg.solve(gram, sums[:, -rank:, None])[..., 0]
+
+    q = 0.3 * np.random.default_rng(0).standard_normal((m, rank))
+    for _ in range(sweeps):
+        p = solve(u, n, q[i])
+        q = solve(i, m, p[u])
+    p = solve(u, n, q[i])
+
+    def predict(rows, columns, factors=True):
+        taste = np.sum(p[rows] * q[columns], axis=1) if factors else 0.0
+        return np.clip(mean + b[rows] + c[columns] + taste, r.scale.low, r.scale.high)
+
+    return predict
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_factors_beat_biases_and_together_beats_alone(seed):
+    w = synthesize(1000, 500, 50_000, seed=seed)
+    train, test = split(w.ratings, test=0.1, seed=seed)
+    u, i = test.users, test.items
+
+    def mse(prediction):
+        return float(np.mean((test.values - prediction) ** 2))
+
+    item_means = np.bincount(train.items, train.values, 500) / np.maximum(train.item_counts, 1)
+    central = fit(train)
+    together, biases = mse(central(u, i)), mse(central(u, i, factors=False))
+    alone = {}
+    for into in (4, 10):
+        prediction = np.zeros(test.n_ratings)
+        for share in partition(train, into=into, seed=seed):
+            mine = np.isin(u, share.users)
+            prediction[mine] = fit(share.ratings)(np.searchsorted(share.users, u[mine]), i[mine])
+        alone[into] = mse(prediction)
+    assert w.irreducible_mse < together < 0.85 * biases
+    assert biases < mse(item_means[i])
+    assert together < 0.93 * alone[4]
+    assert together < 0.85 * alone[10]
