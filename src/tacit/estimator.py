@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.config import checked
+from tacit.data.ratings import Ratings
 from tacit.errors import UsageError
 from tacit.guarantee import NON_PRIVATE, NoGuarantee
 from tacit.methods import find
@@ -72,6 +73,22 @@ class Estimator:
         self.transcript_ = trained.transcript
         self.guarantee_: NoGuarantee = NON_PRIVATE
         return self
+
+    @property
+    def seen_(self) -> Ratings:
+        """All ratings that were learned from, put together again, as only an experimenter can."""
+        parties = self._fitted()
+        users = np.concatenate([share.users[share.ratings.users] for share in parties])
+        items = np.concatenate([share.items[share.ratings.items] for share in parties])
+        return Ratings.from_columns(
+            parties.user_ids[users],
+            parties.item_ids[items],
+            np.concatenate([share.ratings.values for share in parties]),
+            scale=parties.scale,
+            user_ids=parties.user_ids,
+            item_ids=parties.item_ids,
+            feedback=parties.feedback,
+        )
 
     def predict(self, user: Any, items: Sequence[Any]) -> np.ndarray:
         """Predictions of one known user for some items, by id; made where the user's party is. float32."""

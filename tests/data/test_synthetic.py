@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.data import synthetic
 from tacit.data.ratings import Scale
 from tacit.data.split import split
 from tacit.data.synthetic import GENRES, OPENING, demo, synthesize
@@ -136,6 +137,30 @@ def test_one_seed_one_world(feedback):
     assert a.user_attributes == b.user_attributes
     assert a.item_attributes == b.item_attributes
     assert not np.array_equal(a.items, c.items)
+
+
+def test_the_number_of_threads_does_not_matter(monkeypatch):
+    monkeypatch.setattr(synthetic, "BLOCK", 1 << 10)  # many blocks
+
+    def items(threads):
+        monkeypatch.setattr(synthetic.os, "cpu_count", lambda: threads)
+        return demo(90, 50, 1000).items
+
+    np.testing.assert_array_equal(items(1), items(4))
+
+
+def test_a_race_with_ties_still_has_the_right_number_of_winners(monkeypatch):
+    class Coarse:
+        def random(self, shape, dtype):
+            return (np.random.default_rng(0).integers(4, size=shape) / 4).astype(dtype)
+
+    monkeypatch.setattr(synthetic, "derive", lambda *purpose: Coarse())
+    counts = np.array([1, 7, 7, 19, 20])
+    indptr = np.concatenate(([0], np.cumsum(counts)))
+    columns = synthetic._race(np.zeros((5, 2)), np.zeros((20, 2)), np.full(20, 0.05), counts, indptr, seed=1)
+    for u in range(5):
+        assert np.all(np.diff(columns[indptr[u] : indptr[u + 1]]) > 0)
+    assert columns[indptr[4] :].tolist() == list(range(20))
 
 
 # -- shape -------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def _patients(stays: pa.Table, folder: Path) -> pa.Table:
     ordered = stays.sort_by([(name, "ascending") for name in _ORDER])
     _, first = np.unique(ordered["uniquepid"].to_numpy(zero_copy_only=False).astype(str), return_index=True)
     stay = ordered.take(first)
-    age = pc.utf8_trim_whitespace(stay["age"].cast(pa.string()))
+    age = _text(stay["age"])
     age = pc.if_else(pc.equal(age, "> 89"), "90", age)
     age = pc.if_else(pc.match_substring_regex(age, "^[0-9]+$"), age, pa.scalar(None, pa.string()))
     patients = pa.table(
@@ -140,8 +140,8 @@ def _patients(stays: pa.Table, folder: Path) -> pa.Table:
             "user": stay["uniquepid"],
             "hospital": stay["hospitalid"],
             "age": age.cast(pa.int32()),
-            "gender": stay["gender"],
-            "ethnicity": stay["ethnicity"],
+            "gender": _text(stay["gender"]),
+            "ethnicity": _text(stay["ethnicity"]),
         }
     )
     if _file(folder, "hospital") is None:
@@ -151,6 +151,12 @@ def _patients(stays: pa.Table, folder: Path) -> pa.Table:
     for source, name in (("region", "region"), ("numbedscategory", "beds"), ("teachingstatus", "teaching")):
         patients = patients.append_column(name, hospitals[source].take(place))
     return patients
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text, null where it is blank."""
+    column = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
 
 def _file(folder: Path, name: str) -> Path | None:

@@ -113,6 +113,6 @@ def _side(path: Path, names: Sequence[str], separator: str) -> pa.Table:
 def _films_100k(path: Path) -> pa.Table:
     """u.item: id, title, two dates, an address, and one flag per genre."""
     films = _side(path, ("item", "title", "released", "video", "address", *_GENRES), "|")
-    spelled = [pc.if_else(pc.equal(films[genre], 1), genre, pa.scalar(None, pa.string())) for genre in _GENRES]
-    genres = pc.binary_join_element_wise(*spelled, "|", null_handling="skip")
+    spelled = [pc.if_else(pc.equal(films[genre], 1), f"{genre}|", "") for genre in _GENRES]
+    genres = pc.utf8_rtrim(pc.binary_join_element_wise(*spelled, ""), "|")
     return films.select(["item", "title"]).append_column("genres", genres)

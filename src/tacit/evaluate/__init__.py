@@ -5,6 +5,10 @@ quick_errors    the mean squared error alone, cheap enough for each round
 compare_paired  two runs on the same users
 """
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from tacit.evaluate.bootstrap import bootstrap_interval
 from tacit.evaluate.evaluation import Evaluation, evaluate
 from tacit.evaluate.metrics import METRICS, Metric, lower_is_better
@@ -22,3 +26,13 @@ __all__ = [
     "Paired",
     "compare_paired",
 ]
+
+
+class _Room(ModuleType):
+    """This room is also a function: `tacit.evaluate(…)`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return evaluate(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Room

@@ -15,7 +15,7 @@ from tacit.evaluate.metrics import metric_named
 from tacit.evaluate.positions import Positions, find_positions
 from tacit.evaluate.ranking import mean_percentile, ranking_metrics
 from tacit.evaluate.rating import PerUser, check_test, rating_errors
-from tacit.model.predictor import Predictor
+from tacit.model.predictor import Fitted, Predictor
 from tacit.rng import id_keys
 
 
@@ -72,7 +72,7 @@ class Evaluation:
 
 
 def evaluate(
-    predictor: Predictor,
+    predictor: Predictor | Fitted,
     test: Ratings,
     *,
     seen: Ratings | None = None,
@@ -103,11 +103,15 @@ def evaluate(
 
     Parameters
     ----------
+    predictor : a Predictor, or a fitted estimator, which brings the training ratings along
     seen : training ratings, with the vocabularies of `test`; their items are no candidates
     at_most_users : with more users than this, ranking metrics use a sample derived from (seed, user id)
     bootstrap : resamples for the intervals; 0 for none
     ranking : False to measure errors only
     """
+    if isinstance(predictor, Fitted):
+        seen = predictor.seen_ if seen is None else seen
+        predictor = predictor.predictor_
     _check(predictor, test, seen, k, negatives, relevance, at_most_users, bootstrap, ranking)
     columns: dict[str, PerUser] = rating_errors(predictor, test) if predictor.rates else {}
     users, notes = np.zeros(0, dtype=np.int64), []

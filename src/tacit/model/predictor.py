@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+
+from tacit.data.ratings import Ratings
 
 
 class Predictor(Protocol):
@@ -26,6 +28,17 @@ class Predictor(Protocol):
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """The prediction for every item, one row per user; shape (len(users), m), float32."""
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted estimator: its predictor, and the ratings that it has seen."""
+
+    @property
+    def predictor_(self) -> Predictor: ...
+
+    @property
+    def seen_(self) -> Ratings: ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,7 @@ def stacked_rounds(
     *,
     label: str,
     width: float,
-    height: float = 280.0,
+    height: float = 240.0,
 ) -> Markup:
     """Bytes per round: up above the line, down below it, each step in its colour. `up`, `down` are (r, s)."""
     if len(rounds) == 0 or not (up.any() or down.any()):
