@@ -11,6 +11,7 @@ from tacit.report.markup import Markup, tag
 from tacit.report.svg import (
     COLOURS,
     DOWN,
+    HUGE,
     NARROW,
     UP,
     Axis,
@@ -125,7 +126,8 @@ def stacked_rounds(
 
 def estimates(rows: Sequence[Estimate], *, label: str, x_title: str, width: float) -> Markup:
     """Values with their intervals, one under the other, on one scale."""
-    finite = [v for r in rows for v in (r.value, r.low, r.high) if v is not None and np.isfinite(v)]
+    known = [v for r in rows for v in (r.value, r.low, r.high) if v is not None and np.isfinite(v)]
+    finite = [min(max(v, -HUGE), HUGE) for v in known]
     if not finite:
         return empty(width, label)
     narrow = width <= NARROW

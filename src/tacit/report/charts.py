@@ -15,6 +15,7 @@ import numpy as np
 from tacit.report.markup import Markup, join, tag
 from tacit.report.svg import (
     COLOURS,
+    HUGE,
     NARROW,
     Axis,
     box,
@@ -74,7 +75,7 @@ def line_chart(
 ) -> Markup:
     """Values over rounds. The vertical axis need not start at zero."""
     series = [_thinned(s) for s in series]
-    finite = np.concatenate([s.y[np.isfinite(s.y)] for s in series] or [np.empty(0)])
+    finite = np.clip(np.concatenate([s.y[np.isfinite(s.y)] for s in series] or [np.empty(0)]), -HUGE, HUGE)
     if len(finite) == 0:
         return empty(width, label)
     levels = [r.y for r in references if np.isfinite(r.y)]
@@ -106,7 +107,7 @@ def line_chart(
 
 def histogram(values: np.ndarray, *, label: str, x_title: str, width: float, height: float = 260.0) -> Markup:
     """How many users have which value; the last bar is open upwards where a few would stretch the axis."""
-    values = values[np.isfinite(values)]
+    values = np.clip(values[np.isfinite(values)], -HUGE, HUGE)
     if len(values) == 0:
         return empty(width, label)
     edges, counts, open_ended = binned(values, about=28 if width > NARROW else 16)

@@ -250,7 +250,8 @@ def _promises(records: Sequence[RunRecord], names: Sequence[str]) -> Markup:
     rows = []
     for record, name in zip(records, names, strict=True):
         content = card(record)
-        rows.append((short(name, 60), _chip(record), content.stamp if content.private else content.statement))
+        words = content.stamp if content.private else content.sections[0].sentences[0]
+        rows.append((short(name, 60), _chip(record), words))
     return page.section("What they promise", page.table(("Run", "Guarantee", "In words"), rows))
 
 
@@ -272,7 +273,7 @@ def _runs(records: Sequence[RunRecord], names: Sequence[str]) -> Markup:
             (
                 join([name, tag("span", record.about.method.title, class_="under")]),
                 tag("code", short(record.name, 80)),
-                plural(*readings.who(record)),
+                plural(*readings.who(record)).replace(" ", "\u00a0"),
                 page.number(summary.rounds, count(summary.rounds)),
                 page.number(summary.bytes_up, size(summary.bytes_up)),
                 page.number(summary.bytes_down, size(summary.bytes_down)),

@@ -126,4 +126,4 @@ def _remarks(record: RunRecord) -> list[Child]:
 
 
 def _party(row: traffic.PartyTraffic) -> str:
-    return f"{row.title}: {plural(row.devices, 'device')}" if row.devices else row.title
+    return f"{row.title}, {plural(row.devices, 'device')}" if row.devices else row.title

@@ -12,6 +12,7 @@ from tacit.report.words import short, size
 WIDE, NARROW = 680.0, 390.0  # a chart is drawn for both, and the page shows the one that fits
 COLOURS = 6  # classes c0 … c5 of the style sheet
 UP, DOWN = 0, 5  # the colours of the two directions
+HUGE = 1e290  # drawn at most; beyond it, differences overflow
 Format = Callable[[float], str]
 
 
@@ -31,17 +32,18 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
 
-def nice_step(span: float, about: int) -> float:
+def nice_step(span: float, about: int, whole: bool = False) -> float:
     """The round step (1, 2, 2.5 or 5 times a power of ten) that cuts `span` into at most `about` parts.
 
-    >>> nice_step(97, 5), nice_step(0.31, 5)
-    (20.0, 0.1)
+    >>> nice_step(97, 5), nice_step(0.31, 5), nice_step(19, 8, whole=True)
+    (20.0, 0.1, 5.0)
     """
     if not (math.isfinite(span) and span > 0):
         return 1.0
     rough = span / max(about, 1)
     power = 10.0 ** math.floor(math.log10(rough))
-    return float(next(f for f in (1, 2, 2.5, 5, 10, 20) if f * power >= rough * (1 - 1e-9)) * power)
+    steps = (f * power for f in (1, 2, 2.5, 5, 10, 20) if not whole or (f * power) % 1 == 0)
+    return float(next((step for step in steps if step >= rough * (1 - 1e-9)), 1.0))
 
 
 def ticks(low: float, high: float, about: int = 5, whole: bool = False) -> list[float]:
@@ -50,9 +52,7 @@ def ticks(low: float, high: float, about: int = 5, whole: bool = False) -> list[
     >>> ticks(0.7, 1.25, 4)
     [0.8, 1.0, 1.2]
     """
-    step = nice_step(high - low, about)
-    if whole:
-        step = max(1.0, float(math.ceil(step)))
+    step = nice_step(high - low, about, whole)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(k * step, 12) for k in range(first, min(last, first + 50) + 1)]
 
@@ -62,7 +62,7 @@ def tick_format(step: float) -> Format:
     places = 0
     while places < 8 and abs(step * 10**places - round(step * 10**places)) > 1e-6:
         places += 1
-    return lambda value: f"{value:,.{places}f}".replace("-", "−")
+    return lambda value: (f"{value:.3g}" if step >= 1e9 else f"{value:,.{places}f}").replace("-", "−")
 
 
 def size_format(value: float) -> str:
@@ -141,8 +141,7 @@ def ticked(
     low: float, high: float, start: float, end: float, about: int, whole: bool = False
 ) -> tuple[Axis, list[float]]:
     """An axis widened to round ticks at both ends."""
-    step = nice_step(high - low, about)
-    step = max(step, 1.0) if whole else step
+    step = nice_step(high - low, about, whole)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
     values = [round(k * step, 12) for k in range(first, last + 1)]

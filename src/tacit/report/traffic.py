@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.report.record import RunRecord
+from tacit.report.record import AboutParty, RunRecord
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,17 @@ def by_party(record: RunRecord) -> list[PartyTraffic]:
         rows.append(
             PartyTraffic(
                 name,
-                known.title if known else name,
+                _title(known) if known else name,
                 up=moved.get("up", (0, 0))[1],
                 down=moved.get("down", (0, 0))[1],
                 devices=known.devices if known else 0,
             )
         )
     return sorted(rows, key=lambda row: -row.up)
+
+
+def _title(party: AboutParty) -> str:
+    return party.label or party.name if party.devices else party.title
 
 
 def largest(rows: Sequence[PartyTraffic], most: int = 20) -> tuple[list[PartyTraffic], PartyTraffic | None]:

@@ -138,18 +138,20 @@ def decimals(values: Sequence[float | None]) -> int:
         places = min(8, 2 - math.floor(math.log10(largest)))
     spread = largest - min(known, default=0.0)
     if len(known) > 1 and 0 < spread < 2 * 10.0**-places:
-        places = min(8, max(places, 1 - math.floor(math.log10(spread))), places + 2)
+        places = min(8, max(places, -math.floor(math.log10(spread))), places + 2)
     return places
 
 
 def metric(value: float | None, places: int | None = None) -> str:
     """A metric's value; `places` digits after the point, or as many as suit it.
 
-    >>> metric(0.75512), metric(float("nan")), metric(0.7, 2)
-    ('0.755', '–', '0.70')
+    >>> metric(0.75512), metric(float("nan")), metric(0.7, 2), metric(-2.5e12)
+    ('0.755', '–', '0.70', '−2.5e+12')
     """
     if value is None or not math.isfinite(value):
         return MISSING
+    if abs(value) >= 1e9:
+        return f"{value:.3g}".replace("-", "−")
     shown = f"{value:,.{decimals([value]) if places is None else places}f}"
     return shown.replace("-", "−") if float(shown.replace(",", "")) else shown.replace("-", "")
 

@@ -10,6 +10,7 @@ import numpy as np
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
 from tacit.partition import Parties, Setting
+from tacit.rng import derive
 
 
 class PartitionContract:
@@ -125,7 +126,7 @@ class PartitionContract:
     def test_the_order_of_the_input_does_not_matter(self) -> None:
         for whole in self.examples():
             table = whole.to_arrow()
-            table = table.take(np.random.default_rng(1).permutation(len(table)))
+            table = table.take(derive(1, "turned").permutation(len(table)))
             shuffled = Ratings.from_columns(
                 *(table[name].to_numpy() for name in table.column_names),
                 scale=whole.scale,

@@ -1,0 +1,42 @@
+"""Every method keeps the method contract."""
+
+from tacit.testing.method import MethodContract
+
+
+class TestSGDMF(MethodContract):
+    name = "sgdmf"
+    parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "sampling": 0.5}
+    never = {"horizontal": ("users",), "device": ("users",)}
+
+
+class TestCentral(MethodContract):
+    name = "central"
+    parameters = {"factors": 4, "epochs": 3}
+    seeded = False  # what crosses is the ratings, whatever the seed
+
+
+class TestLocal(MethodContract):
+    name = "local"
+    parameters = {"factors": 4, "epochs": 3}
+    seeded = False  # only "done" crosses
+    never = {"horizontal": ("users", "items"), "vertical": ("users", "items"), "device": ("means",)}
+
+
+class TestGlobalMean(MethodContract):
+    name = "global-mean"
+    seeded = False
+
+
+class TestItemMean(MethodContract):
+    name = "item-mean"
+    seeded = False
+
+
+class TestPopularity(MethodContract):
+    name = "popularity"
+    seeded = False
+
+
+class TestRandom(MethodContract):
+    name = "random"
+    seeded = False  # only "done" crosses

@@ -1,0 +1,162 @@
+"""A small run folder, written by hand, for tests of what reads one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+RUN = """seed = 7
+
+[data]
+source = "demo"
+
+[split]
+by = "random"
+test = 0.1
+
+[partition]
+by = "{by}"
+into = 2
+
+[method]
+name = "sgdmf"
+rounds = 3
+"""
+SUMMARY = {
+    "run": "runs/fake",
+    "method": "sgdmf",
+    "setting": "horizontal",
+    "metrics": {"mse": 0.75512, "rmse": 0.86898, "ndcg@10": 0.31254},
+    "intervals": {"mse": [0.7501, 0.7602], "ndcg@10": [0.3011, 0.3239]},
+    "guarantee": None,
+    "rounds": 3,
+    "bytes_up": 6_600,
+    "bytes_down": 6_000,
+    "seconds": 41.26,
+    "digest": "9f2c" * 16,
+}
+GUARANTEE = {
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "unit": "user",
+    "relation": "zero-out",
+    "model": "silo",
+    "against": "coordinator and other silos",
+    "simulated": False,
+}
+ABOUT = {
+    "tacit": "0.1.0",
+    "python": "3.11.9",
+    "numpy": "2.4.0",
+    "created": "2026-03-14T10:22:05+00:00",
+    "data": {
+        "name": "demo",
+        "users": 40,
+        "items": 20,
+        "ratings": 300,
+        "scale": "1…5",
+        "feedback": "explicit",
+        "density": 0.375,
+        "notes": ["made for tests"],
+    },
+    "split": "A random tenth is held out",
+    "partition": {
+        "description": "Users are divided at random among 2 silos",
+        "parties": [
+            {"name": "party-1", "label": "North", "users": 20, "items": 20, "ratings": 150, "devices": 0},
+            {"name": "party-2", "label": "South", "users": 20, "items": 20, "ratings": 150, "devices": 0},
+        ],
+    },
+    "method": {
+        "name": "sgdmf",
+        "title": "Federated matrix factorization",
+        "parameters": {"factors": 20, "rate": 0.5, "trim": None, "shuffle": True},
+        "what": "Each silo improves a copy of the item factors.",
+    },
+    "crossings": [
+        {"step": "finish", "kind": "public", "to": "the coordinator", "what": "the word that it is done"},
+        {"step": "improve", "kind": "chain", "to": "the coordinator", "what": "the silo's item factors"},
+    ],
+    "notes": ["Relevant is a test rating of 4 or more"],
+}
+MESSAGE_TYPES = {
+    "call": pa.int32(),
+    "round": pa.int32(),
+    "step": pa.string(),
+    "party": pa.string(),
+    "direction": pa.string(),
+    "kind": pa.string(),
+    "bytes": pa.int64(),
+    "copies": pa.int64(),
+    "digest": pa.string(),
+    "status": pa.string(),
+}
+
+
+def three_rounds(parties: Sequence[str] = ("party-1", "party-2")) -> list[tuple[Any, ...]]:
+    """improve in rounds 1 … 3: 1,000 bytes down and 1,100 up for each party; finish: nothing but envelopes."""
+    rows: list[tuple[Any, ...]] = []
+    for r in (1, 2, 3):
+        for party in parties:
+            rows.append((r, r, "improve", party, "down", "chain", 1000, 1, "aa", "ok"))
+            rows.append((r, r, "improve", party, "up", "chain", 1100, 1, "bb", "ok"))
+    for party in parties:
+        rows.append((4, 3, "finish", party, "down", "public", 0, 1, "cc", "ok"))
+        rows.append((4, 3, "finish", party, "up", "public", 0, 1, "dd", "ok"))
+    return rows
+
+
+def write_run(
+    folder: Path,
+    *,
+    summary: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+    rounds: Mapping[str, Sequence[float | None]] | None = None,
+    users: Mapping[str, Any] | None = None,
+    messages: Sequence[tuple[Any, ...]] | None = None,
+    run: str = RUN.format(by="user"),
+) -> Path:
+    """A finished run in `folder`; what is given replaces what is usual, key by key."""
+    (folder / "transcript").mkdir(parents=True)
+    (folder / "run.toml").write_text(run, encoding="utf-8")
+    (folder / "summary.json").write_text(json.dumps({**SUMMARY, **(summary or {})}), encoding="utf-8")
+    (folder / "about.json").write_text(json.dumps({**ABOUT, **(about or {})}), encoding="utf-8")
+    rounds = {"mse": [1.2, 0.9, 0.7601]} if rounds is None else rounds
+    users = {"mse": np.linspace(0.2, 1.4, 40)} if users is None else users
+    tables = []
+    for scope, columns in (("round", rounds), ("user", users)):
+        for metric, values in columns.items():
+            n = len(values)
+            tables.append(
+                pa.table(
+                    {
+                        "scope": pa.repeat(pa.scalar(scope), n),
+                        "round": pa.array(range(1, n + 1), pa.int32()) if scope == "round" else pa.nulls(n, pa.int32()),
+                        "user": pa.array([f"u{k}" for k in range(n)]) if scope == "user" else pa.nulls(n, pa.string()),
+                        "metric": pa.repeat(pa.scalar(metric), n),
+                        "value": pa.array(values, pa.float64()),
+                    }
+                )
+            )
+    empty = {name: pa.array([], kind) for name, kind in _METRIC_TYPES.items()}
+    pq.write_table(pa.concat_tables([pa.table(empty), *tables]), folder / "metrics.parquet")
+    rows = three_rounds() if messages is None else messages
+    columns = list(zip(*rows, strict=True)) or [()] * len(MESSAGE_TYPES)
+    arrays = {name: pa.array(column, kind) for (name, kind), column in zip(MESSAGE_TYPES.items(), columns, strict=True)}
+    pq.write_table(pa.table(arrays), folder / "transcript" / "messages.parquet")
+    return folder
+
+
+_METRIC_TYPES = {
+    "scope": pa.string(),
+    "round": pa.int32(),
+    "user": pa.string(),
+    "metric": pa.string(),
+    "value": pa.float64(),
+}
