@@ -124,7 +124,7 @@ class RunFile(Frozen):
         """The run file at `path`, with `changes` such as "method.rounds=50" made to it."""
         path = Path(path)
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
             raise UsageError(f'There is no run file "{path}"; write one with: tacit new {path}') from None
         except IsADirectoryError:
@@ -133,7 +133,7 @@ class RunFile(Frozen):
             raise UsageError(f'The run file "{path}" is not UTF-8 text; save it as UTF-8.') from None
         except OSError as error:
             raise UsageError(f'The run file "{path}" cannot be read: {error.strerror}.') from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise UsageError(f'The run file "{path}" is not valid TOML: {error}.') from None
         for change in changes:
             _apply(table, change)
@@ -160,7 +160,9 @@ def checked(model: type[Model], table: Mapping[str, Any], where: str) -> Model:
 
 
 def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
-    first = error.errors()[0]
+    errors = error.errors()
+    # A misspelt required key is both unknown and missing; the first says more.
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     path = [str(p) for p in first["loc"]]
     key = ".".join(path) or "it"
     if first["type"] == "extra_forbidden":
@@ -185,7 +187,7 @@ def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
 def _apply(table: dict[str, Any], change: str) -> None:
     """Set one value: "a.b=c", where c is TOML, or else a plain string."""
     key, equals, text = change.partition("=")
-    if not equals or not key.strip():
+    if not equals or not all(part.strip() for part in key.split(".")):
         raise UsageError(f'--set takes "section.key=value", as in --set method.rounds=50; this is {change!r}.')
     try:
         value = tomllib.loads(f"x = {text}")["x"]

@@ -55,7 +55,7 @@ class Estimator:
 
     def fit(self, parties: Parties) -> Self:
         """Learn from parties that `tacit.partition` made."""
-        from tacit.experiment import train
+        from tacit.engine.simulate import train
 
         if not isinstance(parties, Parties):
             raise UsageError(

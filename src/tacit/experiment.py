@@ -1,173 +1,20 @@
-"""A run: a run file in, a run folder out.
-
-`train` holds one conversation over parties in this process; `run` wraps it in data, split, partition, evaluation and a
-folder.
-"""
+"""A run: a run file in, a run folder out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from tacit.config import RunFile
 from tacit.data.ratings import Ratings
-from tacit.engine import InProcess
+from tacit.engine.simulate import Glance, train, with_newcomers
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.federation import Facts, Federation, Party, Transcript
+from tacit.federation import Facts
 from tacit.methods import Method, Parameters, chosen
-from tacit.model import Factors, Model, Part, Predictor, assemble
-from tacit.model.predictor import Overlay
-from tacit.partition import Parties, Setting
-
-#: How many test ratings are looked at after every round; the final metrics use all of them.
-GLANCE = 200_000
-
-
-@dataclass(frozen=True)
-class Glance:
-    """What the experimenter sees after a round."""
-
-    round: int
-    rounds: int
-    mse: float | None
-    bytes_up: int
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """What a conversation leaves: the shared model, the parties with what they keep, and what crossed."""
-
-    model: Model
-    parties: tuple[Party, ...]
-    facts: Facts
-    transcript: Transcript
-    predictor: Predictor
-    rounds: int
-    history: tuple[Glance, ...]
-    seconds: float
-
-
-def train(
-    method: Method,
-    parameters: Parameters,
-    parties: Parties,
-    *,
-    seed: int,
-    dropout: float = 0.0,
-    timeout: float | None = None,
-    payloads: Path | None = None,
-    test: Ratings | None = None,
-    watch: Callable[[Glance], None] | None = None,
-) -> Trained:
-    """Hold one method's conversation over `parties` in this process."""
-    facts = Facts.of(parties, seed)
-    sides = method.sides_in(facts)
-    members = tuple(method.make_party(share, parameters, facts) for share in parties)
-    transcript = Transcript(payloads)
-    onlooker = _Onlooker(members, parties, transcript, _rounds(parameters), test, seed, watch)
-    engine = InProcess(members, timeout=timeout)
-    federation = Federation(
-        engine,
-        facts,
-        sides.party.steps,
-        method=method.name,
-        parameters=parameters.hash,
-        dimensions=parameters.dimensions,
-        dropout=dropout,
-        transcript=transcript,
-        observer=onlooker,
-    )
-    began = perf_counter()
-    try:
-        model = sides.coordinator(parameters, facts).run(federation)
-    finally:
-        engine.close()
-    return Trained(
-        model=model,
-        parties=members,
-        facts=facts,
-        transcript=transcript,
-        predictor=onlooker.predictor(),
-        rounds=federation.rounds_done,
-        history=tuple(onlooker.history),
-        seconds=perf_counter() - began,
-    )
-
-
-class _Onlooker:
-    """The experimenter of a simulation, who may look into every party. A deployment has none."""
-
-    def __init__(
-        self,
-        members: tuple[Party, ...],
-        parties: Parties,
-        transcript: Transcript,
-        rounds: int,
-        test: Ratings | None,
-        seed: int,
-        watch: Callable[[Glance], None] | None,
-    ) -> None:
-        self.history: list[Glance] = []
-        self._members, self._parties, self._transcript = members, parties, transcript
-        self._rounds, self._watch = rounds, watch
-        self._shared: Mapping[str, np.ndarray] = {}
-        self._pairs = None if test is None else _glance_at(test, seed)
-
-    def __call__(self, round: int, shared: Mapping[str, np.ndarray]) -> None:
-        self._shared = shared
-        mse = None
-        if self._pairs is not None:
-            users, items, values = self._pairs
-            predictor = self.predictor()
-            if predictor.rates:
-                errors = predictor.predict(users, items) - values
-                mse = float(np.mean(np.square(errors, dtype=np.float64)))
-        self.history.append(Glance(round, self._rounds, mse, self._transcript.meter.bytes_up))
-        if self._watch is not None:
-            self._watch(self.history[-1])
-
-    def predictor(self) -> Predictor:
-        """All parties' predictions for their own rows and columns, as one."""
-        parts = [
-            Part(share.users, share.items, member.at_home(**self._shared))
-            for share, member in zip(self._parties, self._members, strict=True)
-        ]
-        vertical = self._parties.setting is Setting.VERTICAL
-        return assemble(parts, self._parties.n_users, self._parties.n_items, by_item=vertical)
-
-
-def _glance_at(test: Ratings, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from tacit.rng import derive
-
-    users, items, values = test.users, test.items, test.values
-    if len(values) <= GLANCE:
-        return users, items, values
-    some = np.sort(derive(seed, "glance").choice(len(values), GLANCE, replace=False))
-    return users[some], items[some], values[some]
-
-
-def _rounds(parameters: Parameters) -> int:
-    """How many rounds a method announces, for progress; 1 where it has no such parameter."""
-    return int(getattr(parameters, "rounds", getattr(parameters, "epochs", 1)))
-
-
-def with_newcomers(trained: Trained, support: Ratings | None, n_users: int) -> Predictor:
-    """The trained predictor, with users who were held out of training folded in from their support ratings."""
-    if support is None or trained.model.item_factors is None:
-        return trained.predictor
-    rows = np.flatnonzero(support.counts)
-    theirs = support.select_users(rows)
-    factors = trained.model.fold_in(theirs.indptr, theirs.items, theirs.values)
-    newcomers = Factors(trained.facts.scale.low, factors, trained.model.item_factors)
-    return Overlay(trained.predictor, rows, newcomers, n_users)
-
-
-# -- a whole run ----------------------------------------------------------------------------------------------
+from tacit.partition import Parties
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -50,7 +51,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         unit = "per user and silo" if self.unit is Unit.USER and self.trust is Trust.SILO else f"per {self.unit}"
-        text = f"({self.epsilon:.2f}, {self.delta:g})-DP · {unit} · {self.relation} · against {self.against}"
+        rounded_up = math.ceil(self.epsilon * 100 - 1e-9) / 100
+        text = f"({rounded_up:.2f}, {self.delta:g})-DP · {unit} · {self.relation} · against {self.against}"
         return text + (" · SIMULATED (seeded)" if self.simulated else "")
 
     def to_json(self) -> dict[str, Any]:

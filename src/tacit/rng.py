@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from operator import index
 from typing import Any
 
 import numpy as np
+
+from tacit.errors import UsageError
 
 Purpose = str | int | bytes
 Keys = np.ndarray[Any, np.dtype[np.uint64]]
@@ -18,9 +21,16 @@ Keys = np.ndarray[Any, np.dtype[np.uint64]]
 
 def stream_key(seed: int, *purpose: Purpose) -> bytes:
     """The 32 bytes that a stream grows from: injective in seed and purpose, equal on every machine."""
+    if not isinstance(seed, int | np.integer):
+        raise UsageError(f"seed = {seed!r} is not possible; give a whole number, such as 7.")
     digest = hashlib.sha256(b"tacit stream 1")
     for part in (seed, *purpose):
-        kind, text = (b"b", part) if isinstance(part, bytes) else (type(part).__name__[:1].encode(), str(part).encode())
+        if isinstance(part, bytes):
+            kind, text = b"b", part
+        elif isinstance(part, str):
+            kind, text = b"s", part.encode()
+        else:
+            kind, text = b"i", str(index(part)).encode()  # index refuses a float rather than round it
         digest.update(kind + len(text).to_bytes(8, "little") + text)
     return digest.digest()
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.engine.simulate import train
 from tacit.errors import UsageError
-from tacit.experiment import train
 from tacit.methods import chosen, find
 from tacit.partition import Setting, partition
 from tacit.testing.worlds import checkerboard

@@ -7,8 +7,8 @@ import tacit
 from tacit.boundary import Gate
 from tacit.data.synthetic import synthesize
 from tacit.engine import InProcess
+from tacit.engine.simulate import train
 from tacit.errors import UsageError
-from tacit.experiment import train
 from tacit.federation import Facts, Federation
 from tacit.kernels.embed import embed
 from tacit.kernels.gradient import factor_gradients_numpy

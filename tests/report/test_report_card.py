@@ -74,6 +74,12 @@ def test_a_guarantee_is_printed_with_every_word_of_it(tmp_path):
     assert "Being on the roster." in text
 
 
+def test_only_a_run_that_can_be_repeated_promises_the_same_digest(tmp_path):
+    assert "gives the same digest again" in card_of(tmp_path / "a")
+    assert "gives the same digest again" in with_guarantee(tmp_path / "b", simulated=True)
+    assert "a second run has another digest" in with_guarantee(tmp_path / "c")
+
+
 def test_seeded_noise_is_simulated_and_promises_nothing_in_the_present_tense(tmp_path):
     text = with_guarantee(tmp_path, simulated=True)
     head = "\n".join(text.splitlines()[:6])

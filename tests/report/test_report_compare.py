@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from fake_run import ABOUT, GUARANTEE, RUN, SUMMARY, write_run
-from test_report_html import Page
+from page_reader import Page
 
 from tacit.errors import UsageError
 from tacit.report import RunRecord, compare_report, write_comparison

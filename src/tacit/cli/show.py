@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from tacit.experiment import Glance
+from tacit.engine.simulate import Glance
 from tacit.report.words import size
 
 #: Seconds between two lines where the progress line cannot be redrawn.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -32,9 +33,10 @@ class Scale:
     declared: bool = True
 
     def __post_init__(self) -> None:
-        if not self.low < self.high:
+        if not -math.inf < self.low < self.high < math.inf:
             raise UsageError(
-                f"The scale [{self.low:g}, {self.high:g}] is empty; give its lower end first, as in scale = [1, 5]."
+                f"The scale [{self.low:g}, {self.high:g}] is empty or not finite; give its lower end first, "
+                "as in scale = [1, 5]."
             )
 
     @property
@@ -98,21 +100,29 @@ class Vocabulary:
 
 
 def as_ids(ids: Any) -> np.ndarray:
-    """Ids as one flat array: int64 where all are whole numbers, text (object) otherwise."""
+    """Ids as one flat array: int64 where all are whole numbers that fit, text (object) otherwise."""
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
         ids = ids.to_numpy(zero_copy_only=False) if isinstance(ids, pa.Array) else ids.to_numpy()
     array = np.asarray(ids)
-    if array.dtype.kind in "iu":
+    if array.dtype.kind == "i" or (array.dtype.kind == "u" and not np.any(array > _INT64.max)):
         return array.astype(np.int64, copy=False)
-    if array.dtype == object and all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in array):
+    if array.dtype == object and all(_is_int64(i) for i in array):
         return array.astype(np.int64)
     return np.array([str(i) for i in array], dtype=object)
 
 
+def _is_int64(id: object) -> bool:
+    return isinstance(id, (int, np.integer)) and not isinstance(id, bool) and _INT64.min <= int(id) <= _INT64.max
+
+
 def _to_int(ids: np.ndarray) -> np.ndarray:
-    """Text ids as whole numbers; what is none becomes one that no vocabulary of counts holds."""
-    missing = np.iinfo(np.int64).min
-    return np.array([int(i) if str(i).lstrip("-").isdigit() else missing for i in ids], dtype=np.int64)
+    """Text ids as whole numbers, None where the text is not how an int64 is written. Shape (len(ids),), object."""
+    numbers = (int(i) if _WHOLE.fullmatch(i) else None for i in ids)
+    return np.array([n if _is_int64(n) else None for n in numbers], dtype=object)
+
+
+_INT64 = np.iinfo(np.int64)
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +176,13 @@ class Ratings:
         """
         users, items = as_ids(users), as_ids(items)
         values = np.asarray(values, dtype=np.float32)
-        user_ids = user_ids or Vocabulary.of(users, "user")
-        item_ids = item_ids or Vocabulary.of(items, "item")
+        if not len(users) == len(items) == len(values) == (len(values) if times is None else len(times)):
+            raise DataError(
+                f"The columns differ in length ({len(users):,} users, {len(items):,} items, {len(values):,} values"
+                f"{'' if times is None else f', {len(times):,} times'}); give one entry of each per rating."
+            )
+        user_ids = Vocabulary.of(users, "user") if user_ids is None else user_ids
+        item_ids = Vocabulary.of(items, "item") if item_ids is None else item_ids
         rows, columns = _codes(users, user_ids), _codes(items, item_ids)
         indptr, order = _row_order(rows, columns, len(user_ids), len(item_ids), users, items)
         if order is not None:
@@ -299,7 +314,7 @@ def _codes(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
     rows = vocabulary.rows(ids)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown):
-        first = ids[unknown[0]]
+        first = ids[unknown[:1]].tolist()[0]
         raise DataError(
             f"{vocabulary.kind.capitalize()} {first!r} (entry {unknown[0] + 1}) is not among the {len(vocabulary):,} "
             f"declared {vocabulary.kind}s; correct the id or the declared list."
@@ -312,8 +327,8 @@ def _row_order(
     columns: np.ndarray,
     n: int,
     m: int,
-    users: Sequence[Any] | np.ndarray,
-    items: Sequence[Any] | np.ndarray,
+    users: np.ndarray,
+    items: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Row pointers, and the order that sorts entries by (row, column), None if they are sorted."""
     key = rows * m + columns
@@ -324,7 +339,7 @@ def _row_order(
         twice = np.flatnonzero(key[1:] == key[:-1])
         if len(twice):
             first, second = int(order[twice[0]]), int(order[twice[0] + 1])
-            user, item = users[first], items[first]
+            user, item = users[[first]].tolist()[0], items[[first]].tolist()[0]
             raise DuplicatePair(
                 f"User {user!r} rated item {item!r} twice (entries {first + 1} and {second + 1}).",
                 first=first,

@@ -26,7 +26,10 @@ def _descend_and_embed(x, gradient, rate, span, keep):
 
 
 def descend_and_embed(x: np.ndarray, gradient: np.ndarray, rate: float, span: float, decay: float = 0.0) -> np.ndarray:
-    """x ← Π((1 − decay)·x − rate·gradient), in place and returned. x, gradient: (n, p) float32; span = R."""
+    """x ← Π((1 − decay)·x − rate·gradient), in place and returned. x, gradient: (n, p) float32; span = R.
+
+    Squares are summed in float32: entries of (1 − decay)·x − rate·gradient must be finite and below 1e18.
+    """
     _descend_and_embed(x, gradient, np.float32(rate), np.float32(span), np.float32(1 - decay))
     return x
 

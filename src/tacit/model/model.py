@@ -93,13 +93,16 @@ class Model:
 
     def _history(self, history: Mapping[Any, float]) -> tuple[np.ndarray, np.ndarray]:
         rows = np.array([self.item_ids.row(item) for item in history], dtype=np.int64)
-        values = np.array(list(history.values()), dtype=np.float32)
-        if not np.isfinite(values).all() or np.any((values < self.scale.low) | (values > self.scale.high)):
+        try:
+            values = np.array([float(value) for value in history.values()])
+        except (TypeError, ValueError):
+            raise DataError("A rating in the history is not a number; correct it.") from None
+        if not np.all((values >= self.scale.low) & (values <= self.scale.high)):
             raise DataError(f"A rating in the history is off the scale {self.scale}; correct it.")
         if len(np.unique(rows)) < len(rows):
             raise DataError("The history rates one item twice; keep one rating of it.")
         order = np.argsort(rows)
-        return rows[order], values[order]
+        return rows[order], values[order].astype(np.float32)
 
     # -- on disk ----------------------------------------------------------------------------------------------
 
@@ -132,29 +135,51 @@ class Model:
             folder = folder / "model"
         try:
             about = json.loads((folder / "model.json").read_text())
+            if about["format"] != FORMAT:
+                raise DataError(
+                    f'The model in "{folder}" has the format {about["format"]!r}; this version reads {FORMAT!r}.'
+                )
             with np.load(folder / "factors.npz", allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+                ids, arrays = as_ids(file["item_ids"]), {name: file[name] for name in _ARRAYS if name in file}
+            low, high = about["scale"]
+            _check(ids, **arrays)
+            return cls(
+                method=about["method"],
+                scale=Scale(low, high, about["declared"]),
+                item_ids=Vocabulary(ids, "item"),
+                rates=about["rates"],
+                stamp=about["stamp"],
+                **arrays,
+            )
         except FileNotFoundError:
             raise DataError(
                 f'There is no model in "{folder}"; name a run folder, or a folder that save() wrote.'
             ) from None
-        except (ValueError, OSError) as error:
-            raise DataError(f'The model in "{folder}" cannot be read ({error}); save it again.') from None
-        if about.get("format") != FORMAT:
-            raise DataError(
-                f'The model in "{folder}" has the format {about.get("format")!r}; this version reads {FORMAT!r}.'
-            )
-        return cls(
-            method=about["method"],
-            scale=Scale(about["scale"][0], about["scale"][1], about["declared"]),
-            item_ids=Vocabulary(as_ids(arrays.pop("item_ids")), "item"),
-            rates=about["rates"],
-            stamp=about["stamp"],
-            **arrays,
-        )
+        except DataError:
+            raise
+        except Exception as error:  # JSON, zip and NumPy each have many ways to fail on damaged bytes
+            problem = f"{type(error).__name__}: {error}".rstrip(".")
+            raise DataError(f'The model in "{folder}" cannot be read ({problem}); save it again.') from None
 
 
 _ARRAYS = ("item_factors", "item_scores", "user_factors")
+
+
+def _check(
+    ids: np.ndarray,
+    item_factors: np.ndarray | None = None,
+    item_scores: np.ndarray | None = None,
+    user_factors: np.ndarray | None = None,
+) -> None:
+    """Refuse arrays that cannot have been saved together."""
+    if ids.ndim != 1 or not np.all(ids[1:] > ids[:-1]):
+        raise ValueError("item ids are not in order")
+    arrays = (item_factors, item_scores, user_factors)
+    for array, dimensions in zip(arrays, (2, 1, 2), strict=True):
+        if array is not None and (array.dtype != np.float32 or array.ndim != dimensions):
+            raise ValueError("factors and scores are not float32 of the right shape")
+    if any(array is not None and len(array) != len(ids) for array in (item_factors, item_scores)):
+        raise ValueError("factors and ids differ in number")
 
 
 def best(scores: np.ndarray, item_ids: Vocabulary, seen: np.ndarray, n: int) -> list[tuple[Any, float]]:

@@ -90,10 +90,8 @@ def card(record: RunRecord) -> Card:
             statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
     else:
         stamp = promises.in_one_line(stated, setting)
-        statement = (
-            promises.SIMULATED if stated.simulated else "What this covers, and what not, is on the privacy card."
-        )
-    sections = [_protected(record), _assumptions(record), _crossed(record), _unprotected(record), _checks()]
+        statement = promises.SIMULATED if stated.simulated else "What this covers, and what it does not, is said below."
+    sections = [_protected(record), _assumptions(record), _crossed(record), _unprotected(record), _checks(record)]
     if record.about.notes:
         sections.append(Section("Notes of the run", points=[sentence(short(n, 400)) for n in record.about.notes[:20]]))
     return Card(
@@ -134,7 +132,7 @@ def _protected(record: RunRecord) -> Section:
         several = promises.in_several_silos(stated, record.summary.setting)
         return Section(heading, promises.meant(stated), several)
     kinds = {crossing.kind for crossing in record.about.crossings}
-    sentences = ["Nobody from anybody: no ε holds for this run."]
+    sentences = ["Nobody is protected from anybody: no ε holds for this run."]
     if kinds & {"chain", "sum", "report"}:
         sentences.append(
             "What crossed was computed from ratings and carries no noise; ratings can be inferred from it."
@@ -199,11 +197,12 @@ def _unprotected(record: RunRecord) -> Section:
     return Section("What was not protected", points=points)
 
 
-def _checks() -> Section:
-    points = [
-        "transcript/messages.parquet holds a digest of every message.",
-        "The same run file on the same data gives the same digest again: tacit run run.toml",
-    ]
+def _checks(record: RunRecord) -> Section:
+    points = ["transcript/messages.parquet holds a digest of every message."]
+    if record.repeatable:
+        points.append("The same run file on the same data gives the same digest again: tacit run run.toml")
+    else:
+        points.append("Nobody can repeat the noise, so a second run has another digest.")
     return Section("How to check", points=points)
 
 

@@ -123,12 +123,15 @@ def _again(record: RunRecord) -> Markup:
         ("Versions", listing(f"{name} {version}" for name, version in known if version)),
         ("Made", moment(about.created)),
     ]
+    repeats = "the same file and seed give the same digest"
+    if not record.repeatable:
+        repeats = "the noise will be fresh, and the digest another"
     lines = record.run_text[:_MOST_RUN_FILE].splitlines(keepends=True)
     if len(record.run_text) > _MOST_RUN_FILE:
         lines.append("\n…")
     return page.section(
         "Do it again",
-        tag("p", "The run file and the data are all it takes: the same file and seed give the same digest."),
+        tag("p", f"The run file and the data are all it takes: {repeats}."),
         tag("pre", tag("code", "tacit run run.toml")),
         page.pairs((key, value) for key, value in facts if value),
         page.folded("The run file, run.toml", tag("pre", tag("code", *lines))),

@@ -185,5 +185,5 @@ def read_agreement(record: RunRecord, arrived: tuple[int, int], moved: tuple[int
         return None
     if arrived == stated:
         return "The summary counts the messages that arrived; these charts count lost and late ones too."
-    transcript, summary = (f"{count(up)} bytes up and {count(down)} down" for up, down in (moved, stated))
+    transcript, summary = (f"{plural(up, 'byte')} up and {count(down)} down" for up, down in (moved, stated))
     return f"The transcript adds up to {transcript}, while the summary says {summary}."

@@ -192,6 +192,11 @@ class RunRecord:
         stated = self.summary.guarantee
         return stated if stated is not None and stated.holds else None
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same run file gives the same digest: not where noise came from the operating system."""
+        return self.guarantee is None or self.guarantee.simulated
+
     @cached_property
     def metrics(self) -> pa.Table:
         """metrics.parquet: scope, round, user, metric, value."""

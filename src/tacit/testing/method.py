@@ -13,8 +13,8 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
+from tacit.engine.simulate import Trained, train
 from tacit.errors import UsageError
-from tacit.experiment import Trained, train
 from tacit.federation import Facts
 from tacit.methods import chosen, find
 from tacit.model import Model

@@ -1,0 +1,234 @@
+"""The command line as a person meets it: real processes, exit codes, one JSON object, nothing half-written."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
+
+TACIT = Path(sys.executable).with_name("tacit")
+RUN = """
+[data]
+source = "demo"
+users = 60
+items = 40
+ratings = 900
+[partition]
+into = 3
+[method]
+name = "sgdmf"
+factors = 4
+rounds = 3
+local_steps = 2
+"""
+
+
+@dataclass(frozen=True)
+class Answered:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def tacit(*args, cwd) -> Answered:
+    """One command, in this process; `process` is the same with a process of its own."""
+    with chdir(cwd):
+        result = CliRunner().invoke(app, [str(a) for a in args], env={"TACIT_DATA": None})
+    return Answered(result.exit_code, result.stdout, result.stderr)
+
+
+def process(*args, cwd) -> Answered:
+    env = {k: v for k, v in os.environ.items() if k != "TACIT_DATA"}
+    done = subprocess.run([TACIT, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=120, env=env)
+    return Answered(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run.toml").write_text(RUN)
+    return tmp_path
+
+
+def refused(answer, code: int, *words: str) -> None:
+    assert answer.returncode == code, answer.stderr
+    assert answer.stdout == ""
+    assert "Traceback" not in answer.stderr
+    assert all(word in answer.stderr for word in words), answer.stderr
+
+
+def test_help_names_every_verb_and_the_exit_codes(tmp_path):
+    answer = tacit("--help", cwd=tmp_path)
+    assert answer.returncode == 0
+    assert all(verb in answer.stdout for verb in ("demo", "new", "run", "compare", "report", "doctor", "Exit codes"))
+
+
+def test_help_does_not_load_what_it_does_not_need():
+    heavy = ("numpy", "numba", "pyarrow", "duckdb", "pydantic", "scipy")
+    code = f"import sys, tacit.cli; print([name for name in {heavy} if name in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_json_is_one_object_and_nothing_else(folder):
+    answer = process("run", "run.toml", "--json", "--out", "here", cwd=folder)
+    assert answer.returncode == 0
+    summary = json.loads(answer.stdout)
+    keys = {
+        "run",
+        "method",
+        "setting",
+        "metrics",
+        "intervals",
+        "guarantee",
+        "rounds",
+        "bytes_up",
+        "bytes_down",
+        "seconds",
+        "digest",
+    }
+    assert keys <= summary.keys()
+    assert summary["run"] == "here"
+    assert (folder / "here" / "report.html").is_file()
+
+
+def test_a_person_sees_the_result_and_where_the_report_is(folder):
+    answer = process("run", "run.toml", "--out", "here", "--quiet", cwd=folder)
+    assert answer.returncode == 0
+    assert answer.stderr == ""
+    assert all(word in answer.stdout for word in ("NON-PRIVATE", "mse", "here/report.html"))
+
+
+def test_set_and_seed_change_the_run(folder):
+    answer = tacit("run", "run.toml", "--json", "--set", "method.rounds=2", "--seed", 8, "--out", "here", cwd=folder)
+    assert json.loads(answer.stdout)["rounds"] == 2
+    assert "seed = 8" in (folder / "here" / "run.toml").read_text()
+
+
+def test_resume_starts_a_missing_run_and_prints_a_finished_one(folder):
+    first = json.loads(tacit("run", "run.toml", "--json", "--resume", "here", cwd=folder).stdout)
+    written = (folder / "here" / "summary.json").stat().st_mtime_ns
+    second = json.loads(tacit("run", "run.toml", "--json", "--resume", "here", cwd=folder).stdout)
+    assert first == second
+    assert (folder / "here" / "summary.json").stat().st_mtime_ns == written
+    refused(tacit("run", "run.toml", "--seed", 9, "--resume", "here", cwd=folder), 2, "another run file")
+
+
+def test_a_run_that_was_killed_is_started_over_with_the_same_result(folder):
+    whole = json.loads(tacit("run", "run.toml", "--json", "--out", "whole", cwd=folder).stdout)
+    slow = ["--set", "method.rounds=3"]
+    process = subprocess.Popen(
+        [TACIT, "run", "run.toml", "--quiet", "--out", "cut", *slow], cwd=folder, stdout=subprocess.DEVNULL
+    )
+    while not (folder / "cut" / "run.toml").exists() and process.poll() is None:
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    again = tacit("run", "run.toml", "--json", "--resume", "cut", *slow, cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["digest"] == whole["digest"]
+
+
+def test_new_writes_a_file_that_runs_and_never_overwrites(tmp_path):
+    for setting in ("horizontal", "vertical", "device"):
+        name = f"{setting}.toml"
+        assert tacit("new", name, "--setting", setting, cwd=tmp_path).returncode == 0
+        quick = ["--set", "method.rounds=2", "--set", "method.factors=3"]
+        answer = tacit("run", name, "--json", *quick, "--out", setting, cwd=tmp_path)
+        assert json.loads(answer.stdout)["setting"] == setting
+    refused(tacit("new", "device.toml", cwd=tmp_path), 2, "is there already")
+    refused(tacit("new", "other.toml", "--setting", "vertcal", cwd=tmp_path), 2, "vertical")
+
+
+def test_compare_runs_files_and_reads_folders(folder):
+    (folder / "mean.toml").write_text(RUN.split("[method]")[0] + '[method]\nname = "item-mean"\n')
+    tacit("run", "run.toml", "--quiet", "--out", "fed", cwd=folder)
+    answer = tacit("compare", "fed", "mean.toml", "--json", cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    result = json.loads(answer.stdout)
+    assert [run["method"] for run in result["runs"]] == ["sgdmf", "item-mean"]
+    assert {pair["metric"] for pair in result["paired"]} >= {"mse", "hr@10"}
+    assert (folder / result["report"]).is_file()
+    readable = tacit("compare", "fed", result["runs"][1]["run"], cwd=folder)
+    assert "comparison.html" in readable.stdout
+
+
+def test_runs_with_different_tests_are_not_compared(folder):
+    for seed in (1, 2):
+        tacit("run", "run.toml", "--quiet", "--seed", seed, "--out", f"s{seed}", cwd=folder)
+    refused(tacit("compare", "s1", "s2", cwd=folder), 2, "seed", "different test sets")
+    refused(tacit("compare", "s1", cwd=folder), 2, "two or more")
+
+
+def test_report_writes_anew_what_was_lost(folder):
+    tacit("run", "run.toml", "--quiet", "--out", "here", cwd=folder)
+    for name in ("report.html", "card.md"):
+        (folder / "here" / name).unlink()
+    answer = tacit("report", "here", cwd=folder)
+    assert answer.returncode == 0
+    assert (folder / "here" / "report.html").is_file()
+    assert "NON-PRIVATE" in (folder / "here" / "card.md").read_text()
+    refused(tacit("report", "nowhere", cwd=folder), 2, "no run folder")
+
+
+def test_doctor_looks_at_the_machine(tmp_path):
+    answer = tacit("doctor", "--json", cwd=tmp_path)
+    checks = {check["check"]: check for check in json.loads(answer.stdout)["checks"]}
+    assert answer.returncode == 0
+    assert checks["kernels"]["state"] == "ok"
+    assert checks["data"]["state"] == "missing"
+    assert "TACIT_DATA" in checks["data"]["words"]
+    assert "kernels" in tacit("doctor", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ("method.nmae='x'", 2, ["nmae"]),
+        ("method.name=sgdfm", 2, ["sgdfm", 'Did you mean "sgdmf"']),
+        ("method.factors=0", 2, ["factors"]),
+        ("split.by=radnom", 2, ["split.by"]),
+        ("data={source='nowhere.csv'}", 3, ["nowhere.csv"]),
+        ("partition.by=colour", 2, ["colour"]),
+        ("partition.into=999", 2, ["999"]),
+        ("privacy={epsilon=1.0, delta=1e-6}", 4, ["NON-PRIVATE"]),
+        ("privacy={epsilon=0.0}", 2, ["epsilon"]),
+        ("aggregation.name=secagg", 2, ["secagg"]),
+        ("nonsense", 2, ["section.key=value"]),
+    ],
+)
+def test_a_mistake_gets_one_sentence_its_exit_code_and_no_folder(folder, change, code, words):
+    refused(tacit("run", "run.toml", "--set", change, "--out", "here", cwd=folder), code, *words)
+    assert not (folder / "here").exists()
+
+
+def test_bad_data_gets_file_row_and_remedy(folder):
+    (folder / "r.csv").write_text("user,item,rating\na,x,4\nb,x,many\n")
+    answer = process("run", "run.toml", "--set", "data={source='r.csv'}", cwd=folder)
+    refused(answer, 3, "r.csv", "3")
+    assert not (folder / "runs").exists()
+
+
+def test_a_bad_option_is_bad_usage(tmp_path):
+    assert tacit("run", cwd=tmp_path).returncode == 2
+    assert tacit("rum", cwd=tmp_path).returncode == 2
+    assert tacit("run", "x.toml", "--seed", "many", cwd=tmp_path).returncode == 2
+
+
+def test_demo_shows_federated_between_central_and_alone(tmp_path):
+    answer = process("demo", "--quiet", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    errors = [
+        json.loads((tmp_path / "runs" / "demo" / m / "summary.json").read_text())["metrics"]["mse"]
+        for m in ("central", "sgdmf", "local")
+    ]
+    assert errors == sorted(errors)
+    assert "comparison.html" in answer.stdout
+    assert (tmp_path / "runs" / "demo" / "comparison.html").is_file()

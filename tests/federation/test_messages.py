@@ -1,0 +1,84 @@
+"""Schemas refuse whatever was not agreed, in one sentence that names the sender."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.errors import BadMessage
+from tacit.federation import Choice, Floats, Request, Schema, Whole
+from tacit.federation.messages import Wholes
+
+SIZES = {"items": 3, "factors": 2}
+SCHEMA = Schema(items=Floats("items", "factors"), t=Whole(0, 9), mode=Choice("a", True))
+GOOD = {"items": np.zeros((3, 2), dtype=np.float32), "t": 4, "mode": "a"}
+
+
+def complaint(**changes) -> str:
+    payload = {k: v for k, v in {**GOOD, **changes}.items() if v is not ...}
+    with pytest.raises(BadMessage) as refusal:
+        SCHEMA.check(payload, SIZES, "party-9", "improve")
+    return str(refusal.value)
+
+
+def test_what_was_agreed_passes():
+    assert SCHEMA.check(GOOD, SIZES, "party-9", "improve") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"t": ...}, '"t" is missing'),
+        ({"extra": 1}, '"extra" is not part of it'),
+        ({"t": 10}, "whole number from 0 to 9"),
+        ({"t": -1}, "whole number"),
+        ({"t": 4.0}, "whole number"),
+        ({"t": True}, "whole number"),
+        ({"t": "4"}, "whole number"),
+        ({"mode": 1}, "one of"),
+        ({"mode": np.zeros(1, dtype=np.float32)}, "one of"),
+        ({"items": None}, "float32 array"),
+        ({"items": np.zeros((3, 2))}, "float32 array"),
+        ({"items": np.zeros((3, 2), dtype=np.int32)}, "float32 array"),
+        ({"items": np.zeros((2, 3), dtype=np.float32)}, "shape (2, 3) where (3, 2)"),
+        ({"items": np.zeros(6, dtype=np.float32)}, "shape"),
+        ({"items": np.full((3, 2), np.nan, dtype=np.float32)}, "not finite"),
+        ({"items": np.full((3, 2), -np.inf, dtype=np.float32)}, "not finite"),
+    ],
+)
+def test_what_was_not_agreed_is_refused_by_name(changes, words):
+    sentence = complaint(**changes)
+    assert words in sentence
+    assert "improve" in sentence
+    assert "party-9" in sentence
+    assert "\n" not in sentence
+
+
+def test_a_long_value_is_not_repeated_whole():
+    assert len(complaint(t="x" * 10_000)) < 300
+
+
+def test_a_size_that_nobody_declared_is_free_and_the_others_are_not():
+    schema = Schema(rows=Wholes("any", "factors"))
+    schema.check({"rows": np.zeros((7, 2), dtype=np.int32)}, SIZES, "party-1", "s")
+    with pytest.raises(BadMessage):
+        schema.check({"rows": np.zeros((7, 3), dtype=np.int32)}, SIZES, "party-1", "s")
+
+
+REQUEST = {"method": "m", "parameters": "p", "step": "s", "round": 1, "attempt": 0, "body": b"x"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"method": "n"}, {"parameters": "q"}, {"step": "t"}, {"round": 2}, {"attempt": 1}, {"body": b"y"}],
+)
+def test_every_part_of_a_request_is_in_its_hash(change):
+    assert Request(**REQUEST).hash != Request(**{**REQUEST, **change}).hash
+    assert Request(**REQUEST).hash == Request(**REQUEST).hash
+
+
+@given(st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), st.text(max_size=5))
+def test_parts_of_a_request_do_not_run_into_each_other(a, b, c, d):
+    first = Request(a, b, "s", 0, 0, b"").hash
+    second = Request(c, d, "s", 0, 0, b"").hash
+    assert (first == second) == ((a, b) == (c, d))
