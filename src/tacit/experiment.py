@@ -46,6 +46,8 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
         )
     if file.engine.name != "inprocess":
         raise UsageError(f'[engine] name = "{file.engine.name}" is not available in this version; use "inprocess".')
+    if file.engine.seeded is False:
+        raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
     return method, parameters
 
 

@@ -51,7 +51,7 @@ def encode(payload: Mapping[str, Value]) -> bytes:
                 f'"{name}" is a {type(value).__name__}, which does not travel; send arrays, numbers or text.'
             )
     try:
-        text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+        text = _WRITER.encode(header).encode()
     except ValueError:
         raise BadMessage("A number in the message is not finite; only finite numbers travel.") from None
     start = MAGIC + len(text).to_bytes(4, "little") + text
@@ -71,7 +71,7 @@ def decode(message: bytes) -> dict[str, Value]:
             f"A message of {len(message):,} bytes claims a header of {length:,}; it was cut off or forged."
         )
     try:
-        header = json.loads(message[8 : 8 + length].decode("utf-8"), parse_constant=_refuse)
+        header = _READER.decode(message[8 : 8 + length].decode("utf-8"))
     except (ValueError, RecursionError):
         raise BadMessage("A message's header is not the JSON it should be; it was damaged or forged.") from None
     if not isinstance(header, dict):
@@ -129,3 +129,8 @@ def _padding(length: int) -> bytes:
 
 def _refuse(constant: str) -> None:
     raise ValueError(constant)
+
+
+# json.dumps and json.loads would make these anew for every message, at a tenth of a small message's cost.
+_WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_READER = json.JSONDecoder(parse_constant=_refuse)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,11 +13,13 @@ from rich.table import Table
 from tacit.cli.run import execute
 from tacit.config import RunFile
 from tacit.errors import UsageError
-from tacit.evaluate import Paired, compare_paired
+from tacit.evaluate import Paired
 from tacit.report.compare import write_comparison
+from tacit.report.paired import compare_users
 from tacit.report.record import RunRecord
 
-MAIN = ("mse", "mae", "hr@", "ndcg@", "rank")
+#: Metrics whose paired comparison is put into a sentence; --json has all.
+SAID = ("mse", "ndcg@")
 
 
 def compare(runs: list[Path], out: Path, as_json: bool, quiet: bool) -> None:
@@ -30,16 +30,18 @@ def compare(runs: list[Path], out: Path, as_json: bool, quiet: bool) -> None:
     folders = [Path(execute(files[path], None, quiet)["run"]) if path in files else path for path in runs]
     records = [RunRecord.read(folder) for folder in folders]
     same_test(records)
-    pairs = {(a.name, b.name): paired(a, b) for a, b in combinations(records, 2)}
+    first, *others = records
+    pairs = {(first.name, other.name): paired(first, other) for other in others}
     page = write_comparison(folders, out)
     if as_json:
         typer.echo(json.dumps(as_table(records, pairs, page), ensure_ascii=False, allow_nan=False))
         return
     console = Console(highlight=False)
     console.print(side_by_side(records))
-    for sentences in pairs.values():
-        for sentence in sentences.values():
-            console.print(str(sentence))
+    console.print()
+    for results in pairs.values():
+        for metric in [name for name in results if name.startswith(SAID)]:
+            console.print(str(results[metric]))
     console.print(f"\nComparison: {page}", soft_wrap=True)
 
 
@@ -56,16 +58,10 @@ def same_test(records: list[RunRecord]) -> None:
 
 
 def paired(a: RunRecord, b: RunRecord) -> dict[str, Paired]:
-    """The paired comparison of two runs, for each metric that both have per user and that people look at first."""
+    """The paired comparison of two runs, for each metric that both have per user."""
     theirs = set(b.scope_metrics("user"))
-    out = {}
-    for metric in (name for name in a.scope_metrics("user") if name in theirs and name.startswith(MAIN)):
-        users, x = a.per_user(metric)
-        others, y = b.per_user(metric)
-        _both, at, there = np.intersect1d(users, others, return_indices=True)
-        if len(at):
-            out[metric] = compare_paired(x[at], y[there], metric=metric, names=(a.name, b.name))
-    return out
+    results = {name: compare_users(a, b, name) for name in a.scope_metrics("user") if name in theirs}
+    return {name: result for name, result in results.items() if result is not None}
 
 
 def side_by_side(records: list[RunRecord]) -> Table:

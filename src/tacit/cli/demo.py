@@ -10,7 +10,7 @@ from rich.table import Table
 from tacit.cli.run import execute
 from tacit.config import RunFile
 from tacit.report.compare import write_comparison
-from tacit.report.folder import _unused
+from tacit.report.folder import unused
 from tacit.report.words import seconds, size
 
 ROWS = (
@@ -23,7 +23,7 @@ ROWS = (
 def demo(out: Path | None, seed: int, quiet: bool) -> None:
     """Run the three, print them side by side, and say where the report is."""
     console = Console(highlight=False)
-    folder = out or _unused(Path("runs"), "demo")
+    folder = out or unused(Path("runs"), "demo")
     table = Table(box=None, pad_edge=False)
     for title, justify in (
         ("", "left"),

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from tacit.engine.simulate import Glance
-from tacit.report.words import size
+from tacit.report.words import plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
 EVERY = 5.0
@@ -28,7 +28,7 @@ class Live:
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title
-        self._bar = Progress(
+        self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -37,14 +37,14 @@ class Live:
             console=console,
             transient=True,
         )
-        self._task = self._bar.add_task(title, total=None, words="reading data")
+        self._task = self.bar.add_task(title, total=None, words="reading data")
         self._said = monotonic()
 
     def __call__(self, glance: Glance) -> None:
         error = "" if glance.mse is None else f" · mse {glance.mse:.4f}"
         words = f"round {glance.round}/{glance.rounds}{error} · NON-PRIVATE · {size(glance.bytes_up)} up"
         if self._console.is_terminal:
-            self._bar.update(self._task, total=glance.rounds, completed=glance.round, words=words)
+            self.bar.update(self._task, total=glance.rounds, completed=glance.round, words=words)
         elif monotonic() - self._said > EVERY:
             self._said = monotonic()
             self._console.print(f"{self._title}: {words}")
@@ -61,7 +61,7 @@ def live(title: str, quiet: bool) -> Iterator[Live | None]:
     if not console.is_terminal:
         yield line
         return
-    with line._bar:
+    with line.bar:
         yield line
 
 
@@ -69,21 +69,18 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     """The result of one run, for a person."""
     from rich.table import Table
 
-    from tacit.evaluate import METRICS
-    from tacit.report.words import seconds
-
     table = Table(box=None, pad_edge=False, show_header=False)
-    for column, justify in (("metric", "left"), ("value", "right"), ("interval", "left"), ("about", "left")):
-        table.add_column(column, justify=justify, style="dim" if column in ("interval", "about") else "")  # type: ignore[arg-type]
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("interval", style="dim")
     for name, value in summary["metrics"].items():
         low, high = summary["intervals"].get(name, (None, None))
-        about = METRICS[name.split("@")[0]].about if name.split("@")[0] in METRICS else ""
-        table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}", about)
+        table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}")
     stamp = "NON-PRIVATE" if summary["guarantee"] is None else f"ε = {summary['guarantee']['epsilon']:.2f}"
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · [bold red]{stamp}[/bold red]")
     console.print(table)
     console.print(
-        f"{summary['rounds']} rounds · {size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down · "
+        f"{plural(summary['rounds'], 'round')} · {size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down · "
         f"{seconds(summary['seconds'])}"
     )
     console.print(f"Report: {Path(summary['run']) / 'report.html'}", soft_wrap=True)

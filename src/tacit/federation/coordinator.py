@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import Array, Value, decode, digest, encode
+from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import BadMessage, PeerFailed
 from tacit.federation.cohort import Attendance
 from tacit.federation.facts import Facts
@@ -145,11 +145,12 @@ class Federation:
         step, call = self._steps[name], self._calls
         self._calls += 1
         request = Request(self._method, self._parameters, name, self._round, 0, encode(payload))
-        sha = digest(request.body)
         for member in self.facts.roster:
             copies = attendance.listeners(member.name, member.devices)
             if copies:
-                self.transcript.down(call, self._round, name, member.name, step.kind, request.body, sha, copies)
+                self.transcript.down(
+                    call, self._round, name, member.name, step.kind, request.body, request.digest, copies
+                )
         arrived = []
         for answer in self._engine.deliver(request, attendance):
             copies = 1 if step.kind is Kind.DISCLOSE else answer.contributors

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import Value
+from tacit.boundary.wire import Value, digest
 from tacit.errors import BadMessage
 
 
@@ -134,12 +134,16 @@ class Request:
     body: bytes
 
     @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the payload, in hexadecimal; the payload can be large, so it is hashed once."""
+        return digest(self.body)
+
+    @cached_property
     def hash(self) -> str:
-        digest = hashlib.sha256()
-        for part in (self.method, self.parameters, self.step, str(self.round), str(self.attempt)):
-            digest.update(len(part.encode()).to_bytes(4, "little") + part.encode())
-        digest.update(self.body)
-        return digest.hexdigest()
+        sha = hashlib.sha256()
+        for part in (self.method, self.parameters, self.step, str(self.round), str(self.attempt), self.digest):
+            sha.update(len(part.encode()).to_bytes(4, "little") + part.encode())
+        return sha.hexdigest()
 
 
 @dataclass(frozen=True)

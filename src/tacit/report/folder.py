@@ -32,7 +32,7 @@ class RunFolder:
     def make(cls, path: Path | None, method: str, file: RunFile) -> RunFolder:
         """The folder of a new run: `path` itself, or a new one under ./runs. A finished run is never overwritten."""
         if path is None:
-            path = _unused(Path("runs"), f"{datetime.now():%Y%m%d-%H%M%S}-{method}-seed{file.seed}")
+            path = unused(Path("runs"), f"{datetime.now():%Y%m%d-%H%M%S}-{method}-seed{file.seed}")
         elif (path / "summary.json").exists():
             raise UsageError(
                 f'"{path}" holds a finished run; name another folder with --out, '
@@ -100,7 +100,7 @@ _OURS = {
 } | {f"{name}.part" for name in ("run.toml", "about.json", "summary.json", "card.md", "metrics.parquet", "report.html")}
 
 
-def _unused(parent: Path, name: str) -> Path:
+def unused(parent: Path, name: str) -> Path:
     """`name` under `parent`, with a number behind it where it is taken."""
     path, number = parent / name, 2
     while path.exists():

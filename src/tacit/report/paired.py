@@ -19,12 +19,11 @@ _PERMUTATIONS = 2000
 
 def user_by_user(records: Sequence[RunRecord], names: Sequence[str], best: int, name: str) -> Markup | None:
     """A table of the best run against the others; None where no user was judged on two."""
-    ids, values = records[best].per_user(name)
     rows: list[tuple[Child, ...]] = []
     for place, record in enumerate(records):
         if place == best:
             continue
-        result = _against(ids, values, *record.per_user(name), name)
+        result = compare_users(records[best], record, name, permutations=_PERMUTATIONS)
         if result is not None:
             rows.append((short(names[place], 60), *_cells(result)))
     if not rows:
@@ -36,15 +35,16 @@ def user_by_user(records: Sequence[RunRecord], names: Sequence[str], best: int, 
     return page.section("User by user", tag("p", text), page.table(head, rows, numeric=range(1, len(head))))
 
 
-def _against(
-    ids: np.ndarray, values: np.ndarray, other_ids: np.ndarray, others: np.ndarray, name: str
-) -> Paired | None:
-    shared, here, there = np.intersect1d(ids.astype(str), other_ids.astype(str), return_indices=True)
+def compare_users(first: RunRecord, second: RunRecord, name: str, permutations: int = 5000) -> Paired | None:
+    """Two runs by one metric of the users that both were judged on; None where there are fewer than two."""
+    ids, values = first.per_user(name)
+    other_ids, others = second.per_user(name)
+    _shared, here, there = np.intersect1d(ids.astype(str), other_ids.astype(str), return_indices=True)
     a, b = values[here], others[there]
     both = np.isfinite(a) & np.isfinite(b)
-    if len(shared) == 0 or both.sum() < 2:
+    if both.sum() < 2:
         return None
-    return compare_paired(a[both], b[both], metric=name, permutations=_PERMUTATIONS)
+    return compare_paired(a[both], b[both], metric=name, names=(first.name, second.name), permutations=permutations)
 
 
 def _cells(result: Paired) -> tuple[Child, ...]:

@@ -1,0 +1,298 @@
+"""Ratings in compressed rows: ids in, ids out, one rating per pair, and parts that fit together again."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary, as_ids, inferred_scale
+from tacit.errors import DataError, DuplicatePair, UsageError
+from tacit.rng import derive
+
+LARGEST, SMALLEST = 2**63 - 1, -(2**63)
+
+
+def triples(r):
+    return set(zip(r.user_ids[r.users].tolist(), r.item_ids[r.items].tolist(), r.values.tolist(), strict=True))
+
+
+def well_formed(r):
+    assert r.indptr.dtype == np.int64
+    assert r.items.dtype == np.int32
+    assert r.values.dtype == np.float32
+    assert (r.indptr[0], r.indptr[-1], len(r.indptr)) == (0, r.n_ratings, r.n_users + 1)
+    assert np.all(np.diff(r.indptr) >= 0)
+    for u in range(r.n_users):
+        assert np.all(np.diff(r.row(u)[0]) > 0)
+    if r.n_ratings:
+        assert 0 <= r.items.min() <= r.items.max() < r.n_items
+    assert r.times is None or len(r.times) == r.n_ratings
+
+
+def made(seed=1, n=6, m=5, nnz=12, text=False):
+    """A handful of ratings in random order, with gaps between the ids."""
+    stream = derive(seed, "made")
+    pairs = stream.permutation(n * m)[:nnz]
+    users, items = (pairs // m) * 10, (pairs % m) * 7 - 3
+    values = stream.integers(1, 6, size=nnz)
+    name = (lambda ids: [f"n{i}" for i in ids]) if text else (lambda ids: ids)
+    return name(users), name(items), values, stream.integers(0, 10**9, size=nnz)
+
+
+# -- ids -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([3, 1], [3, 1]),
+        (np.array([3, 1], dtype=np.uint8), [3, 1]),
+        (np.array([3, 1], dtype=object), [3, 1]),
+        (pa.array([3, 1]), [3, 1]),
+        (pa.chunked_array([[3], [1]]), [3, 1]),
+        ([SMALLEST, LARGEST], [SMALLEST, LARGEST]),
+        (["b", "a"], ["b", "a"]),
+        (["1", "2"], ["1", "2"]),
+        (pa.array(["b", "a"]), ["b", "a"]),
+        ([1, "a"], ["1", "a"]),
+        (np.array([1, "a"], dtype=object), ["1", "a"]),
+        (np.array([True, 2], dtype=object), ["True", "2"]),
+        (np.array([LARGEST + 1, 1], dtype=np.uint64), [str(LARGEST + 1), "1"]),
+        ([10**30, 1], [str(10**30), "1"]),
+    ],
+)
+def test_ids_are_whole_numbers_or_text_and_never_wrap_round(ids, expected):
+    found = as_ids(ids)
+    assert found.tolist() == expected
+    assert found.dtype == (np.int64 if isinstance(expected[0], int) else object)
+
+
+def test_no_ids_are_ids_too():
+    for ids in ([], np.empty(0, dtype=object), np.empty(0, dtype=np.int32), pa.array([], pa.string())):
+        assert as_ids(ids).shape == (0,)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3), max_size=20))
+def test_a_vocabulary_is_sorted_without_repetition_and_finds_its_own(ids):
+    vocabulary = Vocabulary.of(ids, "user")
+    assert vocabulary.ids.tolist() == sorted(set(ids))
+    assert vocabulary[vocabulary.rows(ids)].tolist() == ids
+    assert vocabulary.rows([str(i) for i in ids]).tolist() == vocabulary.rows(ids).tolist()
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=20))
+def test_a_vocabulary_of_texts_does_so_too(ids):
+    vocabulary = Vocabulary.of(np.array(ids, dtype=object), "item")
+    assert vocabulary.ids.tolist() == sorted(set(ids))
+    assert vocabulary[vocabulary.rows(np.array(ids, dtype=object))].tolist() == ids
+
+
+def test_ids_are_found_as_number_and_as_text():
+    numbers, texts = Vocabulary.of([5, 42], "item"), Vocabulary.of(["42", "x"], "item")
+    assert (numbers.row(42), numbers.row("42"), numbers.row(np.int32(42))) == (1, 1, 1)
+    assert (texts.row(42), texts.row("42")) == (0, 0)
+    assert numbers.rows(["42", "x", "7"]).tolist() == [1, -1, -1]
+    assert texts.rows([42, 43]).tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["²", "--5", "-", "", " 3", "03", "+3", "3.0", "٣", "1_0", str(10**20), str(-(10**20)), 10**30, None, 3.5, True],
+)
+def test_what_is_no_id_of_a_vocabulary_of_numbers_is_unknown(id):
+    vocabulary = Vocabulary.of([SMALLEST, -5, 3, 10], "item")
+    assert vocabulary.rows([id]).tolist() == [-1]
+    with pytest.raises(DataError, match=r"There is no item .* among the 4 known"):
+        vocabulary.row(id)
+
+
+def test_an_unknown_id_gets_a_suggestion():
+    with pytest.raises(DataError, match=r"""no user 'alise' among the 2 known\. Did you mean "alice"\?"""):
+        Vocabulary.of(["alice", "bob"], "user").row("alise")
+
+
+def test_vocabularies_compare_by_their_ids():
+    assert Vocabulary.of([1, 2], "user") == Vocabulary.of([2, 1, 1], "user")
+    assert Vocabulary.of([1, 2], "user") != Vocabulary.of([1, 3], "user")
+    assert Vocabulary.of([1, 2], "user") != Vocabulary.of([1], "user")
+    assert Vocabulary.of([1, 2], "user") != Vocabulary.of(["1", "2"], "user")
+    assert Vocabulary.of([1], "user") != [1]
+
+
+# -- scale ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_scale_has_a_span_and_reads_well():
+    assert Scale(0.5, 5).span == 4.5
+    assert str(Scale(0.5, 5)) == "0.5…5"
+    assert str(Scale(1, 5, declared=False)) == "1…5 (read off the data)"
+
+
+@pytest.mark.parametrize(
+    "ends", [(5, 1), (1, 1), (float("nan"), 5), (1, float("nan")), (0, float("inf")), (float("-inf"), 0)]
+)
+def test_a_scale_without_a_finite_span_is_refused(ends):
+    with pytest.raises(UsageError, match="give its lower end first"):
+        Scale(*ends)
+
+
+@pytest.mark.parametrize("values", [[], [3], [3, 3], [-1e30], [1e30], [3e38], [1, 5, 2], [0.0, -0.0]])
+def test_an_inferred_scale_holds_the_data_and_says_that_it_is_inferred(values):
+    values = np.array(values, dtype=np.float32)
+    scale = inferred_scale(values)
+    assert not scale.declared
+    assert scale.span > 0
+    assert all(scale.low <= value <= scale.high for value in values)
+
+
+# -- making --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [False, True])
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 8), m=st.integers(1, 8), data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_any_order_of_the_columns_gives_the_same_well_formed_rows(text, seed, n, m, data):
+    nnz = data.draw(st.integers(0, n * m))
+    users, items, values, times = made(seed, n, m, nnz, text)
+    r = Ratings.from_columns(users, items, values, times, scale=(1, 5))
+    well_formed(r)
+    assert triples(r) == set(zip(as_ids(users).tolist(), as_ids(items).tolist(), values.tolist(), strict=True))
+    time_of = dict(zip(zip(users, items, strict=True), times.tolist(), strict=True))
+    for user, item, time in zip(r.user_ids[r.users], r.item_ids[r.items], r.times, strict=True):
+        assert time_of[(user, item)] == time
+    order = derive(seed, "order").permutation(nnz)
+    again = Ratings.from_columns(
+        as_ids(users)[order], as_ids(items)[order], values[order], times[order], scale=Scale(1, 5)
+    )
+    for name in ("indptr", "items", "values", "times"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(r, name))
+
+
+def test_no_ratings_are_ratings_too():
+    r = Ratings.from_columns([], [], [], [])
+    well_formed(r)
+    assert (r.n_users, r.n_items, r.n_ratings) == (0, 0, 0)
+    assert r.to_arrow().num_rows == 0
+    assert "0 users × 0 items, 0 ratings" in repr(r)
+
+
+def test_a_roster_keeps_those_who_rated_nothing():
+    roster, catalogue = Vocabulary.of([1, 2, 3], "user"), Vocabulary.of(list("abcd"), "item")
+    r = Ratings.from_columns([3, 1], ["d", "a"], [5, 4], scale=(1, 5), user_ids=roster, item_ids=catalogue)
+    well_formed(r)
+    assert r.counts.tolist() == [1, 0, 1]
+    assert r.item_counts.tolist() == [1, 0, 0, 1]
+    assert r.user_ids is roster
+
+
+def test_a_pair_that_occurs_twice_is_named_with_both_places():
+    with pytest.raises(DuplicatePair, match=r"User 2 rated item 'b' twice \(entries 2 and 4\)") as error:
+        Ratings.from_columns([1, 2, 1, 2], ["a", "b", "b", "b"], [1, 2, 3, 4])
+    assert (error.value.first, error.value.second) == (1, 3)
+    assert (error.value.user, error.value.item) == (2, "b")
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "words"),
+    [
+        ([1, 9], ["a", "a"], r"User 9 \(entry 2\) is not among the 2 declared users"),
+        ([1, 2], ["a", "z"], r"Item 'z' \(entry 2\) is not among the 1 declared items"),
+    ],
+)
+def test_an_id_outside_the_declared_ones_is_named(users, items, words):
+    declared = {"user_ids": Vocabulary.of([1, 2], "user"), "item_ids": Vocabulary.of(["a"], "item")}
+    with pytest.raises(DataError, match=words):
+        Ratings.from_columns(users, items, [3, 3], **declared)
+
+
+def test_an_empty_roster_admits_nobody():
+    with pytest.raises(DataError, match="not among the 0 declared users"):
+        Ratings.from_columns([1], [1], [3], user_ids=Vocabulary.of([], "user"))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ([1, 2], [1], [3, 4]),
+        ([1], [1, 2], [3, 4]),
+        ([1, 2], [1, 2], [3]),
+        ([1, 2], [1, 2], [3, 4], [0]),
+        ([1, 2], [1, 2], [3, 4], [0, 1, 2]),
+    ],
+)
+def test_columns_of_different_lengths_are_refused(columns):
+    with pytest.raises(DataError, match="differ in length"):
+        Ratings.from_columns(*columns, scale=(1, 5))
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------
+
+
+def whole(seed=1):
+    users, items, values, times = made(seed)
+    r = Ratings.from_columns(users, items, values, times, scale=(1, 5), feedback=Feedback.EXPLICIT)
+    ages = pa.table({"age": pa.array(r.user_ids.ids * 2)})
+    years = pa.table({"year": pa.array(r.item_ids.ids * 3)})
+    return Ratings(**{**vars(r), "user_attributes": ages, "item_attributes": years})
+
+
+@given(seed=st.integers(0, 10**6), data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_kept_and_left_ratings_together_are_the_whole(seed, data):
+    r = whole(seed)
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=r.n_ratings, max_size=r.n_ratings)), dtype=bool)
+    kept, left = r.keep(mask), r.keep(~mask)
+    for part in (kept, left):
+        well_formed(part)
+        assert part.user_ids is r.user_ids
+        assert len(part.times) == part.n_ratings
+    assert triples(kept) | triples(left) == triples(r)
+    assert kept.n_ratings == mask.sum()
+
+
+@given(seed=st.integers(0, 10**6), data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_selected_users_bring_all_of_theirs_and_nothing_else(seed, data):
+    r = whole(seed)
+    rows = data.draw(st.lists(st.integers(0, r.n_users - 1), unique=True))
+    part = r.select_users(np.array(rows, dtype=np.int64))
+    well_formed(part)
+    chosen = set(r.user_ids[rows].tolist())
+    assert part.user_ids.ids.tolist() == sorted(chosen)
+    assert triples(part) == {t for t in triples(r) if t[0] in chosen}
+    assert part.user_attributes["age"].to_pylist() == [2 * i for i in sorted(chosen)]
+    assert part.item_ids is r.item_ids
+
+
+@given(seed=st.integers(0, 10**6), data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_selected_items_bring_all_of_theirs_and_nothing_else(seed, data):
+    r = whole(seed)
+    columns = data.draw(st.lists(st.integers(0, r.n_items - 1), unique=True))
+    part = r.select_items(np.array(columns, dtype=np.int64))
+    well_formed(part)
+    chosen = set(r.item_ids[columns].tolist())
+    assert part.item_ids.ids.tolist() == sorted(chosen)
+    assert triples(part) == {t for t in triples(r) if t[1] in chosen}
+    assert part.item_attributes["year"].to_pylist() == [3 * i for i in sorted(chosen)]
+    assert part.user_ids is r.user_ids
+
+
+def test_an_arrow_table_gives_the_ratings_back():
+    r = whole()
+    table = r.to_arrow()
+    assert table.column_names == ["user", "item", "rating", "timestamp"]
+    again = Ratings.from_columns(*(table[name] for name in table.column_names), scale=r.scale)
+    assert triples(again) == triples(r)
+    np.testing.assert_array_equal(again.times, r.times)
+
+
+def test_views_count_and_weigh():
+    r = Ratings.from_columns([1, 1, 2], ["a", "b", "b"], [1, 2, 3], scale=(1, 5), name="tiny")
+    assert r.users.tolist() == [0, 0, 1]
+    assert r.counts.tolist() == [2, 1]
+    assert r.item_counts.tolist() == [1, 2]
+    assert [part.tolist() for part in r.row(0)] == [[0, 1], [1.0, 2.0]]
+    assert r.nbytes == 3 * 8 + 3 * 4 + 3 * 4
+    assert repr(r) == "Ratings(tiny: 2 users × 2 items, 3 ratings on 1…5)"

@@ -1,0 +1,81 @@
+"""A guarantee says what it covers and never turns into a number."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Trust, Unit
+
+SILO = Guarantee(1.0, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "coordinator and other silos", simulated=True)
+
+
+def test_it_reads_as_the_design_says():
+    assert str(SILO) == (
+        "(1.00, 1e-06)-DP · per user and silo · zero-out · against coordinator and other silos · SIMULATED (seeded)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "trust", "words"),
+    [
+        (Unit.USER, Trust.LOCAL, "· per user ·"),
+        (Unit.RATING, Trust.SILO, "· per rating ·"),
+        (Unit.USER, Trust.SILO, "· per user and silo ·"),
+    ],
+)
+def test_its_words_name_the_unit(unit, trust, words):
+    assert words in str(dataclasses.replace(SILO, unit=unit, trust=trust))
+
+
+def test_only_seeded_noise_says_simulated():
+    assert "SIMULATED" not in str(dataclasses.replace(SILO, simulated=False))
+
+
+def test_the_summary_has_the_contracts_keys():
+    told = json.loads(json.dumps(SILO.to_json()))
+    assert told == {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "unit": "user",
+        "relation": "zero-out",
+        "model": "silo",
+        "against": "coordinator and other silos",
+        "simulated": True,
+    }
+
+
+@pytest.mark.parametrize("change", [{"epsilon": 2.0}, {"simulated": False}, {"unit": Unit.RATING}])
+def test_it_cannot_be_changed_and_compares_by_value(change):
+    assert dataclasses.replace(SILO) == SILO
+    assert dataclasses.replace(SILO, **change) != SILO
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SILO.epsilon = 0.1
+
+
+@pytest.mark.parametrize("guarantee", [SILO, NON_PRIVATE])
+def test_it_is_no_number(guarantee):
+    with pytest.raises(TypeError):
+        float(guarantee)
+    with pytest.raises(TypeError):
+        guarantee < 2  # noqa: B015
+
+
+def test_no_mechanism_no_guarantee():
+    assert str(NON_PRIVATE) == repr(NON_PRIVATE) == "NON-PRIVATE"
+    assert not NON_PRIVATE
+    assert NON_PRIVATE.to_json() is None
+    assert isinstance(NON_PRIVATE, NoGuarantee)
+    assert not isinstance(NON_PRIVATE, Guarantee)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (Unit, {"user", "rating"}),
+        (Relation, {"zero-out", "add/remove", "replace"}),
+        (Trust, {"local", "silo", "distributed", "shuffled", "central", "none"}),
+    ],
+)
+def test_the_words_are_those_of_the_design(words, expected):
+    assert {str(word) for word in words} == expected
