@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary, as_ids, inferred_scale
+from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale
+from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.errors import DataError, DuplicatePair, UsageError
 from tacit.rng import derive
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary
+from tacit.data.ratings import Feedback, Ratings, Scale
+from tacit.data.vocabulary import Vocabulary
 
 
 class Table:

@@ -84,3 +84,15 @@ def assert_near(actual, expected, magnitude, tolerance=1e-5):
 
 def copies(*arrays):
     return [array.copy() for array in arrays]
+
+
+def assert_finds(planted, check, kernel, cases, *rest):
+    """`check` accepts the kernel on all cases, and refuses the planted bug on one of them."""
+    for case in cases:
+        check(kernel, case, *rest)
+    for case in cases:
+        try:
+            check(planted, case, *rest)
+        except AssertionError:
+            return
+    raise AssertionError("the planted bug was not found")

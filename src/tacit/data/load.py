@@ -24,9 +24,10 @@ import pyarrow as pa
 
 from tacit.data import named, sql
 from tacit.data.columns import Origin, Records
-from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary
+from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.sides import align, listed_ids, read_catalogue, read_side
 from tacit.data.tables import ratings_from_table
+from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, did_you_mean
 
 _DUPLICATES = ("error", "last", "mean")

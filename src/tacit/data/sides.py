@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from tacit.data import delimited, parquet
 from tacit.data.columns import Origin, id_column
-from tacit.data.ratings import Vocabulary
 from tacit.data.tables import shown
 from tacit.data.values import distinct_ids
+from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
 

@@ -19,7 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary
+from tacit.data.ratings import Feedback, Ratings, Scale
+from tacit.data.vocabulary import Vocabulary
 from tacit.data.world import BLOCK, World, count_rate
 from tacit.errors import UsageError, did_you_mean
 from tacit.rng import derive

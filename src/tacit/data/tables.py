@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.data.columns import Columns, Origin
-from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary
+from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.values import distinct_ids, numbers, seconds
+from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, DuplicatePair
 
 _LARGEST = float(np.finfo(np.float32).max)

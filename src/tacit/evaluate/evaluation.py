@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tacit.data.ratings import Feedback, Ratings, Vocabulary
+from tacit.data.ratings import Feedback, Ratings
+from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError
 from tacit.evaluate.bootstrap import bootstrap_interval
 from tacit.evaluate.metrics import metric_named

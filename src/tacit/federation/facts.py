@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from tacit.boundary.wire import Array
-from tacit.data.ratings import Feedback, Scale, Vocabulary
+from tacit.data.ratings import Feedback, Scale
+from tacit.data.vocabulary import Vocabulary
 from tacit.errors import PeerFailed
 from tacit.partition import Parties, Setting
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.ratings import Scale, Vocabulary, as_ids
+from tacit.data.ratings import Scale
+from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.errors import DataError, UsageError
 
 FORMAT = "tacit model 1"

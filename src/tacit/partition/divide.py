@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.data.ratings import Ratings, Vocabulary
+from tacit.data.ratings import Ratings
+from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError
 from tacit.partition.attribute import GENRE, find_column, parties_of, values
 from tacit.partition.parties import Parties, Setting, Share

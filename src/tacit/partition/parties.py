@@ -9,7 +9,8 @@ from typing import overload
 
 import numpy as np
 
-from tacit.data.ratings import Feedback, Ratings, Scale, Vocabulary
+from tacit.data.ratings import Feedback, Ratings, Scale
+from tacit.data.vocabulary import Vocabulary
 
 
 class Setting(StrEnum):

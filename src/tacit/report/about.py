@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tacit.data.ratings import Ratings, Vocabulary
+from tacit.data.ratings import Ratings
+from tacit.data.vocabulary import Vocabulary
 from tacit.evaluate import Evaluation
 from tacit.federation import Step
 from tacit.methods import Method, Parameters

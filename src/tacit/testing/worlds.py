@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.ratings import Ratings, Vocabulary
+from tacit.data.ratings import Ratings
+from tacit.data.vocabulary import Vocabulary
 from tacit.rng import derive
 
 

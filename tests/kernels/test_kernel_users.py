@@ -1,0 +1,253 @@
+"""A user's own factors: descent never climbs, folding in finds the minimum, kernels do what their twins do."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_cases import FIXED_FEASIBLE, assert_finds, assert_near, cases, copies, make
+from scipy import optimize
+
+from tacit.kernels.embed import embed
+from tacit.kernels.users import fold_in, fold_in_numpy, user_descent, user_descent_numpy
+from tacit.rng import derive
+
+# -- descent -------------------------------------------------------------------------------------------------------
+
+
+def descend(kernel, case, steps, users=None):
+    users = case.users.copy() if users is None else users
+    return kernel(*case.ratings, case.rows, users, case.factors, case.span, steps)
+
+
+def check_descent(kernel, case, steps):
+    expected = descend(user_descent_numpy, case, steps)
+    assert_near(descend(kernel, case, steps), expected, np.sqrt(case.span), tolerance=3e-5)
+
+
+def losses(case, users):
+    """½·Σ (r − u·v)² of each user, (n,) float64."""
+    i, users, factors = case.entry_users, users.astype(np.float64), case.factors.astype(np.float64)
+    errors = case.values - case.shift - np.einsum("ef,ef->e", users[i], factors[case.items])
+    return np.bincount(i, 0.5 * errors**2, minlength=len(users))
+
+
+@given(cases(feasible=True), st.sampled_from([0, 1, 2, 10]))
+@settings(deadline=None, max_examples=100)
+def test_descent_equals_its_twin(case, steps):
+    check_descent(user_descent, case, steps)
+
+
+@given(cases(feasible=True))
+@settings(deadline=None, max_examples=100)
+def test_no_step_increases_the_loss_and_every_step_is_feasible(case):
+    users = case.users.copy()
+    before = losses(case, users)
+    for _ in range(8):
+        assert descend(user_descent, case, 1, users) is users, "in place"
+        after = losses(case, users)
+        assert np.all(after <= before * (1 + 1e-5) + 1e-6 * case.span**2)
+        assert np.all(users >= 0)
+        assert np.all(np.square(users, dtype=np.float64).sum(axis=1) <= case.span * (1 + 1e-5))
+        before = after
+
+
+def test_a_step_twice_as_long_can_climb():
+    """One rating by somebody whose item sits on the sphere: 1/(R·count) is the longest step that is always safe."""
+    case = make(0, n=1, m=1, p=1, density=1.0, shift=0.0)
+    case.factors[:], case.users[:], case.values[:] = np.sqrt(case.span), 1.0, 1.0
+    short, long = (
+        user_descent(*case.ratings, np.arange(1), case.users.copy(), case.factors, span, 1)
+        for span in (case.span, case.span / 2.5)
+    )
+    assert losses(case, short)[0] < losses(case, case.users)[0]
+    assert losses(case, long)[0] > losses(case, short)[0]
+
+
+def test_descent_moves_only_sampled_users_with_ratings_and_no_input():
+    case = make(4, n=6, feasible=True)
+    counts = np.diff(case.indptr)
+    case.indptr[2:] -= counts[1]  # user 1 has no ratings; the last entries belong to nobody
+    rows = np.array([0, 1, 3])
+    inputs = (case.indptr, case.items, case.values, rows, case.factors)
+    before, users = copies(*inputs), case.users.copy()
+    user_descent(*case.ratings, rows, users, case.factors, case.span, 3)
+    moved = np.flatnonzero(np.any(users != case.users, axis=1))
+    assert moved.tolist() == [0, 3]
+    for array, was in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(array, was)
+
+
+def test_the_twin_of_descent_leaves_users_as_they_are():
+    case = make(4, feasible=True)
+    before = case.users.copy()
+    assert not np.array_equal(descend(user_descent_numpy, case, 3, case.users), before)
+    np.testing.assert_array_equal(case.users, before)
+
+
+def bad_descent(indptr, items, values, shift, rows, users, factors, span, steps, *, count=True, project=True):
+    users = users.copy()
+    for i in rows:
+        mine = slice(indptr[i], indptr[i + 1])
+        v, r = factors[items[mine]], values[mine] - np.float32(shift)
+        for _ in range(steps if len(r) else 0):
+            new = users[i] - (users[i] @ v.T - r) @ v / (span * (len(r) if count else 1))
+            users[i] = embed(new[None], span)[0] if project else new
+    return users
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        lambda *a: bad_descent(*a, count=False),
+        lambda *a: bad_descent(*a, project=False),
+        lambda ip, it, va, sh, *a: bad_descent(ip, it, va, 0.0, *a),  # forgets the shift
+        lambda ip, it, va, sh, rows, *a: bad_descent(ip, it, va, sh, np.arange(len(ip) - 1), *a),
+        lambda *a: bad_descent(*a[:-1], a[-1] + 1),
+        lambda *a: bad_descent(*a[:-1], a[-1] - 1),
+    ],
+)
+def test_a_planted_bug_in_descent_is_found(bug):
+    assert_finds(bug, check_descent, user_descent, FIXED_FEASIBLE, 2)
+
+
+# -- folding in ----------------------------------------------------------------------------------------------------
+
+
+def prior_of(case, size=0.5):
+    return size * np.sqrt(case.span) * derive(case.seed, "prior").random(case.factors.shape[1])
+
+
+def fold(kernel, case, regularization, steps=200):
+    return kernel(*case.ratings, case.factors, prior_of(case), regularization, case.span, steps)
+
+
+def check_fold(kernel, case, regularization, steps=200):
+    found, expected = (fold(k, case, regularization, steps) for k in (kernel, fold_in_numpy))
+    assert found.dtype == np.float32
+    assert_near(found, expected, np.sqrt(case.span), tolerance=3e-5)
+
+
+def problem(case, i, regularization):
+    """The matrix, the vector and the objective of user i, in float64."""
+    mine = slice(case.indptr[i], case.indptr[i + 1])
+    v, r = case.factors[case.items[mine]].astype(np.float64), case.values[mine].astype(np.float64) - case.shift
+    prior = prior_of(case)
+    a = v.T @ v + regularization * np.eye(v.shape[1])
+    b = v.T @ r + regularization * prior
+
+    def objective(u):
+        return float(np.sum((r - v @ u) ** 2) + regularization * np.sum((u - prior) ** 2))
+
+    return a, b, objective
+
+
+@given(cases(feasible=True), st.sampled_from([0.01, 0.1, 1.0, 100.0]))
+@settings(deadline=None, max_examples=60)
+def test_folding_in_equals_its_twin(case, regularization):
+    check_fold(fold_in, case, regularization)
+
+
+@given(cases(feasible=True), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 5))
+@settings(deadline=None, max_examples=60)
+def test_its_first_steps_equal_the_twins_too(case, regularization, steps):
+    check_fold(fold_in, case, regularization, steps)
+
+
+@given(cases(feasible=True), st.sampled_from([0.1, 1.0, 100.0]))
+@settings(deadline=None, max_examples=100)
+def test_folding_in_ends_where_no_projected_step_leads_away(case, regularization):
+    """u = Π(u − s·∇F(u)) is the optimality (KKT) condition of a convex problem over a convex set."""
+    found = fold(fold_in, case, regularization).astype(np.float64)
+    for i, u in enumerate(found):
+        a, b, _ = problem(case, i, regularization)
+        again = embed((u - (a @ u - b) / np.linalg.norm(a, 2))[None], case.span)[0]
+        assert np.abs(again - u).max() <= 1e-6 * np.sqrt(case.span)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_folding_in_agrees_with_a_general_optimiser(seed):
+    case = make(seed, n=2, m=8, p=3, density=0.8, span=[0.5, 4.0, 25.0][seed % 3], feasible=True)
+    found = fold(fold_in, case, 0.5)
+    for i in range(2):
+        a, b, objective = problem(case, i, 0.5)
+        general = optimize.minimize(
+            lambda u, objective=objective: objective(u) / case.span**2,
+            np.full(3, 0.1),
+            jac=lambda u, a=a, b=b: 2 * (a @ u - b) / case.span**2,
+            method="SLSQP",
+            bounds=[(0, None)] * 3,
+            constraints={"type": "ineq", "fun": lambda u: 1 - u @ u / case.span, "jac": lambda u: -2 * u / case.span},
+            options={"ftol": 1e-12, "maxiter": 500},
+        )
+        assert general.success
+        assert objective(found[i]) <= objective(general.x) * (1 + 1e-5) + 1e-6
+        np.testing.assert_allclose(found[i], general.x, atol=2e-4 * np.sqrt(case.span))
+
+
+def test_nobody_feasible_does_better():
+    case = make(5, n=5, m=20, p=4, density=0.9, feasible=True)
+    found = fold(fold_in, case, 1.0)
+    stream = derive(5, "others")
+    others = embed(stream.standard_normal((500, 4)), case.span)
+    for i in range(5):
+        _, _, objective = problem(case, i, 1.0)
+        best = objective(found[i].astype(np.float64))
+        nearby = embed(found[i] + 0.05 * stream.standard_normal((100, 4)), case.span)
+        assert all(best <= objective(z) + 1e-5 for z in (*others, *nearby))
+
+
+def test_two_hundred_steps_are_enough_for_somebody_with_a_thousand_ratings():
+    """Plain projected steps are off by 1e-2 of a star here; the minimum is the twin's after 5,000 steps."""
+    case = make(6, n=1, m=1000, p=32, density=1.0, feasible=True)
+    found, best = fold(fold_in, case, 0.1), fold(fold_in_numpy, case, 0.1, steps=5000)
+    assert np.abs(case.factors @ (found - best)[0]).max() < 1e-4
+
+
+@pytest.mark.parametrize("regularization", [0.0, 1.0])
+def test_without_ratings_the_prior_is_kept_and_projected(regularization):
+    nothing = np.zeros(3, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    factors = make(1).factors
+    for prior, expected in (([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]), ([-1.0, 3.0, 4.0], [0.0, 1.2, 1.6])):
+        for kernel in (fold_in, fold_in_numpy):
+            found = kernel(*nothing, 1.0, factors, np.array(prior), regularization, 4.0)
+            np.testing.assert_allclose(found, [expected, expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize("regularization", [0.0, 1.0])
+def test_items_without_factors_leave_the_prior(regularization):
+    case = make(2, size=0.0)
+    for kernel in (fold_in, fold_in_numpy):
+        found = fold(kernel, case, regularization)
+        np.testing.assert_allclose(found, np.tile(prior_of(case), (len(found), 1)), rtol=1e-5)
+
+
+def test_folding_in_changes_no_input_and_has_room_for_nobody():
+    case = make(3, feasible=True)
+    prior = prior_of(case)
+    inputs = (case.indptr, case.items, case.values, case.factors, prior)
+    before = copies(*inputs)
+    fold_in(*case.ratings, case.factors, prior, 1.0, case.span)
+    for array, was in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(array, was)
+    assert fold(fold_in, make(3, n=0), 1.0).shape == (0, 3)
+
+
+def bad_fold(indptr, items, values, shift, factors, prior, regularization, span, steps, *, scale=1.0, project=True):
+    return fold_in_numpy(
+        indptr, items, values, shift, factors, prior, scale * regularization, span if project else 1e9, steps
+    )
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        lambda *a: bad_fold(*a, scale=2.0),
+        lambda *a: bad_fold(*a, project=False),
+        lambda ip, it, va, sh, *a: bad_fold(ip, it, va, 0.0, *a),  # forgets the shift
+        lambda ip, it, va, sh, fa, prior, *a: bad_fold(ip, it, va, sh, fa, 0 * prior, *a),  # forgets the prior
+        lambda *a: bad_fold(*a[:-1], 1),  # stops early
+        lambda *a: np.roll(bad_fold(*a), 1, axis=0),
+    ],
+)
+def test_a_planted_bug_in_folding_in_is_found(bug):
+    assert_finds(bug, check_fold, fold_in, FIXED_FEASIBLE, 1.0)

@@ -1,0 +1,386 @@
+"""What a fit leaves: it comes back from disk, folds newcomers in, and recommends what they have not seen."""
+
+import json
+import re
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.data.ratings import Scale, Vocabulary
+from tacit.errors import DataError, UsageError
+from tacit.kernels.embed import embed
+from tacit.model import Model
+from tacit.model.model import best
+from tacit.rng import derive
+
+
+def model(text=False, m=12, p=3, **changes):
+    """A model of factors over m items, ids 10, 20, … or "i10", "i20", …"""
+    numbers = np.arange(1, m + 1) * 10
+    ids = Vocabulary.of([f"i{k}" for k in numbers] if text else numbers, "item")
+    factors = embed(derive(3, "model", m).exponential(size=(m, p)).astype(np.float32), 4.0)
+    return replace(Model("sgdmf", Scale(1, 5), ids, item_factors=factors), **changes)
+
+
+def flat_model(scores, **changes):
+    """A model that predicts the same for everyone."""
+    scores = np.asarray(scores, dtype=np.float32)
+    ids = Vocabulary.of(np.arange(len(scores)), "item")
+    return replace(Model("item-mean", Scale(1, 5), ids, item_scores=scores), **changes)
+
+
+# -- on disk -------------------------------------------------------------------------------------------------------
+
+
+def assert_same(a, b):
+    assert (a.method, a.scale, a.rates, a.stamp) == (b.method, b.scale, b.rates, b.stamp)
+    assert a.item_ids == b.item_ids
+    assert a.item_ids.ids.dtype == b.item_ids.ids.dtype
+    assert a.item_ids.kind == b.item_ids.kind
+    for name in ("item_factors", "item_scores", "user_factors"):
+        x, y = getattr(a, name), getattr(b, name)
+        assert (x is None) == (y is None)
+        if x is not None:
+            assert x.dtype == y.dtype
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        model(),
+        model(text=True),
+        model(m=1, p=1),
+        model(scale=Scale(0.5, 5, declared=False), stamp="(1.00, 1e-06)-DP · per user"),
+        model(user_factors=np.ones((4, 3), dtype=np.float32)),
+        flat_model([1, 2, 3]),
+        flat_model([7, 9], method="popularity", rates=False),
+        Model("sgdmf", Scale(1, 5), Vocabulary.of([], "item"), item_factors=np.empty((0, 3), dtype=np.float32)),
+        Model("bare", Scale(1, 5), Vocabulary.of(["ä", "日本", "b c"], "item")),
+    ],
+)
+def test_a_model_comes_back_as_it_was_saved(tmp_path, saved):
+    folder = saved.save(tmp_path / "deep" / "folder")
+    assert_same(Model.load(folder), saved)
+    assert sorted(path.name for path in folder.iterdir()) == ["factors.npz", "model.json"]
+    assert_same(Model.load(str(folder)), saved)
+
+
+@given(
+    ids=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6), unique=True)
+    | st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
+)
+@settings(deadline=None, max_examples=50)
+def test_any_ids_come_back(tmp_path_factory, ids):
+    vocabulary = Vocabulary.of(np.array(ids, dtype=object), "item")
+    saved = Model("x", Scale(0, 1), vocabulary, item_scores=np.arange(len(ids), dtype=np.float32))
+    loaded = Model.load(saved.save(tmp_path_factory.getbasetemp() / "ids"))
+    assert loaded.item_ids.ids.tolist() == vocabulary.ids.tolist()
+
+
+def test_a_run_folder_holds_its_model_one_level_down(tmp_path):
+    model().save(tmp_path / "run" / "model")
+    assert_same(Model.load(tmp_path / "run"), model())
+
+
+def test_a_loaded_model_recommends_the_same(tmp_path):
+    saved = model(text=True)
+    loaded = Model.load(saved.save(tmp_path))
+    assert loaded.recommend({"i10": 5, "i30": 1}, n=5) == saved.recommend({"i10": 5, "i30": 1}, n=5)
+
+
+def test_a_folder_without_a_model_says_what_to_name(tmp_path):
+    with pytest.raises(DataError, match=r'no model in ".*none"; name a run folder'):
+        Model.load(tmp_path / "none")
+    (model().save(tmp_path / "half") / "factors.npz").unlink()
+    with pytest.raises(DataError, match="There is no model in"):
+        Model.load(tmp_path / "half")
+
+
+@pytest.mark.parametrize("format", ["tacit model 2", "", None, 1])
+def test_another_format_is_refused_before_anything_else_is_read(tmp_path, format):
+    folder = model().save(tmp_path)
+    about = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**about, "format": format}))
+    (folder / "factors.npz").write_bytes(b"a layout of the future")
+    with pytest.raises(DataError, match=re.escape(f"has the format {format!r}; this version reads 'tacit model 1'")):
+        Model.load(folder)
+
+
+def assert_one_sentence(folder):
+    with pytest.raises(DataError) as error:
+        Model.load(folder)
+    assert str(folder) in str(error.value)
+    assert "save it again" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def change_about(folder, **changes):
+    about = json.loads((folder / "model.json").read_text())
+    about.update(changes)
+    kept = {key: value for key, value in about.items() if value != "gone"}
+    (folder / "model.json").write_text(json.dumps(kept))
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"7", b"null", b'"x"', b"\xff\xfe", b"{}", b'{"format": "tacit model 1"}', b"[" * 10**5]
+)
+def test_a_damaged_description_gets_one_sentence(tmp_path, text):
+    folder = model().save(tmp_path)
+    (folder / "model.json").write_bytes(text)
+    assert_one_sentence(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scale": [5, 1]},
+        {"scale": [1]},
+        {"scale": "x"},
+        {"scale": [1, None]},
+        {"scale": [0, float("inf")]},
+        {"method": "gone"},
+        {"stamp": "gone"},
+        {"rates": "gone"},
+        {"declared": "gone"},
+    ],
+)
+def test_a_description_that_says_too_little_gets_one_sentence(tmp_path, changes):
+    folder = model().save(tmp_path)
+    change_about(folder, **changes)
+    assert_one_sentence(folder)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"item_factors": np.ones((3, 2), dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3])},
+        {"item_ids": np.array([1, 1, 2]), "item_scores": np.ones(3, dtype=np.float32)},
+        {"item_ids": np.array([2, 1, 3]), "item_scores": np.ones(3, dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "item_scores": np.ones(4, dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "item_scores": np.ones((3, 1), dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "item_factors": np.ones((2, 2), dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "item_factors": np.ones(3, dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "item_factors": np.ones((3, 2))},
+        {"item_ids": np.array([[1, 2, 3]]), "item_scores": np.ones(1, dtype=np.float32)},
+    ],
+)
+def test_arrays_that_do_not_belong_together_get_one_sentence(tmp_path, arrays):
+    folder = model().save(tmp_path)
+    np.savez(folder / "factors.npz", **arrays)
+    if list(arrays) == ["item_ids"]:
+        assert Model.load(folder).item_factors is None  # legal: such a model only names its items
+    else:
+        assert_one_sentence(folder)
+
+
+def test_a_file_cut_off_anywhere_gets_one_sentence(tmp_path):
+    folder = model().save(tmp_path)
+    whole = (folder / "factors.npz").read_bytes()
+    for length in range(0, len(whole), 23):
+        (folder / "factors.npz").write_bytes(whole[:length])
+        assert_one_sentence(folder)
+
+
+def test_a_flipped_byte_gives_one_sentence_or_the_same_model(tmp_path):
+    """600 of them. A checksum guards the arrays; what it does not guard are the archive's dates and the like."""
+    saved = model()
+    folder = saved.save(tmp_path)
+    whole, stream, refused = (folder / "factors.npz").read_bytes(), derive(7, "flips"), 0
+    for _ in range(600):
+        damaged = bytearray(whole)
+        damaged[stream.integers(len(whole))] ^= 1 << int(stream.integers(8))
+        (folder / "factors.npz").write_bytes(damaged)
+        try:
+            loaded = Model.load(folder)
+        except DataError as error:
+            assert "\n" not in str(error)
+            refused += 1
+        else:
+            assert loaded.item_ids == saved.item_ids
+            for name in ("item_factors", "item_scores"):
+                x, y = getattr(loaded, name), getattr(saved, name)
+                assert x is None or np.array_equal(x, y)
+    assert refused > 200
+
+
+# -- no pickle -----------------------------------------------------------------------------------------------------
+
+
+class Bomb:
+    """Running its pickle would leave a trace."""
+
+    def __reduce__(self):
+        return (Path.touch, (Path("exploded"),))
+
+
+@pytest.mark.parametrize("name", ["item_ids", "item_factors", "item_scores", "user_factors"])
+def test_an_object_array_is_refused_and_not_run(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    folder = model().save(tmp_path / "model")
+    with np.load(folder / "factors.npz") as file:
+        arrays = {**file, name: np.array([Bomb()], dtype=object)}
+    np.savez(folder / "factors.npz", **arrays)
+    assert_one_sentence(folder)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_saved_model_holds_no_pickle(tmp_path):
+    folder = model(text=True).save(tmp_path)
+    with zipfile.ZipFile(folder / "factors.npz") as file:
+        for name in file.namelist():
+            assert b"'|O'" not in file.read(name)[:200]
+
+
+def test_no_module_of_tacit_knows_pickle():
+    banned = re.compile(
+        r"\b(import|from)\s+(c?pickle|joblib|shelve|dill|cloudpickle|marshal)\b"
+        r"|allow_pickle\s*=\s*(?!False\b)|\bto_pickle\b|\bread_pickle\b|\bserialize_pickle\b"
+    )
+    source = Path(tacit.__file__).parent
+    files = sorted(source.rglob("*.py"))
+    assert len(files) > 50
+    assert [path.name for path in files if banned.search(path.read_text())] == []
+    for bad in ("import pickle", "from joblib import dump", "np.load(f, allow_pickle=True)", "import dill as d"):
+        assert banned.search(bad)
+
+
+# -- somebody new --------------------------------------------------------------------------------------------------
+
+
+def test_recommendations_are_the_best_of_what_was_not_seen():
+    m = model()
+    history = {10: 5, 50: 1, 90: 3}
+    scores = m.scores(history)
+    found = m.recommend(history, n=4)
+    unseen = [i for i in m.item_ids.ids.tolist() if i not in history]
+    ranked = sorted(unseen, key=lambda i: -scores[m.item_ids.row(i)])
+    assert [id for id, _ in found] == ranked[:4]
+    assert [score for _, score in found] == [float(scores[m.item_ids.row(id)]) for id, _ in found]
+    assert all(type(id) is int for id, _ in found)
+
+
+@given(seen=st.sets(st.integers(0, 11)), n=st.integers(1, 30), rating=st.sampled_from([1, 3, 5]))
+@settings(deadline=None, max_examples=50)
+def test_recommendations_never_repeat_the_history_and_fall(seen, n, rating):
+    m = model(text=True)
+    history = {m.item_ids[k]: rating for k in seen}
+    found = m.recommend(history, n=n)
+    assert len(found) == min(n, 12 - len(seen))
+    assert not {id for id, _ in found} & set(history)
+    scores = [score for _, score in found]
+    assert scores == sorted(scores, reverse=True)
+    assert found == m.recommend(history, n=n)
+
+
+def test_the_order_of_the_history_does_not_matter():
+    m = model()
+    history = {10: 5, 50: 1, 90: 3, 20: 4}
+    for order in ([90, 20, 10, 50], [50, 90, 10, 20]):
+        again = {item: history[item] for item in order}
+        np.testing.assert_array_equal(m.scores(again), m.scores(history))
+        assert m.recommend(again) == m.recommend(history)
+
+
+def test_ids_may_be_numbers_or_text():
+    assert model().recommend({"10": 5}) == model().recommend({10: 5})
+
+
+def test_equal_scores_come_in_the_order_of_their_ids():
+    m = flat_model([3, 5, 3, 5, 3])
+    assert m.recommend({}, n=5) == [(1, 5.0), (3, 5.0), (0, 3.0), (2, 3.0), (4, 3.0)]
+    assert m.recommend({3: 1}, n=2) == [(1, 5.0), (0, 3.0)]
+
+
+def test_nothing_left_is_an_empty_list():
+    m = flat_model([1, 2])
+    assert m.recommend({0: 1, 1: 2}) == []
+    assert m.recommend({}, n=10**6) == [(1, 2.0), (0, 1.0)]
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_fewer_than_one_recommendation_is_refused(n):
+    with pytest.raises(UsageError, match=f"n = {n} recommendations are not possible"):
+        flat_model([1, 2]).recommend({}, n=n)
+
+
+def test_an_unknown_item_gets_a_suggestion():
+    for ask in (lambda: model(text=True).recommend({"i11": 5}), lambda: model(text=True).predict({}, ["i11"])):
+        with pytest.raises(DataError, match=r"no item 'i11' among the 12 known\. Did you mean \"i1"):
+            ask()
+
+
+@pytest.mark.parametrize("rating", [0.99, 5.01, -1, float("nan"), float("inf"), 1e300])
+def test_a_rating_off_the_scale_is_refused(rating):
+    with pytest.raises(DataError, match="off the scale 1…5"):
+        model().recommend({10: 3, 20: rating})
+
+
+@pytest.mark.parametrize("rating", [None, "good", [1, 2]])
+def test_a_rating_that_is_no_number_is_refused(rating):
+    with pytest.raises(DataError, match="not a number"):
+        model().recommend({10: rating})
+
+
+def test_one_item_under_two_names_is_refused():
+    with pytest.raises(DataError, match="rates one item twice"):
+        model().recommend({10: 3, "10": 4})
+
+
+def test_predictions_are_the_scores_of_these_items():
+    m, history = model(), {10: 5, 60: 2}
+    rows = [m.item_ids.row(i) for i in (120, 10, 10)]
+    np.testing.assert_array_equal(m.predict(history, [120, 10, 10]), m.scores(history)[rows])
+    assert m.predict(history, []).shape == (0,)
+    np.testing.assert_array_equal(flat_model([1, 2, 3]).predict({}, [2, 0]), [3, 1])
+
+
+def test_a_newcomer_is_scored_by_her_own_factors():
+    m = model()
+    user = m.fold_in([0, 2], [0, 5], [5, 2])[0]
+    np.testing.assert_allclose(m.scores({10: 5, 60: 2}), m.item_factors @ user + 1, rtol=1e-6)
+    assert user.dtype == np.float32
+    assert np.all(user >= 0)
+    assert user @ user <= 4 * (1 + 1e-5)
+
+
+def test_of_whom_nothing_is_known_the_middle_of_the_scale_is_predicted_on_average():
+    m = model(item_factors=embed(derive(1, "even").random((12, 3), dtype=np.float32), 1.0))
+    assert np.mean(m.item_factors @ m.prior + m.scale.low) == pytest.approx(3.0, abs=1e-6)
+    np.testing.assert_allclose(m.fold_in([0, 0], [], []), embed(m.prior[None], 4.0), rtol=1e-6)
+
+
+def test_items_without_factors_predict_the_lowest_rating():
+    m = model(item_factors=np.zeros((12, 3), dtype=np.float32))
+    np.testing.assert_array_equal(m.scores({10: 5}), np.ones(12))
+
+
+def test_a_liked_item_draws_its_like():
+    """Two kinds of items; whoever likes two of a kind is recommended the rest of it first."""
+    factors = np.zeros((8, 2), dtype=np.float32)
+    factors[::2, 0], factors[1::2, 1] = 2.0, 2.0
+    m = Model("sgdmf", Scale(1, 5), Vocabulary.of(np.arange(8), "item"), item_factors=factors)
+    found = m.recommend({0: 5, 2: 5, 1: 1}, n=6)
+    assert [id for id, _ in found] == [4, 6, 3, 5, 7]
+
+
+def test_a_model_that_is_the_same_for_everyone_has_nothing_to_fold_into():
+    m = flat_model([1, 2, 3])
+    for ask in (lambda: m.prior, lambda: m.fold_in([0, 0], [], [])):
+        with pytest.raises(UsageError, match="predicts the same for everyone"):
+            ask()
+    np.testing.assert_array_equal(m.scores({0: 5}), m.scores({}))
+
+
+def test_best_leaves_its_input_alone():
+    scores = np.array([3, 1, 2], dtype=np.float32)
+    found = best(scores, Vocabulary.of(["a", "b", "c"], "item"), np.array([0]), 5)
+    assert found == [("c", 2.0), ("b", 1.0)]
+    np.testing.assert_array_equal(scores, [3, 1, 2])

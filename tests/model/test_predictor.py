@@ -1,0 +1,146 @@
+"""Everything that predicts agrees with itself: rows of scores, pairs, and many parties put together."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.model import Factors, ItemScores, Part, assemble
+from tacit.model.predictor import Assembled, Overlay, RandomScores, UserScores
+from tacit.rng import derive, id_keys
+
+N, M, P = 7, 6, 3
+
+
+def factors(seed=1, n=N, m=M, low=1.0):
+    stream = derive(seed, "factors")
+    return Factors(low, stream.random((n, P), dtype=np.float32), stream.random((m, P), dtype=np.float32))
+
+
+def owners(seed, size, parts):
+    """A division of range(size) into non-empty, increasing pieces."""
+    owner = derive(seed, "owners").permutation(np.arange(size) % parts)
+    return [np.flatnonzero(owner == k) for k in range(parts)]
+
+
+def by_rows(whole, pieces, share=True):
+    items = [whole.items if share else whole.items.copy() for _ in pieces]
+    return [
+        Part(rows, np.arange(M), Factors(whole.low, whole.users[rows], v))
+        for rows, v in zip(pieces, items, strict=True)
+    ]
+
+
+def by_columns(whole, pieces):
+    return [Part(np.arange(N), columns, Factors(whole.low, whole.users, whole.items[columns])) for columns in pieces]
+
+
+def all_kinds():
+    whole = factors()
+    flat = ItemScores(derive(2, "flat").random(M, dtype=np.float32))
+    return {
+        "factors": whole,
+        "item scores": flat,
+        "user scores": UserScores(derive(2, "users").random(N, dtype=np.float32), M),
+        "random": RandomScores(id_keys(1, "u", range(N)), id_keys(1, "i", range(M))),
+        "assembled rows": Assembled(by_rows(whole, owners(1, N, 3)), N, M, by_item=False),
+        "assembled columns": Assembled(by_columns(whole, owners(1, M, 2)), N, M, by_item=True),
+        "overlay": Overlay(flat, np.array([5, 1]), factors(9, n=2), N),
+    }
+
+
+@pytest.mark.parametrize("kind", all_kinds())
+def test_pairs_are_cells_of_the_rows(kind):
+    predictor = all_kinds()[kind]
+    users, items = (x.ravel() for x in np.indices((N, M)))
+    shuffled = derive(4, "shuffle").permutation(N * M)[:30]
+    users, items = users[shuffled], items[shuffled]
+    scores = predictor.scores(users)
+    assert scores.shape == (30, M)
+    found = predictor.predict(users, items)
+    assert found.shape == (30,)
+    assert found.dtype == scores.dtype == np.float32
+    np.testing.assert_allclose(found, scores[np.arange(30), items], rtol=1e-6)
+    np.testing.assert_allclose(predictor.scores(np.arange(N))[users], scores, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", all_kinds())
+def test_nobody_and_nothing_are_answered_with_empty_arrays(kind):
+    predictor, none = all_kinds()[kind], np.empty(0, dtype=np.int64)
+    assert predictor.predict(none, none).shape == (0,)
+    assert predictor.scores(none).shape == (0, M)
+
+
+@pytest.mark.parametrize("kind", all_kinds())
+def test_a_user_who_is_asked_for_twice_is_answered_twice(kind):
+    scores = all_kinds()[kind].scores(np.array([3, 3, 0, 3]))
+    np.testing.assert_array_equal(scores[0], scores[1])
+    np.testing.assert_array_equal(scores[0], scores[3])
+
+
+@given(seed=st.integers(0, 10**6), parts=st.integers(1, N), share=st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_many_parties_by_user_are_the_whole(seed, parts, share):
+    whole = factors(seed)
+    together = assemble(by_rows(whole, owners(seed, N, parts), share), N, M, by_item=False)
+    assert isinstance(together, Factors if share or parts == 1 else Assembled)
+    np.testing.assert_allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
+
+
+@given(seed=st.integers(0, 10**6), parts=st.integers(1, M))
+@settings(deadline=None, max_examples=40)
+def test_many_parties_by_item_are_the_whole(seed, parts):
+    whole = factors(seed)
+    together = assemble(by_columns(whole, owners(seed, M, parts)), N, M, by_item=True)
+    assert isinstance(together, Assembled)
+    np.testing.assert_allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
+    users, items = (x.ravel() for x in np.indices((N, M)))
+    np.testing.assert_allclose(together.predict(users, items), whole.predict(users, items), rtol=1e-6)
+
+
+def test_a_party_misplaced_is_seen():
+    """The comparisons above would notice rows that are swapped."""
+    whole, pieces = factors(), owners(1, N, 2)
+    parts = by_rows(whole, pieces, share=False)
+    swapped = [Part(parts[0].rows[::-1], parts[0].columns, parts[0].predictor), parts[1]]
+    together = assemble(swapped, N, M, by_item=False)
+    assert not np.allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
+
+
+def test_predictions_start_at_the_low_end_of_the_scale():
+    nothing = Factors(0.5, np.zeros((2, P), dtype=np.float32), np.ones((3, P), dtype=np.float32))
+    np.testing.assert_array_equal(nothing.scores(np.arange(2)), np.full((2, 3), 0.5))
+    np.testing.assert_array_equal(nothing.predict(np.array([0, 1]), np.array([2, 0])), [0.5, 0.5])
+
+
+def test_parties_that_only_rank_make_a_whole_that_only_ranks():
+    ranks, rates = ItemScores(np.ones(M, dtype=np.float32), rates=False), ItemScores(np.ones(M, dtype=np.float32))
+    halves = np.arange(3), np.arange(3, N)
+    for second, expected in ((ranks, False), (rates, True)):
+        parts = [Part(halves[0], np.arange(M), rates), Part(halves[1], np.arange(M), second)]
+        assert assemble(parts, N, M, by_item=False).rates is expected
+
+
+def test_an_overlay_answers_for_its_users_only():
+    base, other = factors(1), factors(2, n=2)
+    both = Overlay(base, np.array([5, 1]), other, N)
+    scores, expected = both.scores(np.arange(N)), base.scores(np.arange(N))
+    expected[[5, 1]] = other.scores(np.array([0, 1]))
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)
+    assert both.rates is base.rates
+    flat = ItemScores(np.ones(M, dtype=np.float32))
+    Overlay(flat, np.array([0]), other, N).scores(np.array([0]))
+    np.testing.assert_array_equal(flat.values, np.ones(M))
+
+
+def test_an_overlay_of_nobody_is_its_base():
+    base = factors(1)
+    both = Overlay(base, np.empty(0, dtype=np.int64), factors(2, n=0), N)
+    np.testing.assert_array_equal(both.scores(np.arange(N)), base.scores(np.arange(N)))
+
+
+def test_random_scores_depend_on_the_two_ids_alone():
+    a = RandomScores(id_keys(1, "u", [10, 20, 30]), id_keys(1, "i", ["a", "b"]))
+    b = RandomScores(id_keys(1, "u", [30, 10]), id_keys(1, "i", ["b", "a", "c"]))
+    np.testing.assert_array_equal(b.scores(np.array([1, 0]))[:, [1, 0]], a.scores(np.array([0, 2])))
+    assert not a.rates
