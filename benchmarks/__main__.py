@@ -10,7 +10,7 @@ from importlib import import_module
 from benchmarks.common.machine import described
 from benchmarks.common.result import Missing, Result, quantity
 
-#: One module each, in the order in which they run; `--list` prints the first line of their docstrings.
+#: One module each, in the order in which they run.
 NAMES = ("sgd", "horizontal", "message", "memory", "start", "synthetic", "peers")
 
 

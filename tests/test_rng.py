@@ -35,6 +35,7 @@ def test_the_same_seed_and_purpose_give_the_same_stream(seed, purpose):
 
 
 @given(SEEDS, SEEDS, PURPOSES, PURPOSES)
+@settings(deadline=None)
 def test_another_seed_or_purpose_gives_another_key(seed, other_seed, purpose, other_purpose):
     same = seed == other_seed and kinds(purpose) == kinds(other_purpose)
     assert (stream_key(seed, *purpose) == stream_key(other_seed, *other_purpose)) == same
@@ -151,6 +152,7 @@ def test_an_id_has_one_key_however_it_was_read():
 
 
 @given(SEEDS, st.lists(st.text(max_size=5), unique=True, max_size=8))
+@settings(deadline=None)
 def test_a_key_depends_on_its_own_id_alone(seed, ids):
     keys = id_keys(seed, "p", ids)
     assert keys.shape == (len(ids),)

@@ -75,6 +75,7 @@ def test_no_ids_are_ids_too():
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3), max_size=20))
+@settings(deadline=None)
 def test_a_vocabulary_is_sorted_without_repetition_and_finds_its_own(ids):
     vocabulary = Vocabulary.of(ids, "user")
     assert vocabulary.ids.tolist() == sorted(set(ids))
@@ -83,6 +84,7 @@ def test_a_vocabulary_is_sorted_without_repetition_and_finds_its_own(ids):
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=20))
+@settings(deadline=None)
 def test_a_vocabulary_of_texts_does_so_too(ids):
     vocabulary = Vocabulary.of(np.array(ids, dtype=object), "item")
     assert vocabulary.ids.tolist() == sorted(set(ids))

@@ -140,7 +140,7 @@ class Model:
                 raise DataError(
                     f'The model in "{folder}" has the format {about["format"]!r}; this version reads {FORMAT!r}.'
                 )
-            with np.load(folder / "factors.npz", allow_pickle=False) as file:
+            with (folder / "factors.npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 ids, arrays = as_ids(file["item_ids"]), {name: file[name] for name in _ARRAYS if name in file}
             low, high = about["scale"]
             _check(ids, **arrays)

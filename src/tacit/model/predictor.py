@@ -164,7 +164,7 @@ def _groups(owner: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """The positions of each distinct owner."""
     order = np.argsort(owner, kind="stable")
     numbers, starts = np.unique(owner[order], return_index=True)
-    return list(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
+    return list(zip(numbers.tolist(), np.split(order, starts)[1:], strict=True))
 
 
 class Overlay:

@@ -1,0 +1,428 @@
+"""Messages come back as they were sent; what a peer forges is refused in one sentence, and costs nothing."""
+
+import hashlib
+import json
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hn
+
+from tacit.boundary.wire import DTYPES, MAGIC, MAX_DIMENSIONS, MAX_HEADER, decode, digest, encode
+from tacit.errors import BadMessage
+from tacit.rng import derive
+
+SHAPES = hn.array_shapes(min_dims=0, max_dims=MAX_DIMENSIONS, min_side=0, max_side=4)
+ARRAYS = st.sampled_from(list(DTYPES)).flatmap(lambda name: hn.arrays(np.dtype(name), SHAPES))
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**200), 2**200),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=20),
+)
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=8)
+PAYLOADS = st.dictionaries(NAMES, PLAIN | ARRAYS, max_size=5)
+
+
+def assert_same(found, sent):
+    assert list(found) == list(sent)
+    for name, value in sent.items():
+        assert type(found[name]) is type(value)
+        if isinstance(value, np.ndarray):
+            assert (found[name].dtype, found[name].shape) == (value.dtype, value.shape)
+            assert found[name].tobytes() == value.tobytes()  # NaN and −0 too
+        else:
+            assert found[name] == value
+            assert str(found[name]) == str(value)  # −0.0 is not 0.0
+
+
+def forged(header, body=b""):
+    """A message with any header, its length right and its padding in place."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    start = MAGIC + len(text).to_bytes(4, "little") + text
+    return start + bytes(-len(start) % 8) + body
+
+
+# -- there and back ------------------------------------------------------------------------------------------------
+
+
+@given(PAYLOADS)
+@settings(deadline=None, max_examples=200)
+def test_what_is_sent_is_what_arrives(payload):
+    assert_same(decode(encode(payload)), payload)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"": ""},
+        {"x": np.array(3.5)},
+        {"x": np.zeros((0, 3), dtype=np.float32)},
+        {"x": np.zeros((2, 0, 4, 0), dtype=np.int64)},
+        {"größe": "日本 😀", "n": None, "t": True, "f": False, "i": -(2**70), "z": -0.0, "tiny": 5e-324},
+        {"nan": np.array([np.nan, np.inf, -0.0]), "b": np.arange(5, dtype=np.uint8), "c": np.arange(3, dtype="<u8")},
+    ],
+)
+def test_odd_payloads_come_back(payload):
+    assert_same(decode(encode(payload)), payload)
+
+
+@given(PAYLOADS)
+@settings(deadline=None, max_examples=100)
+def test_arrays_arrive_as_read_only_views_of_the_message(payload):
+    message = encode(payload)
+    buffer = np.frombuffer(message, dtype=np.uint8)
+    for value in decode(message).values():
+        if isinstance(value, np.ndarray):
+            assert not value.flags.writeable
+            assert not value.flags.owndata
+            assert value.flags.aligned
+            assert value.size == 0 or np.shares_memory(value, buffer)
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                value.flags.writeable = True
+
+
+def test_the_same_payload_gives_the_same_bytes():
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    forms = (x, x.copy(), np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x[::-1][::-1])
+    messages = {encode({"x": form, "n": 3, "t": "ä"}) for form in forms}
+    assert len(messages) == 1
+    assert encode(decode(messages.pop())) == encode({"x": x, "n": 3, "t": "ä"})
+
+
+@given(PAYLOADS)
+@settings(deadline=None, max_examples=100)
+def test_encoding_again_gives_the_same_bytes(payload):
+    message = encode(payload)
+    assert encode(decode(message)) == message
+    assert len(message) % 8 == 0
+
+
+def test_known_bytes():
+    """The layout is a contract between versions: magic, length, header, padding, array, padding."""
+    message = encode({"k": 1, "x": np.array([1, 2, 3], dtype="<i4")})
+    header = b'{"k":1,"x":{"dtype":"<i4","shape":[3]}}'
+    start = b"TCT1" + bytes([len(header), 0, 0, 0]) + header
+    assert message == start + bytes(-len(start) % 8) + b"\1\0\0\0\2\0\0\0\3\0\0\0" + bytes(4)
+    assert digest(message) == hashlib.sha256(message).hexdigest()
+
+
+def test_different_payloads_give_different_bytes():
+    a = np.arange(4, dtype=np.int32)
+    payloads = [
+        {},
+        {"a": None},
+        {"a": 0},
+        {"a": 0.0},
+        {"a": False},
+        {"a": ""},
+        {"a": "0"},
+        {"b": 0},
+        {"a": a},
+        {"a": a.reshape(2, 2)},
+        {"a": a.view(np.uint32)},
+        {"a": a.view(np.int64)},
+        {"a": a[:3]},
+        {"a": a, "b": a},
+    ]
+    assert len({digest(encode(payload)) for payload in payloads}) == len(payloads)
+
+
+# -- what does not travel ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.zeros(2, dtype=np.float16), "dtype float16"),
+        (np.zeros(2, dtype=">f4"), "dtype >f4"),
+        (np.zeros(2, dtype=bool), "dtype bool"),
+        (np.zeros(2, dtype=complex), "dtype complex128"),
+        (np.array(["a"]), "dtype <U1"),
+        (np.array([object()]), "dtype object"),
+        (np.zeros(2, dtype=[("a", "<f4")]), "dtype"),
+        (np.datetime64("2020-01-01"), "datetime64"),
+        ([1, 2], "list"),
+        ({"a": 1}, "dict"),
+        (b"x", "bytes"),
+        (np.float32(1), "float32"),
+        (float("nan"), "not finite"),
+        (float("inf"), "not finite"),
+    ],
+)
+def test_what_does_not_travel_is_refused_where_it_starts(value, words):
+    with pytest.raises(BadMessage, match=words):
+        encode({"x": value})
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"x": np.zeros((1,) * (MAX_DIMENSIONS + 1), dtype=np.float32)},
+        {"x": "a" * (MAX_HEADER + 1)},
+        {f"name {k}": k for k in range(10_000)},
+        {"n" * 10_000: 1},
+        {"line\nbreak": 1},
+    ],
+)
+def test_what_nobody_could_decode_is_refused_where_it_starts(payload):
+    with pytest.raises(BadMessage):
+        encode(payload)
+
+
+# -- what a peer may send ------------------------------------------------------------------------------------------
+
+ARRAY = {"dtype": "<f4", "shape": [2]}
+HUGE = 2**39
+
+
+def nested(opening, closing, depth):
+    return b'{"a":' + opening * depth + b"1" + closing * depth + b"}"
+
+
+FORGERIES = {
+    "nothing": b"",
+    "no magic": b"\0" * 16,
+    "another magic": b"TCT2" + encode({})[4:],
+    "no length": MAGIC,
+    "a length beyond the message": MAGIC + b"\xff\xff\xff\xff" + b"{}",
+    "a header beyond the limit": forged({"a": "x" * MAX_HEADER}),
+    "no JSON": forged(b"{"),
+    "no UTF-8": forged(b'{"\xff":1}'),
+    "a list": forged([1, 2]),
+    "a number": forged(b"7"),
+    "null": forged(b"null"),
+    "not a number": forged(b'{"a":NaN}'),
+    "infinity": forged(b'{"a":Infinity}'),
+    "minus infinity": forged(b'{"a":-Infinity}'),
+    "a float too large": forged(b'{"a":1e999}'),
+    "an integer of 5,000 digits": forged(b'{"a":' + b"9" * 5000 + b"}"),
+    "a list as value": forged({"a": [1]}),
+    "an empty description": forged({"a": {}}),
+    "no shape": forged({"a": {"dtype": "<f4"}}),
+    "no dtype": forged({"a": {"shape": [0]}}),
+    "one key too many": forged({"a": {**ARRAY, "order": "F"}}, bytes(8)),
+    "an object array": forged({"a": {"dtype": "|O", "shape": [1]}}, bytes(8)),
+    "big-endian": forged({"a": {"dtype": ">f4", "shape": [2]}}, bytes(8)),
+    "a dtype by another name": forged({"a": {"dtype": "float32", "shape": [2]}}, bytes(8)),
+    "a dtype that is no text": forged({"a": {"dtype": ["<f4"], "shape": [2]}}, bytes(8)),
+    "a structured dtype": forged({"a": {"dtype": [["x", "<f4"]], "shape": [2]}}, bytes(8)),
+    "a shape that is no list": forged({"a": {"dtype": "<f4", "shape": 2}}, bytes(8)),
+    "a negative side": forged({"a": {"dtype": "<f4", "shape": [-2, -1]}}, bytes(8)),
+    "a side that is no whole number": forged({"a": {"dtype": "<f4", "shape": [2.0]}}, bytes(8)),
+    "a side that is true": forged({"a": {"dtype": "<f4", "shape": [True]}}, bytes(8)),
+    "a side that is null": forged({"a": {"dtype": "<f4", "shape": [None]}}, bytes(8)),
+    "a side that is text": forged({"a": {"dtype": "<f4", "shape": ["2"]}}, bytes(8)),
+    "five dimensions": forged({"a": {"dtype": "<f4", "shape": [1, 1, 1, 1, 2]}}, bytes(8)),
+    "one huge side": forged({"a": {"dtype": "<f4", "shape": [HUGE]}}),
+    "four huge sides": forged({"a": {"dtype": "<f8", "shape": [HUGE] * 4}}),
+    "no bytes of huge sides": forged({"a": {"dtype": "<f8", "shape": [0, HUGE, HUGE, HUGE]}}),
+    "a side beyond 2**64": forged({"a": {"dtype": "<f4", "shape": [2**70]}}),
+    "sides whose product wraps round": forged({"a": {"dtype": "<f8", "shape": [2**32, 2**32]}}),
+    "one byte too few": forged({"a": {"dtype": "|u1", "shape": [9]}}, bytes(8)),
+    "bytes that nobody accounts for": forged({"a": ARRAY}, bytes(16)),
+    "one array's bytes for two": forged({"a": ARRAY, "b": ARRAY}, bytes(8)),
+    "padding that is not zero": forged({"a": {"dtype": "|u1", "shape": [3]}}, b"abcdefgh"),
+    "padding of the header that is not zero": MAGIC + b"\2\0\0\0{}" + b"secret",
+    "a name of 10,000 letters": forged({"n" * 10_000: 1}),
+    "a name with line breaks": forged({"a\nWARNING: all is well\n": [1]}),
+    "a name that is half a character": forged(b'{"\\ud800":1}'),
+    "no padding": MAGIC + b"\2\0\0\0{}",
+    "half a padding": MAGIC + b"\2\0\0\0{}" + bytes(3),
+    "one name twice, one array": forged(
+        b'{"a":{"dtype":"<f4","shape":[2]},"a":{"dtype":"<f4","shape":[2]}}', bytes(16)
+    ),
+    "lists 30,000 deep": forged(nested(b"[", b"]", 30_000)),
+    "tables 10,000 deep": forged(nested(b'{"a":', b"}", 10_000)),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_refused_in_one_sentence(name):
+    with pytest.raises(BadMessage) as error:
+        decode(FORGERIES[name])
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_any_depth_of_nesting_is_refused():
+    """Around the interpreter's limit the parser may succeed where the message about it then fails."""
+    for depth in [*range(1, 40), *range(800, 1010)]:
+        shape, kind = b'{"a":{"dtype":"<f4","shape":', b'{"a":{"shape":[],"dtype":'
+        lists = b"[" * depth + b"]" * depth
+        for header in (
+            nested(b"[", b"]", depth),
+            nested(b'{"x":', b"}", depth),
+            shape + lists + b"}}",
+            kind + lists + b"}}",
+        ):
+            with pytest.raises(BadMessage):
+                decode(forged(header))
+
+
+def test_a_promise_allocates_nothing():
+    """Memory stays below 200 kB whatever shape a header claims; and an 8 MB array is not copied."""
+    promises = [
+        forged({f"a{k}": {"dtype": "<f8", "shape": shape} for k in range(100)})
+        for shape in ([HUGE], [HUGE, HUGE], [2**20, 2**20], [10**9])
+    ]
+    large = encode({"x": np.zeros(10**6)})
+    tracemalloc.start()
+    try:
+        for message in promises:
+            with pytest.raises(BadMessage):
+                decode(message)
+        assert decode(large)["x"].shape == (10**6,)
+        peak = tracemalloc.get_traced_memory()[1]
+        kept = np.zeros(10**6)  # it can fail: this much would be seen
+        seen = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200_000
+    assert seen > kept.nbytes
+
+
+# -- anything at all -----------------------------------------------------------------------------------------------
+
+
+def assert_safe(decode, message):
+    """Either a well-formed payload, which could have been sent, or a `BadMessage`; True if it was decoded."""
+    try:
+        payload = decode(message)
+    except BadMessage:
+        return False
+    assert type(payload) is dict
+    for name, value in payload.items():
+        assert type(name) is str
+        if isinstance(value, np.ndarray):
+            assert value.dtype.str in DTYPES
+            assert value.ndim <= MAX_DIMENSIONS
+            assert not value.flags.writeable
+            assert value.nbytes <= len(message)
+        else:
+            assert value is None or type(value) in (str, bool, int, float)
+            assert type(value) is not float or math.isfinite(value)
+    assert_same(decode(encode(payload)), payload)
+    return True
+
+
+def seeds():
+    """Valid messages to damage."""
+    x = derive(1, "wire").standard_normal((3, 4)).astype(np.float32)
+    yield encode({})
+    yield encode({"items": x, "round": 3})
+    yield encode({"a": x[0], "b": np.arange(3, dtype=np.uint8), "c": np.array(2.5), "text": "größe", "none": None})
+    yield encode({"big": 2**80, "float": 1e-300, "yes": True, "empty": np.zeros((0, 7), dtype=np.int64)})
+
+
+WORDS = [
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"NaN",
+    b"1e999",
+    b"-1",
+    b"0",
+    b"null",
+    b"<f8",
+    b"|O",
+    b"shape",
+    b"\\ud800",
+]
+PARTS = [
+    b'"a":1',
+    b'"a":null',
+    b'"a":{"dtype":"<f4","shape":[2]}',
+    b'"b":{"dtype":"|u1","shape":[3]}',
+    b'"c":{"dtype":"<f8","shape":[]}',
+    b'"d":{"dtype":"<i8","shape":[0,549755813888]}',
+    b'"d":{"shape":[1,1,1,2],"dtype":"<u4"}',
+    b'"e":[]',
+    b'"e":{"dtype":"|O","shape":[1]}',
+    b'"f":"\\ud800"',
+    b'"f":1e400',
+    b' "g" : true ',
+    b'"a":{"dtype":"<f4","shape":[2,2]}',
+]
+
+
+def fuzzed(stream, valid):
+    """One message at random: noise, a damaged message, or a header put together from likely and unlikely parts."""
+
+    def pick(choices):
+        return choices[int(stream.integers(len(choices)))]
+
+    kind = stream.integers(8)
+    if kind == 0:
+        return stream.bytes(int(stream.integers(0, 80)))
+    if kind == 1:
+        return MAGIC + stream.bytes(int(stream.integers(0, 80)))
+    if kind == 2:
+        return forged(stream.bytes(int(stream.integers(0, 40))), stream.bytes(8 * int(stream.integers(3))))
+    if kind == 3:
+        header = b"{" + b",".join(pick(PARTS) for _ in range(stream.integers(4))) + b"}"
+        return forged(header, bytes(8 * int(stream.integers(6))))
+    message = bytearray(pick(valid))
+    for _ in range(stream.integers(1, 4)):
+        at = int(stream.integers(len(message) + 1))
+        if kind == 4 and at < len(message):
+            message[at] ^= 1 << int(stream.integers(8))
+        elif kind == 5:
+            del message[at:]
+        elif kind == 6:
+            message[at:at] = pick(WORDS) if stream.random() < 0.5 else stream.bytes(int(stream.integers(1, 9)))
+        elif kind == 7:
+            word = pick(WORDS)
+            message[at : at + len(word)] = word
+    return bytes(message)
+
+
+def test_twenty_thousand_fuzzed_messages_are_decoded_or_refused():
+    stream, valid = derive(7, "fuzz"), list(seeds())
+    decoded = sum(assert_safe(decode, fuzzed(stream, valid)) for _ in range(20_000))
+    assert 500 < decoded < 15_000, "both ends must happen for the test to mean something"
+
+
+@given(st.binary(max_size=200), st.binary(max_size=40))
+@settings(deadline=None, max_examples=200)
+def test_what_hypothesis_thinks_of_is_decoded_or_refused(header, body):
+    for message in (header, MAGIC + header, forged(header, body)):
+        assert assert_safe(decode, message) in (True, False)
+
+
+def planted_error(message):
+    """Trusts a header's length."""
+    return json.loads(message[8 : 8 + int.from_bytes(message[4:8], "little")])
+
+
+def planted_copy(message):
+    return {name: np.array(x) if isinstance(x, np.ndarray) else x for name, x in decode(message).items()}
+
+
+def planted_list(message):
+    return list(decode(message).items())
+
+
+def planted_text(message):
+    return {name: x.encode() if isinstance(x, str) else x for name, x in decode(message).items()}
+
+
+@pytest.mark.parametrize("planted", [planted_error, planted_copy, planted_list, planted_text])
+def test_a_decoder_with_a_planted_bug_is_found_by_the_same_messages(planted):
+    stream, valid = derive(7, "fuzz"), list(seeds())
+
+    def survives():
+        for _ in range(2000):
+            assert_safe(planted, fuzzed(stream, valid))
+
+    with pytest.raises((AssertionError, ValueError)):
+        survives()

@@ -1,0 +1,170 @@
+"""The reference pages say what the code does: keys, types, defaults, options, summary keys, exit codes, metrics."""
+
+import json
+import re
+import types
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import pytest
+import typer.main
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from tacit import errors
+from tacit.cli import EXIT_CODES, app
+from tacit.config import RunFile
+from tacit.evaluate import METRICS
+from tacit.methods import known
+
+DOCS = Path(__file__).parents[2] / "docs"
+REFERENCE = DOCS / "reference"
+
+WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "table of text"}
+BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+
+
+def sections(page: str, level: str = "##") -> dict[str, str]:
+    """Heading → text below it, up to the next heading of that level or a higher one."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    parts = re.split(rf"^(#{{1,{len(level)}}}) (.+)$", text, flags=re.MULTILINE)[1:]
+    return {title: body for marks, title, body in zip(*[iter(parts)] * 3, strict=True) if marks == level}
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of all table rows but heads and rules; a bar in a cell is written \\|."""
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def type_in_words(annotation: Any, metadata: Any) -> str:
+    """A field's type as the page writes it: "number, > 0, < 1"."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        (annotation,) = (part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Literal:
+        return " · ".join(f"`{value}`" for value in get_args(annotation))
+    if annotation == tuple[float, float]:
+        return "two numbers"
+    words = [WORDS[get_origin(annotation) or annotation]]
+    for bound, sign in BOUNDS:
+        values = [getattr(part, bound) for part in metadata if getattr(part, bound, None) is not None]
+        words += [f"{sign} {'2^63' if value == 2**63 else format(value, 'g')}" for value in values]
+    return ", ".join(words)
+
+
+def default_in_words(field: Any) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    return "–" if value is None else f"`{json.dumps(value)}`"
+
+
+def documented(text: str) -> list[tuple[str, str, str]]:
+    return [(names(key)[0], kind, default) for key, kind, default, _meaning in rows(text)]
+
+
+def expected(model: type[BaseModel], but: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
+    return [
+        (name, type_in_words(field.annotation, field.metadata), default_in_words(field))
+        for name, field in model.model_fields.items()
+        if name not in but
+    ]
+
+
+def section_models() -> dict[str, type[BaseModel]]:
+    found = {}
+    for name, field in RunFile.model_fields.items():
+        candidates = [field.annotation, *get_args(field.annotation)]
+        inner = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if inner:
+            found[name] = inner[0]
+    return found
+
+
+@pytest.mark.parametrize(("name", "model"), section_models().items())
+def test_every_key_of_a_section_is_documented_with_its_type_and_default(name, model):
+    assert documented(sections("run-file.md")[f"[{name}]"]) == expected(model)
+
+
+def test_every_section_of_the_run_file_is_documented():
+    page = sections("run-file.md")
+    assert {title.strip("[]") for title in page if title.startswith("[")} == {*section_models(), "method"}
+    others = (*section_models(), "method")
+    assert documented(page["The file itself"]) == expected(RunFile, but=others)
+
+
+def test_every_method_is_documented_with_its_parameters():
+    page = sections("run-file.md", "###")
+    assert set(page) == set(known())
+    for name, method in known().items():
+        assert documented(page[name].partition("\n## ")[0]) == expected(method.parameters), name
+
+
+def test_a_key_that_the_page_lacks_would_be_found():
+    """The comparison itself can fail: one row less is not what the model has."""
+    text = sections("run-file.md")["[split]"]
+    shortened = "\n".join(line for line in text.splitlines() if not line.startswith("| `test`"))
+    assert documented(text) == expected(section_models()["split"]) != documented(shortened)
+
+
+def test_every_command_and_option_is_documented():
+    page = sections("command-line.md")
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert {title.removeprefix("tacit ") for title in page if title.startswith("tacit ")} == set(commands)
+    for name, command in commands.items():
+        options = {option for p in command.params for option in p.opts if option.startswith("--")}
+        found = {names(row[0])[0].split()[0] for row in rows(page[f"tacit {name}"])}
+        assert found == options - {"--help"}, name
+
+
+def test_the_summary_and_the_run_folder_are_as_documented(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text("[data]\nusers = 20\nitems = 12\n[method]\nrounds = 1\nname = 'sgdmf'\n")
+    line = ["run", "run.toml", "--set", "partition.into=2", "--out", "done", "--json", "--quiet"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0
+    page = sections("command-line.md")
+    summary = [names(row[0])[0] for row in rows(page["The summary"])]
+    assert summary == list(json.loads(result.stdout))
+    listed = {name.rstrip("/") for row in rows(page["The run folder"]) for name in names(row[0])}
+    files = {str(path.relative_to("done")) for path in Path("done").rglob("*") if path.is_file()}
+    empty = {path.name for path in Path("done").iterdir() if path.is_dir() and not any(path.iterdir())}
+    assert listed == files | empty
+
+
+def test_every_exit_code_has_a_section_that_names_its_errors():
+    page = {int(title.split(":")[0]): body for title, body in sections("exit-codes.md").items()}
+    assert set(page) == {int(code) for code in re.findall(r"(?<=[ ·])(\d) ", EXIT_CODES)}
+    raised = [value for value in vars(errors).values() if isinstance(value, type)]
+    codes = {error.__name__: error.exit_code for error in raised if issubclass(error, errors.TacitError)}
+    roots = {"TacitError", "UsageError", "DataError", "PrivacyRefused", "PeerFailed", "TamperingFound"}
+    assert roots <= set(codes)
+    for name in roots:
+        assert f"`{name}`" in page[codes[name]], name
+
+
+def test_every_metric_is_documented_with_its_direction():
+    text = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
+    found = {names(cells[0])[0].partition("@")[0]: cells[1] for cells in rows(text)}
+    assert found == {name: metric.better for name, metric in METRICS.items()}
+
+
+@pytest.mark.parametrize("page", sorted({*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")}), ids=lambda path: path.name)
+def test_links_between_pages_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith("http"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
