@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from importlib import import_module
 
@@ -47,7 +46,9 @@ def table(rows: list[tuple[str, Result]]) -> str:
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     right = (2, 4, 5)
     return "\n".join(
-        "  ".join(cell.rjust(w) if c in right else cell.ljust(w) for c, (cell, w) in enumerate(zip(row, widths))).rstrip()
+        "  ".join(
+            cell.rjust(w) if c in right else cell.ljust(w) for c, (cell, w) in enumerate(zip(row, widths))
+        ).rstrip()
         for row in cells
     )
 

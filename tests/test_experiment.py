@@ -143,3 +143,14 @@ def test_every_partition_makes_a_run(by, tmp_path):
     settings = {"item": "vertical", "genre": "vertical", "device": "device"}
     assert summary["setting"] == settings.get(by, "horizontal")
     assert summary["bytes_up"] > 0
+
+
+def test_a_password_in_the_source_is_not_kept(tmp_path):
+    from tacit.report.folder import RunFolder
+
+    address = "postgresql://ward:sesame@db.example/records"
+    secret = file(data={"source": address, "query": "select 1"})
+    folder = RunFolder.make(tmp_path / "run", "sgdmf", secret)
+    assert "sesame" not in (tmp_path / "run" / "run.toml").read_text()
+    assert folder.belongs_to(secret)
+    assert not folder.belongs_to(file())

@@ -14,6 +14,7 @@ from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import check
 from tacit.experiment import run as run_experiment
+from tacit.report.folder import RunFolder
 
 
 def run(
@@ -51,7 +52,7 @@ def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
     A run without privacy is a function of its file: one that was cut short is done again from the start, with the same
     result.
     """
-    if (folder / "run.toml").exists() and RunFile.read(folder / "run.toml") != run_file:
+    if not RunFolder(folder).belongs_to(run_file):
         raise UsageError(
             f'"{folder}" belongs to another run file; compare it with "{folder}/run.toml", or name another folder.'
         )

@@ -38,7 +38,7 @@ class Facts:
     setting, scale, feedback : as everywhere
     users, items : n and m
     ratings : |Ω|, a declared constant that scales step sizes; never a count that a guarantee rests on
-    item_ids, user_ids : the vocabularies; user_ids stays with the experimenter, no party or coordinator reads it
+    item_ids : the vocabulary of items
     roster : the parties in their order
     seed : of public choices, and in a simulation of everything
     """

@@ -20,6 +20,7 @@ from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.federation import Transcript
 from tacit.model import Model
+from tacit.report.words import redacted
 
 
 class RunFolder:
@@ -50,8 +51,13 @@ class RunFolder:
             ) from None
         path.chmod(0o700)
         folder = cls(path)
-        folder._write("run.toml", file.to_toml().encode())
+        folder._write("run.toml", _resolved(file).encode())
         return folder
+
+    def belongs_to(self, file: RunFile) -> bool:
+        """Whether this folder was made for that very run file, or is not there yet."""
+        path = self.path / "run.toml"
+        return not path.exists() or path.read_text(encoding="utf-8") == _resolved(file)
 
     @property
     def payloads(self) -> Path:
@@ -98,6 +104,11 @@ _OURS = {
     "transcript",
     "model",
 } | {f"{name}.part" for name in ("run.toml", "about.json", "summary.json", "card.md", "metrics.parquet", "report.html")}
+
+
+def _resolved(file: RunFile) -> str:
+    """The resolved run file as it is kept: without passwords."""
+    return redacted(file.to_toml())
 
 
 def unused(parent: Path, name: str) -> Path:

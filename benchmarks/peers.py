@@ -1,0 +1,1 @@
+"""One epoch of SGD beside Surprise's, and one sweep…"""
