@@ -24,7 +24,7 @@ class Prepared:
     file: RunFile
     method: Method
     parameters: Parameters
-    ratings: Ratings
+    data: dict[str, Any]
     train: Ratings
     test: Ratings
     support: Ratings | None
@@ -56,6 +56,7 @@ def prepare(file: RunFile) -> Prepared:
     from tacit.data.load import load
     from tacit.data.split import split
     from tacit.partition import partition
+    from tacit.report.about import about_data
 
     method, parameters = check(file)
     data, public = file.data, file.public
@@ -79,7 +80,9 @@ def prepare(file: RunFile) -> Prepared:
             f"[public] users = {public.users:,} is fewer than the {ratings.n_users:,} users in the data; "
             "declare at least as many."
         )
+    described = about_data(ratings)
     parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed)
+    del ratings  # the parts are copies, and so are the parties' shares: three of everything would be too many
     division = file.partition
     parties = partition(
         parts.train,
@@ -91,7 +94,7 @@ def prepare(file: RunFile) -> Prepared:
     )
     method.sides_in(Facts.of(parties, file.seed))
     return Prepared(
-        file, method, parameters, ratings, parts.train, parts.test, parts.support, parts.description, parties
+        file, method, parameters, described, parts.train, parts.test, parts.support, parts.description, parties
     )
 
 
@@ -117,7 +120,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     )
     wanted = file.evaluate
     evaluation = evaluate(
-        with_newcomers(trained, prepared.support, prepared.ratings.n_users),
+        with_newcomers(trained, prepared.support, prepared.test.n_users),
         prepared.test,
         seen=prepared.train,
         k=wanted.k,
@@ -141,7 +144,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     folder.finish(
         summary=summary,
         about=about(
-            prepared.ratings,
+            prepared.data,
             prepared.split,
             prepared.parties,
             prepared.method,
@@ -152,7 +155,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         metrics=metrics_table(
             [(g.round, g.mse) for g in trained.history if g.mse is not None],
             evaluation,
-            prepared.ratings.user_ids,
+            prepared.test.user_ids,
         ),
         transcript=trained.transcript,
         model=trained.model,

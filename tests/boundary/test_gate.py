@@ -14,7 +14,7 @@ from tacit.guarantee import NON_PRIVATE, Relation, Unit
 @pytest.fixture
 def gate():
     gate = Gate("party-1", 7, {})
-    with gate.serving(1, "request"):
+    with gate.serving("s", 1, 0, "request"):
         yield gate
 
 

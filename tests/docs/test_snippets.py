@@ -1,14 +1,17 @@
 """Every snippet of README and docs runs, in the order of its page, in a folder of its own; so do all doctests.
 
     ```python           executed; one namespace per page. With >>> it is a doctest.
+    ```text             right below a python block: what that block prints, with ... for what varies
     ```console, ```sh   lines that start with "$ tacit" are executed and must exit with 0
     ```toml             must be a valid run file where it has [data] or [method]
 
 A block after `<!-- no-run: reason -->` is left out; the reason is not optional.
 """
 
+import contextlib
 import doctest
 import importlib
+import io
 import os
 import pkgutil
 import re
@@ -39,17 +42,21 @@ class BadPage(AssertionError):
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, its text without the common indent, and the line of its first line."""
+    """One fenced block: its language, its text without the common indent, the line of its first line.
+
+    `follows` is True where nothing stands between it and the block before it.
+    """
 
     language: str
     text: str
     line: int
     runs: bool = True
+    follows: bool = False
 
 
 def blocks(text, where="page"):
     """All fenced blocks of a page, in order."""
-    found, lines, at, comment = [], text.splitlines(), 0, None
+    found, lines, at, comment, end = [], text.splitlines(), 0, None, None
     while at < len(lines):
         note, fence = NO_RUN.search(lines[at]), FENCE.match(lines[at])
         at += 1
@@ -66,8 +73,9 @@ def blocks(text, where="page"):
                 raise BadPage(f"{where}:{start}: this block is not closed")
             body = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in lines[start:at]]
             language = (fence["info"].split() or [""])[0].strip("{}.").lower()
-            found.append(Block(language, "\n".join(body) + "\n", start + 1, runs=comment is None))
-            at, comment = at + 1, None
+            follows = end is not None and not any(line.strip() for line in lines[end : start - 1])
+            found.append(Block(language, "\n".join(body) + "\n", start + 1, runs=comment is None, follows=follows))
+            at, comment, end = at + 1, None, at + 1
         elif lines[at - 1].strip() and comment is not None:
             raise BadPage(f"{where}:{comment}: no-run stands before no block")
     if comment is not None:
@@ -88,6 +96,7 @@ def commands(block, where="page"):
 
 
 def run_python(block, namespace, where):
+    """Execute the block; returns what it printed."""
     if re.search(r"^\s*>>> ", block.text, re.MULTILINE):
         test = doctest.DocTestParser().get_doctest(block.text, namespace, where, where, block.line)
         report = []
@@ -95,9 +104,11 @@ def run_python(block, namespace, where):
         namespace.update(test.globs)
         if outcome.failed:
             raise BadPage("".join(report))
-        return
-    # Empty lines in front make a traceback's line number that of the page.
-    exec(compile("\n" * (block.line - 1) + block.text, where, "exec"), namespace)
+        return ""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        # Empty lines in front make a traceback's line number that of the page.
+        exec(compile("\n" * (block.line - 1) + block.text, where, "exec"), namespace)
+    return printed.getvalue()
 
 
 def run_console(block, folder, where):
@@ -125,12 +136,16 @@ def run_toml(block, folder, where):
 
 def run_page(text, folder, where="page"):
     """Run all that runs; returns the blocks that did."""
-    namespace, ran = {"__name__": "__main__"}, []
+    namespace, ran, printed = {"__name__": "__main__"}, [], None
     for block in blocks(text, where):
+        before, printed = printed if block.follows else None, None
         if not block.runs:
             continue
         if block.language in ("python", "py"):
-            run_python(block, namespace, where)
+            printed = run_python(block, namespace, where)
+        elif block.language == "text" and before is not None:
+            if not doctest.OutputChecker().check_output(block.text, before, DOCTEST):
+                raise BadPage(f"{where}:{block.line}: the block above prints\n{before}")
         elif block.language in SHELLS:
             run_console(block, folder, where)
         elif block.language == "toml" and re.search(r"^\s*\[(data|method)\]", block.text, re.MULTILINE):
@@ -150,10 +165,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_snippets_of_a_page_run(page, folder):
-    text = page.read_text(encoding="utf-8")
-    ran = run_page(text, folder, str(page.relative_to(ROOT)))
-    assert text.strip()
-    assert len(ran) <= len(blocks(text))
+    run_page(page.read_text(encoding="utf-8"), folder, str(page.relative_to(ROOT)))  # raises with the line
 
 
 def test_there_are_pages_and_the_readme_has_snippets():
@@ -211,7 +223,11 @@ def test_blocks_are_found_with_their_language_and_line():
         "```",
     )
     found = blocks(text)
-    assert [(b.language, b.line, b.runs) for b in found] == [("python", 3, True), ("toml", 8, True), ("", 14, True)]
+    assert [(b.language, b.line, b.follows) for b in found] == [
+        ("python", 3, False),
+        ("toml", 8, False),
+        ("", 14, True),
+    ]
     assert found[1].text == "[data]\n\n  source = 1\n```\n"
 
 
@@ -243,8 +259,16 @@ def test_the_blocks_of_a_page_share_names_and_folder(folder):
         "from pathlib import Path",
         "Path('a.txt').write_text('7')",
         "```",
+        "Not the output of anything:",
         "```text",
         "1 / 0",
+        "```",
+        "```python",
+        "print('seen', 3.14159)",
+        "```",
+        "",
+        "```text",
+        "seen  3.1...",
         "```",
         "```py",
         "def double(x):",
@@ -279,7 +303,7 @@ def test_the_blocks_of_a_page_share_names_and_folder(folder):
         "[project]",
         "```",
     )
-    assert len(run_page(text, folder)) == 8
+    assert len(run_page(text, folder)) == 10
     assert not (folder / "snippet.toml").exists()
 
 
@@ -290,10 +314,10 @@ def test_the_blocks_of_a_page_share_names_and_folder(folder):
         (("```python", "x = ", "```"), SyntaxError),
         (("```python", "import warnings", "warnings.warn('old')", "```"), UserWarning),
         (("```python", ">>> 1 + 1", "3", "```"), BadPage),
-        (("```console", "$ tacit run none.toml", "```"), BadPage),
-        (("```console", "$ tacit nonsense", "```"), BadPage),
+        (("```python", "print(1)", "```", "```text", "2", "```"), BadPage),
+        (("```console", "$ tacit --version", "$ tacit nonsense", "```"), BadPage),
         (("```console", "$ make demo", "```"), BadPage),
-        (("```sh", "tacit run none.toml", "```"), BadPage),
+        (("```sh", "tacit nonsense", "```"), BadPage),
         (("```toml", "[method]", 'name = "sgdfm"', "```"), BadPage),
         (("```toml", "[method]", 'name = "sgdmf"', "facters = 3", "```"), BadPage),
         (("```toml", "[data]", 'sorce = "demo"', "```"), BadPage),

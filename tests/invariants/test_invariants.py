@@ -121,7 +121,7 @@ def test_another_request_never_meets_the_same_stream():
     gate = Gate("party-1", 7, {})
     draws = []
     for number, request in ((1, "a"), (1, "a"), (1, "b"), (2, "a")):
-        with gate.serving(number, request):
+        with gate.serving("s", number, 0, request):
             draws.append(gate.stream("sample", 0).random())
     assert draws[0] == draws[1]
     assert len(set(draws)) == 3

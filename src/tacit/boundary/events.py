@@ -1,7 +1,7 @@
 """Events: what one release spent, as values whose meaning never changes.
 
-An event says what was done, not what it costs: the accountant turns events into ε. The ledger keeps them as JSON. Multipliers
-are noise over sensitivity, for the unit and relation that the release was made for.
+An event says what was done, not what it costs: the accountant turns events into ε. The ledger keeps them as JSON.
+Multipliers are noise over sensitivity, for the unit and relation that the release was made for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Skellam(Event):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Event):
-    """`count` integer answers plus a sum of `shares` discrete Gaussians of `variance` each; Δ₂ in grid units, d coordinates."""
+    """`count` integer answers plus a sum of `shares` discrete Gaussians of `variance` each; Δ₂ in grid units."""
 
     variance: float
     l2: float

@@ -2,27 +2,42 @@
 
 A *chain* is a number of queries with a pure update between them, a *sum* is one linear contribution, a *report* is a
 set of single reports for the shuffler, a *public* fact has no data in it, and *disclose* hands out data as it is.
-Without a mechanism every one of them is NON-PRIVATE and says so.
+With a protection every one of them is noised or refused, charged and recorded before it leaves; without one,
+NON-PRIVATE.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.boundary import release as _release
+from tacit.boundary.events import Event, Public
+from tacit.boundary.protection import Protection
 from tacit.boundary.query import Query, Update
 from tacit.boundary.release import Kind, Release
-from tacit.boundary.wire import Array, Value, encode
+from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE
 from tacit.rng import derive
 
 #: Facts that no data goes into, and the only values they can have. Keys and shares will join them.
 PUBLIC_FACTS: Mapping[str, frozenset[object]] = {"done": frozenset({True})}
+
+
+@dataclass(frozen=True)
+class Served:
+    """The request that a gate is serving."""
+
+    step: str
+    round: int
+    attempt: int
+    hash: str
 
 
 class Gate:
@@ -33,23 +48,32 @@ class Gate:
     party : the party's name
     seed : the run's seed; streams derive from (seed, party, round, purpose, hash of the request)
     home : what the party keeps between steps; a chain leaves its final state there
+    devices : how many devices a cohort has, 0 for a silo
+    protection : the party's ledger, budget and noise, or None for a run without privacy
 
     Guarantee
     ---------
-    None: this gate carries no mechanism, and what it lets out is stamped NON-PRIVATE. What it does enforce is that
-    a payload leaves as recorded bytes, once per step, and that a public fact is one of `PUBLIC_FACTS`.
+    With a protection: as the protection states, over every release of the run, against everyone who sees what left.
+    Without one: none, and every release is stamped NON-PRIVATE. Either way a payload leaves as recorded bytes, once
+    per request, and a public fact is one of `PUBLIC_FACTS`.
     """
 
-    def __init__(self, party: str, seed: int, home: dict[str, Any], devices: int = 0) -> None:
-        self.party, self.home = party, home
+    def __init__(
+        self, party: str, seed: int, home: dict[str, Any], devices: int = 0, protection: Protection | None = None
+    ) -> None:
+        self.party, self.home, self.protection = party, home, protection
         self._seed, self._devices = seed, devices
-        self._request: tuple[int, str] | None = None
+        self._request: Served | None = None
         self._made: Release | None = None
+        if protection is not None and (state := protection.ledger.state()) is not None:
+            rows = protection.ledger.rows()
+            if rows[-1].run == protection.run:
+                home.update({name: np.array(array) for name, array in decode(state).items()})
 
     @contextmanager
-    def serving(self, round: int, request_hash: str) -> Iterator[None]:
+    def serving(self, step: str, round: int, attempt: int, request_hash: str) -> Iterator[None]:
         """While one request is served: streams derive from it, and one release can be made."""
-        self._request, self._made = (round, request_hash), None
+        self._request, self._made = Served(step, round, attempt, request_hash), None
         try:
             yield
         finally:
@@ -59,31 +83,70 @@ class Gate:
         """Whether `thing` is the release that this gate made for the request it served last."""
         return thing is not None and thing is self._made
 
+    def repeated(self, step: str, round: int, attempt: int, request_hash: str) -> Release | None:
+        """The recorded answer to a request that was answered before; None for a new one.
+
+        The same request gets the same bytes, at no cost. An older one, whose bytes are gone, and the same round under
+        other terms are refused, uncharged.
+        """
+        if self.protection is None:
+            return None
+        ledger, run = self.protection.ledger, self.protection.run
+        found = ledger.answered(request_hash)
+        if found is not None:
+            row, body = found
+            if body is None or row.run != run:
+                raise PrivacyRefused(
+                    f'{self.party} answered this very request for step "{step}" before and keeps only its digest; '
+                    "ask for the next round, or start a new run with another seed or ledger."
+                )
+            self._made = self._sealed(Kind(row.kind), body, row.contributors, row.event, row.head)
+            return self._made
+        if ledger.another(run, round, step, attempt, request_hash):
+            raise PrivacyRefused(
+                f'{self.party} has answered step "{step}" of round {round} for another request; the same round is not '
+                "answered twice under other terms."
+            )
+        return None
+
     def stream(self, *purpose: str | int) -> np.random.Generator:
         """The party's private randomness for one purpose within the present request."""
-        round, request_hash = self._serving()
-        return derive(self._seed, self.party, round, *purpose, request_hash)
+        request = self._serving()
+        return derive(self._seed, self.party, request.round, *purpose, request.hash)
 
     # -- the ways out -----------------------------------------------------------------------------------------
 
     def chain(
         self, query: Query, update: Update, state: Mapping[str, Any], steps: int, lets_out: Sequence[str]
     ) -> Release:
-        """`steps` times state ← update(state, query(state)); the blocks named in `lets_out` leave, all stay at home."""
-        current = dict(state)
+        """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave."""
+        current, event = dict(state), self._admitted(query, steps)
         for step in range(steps):
-            answer = query(current, self.stream("sample", step))
+            answer = self._noised(query, query(current, self.stream("sample", step)), step, 1)
             current = update(current, answer, step)
         self.home.update(current)
-        return self._let_out(Kind.CHAIN, {name: current[name] for name in lets_out})
+        return self._let_out(Kind.CHAIN, {name: current[name] for name in lets_out}, event)
 
-    def sum(self, query: Query, contributors: int = 1) -> Release:
-        """One contribution to a sum over parties; `contributors` devices or parties are in it."""
-        return self._let_out(Kind.SUM, query({}, self.stream("sample", 0)), contributors)
+    def sum(self, query: Query, contributors: int = 1, present: Array | None = None) -> Release:
+        """One contribution to a sum over parties; `contributors` devices or parties are in it.
+
+        Where the aggregation carries the noise the contribution leaves sealed, for the aggregation alone; otherwise
+        every party, and every device of a cohort, adds noise of its own.
+        """
+        event = self._admitted(query, 1)
+        answer = query({}, self.stream("sample", 0))
+        own = self.protection is None or self.protection.terms.own_noise
+        if own:
+            answer = self._noised(query, answer, 0, max(1, contributors) if self._devices else 1)
+        return self._let_out(Kind.SUM, answer, event, contributors, sealed=not own, present=present)
 
     def report(self, query: Query, contributors: int = 1) -> Release:
         """Single reports, one per entry of the arrays' first axis, that a shuffler may part from their sender."""
-        return self._let_out(Kind.REPORT, query({}, self.stream("sample", 0)), contributors)
+        if self.protection is not None:
+            raise PrivacyRefused(
+                f"{self.party} has no mechanism for single reports in this version; nothing was released."
+            )
+        return self._let_out(Kind.REPORT, query({}, self.stream("sample", 0)), None, contributors)
 
     def public(self, fact: str, value: object = True) -> Release:
         """A fact that no data went into, by schema."""
@@ -92,24 +155,79 @@ class Gate:
                 f'{self.party} tried to pass "{fact}" as a public fact; only {", ".join(PUBLIC_FACTS)} can leave so: '
                 "let anything computed from data leave through gate.chain or gate.sum."
             )
-        return self._let_out(Kind.PUBLIC, {fact: True}, max(1, self._devices))
+        return self._let_out(Kind.PUBLIC, {fact: True}, Public(), max(1, self._devices))
 
     def disclose(self, **payload: Value) -> Release:
         """Data as it is. It exists for the baselines that pool data, and its name is meant to be noticed."""
-        return self._let_out(Kind.DISCLOSE, payload, max(1, self._devices))
+        if self.protection is not None:
+            raise PrivacyRefused(
+                f"{self.party} was asked to disclose data as it is, and this run promises a guarantee; "
+                "nothing was released."
+            )
+        return self._let_out(Kind.DISCLOSE, payload, None, max(1, self._devices))
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _serving(self) -> tuple[int, str]:
+    def _serving(self) -> Served:
         if self._request is None:
             raise PrivacyRefused(
                 f"{self.party}'s gate was used outside a request; only a step of the party may use it."
             )
         return self._request
 
-    def _let_out(self, kind: Kind, payload: Mapping[str, Value | Array], contributors: int = 1) -> Release:
-        self._serving()
+    def _admitted(self, query: Query, answers: int) -> Event | None:
+        """The event of a noisy release, once the schedule and the budget allow it; None without a protection."""
+        request = self._serving()
+        if self.protection is None:
+            return None
+        self.protection.scale(query)
+        event = self.protection.event(query, answers)
+        self.protection.admit(request.step, event)
+        return event
+
+    def _noised(self, query: Query, answer: Mapping[str, Array], step: int, shares: int) -> dict[str, Array]:
+        """The answer plus fresh noise on every cell: the sum of `shares` independent ones."""
+        if self.protection is None:
+            return dict(answer)
+        request = self._serving()
+        sigma = self.protection.scale(query) * math.sqrt(shares)
+        return self.protection.noised(answer, sigma, request.round, request.step, step, request.hash)
+
+    def _let_out(
+        self,
+        kind: Kind,
+        payload: Mapping[str, Value | Array],
+        event: Event | None,
+        contributors: int = 1,
+        sealed: bool = False,
+        present: Array | None = None,
+    ) -> Release:
+        request = self._serving()
         if self._made is not None:
             raise PrivacyRefused(f"{self.party} tried to let out two releases for one request; end a step in one.")
-        self._made = Release(self.party, kind, encode(payload), NON_PRIVATE, contributors, seal=_release._SEAL)
+        body, line, head = encode(payload), "", ""
+        if self.protection is not None:
+            if event is None:
+                raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
+            row = self.protection.ledger.record(
+                run=self.protection.run,
+                round=request.round,
+                step=request.step,
+                attempt=request.attempt,
+                kind=str(kind),
+                request=request.hash,
+                event=event,
+                body=body,
+                sealed=sealed,
+                contributors=contributors,
+                present=None if present is None else np.packbits(present).tobytes(),
+                state=encode(self.home),
+            )
+            self.protection.count(request.step)
+            line, head = row.event, row.head
+        self._made = self._sealed(kind, body, contributors, line, head)
         return self._made
+
+    def _sealed(self, kind: Kind, body: bytes, contributors: int, event: str, head: str) -> Release:
+        promised = NON_PRIVATE if self.protection is None else self.protection.terms.guarantee
+        return Release(self.party, kind, body, promised, contributors, event, head, seal=_release._SEAL)

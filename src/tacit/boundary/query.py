@@ -20,6 +20,10 @@ class Query(Protocol):
     def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         """The answer at `state`, one array per block; `stream` is the party's own randomness."""
 
+    @property
+    def sampling(self) -> float:
+        """The rate at which the query itself draws a fresh, secret Poisson sample of the units; 1 for no sampling."""
+
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         """The largest ℓ2 distance between the answers of two neighbours; infinite where nothing bounds it."""
 
@@ -30,6 +34,8 @@ class Unbounded:
     >>> Unbounded(lambda state, stream: {}).sensitivity(Unit.USER, Relation.ZERO_OUT)
     inf
     """
+
+    sampling = 1.0
 
     def __init__(self, answer: Callable[[Blocks, np.random.Generator], dict[str, Array]]) -> None:
         self._answer = answer

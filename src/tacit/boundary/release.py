@@ -37,6 +37,7 @@ class Release:
     body : the payload in the wire format; bytes, so that nobody can change it after it was recorded
     guarantee : Guarantee, or NON_PRIVATE
     contributors : how many parties or devices it speaks for
+    event, head : what it spent, as the ledger wrote it, and the ledger's head with its row; empty without a ledger
     """
 
     party: str
@@ -44,7 +45,9 @@ class Release:
     body: bytes
     guarantee: Guarantee | NoGuarantee
     contributors: int
-    seal: object = field(repr=False, compare=False)
+    event: str = ""
+    head: str = ""
+    seal: object = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.seal is not _SEAL:

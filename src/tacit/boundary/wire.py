@@ -25,6 +25,8 @@ Value = Array | str | int | float | bool | None
 MAGIC = b"TCT1"
 MAX_HEADER = 64 * 1024
 MAX_DIMENSIONS = 4
+MAX_NAME = 200
+MAX_SIZE = 2**40
 DTYPES = {name: np.dtype(name) for name in ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|u1")}
 
 
@@ -33,17 +35,17 @@ def encode(payload: Mapping[str, Value]) -> bytes:
     header: dict[str, Any] = {}
     parts: list[bytes | memoryview] = [b""]
     for name, value in payload.items():
+        _check_name(name)
         if isinstance(value, np.ndarray):
             if value.dtype.str not in DTYPES:
                 raise BadMessage(
                     f'"{name}" has dtype {value.dtype}, which does not travel; use one of {", ".join(DTYPES)}.'
                 )
+            if value.ndim > MAX_DIMENSIONS:
+                raise BadMessage(f'"{name}" has {value.ndim} dimensions; at most {MAX_DIMENSIONS} travel.')
             contiguous = np.ascontiguousarray(value)
             header[name] = {"dtype": contiguous.dtype.str, "shape": list(value.shape)}
-            parts += [
-                contiguous.reshape(-1).view(np.uint8).data if contiguous.size else b"",
-                _padding(contiguous.nbytes),
-            ]
+            parts += [contiguous.data, _padding(contiguous.nbytes)]
         elif value is None or isinstance(value, (str, bool, int, float)):
             header[name] = value
         else:
@@ -54,6 +56,8 @@ def encode(payload: Mapping[str, Value]) -> bytes:
         text = _WRITER.encode(header).encode()
     except ValueError:
         raise BadMessage("A number in the message is not finite; only finite numbers travel.") from None
+    if len(text) > MAX_HEADER:
+        raise BadMessage(f"A message's names and plain values take {len(text):,} bytes; at most {MAX_HEADER:,} travel.")
     start = MAGIC + len(text).to_bytes(4, "little") + text
     parts[0] = start + _padding(len(start))
     return b"".join(parts)
@@ -78,7 +82,10 @@ def decode(message: bytes) -> dict[str, Value]:
         raise BadMessage("A message's header is not a table of names; it was damaged or forged.")
     payload: dict[str, Value] = {}
     at = 8 + length + len(_padding(8 + length))
+    if any(message[8 + length : at]) or at > len(message):
+        raise BadMessage("A message's header is followed by bytes that should be zero; it was damaged or forged.")
     for name, entry in header.items():
+        _check_name(name)
         if isinstance(entry, dict):
             payload[name], at = _array(message, name, entry, at)
         elif isinstance(entry, list) or (isinstance(entry, float) and not math.isfinite(entry)):
@@ -108,8 +115,12 @@ def _array(message: bytes, name: str, entry: dict[str, Any], at: int) -> tuple[A
         raise BadMessage(
             f'"{name}" is described as {str(entry)[:80]}, which is no array; the message was damaged or forged.'
         )
-    if not all(type(s) is int and 0 <= s < 2**40 for s in shape):
+    if not all(type(s) is int and 0 <= s < MAX_SIZE for s in shape):
         raise BadMessage(f'"{name}" has the shape {str(shape)[:80]}, which is none; the message was damaged or forged.')
+    if math.prod(max(1, s) for s in shape) >= MAX_SIZE:
+        raise BadMessage(
+            f'"{name}" has the shape {str(shape)[:80]}, which is too large; the message was damaged or forged.'
+        )
     size = math.prod(shape) * dtype.itemsize
     end = at + size
     if end > len(message):
@@ -121,6 +132,13 @@ def _array(message: bytes, name: str, entry: dict[str, Any], at: int) -> tuple[A
         raise BadMessage(f'"{name}" is followed by bytes that should be zero; the message was damaged or forged.')
     array = np.frombuffer(message, dtype=dtype, count=math.prod(shape), offset=at).reshape(shape)
     return array, end + padding
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or len(name) > MAX_NAME:
+        raise BadMessage(
+            f"A message names a value {name[:40]!r}; names are printable and at most {MAX_NAME} letters long."
+        )
 
 
 def _padding(length: int) -> bytes:

@@ -85,4 +85,4 @@ class InProcess:
             raise UngatedRelease(f"What {party.name} returned was not made by its gate; nothing was sent.")
         if survivors is not None and not np.any(survivors):
             return Answer(party.name, "lost", kind)
-        return Answer(party.name, "ok", release.kind, release.body, release.contributors)
+        return Answer(party.name, "ok", release.kind, release.body, release.contributors, release.event, release.head)

@@ -155,3 +155,5 @@ class Answer:
     kind: Kind
     body: bytes = b""
     contributors: int = 0
+    event: str = ""
+    head: str = ""

@@ -52,8 +52,11 @@ class Party:
             raise BadMessage(f'{self.name} was asked for "{request.step}", which is not a step of {request.method}.')
         payload = decode(request.body)
         step.takes.check(payload, self.dimensions, "the coordinator", step.name)
+        terms = (step.name, request.round, request.attempt, request.hash)
+        if (recorded := self.gate.repeated(*terms)) is not None:
+            return recorded
         self.present = present
-        with self.gate.serving(request.round, request.hash):
+        with self.gate.serving(*terms):
             result = getattr(self, step.name)(**payload)
         if not self.gate.made(result):
             raise UngatedRelease(

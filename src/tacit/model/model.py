@@ -116,7 +116,7 @@ class Model:
             "item_ids": ids if ids.dtype == np.int64 else ids.astype(str),
             **{name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None},
         }
-        np.savez(folder / "factors.npz", allow_pickle=False, **arrays)
+        np.savez(folder / "factors.npz", **arrays)
         about = {
             "format": FORMAT,
             "method": self.method,

@@ -90,7 +90,7 @@ class UserScores:
 
 @dataclass(frozen=True, eq=False)
 class RandomScores:
-    """A number in [0, 1) per pair, a function of the keys of both ids alone; keys: (n,) and (m,) uint64."""
+    """A number in [0, 1] per pair, a function of the keys of both ids alone; keys: (n,) and (m,) uint64."""
 
     user_keys: np.ndarray
     item_keys: np.ndarray

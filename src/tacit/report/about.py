@@ -18,8 +18,22 @@ from tacit.methods import Method, Parameters
 from tacit.partition import Parties
 
 
+def about_data(ratings: Ratings) -> dict[str, Any]:
+    """What about.json says of the data."""
+    return {
+        "name": ratings.name,
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+        "ratings": ratings.n_ratings,
+        "scale": str(ratings.scale),
+        "feedback": str(ratings.feedback),
+        "density": ratings.n_ratings / (ratings.n_users * ratings.n_items),
+        "notes": list(ratings.notes),
+    }
+
+
 def about(
-    ratings: Ratings,
+    data: Mapping[str, Any],
     split: str,
     parties: Parties,
     method: Method,
@@ -27,7 +41,7 @@ def about(
     steps: Mapping[str, Step],
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The contents of about.json."""
+    """The contents of about.json; `data` is what `about_data` said."""
     from importlib.metadata import version
 
     return {
@@ -35,16 +49,7 @@ def about(
         "python": platform.python_version(),
         "numpy": np.__version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "data": {
-            "name": ratings.name,
-            "users": ratings.n_users,
-            "items": ratings.n_items,
-            "ratings": ratings.n_ratings,
-            "scale": str(ratings.scale),
-            "feedback": str(ratings.feedback),
-            "density": ratings.n_ratings / (ratings.n_users * ratings.n_items),
-            "notes": list(ratings.notes),
-        },
+        "data": dict(data),
         "split": split,
         "partition": {
             "description": parties.description,

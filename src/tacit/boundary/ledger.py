@@ -1,0 +1,276 @@
+"""The ledger: a party's durable record of what it released and what that cost. It outlives runs.
+
+One SQLite file a party, with a key file beside it. A release is one row, written together with the answer's bytes and
+the party's state in one transaction that is synced *before* the bytes leave; so after a crash the budget is spent,
+never forgotten, and the same request is answered with the same bytes.
+
+Rows are chained: head_i = SHA-256(head_{i−1}, event, request hash, payload hash). The head travels with every answer,
+so that a shortened or restored ledger is found by whoever kept an earlier head. Everything else in a row, and the
+party's state, is bound by a keyed hash that stays at home: a plain hash of private factors would itself be a release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tacit.boundary.events import Event, from_json, to_json
+from tacit.boundary.wire import digest
+from tacit.errors import PrivacyRefused, TamperingFound
+
+FORMAT = "tacit ledger 1"
+START = hashlib.sha256(FORMAT.encode()).hexdigest()
+
+_SCHEMA = """
+create table about (name text primary key, value text not null) strict;
+create table releases (
+    number integer primary key, moment text not null, run text not null, round integer not null, step text not null,
+    attempt integer not null, kind text not null, request text not null, event text not null, payload text not null,
+    size integer not null, contributors integer not null, present blob, state text not null, head text not null,
+    seal text not null, body blob
+) strict;
+create table home (one integer primary key check (one = 1), state blob not null) strict;
+"""
+_ROW = (
+    "number, moment, run, round, step, attempt, kind, request, event, payload, size, contributors, present, state, head"
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One release, as the ledger keeps it; `present` are the devices of a cohort that took part, as packed bits."""
+
+    number: int
+    moment: str
+    run: str
+    round: int
+    step: str
+    attempt: int
+    kind: str
+    request: str
+    event: str
+    payload: str
+    size: int
+    contributors: int
+    present: bytes | None
+    state: str
+    head: str
+
+    @property
+    def spent(self) -> Event:
+        return from_json(json.loads(self.event))
+
+
+def next_head(previous: str, event: str, request: str, payload: str) -> str:
+    """The head after one more row; whoever knows the parts can check it, and all of them have left anyway."""
+    return hashlib.sha256("|".join((FORMAT, previous, event, request, payload)).encode()).hexdigest()
+
+
+def canonical(event: Event) -> str:
+    """An event as one line of JSON."""
+    return json.dumps(to_json(event), sort_keys=True, separators=(",", ":"))
+
+
+class Ledger:
+    """One party's ledger, opened or begun at `path`."""
+
+    def __init__(self, path: Path, party: str) -> None:
+        self.path, self.party = path, party
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._key = _key_beside(path, new=not path.exists())
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database.execute("pragma journal_mode = wal")
+        self._database.execute("pragma synchronous = full")
+        if not self._database.execute("select 1 from sqlite_master where name = 'about'").fetchone():
+            self._begin()
+        os.chmod(path, 0o600)
+        owner = self._about().get("party")
+        if owner != party:
+            raise PrivacyRefused(f'The ledger "{path}" belongs to {owner}, not to {party}; name another folder.')
+
+    def _begin(self) -> None:
+        with self._transaction():
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                self._database.execute(statement)
+            about = {"format": FORMAT, "party": self.party, "begun": _now()}
+            about["seal"] = self._seal(*about.values())
+            self._database.executemany("insert into about values (?, ?)", about.items())
+
+    def close(self) -> None:
+        self._database.close()
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[Row]:
+        """Every release, oldest first."""
+        return [Row(*values) for values in self._database.execute(f"select {_ROW} from releases order by number")]
+
+    @property
+    def head(self) -> str:
+        """The chain's head; `START` where nothing was released yet."""
+        found = self._database.execute("select head from releases order by number desc limit 1").fetchone()
+        return str(found[0]) if found else START
+
+    def events(self) -> list[Event]:
+        """What was spent, oldest first."""
+        return [row.spent for row in self.rows()]
+
+    def answered(self, request: str) -> tuple[Row, bytes | None] | None:
+        """The row of a request that was answered before, with the answer's bytes if it is the latest."""
+        found = self._database.execute(f"select {_ROW}, body from releases where request = ?", (request,)).fetchone()
+        return None if found is None else (Row(*found[:-1]), found[-1])
+
+    def another(self, run: str, round: int, step: str, attempt: int, request: str) -> bool:
+        """Whether the same step of the same round was answered for other terms."""
+        query = "select 1 from releases where run = ? and round = ? and step = ? and attempt = ? and request != ?"
+        return self._database.execute(query, (run, round, step, attempt, request)).fetchone() is not None
+
+    def state(self) -> bytes | None:
+        """The party's state after its latest release."""
+        found = self._database.execute("select state from home").fetchone()
+        return None if found is None else bytes(found[0])
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def record(
+        self,
+        *,
+        run: str,
+        round: int,
+        step: str,
+        attempt: int,
+        kind: str,
+        request: str,
+        event: Event,
+        body: bytes,
+        sealed: bool,
+        contributors: int,
+        present: bytes | None,
+        state: bytes,
+    ) -> Row:
+        """Write one release down, durably, and return its row. Only then may the bytes leave.
+
+        A `sealed` body is one that nobody but an aggregation opens; the chain then binds its keyed hash.
+        """
+        with self._transaction():
+            number = self._database.execute("select coalesce(max(number), 0) + 1 from releases").fetchone()[0]
+            line, payload = canonical(event), self._seal(body) if sealed else digest(body)
+            head = next_head(self.head, line, request, payload)
+            values = (
+                *(number, _now(), run, round, step, attempt, kind, request, line, payload),
+                *(len(body), contributors, present, self._seal(state), head),
+            )
+            self._database.execute("update releases set body = null where body is not null")
+            marks = ", ".join("?" * (len(values) + 2))
+            self._database.execute(
+                f"insert into releases ({_ROW}, seal, body) values ({marks})", (*values, self._seal(*values), body)
+            )
+            self._database.execute("insert or replace into home values (1, ?)", (state,))
+        return Row(*values)
+
+    # -- checking ---------------------------------------------------------------------------------------------
+
+    def verify(self, head: str | None = None) -> int:
+        """Check every row of every table; returns how many releases there are.
+
+        `head` is one that travelled: it must be in the chain, or rows were cut off or an old ledger was put back.
+        """
+        about = self._about()
+        if about.pop("seal", None) != self._seal(*about.values()) or about.get("format") != FORMAT:
+            raise TamperingFound(
+                f'The ledger "{self.path}" was changed: its first page is not what {self.party} wrote.'
+            )
+        before, rows, heads = START, self.rows(), {START}
+        for place, row in enumerate(rows, start=1):
+            if row.number != place:
+                raise TamperingFound(f'In the ledger "{self.path}", release {place} is missing.')
+            seal, body = self._database.execute("select seal, body from releases where number = ?", (place,)).fetchone()
+            if row.head != next_head(before, row.event, row.request, row.payload):
+                raise TamperingFound(
+                    f'In the ledger "{self.path}", release {place} was changed, or one before it was removed.'
+                )
+            if seal != self._seal(*(getattr(row, name) for name in _ROW.split(", "))):
+                raise TamperingFound(f'In the ledger "{self.path}", release {place} was changed.')
+            if (body is not None) != (place == len(rows)):
+                raise TamperingFound(
+                    f'In the ledger "{self.path}", the bytes kept of release {place} are not as they should be.'
+                )
+            if body is not None and row.payload not in (digest(body), self._seal(body)):
+                raise TamperingFound(f'In the ledger "{self.path}", the bytes of release {place} were changed.')
+            before = row.head
+            heads.add(before)
+        state = self.state()
+        if (state is None) != (not rows) or (state is not None and rows[-1].state != self._seal(state)):
+            raise TamperingFound(f'In the ledger "{self.path}", the state of {self.party} was changed.')
+        if head is not None and head not in heads:
+            raise TamperingFound(
+                f'The ledger "{self.path}" does not hold a release that left {self.party}: '
+                "rows were cut off, or an old ledger was put back."
+            )
+        return len(rows)
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _about(self) -> dict[str, str]:
+        return {str(k): str(v) for k, v in self._database.execute("select name, value from about order by rowid")}
+
+    def _seal(self, *values: object) -> str:
+        """A keyed hash of some values; the key never leaves."""
+        mac = hmac.new(self._key, FORMAT.encode(), hashlib.sha256)
+        for value in values:
+            part = value if isinstance(value, bytes) else repr(value).encode()
+            mac.update(len(part).to_bytes(8, "little") + part)
+        return mac.hexdigest()
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._database)
+
+
+class _Transaction:
+    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK if anything went wrong."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        self._database.execute("begin immediate")
+
+    def __exit__(self, kind: object, *others: object) -> None:
+        self._database.execute("commit" if kind is None else "rollback")
+
+
+def _key_beside(path: Path, new: bool) -> bytes:
+    """The key of a ledger, in a file of its own that only the owner reads."""
+    place = path.with_suffix(".key")
+    if place.exists():
+        return bytes.fromhex(place.read_text().strip())
+    if not new:
+        raise TamperingFound(
+            f'The key "{place}" of the ledger "{path}" is gone; put it back, without it nothing can be verified.'
+        )
+    part = place.with_suffix(f".{os.getpid()}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, place)
+    return bytes.fromhex(place.read_text().strip())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def ledgers_in(folder: Path) -> Iterator[Path]:
+    """The ledgers of a run folder or of a folder of ledgers."""
+    inside = folder / "ledger" if (folder / "ledger").is_dir() else folder
+    yield from sorted(inside.glob("*.sqlite"))

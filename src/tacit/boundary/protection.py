@@ -1,0 +1,182 @@
+"""What protects a party's releases: the run's terms, the party's own ledger and budget, and its noise."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.boundary.events import Event, Gaussian, SampledGaussian
+from tacit.boundary.ledger import Ledger, Row
+from tacit.boundary.query import Query
+from tacit.boundary.wire import Array
+from tacit.errors import PrivacyRefused
+from tacit.guarantee import Guarantee, Relation, Unit
+from tacit.rng import stream_key
+
+if TYPE_CHECKING:
+    from tacit.boundary.source import Source
+
+
+class BudgetSpent(PrivacyRefused):
+    """A party's budget does not cover another release."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run promises about one party, fixed before its first release.
+
+    Attributes
+    ----------
+    guarantee : what will hold after the whole schedule
+    multiplier : noise over sensitivity, of every noisy answer
+    schedule : how many releases of each step the whole run makes
+    events : what all of them together spend
+    own_noise : False where an aggregation carries the noise of a sum, and nobody sees a single contribution
+    """
+
+    guarantee: Guarantee
+    multiplier: float
+    schedule: Mapping[str, int]
+    events: tuple[Event, ...]
+    own_noise: bool = True
+
+    @property
+    def unit(self) -> Unit:
+        return self.guarantee.unit
+
+    @property
+    def relation(self) -> Relation:
+        return self.guarantee.relation
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a party allows to leave: (ε, δ) over its ledger's lifetime, or over the last `days`."""
+
+    epsilon: float
+    delta: float
+    days: float | None = None
+
+
+@dataclass
+class Protection:
+    """One party's protection in one run.
+
+    Guarantee
+    ---------
+    Every noisy answer is the query's answer plus N(0, (multiplier·Δ)²) on every cell, Δ being the sensitivity that
+    the query itself enforces for the run's unit and relation. Releases beyond the schedule that the multiplier was
+    calibrated for are refused, so the guarantee of the terms covers everything that leaves in this run; what left in
+    earlier runs is composed by a privacy filter, and a release that would exceed the party's own budget is refused
+    whatever the coordinator says.
+    """
+
+    terms: Terms
+    ledger: Ledger
+    budget: Budget
+    run: str
+    seed: int
+    _made: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
+
+    # -- noise ------------------------------------------------------------------------------------------------
+
+    def scale(self, query: Query) -> float:
+        """σ of one answer; a query that bounds nothing cannot be protected."""
+        sensitivity = query.sensitivity(self.terms.unit, self.terms.relation)
+        if not np.isfinite(sensitivity):
+            raise PrivacyRefused(
+                f"A query of {self.ledger.party} has no bound on what one {self.terms.unit} can change; "
+                "nothing was released."
+            )
+        return self.terms.multiplier * sensitivity
+
+    def event(self, query: Query, answers: int) -> Event:
+        """What `answers` noisy answers of a query spend."""
+        if query.sampling < 1:
+            return SampledGaussian(self.terms.multiplier, query.sampling, answers)
+        return Gaussian(self.terms.multiplier, answers)
+
+    def noised(self, blocks: Mapping[str, Array], sigma: float, *purpose: str | int) -> dict[str, Array]:
+        """Fresh noise on every cell of every block, sampled or not."""
+        source = self._source(*purpose)
+        return {
+            name: (block + np.float32(sigma) * source.normal(block.shape)).astype(np.float32)
+            for name, block in sorted(blocks.items())
+        }
+
+    def _source(self, *purpose: str | int) -> Source:
+        from tacit.boundary.source import Seeded
+
+        return Seeded(stream_key(self.seed, self.ledger.party, "noise", *purpose))
+
+    # -- the veto ---------------------------------------------------------------------------------------------
+
+    def admit(self, step: str, event: Event) -> None:
+        """Refuse a release that the schedule does not hold, or that the party's budget does not cover."""
+        if self._made[step] >= self.terms.schedule.get(step, 0):
+            raise PrivacyRefused(
+                f'{self.ledger.party} was asked for release {self._made[step] + 1} of step "{step}", and the '
+                f"run's guarantee covers {self.terms.schedule.get(step, 0)}; nothing was released."
+            )
+        reached = self.lifetime(planned=True, days=self.budget.days)
+        if reached > self.budget.epsilon * (1 + 1e-9):
+            span = "" if self.budget.days is None else f" in {self.budget.days:g} days"
+            raise BudgetSpent(
+                f"{self.ledger.party} refuses: this run would take it to ε = {reached:.3f}{span}, and its budget is "
+                f"{self.budget.epsilon:g}; raise [privacy] budget, or ask for a smaller epsilon."
+            )
+
+    def count(self, step: str) -> None:
+        """One more release of a step was recorded."""
+        self._made[step] += 1
+
+    def lifetime(self, planned: bool = False, days: float | None = None) -> float:
+        """ε over everything in the ledger, at the budget's δ; with `planned`, as if this run were done.
+
+        A single run is a schedule fixed beforehand, so the accountant's tightest composition holds for it. Runs that
+        were chosen one after another compose by a privacy filter.
+        """
+        from tacit.boundary.account import Filter
+        from tacit.boundary.account import epsilon as epsilon_of
+
+        rows = [row for row in self.ledger.rows() if days is None or _age(row) <= timedelta(days=days)]
+        earlier = [row.spent for row in rows if row.run != self.run]
+        now = list(self.terms.events) if planned else [row.spent for row in rows if row.run == self.run]
+        if not [event for event in earlier if _costs(event)]:
+            return float(epsilon_of(now, self.budget.delta, self.terms.relation))
+        return float(Filter(self.budget.epsilon, self.budget.delta, self.terms.relation).spent([*earlier, *now]))
+
+
+def total_epsilon(rows: Sequence[Row], delta: float, relation: Relation) -> float:
+    """ε of a ledger's rows: tight for one run, by a filter for several."""
+    from tacit.boundary.account import Filter
+    from tacit.boundary.account import epsilon as epsilon_of
+
+    events = [row.spent for row in rows if _costs(row.spent)]
+    if len({row.run for row in rows if _costs(row.spent)}) <= 1:
+        return float(epsilon_of(events, delta, relation))
+    return float(Filter(float("inf"), delta, relation).spent(events))
+
+
+def _costs(event: Event) -> bool:
+    return type(event).__name__ != "Public"
+
+
+def _age(row: Row) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(row.moment)
+
+
+def event_in_words(row: Row) -> str:
+    """What a row spent, for people."""
+    table = json.loads(row.event)
+    kind = table.pop("kind")
+    return f"{kind}({', '.join(f'{k}={v:g}' if isinstance(v, float) else f'{k}={v}' for k, v in table.items())})"
