@@ -44,13 +44,9 @@ def table(rows: list[tuple[str, Result]]) -> str:
         here, there = quantity(r.value, r.unit), quantity(r.reference, r.unit)
         cells.append((name, r.what, here, r.beside, there, quantity(r.ratio, "×"), r.target))
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    right = (2, 4, 5)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(w) if c in right else cell.ljust(w) for c, (cell, w) in enumerate(zip(row, widths))
-        ).rstrip()
-        for row in cells
-    )
+    sides = "<<><>><"
+    lines = (zip(row, sides, widths, strict=True) for row in cells)
+    return "\n".join("  ".join(f"{cell:{side}{width}}" for cell, side, width in line).rstrip() for line in lines)
 
 
 if __name__ == "__main__":

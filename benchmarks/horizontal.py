@@ -21,7 +21,7 @@ from tacit.partition import Parties, Share, partition
 from tacit.rng import derive
 
 SILOS, ROUNDS, LOCAL_STEPS, FACTORS = 10, 100, 10, 20
-REPETITIONS = 3
+REPETITIONS = 5
 
 
 def measure() -> list[Result]:

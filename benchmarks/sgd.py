@@ -6,8 +6,6 @@ The C loop is compiled here and now, twice: a compiler's widest vectors are not 
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common.machine import c_compiler
 from benchmarks.common.result import Missing, Result
 from benchmarks.common.shapes import like_ml_1m
 from benchmarks.common.stopwatch import best_of
@@ -47,7 +46,7 @@ def measure() -> list[Result]:
         epochs = {"here": sgd_epoch, **peers}
         seconds = best_of({name: partial(one, epoch) for name, epoch in epochs.items()}, REPETITIONS)
     milliseconds = {name: 1e9 * time / ratings.n_ratings for name, time in seconds.items()}
-    what = f"one SGD epoch per million ratings, {FACTORS} factors"
+    what = f"one epoch per million ratings, {FACTORS} factors"
     return [
         Result(what, milliseconds["here"], "ms", f"C, {flags}", milliseconds[flags], most_ratio=1.5) for flags in BUILDS
     ]
@@ -55,7 +54,7 @@ def measure() -> list[Result]:
 
 def compiled(flags: str, library: Path) -> Callable[..., None]:
     """The C loop, as a function with `sgd_epoch`'s parameters."""
-    compiler = os.environ.get("CC") or shutil.which("cc")
+    compiler = c_compiler()
     if compiler is None:
         raise Missing("There is no C compiler; install one (on Debian: apt install gcc), or name one in CC.")
     command = [compiler, *flags.split(), "-shared", "-fPIC", str(SOURCE), "-o", str(library), "-lm"]

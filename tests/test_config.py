@@ -48,6 +48,8 @@ unit = "rating"
 accounting = "paper"
 on_refusal = "stop"
 ledger = "L"
+budget = 3.0
+period = 30.0
 [aggregation]
 name = "secagg"
 tolerate = 0.1

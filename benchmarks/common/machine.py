@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Iterator
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("tacit", "numpy", "numba", "pyarrow", "scipy")
+PACKAGES = ("tacit", "numpy", "numba", "llvmlite", "pyarrow")
 
 
 def described() -> list[str]:
@@ -36,3 +38,12 @@ def _versions() -> Iterator[str]:
             yield f"{package} {version(package)}"
         except PackageNotFoundError:
             yield f"{package} missing"
+    compiler = c_compiler()
+    if compiler is not None:
+        told = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+        yield next(iter(told.splitlines()), compiler)
+
+
+def c_compiler() -> str | None:
+    """The one that CC names, else cc, else None."""
+    return os.environ.get("CC") or shutil.which("cc")

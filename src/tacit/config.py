@@ -77,6 +77,8 @@ class PrivacySection(Frozen):
     accounting: Literal["sound", "paper"] = "sound"
     on_refusal: Literal["continue", "stop"] = "continue"
     ledger: str | None = None
+    budget: float | None = Field(default=None, gt=0)
+    period: float | None = Field(default=None, gt=0)
 
 
 class AggregationSection(Frozen):

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from tacit.boundary.protection import Budget
 from tacit.config import RunFile
+from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
-from tacit.engine.simulate import Glance, train, with_newcomers
+from tacit.engine.log import CallLog
+from tacit.engine.simulate import Glance, Safeguards, train, with_newcomers
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
+from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters, chosen
-from tacit.partition import Parties
+from tacit.methods.plan import Plan, Situation, make_plan
+from tacit.partition import Parties, Setting
+from tacit.report.folder import RunFolder
+from tacit.secure import IdealSum, Plain
 
 
 @dataclass(frozen=True)
@@ -30,25 +37,60 @@ class Prepared:
     support: Ratings | None
     split: str
     parties: Parties
+    plan: Plan | None
 
 
 def check(file: RunFile) -> tuple[Method, Parameters]:
     """Everything that can be refused before data is touched."""
     method, parameters = chosen(file.method)
-    if file.privacy is not None:
-        raise PrivacyRefused(
-            f'The method "{method.name}" carries no guarantee in this version, so [privacy] cannot be kept; '
-            "remove that section to run it NON-PRIVATE."
-        )
-    if file.aggregation.name != "plain":
+    if file.aggregation.name not in ("plain", "ideal"):
         raise UsageError(
-            f'[aggregation] name = "{file.aggregation.name}" is not available in this version; use "plain".'
+            f'[aggregation] name = "{file.aggregation.name}" is not available in this version; use "plain" or "ideal".'
         )
     if file.engine.name != "inprocess":
         raise UsageError(f'[engine] name = "{file.engine.name}" is not available in this version; use "inprocess".')
-    if file.engine.seeded is False:
+    if file.engine.seeded is False and file.privacy is None:
         raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
+    if file.engine.seeded is False:
+        raise PrivacyRefused(
+            "[engine] seeded = false asks for noise that holds outside a simulation, and sums would need discrete "
+            "noise for that, which this version does not have; leave it out to simulate."
+        )
+    if file.privacy is not None:
+        plan(file, method, parameters)
     return method, parameters
+
+
+def plan(file: RunFile, method: Method, parameters: Parameters, setting: Setting | None = None) -> Plan:
+    """What a private run will ask, add and cost, from public facts alone."""
+    if file.privacy is None:
+        raise UsageError("The run file has no [privacy] section, so there is nothing to plan; the run is NON-PRIVATE.")
+    facts, by = public_facts(file.data, file.public), file.partition.by
+    guessed = {"item": Setting.VERTICAL, "genre": Setting.VERTICAL, "device": Setting.DEVICE}
+    setting = setting or guessed.get(by, Setting.HORIZONTAL)
+    if setting not in method.sides:
+        raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
+    parties = facts.users if setting is Setting.DEVICE else file.partition.into or 10
+    situation = Situation(
+        setting, parties, sealed=file.aggregation.name != "plain", collusion=file.aggregation.collusion
+    )
+    return make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded=True)
+
+
+def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | None:
+    """What guards a private run: ledgers, budget, log, aggregation."""
+    if file.privacy is None:
+        return None
+    privacy, share = file.privacy, file.aggregation
+    return Safeguards(
+        plan=made,
+        run=folder.run_id,
+        ledgers=Path(privacy.ledger) if privacy.ledger is not None else folder.path / "ledger",
+        budget=Budget(privacy.budget or privacy.epsilon, made.delta, privacy.period),
+        aggregation=IdealSum(share.collusion, file.seed) if share.name == "ideal" else Plain(),
+        log=CallLog(folder.path / "transcript" / "log.sqlite"),
+        stop_on_refusal=privacy.on_refusal == "stop",
+    )
 
 
 def prepare(file: RunFile) -> Prepared:
@@ -60,13 +102,14 @@ def prepare(file: RunFile) -> Prepared:
 
     method, parameters = check(file)
     data, public = file.data, file.public
+    declared = None if file.privacy is None else public_facts(data, public)
     ratings = load(
         data.source,
         feedback=data.feedback,
         columns=data.columns or None,
         duplicates=data.duplicates,
         query=data.query,
-        scale=public.scale,
+        scale=public.scale if declared is None else (declared.scale.low, declared.scale.high),
         user_table=data.user_table,
         item_table=data.item_table,
         catalogue=public.catalogue,
@@ -75,17 +118,19 @@ def prepare(file: RunFile) -> Prepared:
         ratings=data.ratings,
         seed=file.seed,
     )
-    if public.users is not None and public.users < ratings.n_users:
+    users = public.users if declared is None else declared.users
+    if users is not None and users < ratings.n_users:
         raise UsageError(
-            f"[public] users = {public.users:,} is fewer than the {ratings.n_users:,} users in the data; "
+            f"[public] users = {users:,} is fewer than the {ratings.n_users:,} users in the data; "
             "declare at least as many."
         )
     described = about_data(ratings)
     parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed)
     del ratings  # the parts are copies, and so are the parties' shares: three of everything would be too many
+    training = replace(parts.train, times=None)  # half of a rating's bytes, and of no use after the split
     division = file.partition
     parties = partition(
-        parts.train,
+        training,
         into=division.into,
         by=division.by,
         size_skew=division.size_skew,
@@ -93,8 +138,9 @@ def prepare(file: RunFile) -> Prepared:
         seed=file.seed,
     )
     method.sides_in(Facts.of(parties, file.seed))
+    planned = None if file.privacy is None else plan(file, method, parameters, parties.setting)
     return Prepared(
-        file, method, parameters, described, parts.train, parts.test, parts.support, parts.description, parties
+        file, method, parameters, described, training, parts.test, parts.support, parts.description, parties, planned
     )
 
 
@@ -102,7 +148,6 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
     from tacit.report.about import about, metrics_table
-    from tacit.report.folder import RunFolder
 
     began = perf_counter()
     prepared = prepare(file)
@@ -115,9 +160,11 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         dropout=file.aggregation.dropout,
         timeout=file.engine.timeout,
         payloads=folder.payloads if file.engine.transcript == "full" else None,
+        safeguards=None if prepared.plan is None else safeguards(file, prepared.plan, folder),
         test=prepared.test,
         watch=watch,
     )
+    promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
     wanted = file.evaluate
     evaluation = evaluate(
         with_newcomers(trained, prepared.support, prepared.test.n_users),
@@ -134,7 +181,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         "setting": str(prepared.parties.setting),
         "metrics": evaluation.metrics,
         "intervals": {name: list(interval) for name, interval in evaluation.intervals.items()},
-        "guarantee": None,
+        "guarantee": promise.to_json(),
         "rounds": trained.rounds,
         "bytes_up": trained.transcript.meter.bytes_up,
         "bytes_down": trained.transcript.meter.bytes_down,
@@ -158,6 +205,6 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.test.user_ids,
         ),
         transcript=trained.transcript,
-        model=trained.model,
+        model=replace(trained.model, stamp=str(promise)),
     )
     return summary

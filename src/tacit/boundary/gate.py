@@ -18,6 +18,7 @@ import numpy as np
 
 from tacit.boundary import release as _release
 from tacit.boundary.events import Event, Public
+from tacit.boundary.ledger import Row
 from tacit.boundary.protection import Protection
 from tacit.boundary.query import Query, Update
 from tacit.boundary.release import Kind, Release
@@ -100,7 +101,7 @@ class Gate:
                     f'{self.party} answered this very request for step "{step}" before and keeps only its digest; '
                     "ask for the next round, or start a new run with another seed or ledger."
                 )
-            self._made = self._sealed(Kind(row.kind), body, row.contributors, row.event, row.head)
+            self._made = self._sealed(Kind(row.kind), body, row.contributors, row)
             return self._made
         if ledger.another(run, round, step, attempt, request_hash):
             raise PrivacyRefused(
@@ -122,7 +123,7 @@ class Gate:
         """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave."""
         current, event = dict(state), self._admitted(query, steps)
         for step in range(steps):
-            answer = self._noised(query, query(current, self.stream("sample", step)), step, 1)
+            answer = self._answer(query, current, step)
             current = update(current, answer, step)
         self.home.update(current)
         return self._let_out(Kind.CHAIN, {name: current[name] for name in lets_out}, event)
@@ -134,10 +135,9 @@ class Gate:
         every party, and every device of a cohort, adds noise of its own.
         """
         event = self._admitted(query, 1)
-        answer = query({}, self.stream("sample", 0))
         own = self.protection is None or self.protection.terms.own_noise
-        if own:
-            answer = self._noised(query, answer, 0, max(1, contributors) if self._devices else 1)
+        shares = (max(1, contributors) if self._devices else 1) if own else 0
+        answer = self._answer(query, {}, 0, shares)
         return self._let_out(Kind.SUM, answer, event, contributors, sealed=not own, present=present)
 
     def report(self, query: Query, contributors: int = 1) -> Release:
@@ -185,13 +185,15 @@ class Gate:
         self.protection.admit(request.step, event)
         return event
 
-    def _noised(self, query: Query, answer: Mapping[str, Array], step: int, shares: int) -> dict[str, Array]:
-        """The answer plus fresh noise on every cell: the sum of `shares` independent ones."""
+    def _answer(self, query: Query, state: Mapping[str, Any], step: int, shares: int = 1) -> dict[str, Array]:
+        """The query's answer, plus the sum of `shares` independent fresh noises on every cell."""
+        request, stream = self._serving(), self.stream("sample", step)
         if self.protection is None:
-            return dict(answer)
-        request = self._serving()
+            return query(state, stream)
         sigma = self.protection.scale(query) * math.sqrt(shares)
-        return self.protection.noised(answer, sigma, request.round, request.step, step, request.hash)
+        return self.protection.noised(
+            query.exact(state, stream), sigma, request.round, request.step, step, request.hash
+        )
 
     def _let_out(
         self,
@@ -205,7 +207,7 @@ class Gate:
         request = self._serving()
         if self._made is not None:
             raise PrivacyRefused(f"{self.party} tried to let out two releases for one request; end a step in one.")
-        body, line, head = encode(payload), "", ""
+        body, row = encode(payload), None
         if self.protection is not None:
             if event is None:
                 raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
@@ -224,10 +226,12 @@ class Gate:
                 state=encode(self.home),
             )
             self.protection.count(request.step)
-            line, head = row.event, row.head
-        self._made = self._sealed(kind, body, contributors, line, head)
+        self._made = self._sealed(kind, body, contributors, row)
         return self._made
 
-    def _sealed(self, kind: Kind, body: bytes, contributors: int, event: str, head: str) -> Release:
-        promised = NON_PRIVATE if self.protection is None else self.protection.terms.guarantee
-        return Release(self.party, kind, body, promised, contributors, event, head, seal=_release._SEAL)
+    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:
+        if row is None or self.protection is None:
+            return Release(self.party, kind, body, NON_PRIVATE, contributors, seal=_release._SEAL)
+        promised = self.protection.terms.guarantee
+        recorded = (row.event, row.payload, row.head)
+        return Release(self.party, kind, body, promised, contributors, *recorded, seal=_release._SEAL)

@@ -18,13 +18,15 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from tacit.boundary.events import Event, from_json, to_json
 from tacit.boundary.wire import digest
-from tacit.errors import PrivacyRefused, TamperingFound
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 
 FORMAT = "tacit ledger 1"
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
@@ -95,6 +97,31 @@ class Ledger:
         owner = self._about().get("party")
         if owner != party:
             raise PrivacyRefused(f'The ledger "{path}" belongs to {owner}, not to {party}; name another folder.')
+
+    @classmethod
+    def open(cls, path: Path) -> Ledger:
+        """The ledger at `path` for reading alone: its party is whom it names, and nothing on disk is changed."""
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise UsageError(f'The ledger "{path}" cannot be read: {error.strerror}; name one that is there.') from None
+        ledger = cls.__new__(cls)
+        ledger.path, ledger._database = path, read_only(path)
+        try:
+            ledger._database.execute("begin")  # one moment's view, whatever a writer does meanwhile
+            ledger.party = ledger._about().get("party", path.stem)
+            ledger._key = _key_beside(path, new=False)
+        except sqlite3.DatabaseError as error:
+            ledger.close()
+            if path.with_suffix(".key").exists():
+                raise TamperingFound(f'The ledger "{path}" is damaged: {error}.') from None
+            raise UsageError(
+                f'"{path}" is not a ledger, and has no key beside it; name a run folder, or a ledger (….sqlite).'
+            ) from None
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
 
     def _begin(self) -> None:
         with self._transaction():
@@ -184,10 +211,13 @@ class Ledger:
         `head` is one that travelled: it must be in the chain, or rows were cut off or an old ledger was put back.
         """
         about = self._about()
-        if about.pop("seal", None) != self._seal(*about.values()) or about.get("format") != FORMAT:
+        genuine = about.pop("seal", None) == self._seal(*about.values()) and about.get("format") == FORMAT
+        if not genuine or list(about) != ["format", "party", "begun"]:
             raise TamperingFound(
                 f'The ledger "{self.path}" was changed: its first page is not what {self.party} wrote.'
             )
+        if _layout(self._database) != _own_layout():
+            raise TamperingFound(f'The ledger "{self.path}" was changed: its tables are not those of {FORMAT}.')
         before, rows, heads = START, self.rows(), {START}
         for place, row in enumerate(rows, start=1):
             if row.number != place:
@@ -251,7 +281,12 @@ def _key_beside(path: Path, new: bool) -> bytes:
     """The key of a ledger, in a file of its own that only the owner reads."""
     place = path.with_suffix(".key")
     if place.exists():
-        return bytes.fromhex(place.read_text().strip())
+        try:
+            return bytes.fromhex(place.read_text().strip())
+        except ValueError:
+            raise TamperingFound(f'The key "{place}" of the ledger "{path}" is damaged; put it back.') from None
+        except OSError as error:
+            raise UsageError(f'The key "{place}" cannot be read: {error.strerror}; its owner can.') from None
     if not new:
         raise TamperingFound(
             f'The key "{place}" of the ledger "{path}" is gone; put it back, without it nothing can be verified.'
@@ -264,6 +299,28 @@ def _key_beside(path: Path, new: bool) -> bytes:
         os.fsync(file.fileno())
     os.replace(part, place)
     return bytes.fromhex(place.read_text().strip())
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """A database to read: nothing is written, and no file appears beside it unless a writer has one there already.
+
+    Rows that a writer has not yet moved out of its write-ahead log are read from there.
+    """
+    at_work = path.with_name(path.name + "-wal").exists()
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{'mode=ro' if at_work else 'immutable=1'}", uri=True)
+
+
+def _layout(database: sqlite3.Connection) -> list[tuple[str, ...]]:
+    """Every table, index, trigger and view, as SQLite keeps it."""
+    return database.execute("select type, name, tbl_name, sql from sqlite_master order by type, name").fetchall()
+
+
+@cache
+def _own_layout() -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            fresh.execute(statement)
+        return _layout(fresh)
 
 
 def _now() -> str:

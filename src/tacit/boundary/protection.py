@@ -7,20 +7,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.boundary import noise as mechanism
+from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.events import Event, Gaussian, SampledGaussian
+from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.query import Query
+from tacit.boundary.source import Seeded
 from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation, Unit
 from tacit.rng import stream_key
 
-if TYPE_CHECKING:
-    from tacit.boundary.source import Source
+#: Sensitivities already carry the factor of the replace relation, so events are accounted as if emptied: never both.
+ACCOUNTED = Relation.ZERO_OUT
 
 
 class BudgetSpent(PrivacyRefused):
@@ -107,16 +110,10 @@ class Protection:
 
     def noised(self, blocks: Mapping[str, Array], sigma: float, *purpose: str | int) -> dict[str, Array]:
         """Fresh noise on every cell of every block, sampled or not."""
-        source = self._source(*purpose)
-        return {
-            name: (block + np.float32(sigma) * source.normal(block.shape)).astype(np.float32)
-            for name, block in sorted(blocks.items())
-        }
-
-    def _source(self, *purpose: str | int) -> Source:
-        from tacit.boundary.source import Seeded
-
-        return Seeded(stream_key(self.seed, self.ledger.party, "noise", *purpose))
+        exact = {name: np.array(block, dtype=np.float64) for name, block in sorted(blocks.items())}
+        if sigma > 0:
+            mechanism.Gaussian(sigma).add(exact, Seeded(stream_key(self.seed, self.ledger.party, "noise", *purpose)))
+        return {name: block.astype(np.float32) for name, block in exact.items()}
 
     # -- the veto ---------------------------------------------------------------------------------------------
 
@@ -145,26 +142,22 @@ class Protection:
         A single run is a schedule fixed beforehand, so the accountant's tightest composition holds for it. Runs that
         were chosen one after another compose by a privacy filter.
         """
-        from tacit.boundary.account import Filter
-        from tacit.boundary.account import epsilon as epsilon_of
 
         rows = [row for row in self.ledger.rows() if days is None or _age(row) <= timedelta(days=days)]
         earlier = [row.spent for row in rows if row.run != self.run]
         now = list(self.terms.events) if planned else [row.spent for row in rows if row.run == self.run]
         if not [event for event in earlier if _costs(event)]:
-            return float(epsilon_of(now, self.budget.delta, self.terms.relation))
-        return float(Filter(self.budget.epsilon, self.budget.delta, self.terms.relation).spent([*earlier, *now]))
+            return float(epsilon_of(now, self.budget.delta, ACCOUNTED))
+        return float(Filter(self.budget.epsilon, self.budget.delta, ACCOUNTED).spent([*earlier, *now]))
 
 
-def total_epsilon(rows: Sequence[Row], delta: float, relation: Relation) -> float:
+def total_epsilon(rows: Sequence[Row], delta: float) -> float:
     """ε of a ledger's rows: tight for one run, by a filter for several."""
-    from tacit.boundary.account import Filter
-    from tacit.boundary.account import epsilon as epsilon_of
 
     events = [row.spent for row in rows if _costs(row.spent)]
     if len({row.run for row in rows if _costs(row.spent)}) <= 1:
-        return float(epsilon_of(events, delta, relation))
-    return float(Filter(float("inf"), delta, relation).spent(events))
+        return float(epsilon_of(events, delta, ACCOUNTED))
+    return float(Filter(float("inf"), delta, ACCOUNTED).spent(events))
 
 
 def _costs(event: Event) -> bool:

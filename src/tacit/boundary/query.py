@@ -20,6 +20,9 @@ class Query(Protocol):
     def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         """The answer at `state`, one array per block; `stream` is the party's own randomness."""
 
+    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        """The answer in float64, for which the bound holds without tolerance: what noise is added to."""
+
     @property
     def sampling(self) -> float:
         """The rate at which the query itself draws a fresh, secret Poisson sample of the units; 1 for no sampling."""
@@ -42,6 +45,8 @@ class Unbounded:
 
     def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return self._answer(state, stream)
+
+    exact = __call__
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         return math.inf

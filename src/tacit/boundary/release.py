@@ -37,7 +37,7 @@ class Release:
     body : the payload in the wire format; bytes, so that nobody can change it after it was recorded
     guarantee : Guarantee, or NON_PRIVATE
     contributors : how many parties or devices it speaks for
-    event, head : what it spent, as the ledger wrote it, and the ledger's head with its row; empty without a ledger
+    event, payload, head : what it spent, the payload's hash, and the ledger's head with its row; empty without a ledger
     """
 
     party: str
@@ -46,6 +46,7 @@ class Release:
     guarantee: Guarantee | NoGuarantee
     contributors: int
     event: str = ""
+    payload: str = ""
     head: str = ""
     seal: object = field(default=None, repr=False, compare=False)
 

@@ -19,7 +19,6 @@ from tacit.boundary.events import (
     Event,
     Gaussian,
     Laplace,
-    NonPrivate,
     Public,
     Pure,
     SampledGaussian,
@@ -45,7 +44,7 @@ def merge(events: Iterable[Event]) -> tuple[Noised, ...] | None:
         check(event)
         if isinstance(event, Public):
             continue
-        if not isinstance(event, Noised) or event.count and _bare(event):
+        if not isinstance(event, Noised) or (event.count and _bare(event)):
             private = False
             continue
         single = replace(event, count=1)
@@ -129,8 +128,8 @@ def check(event: Event) -> None:
         raise PrivacyRefused(f"{event} has numbers that no release can have, so what it costs cannot be said.")
     if isinstance(event, DiscreteGaussian) and event.shares > 1 and event.variance < 2:
         raise PrivacyRefused(
-            f"Shares of discrete Gaussian noise need a variance of at least 2 grid² each, and {event.variance:g} is less: "
-            "use a finer grid, fewer shares, or Skellam noise."
+            f"Shares of discrete Gaussian noise need a variance of at least 2 grid² each, and {event.variance:g} is "
+            "less: use a finer grid, fewer shares, or Skellam noise."
         )
 
 
@@ -142,9 +141,9 @@ def _bare(event: Noised) -> bool:
         case SampledGaussian():
             return event.multiplier == 0 and event.rate > 0
         case Skellam():
-            return event.l1 > 0 and not 0 < event.variance / event.l1 or event.l1 == math.inf
+            return (event.variance == 0 and event.l1 > 0) or event.l1 == math.inf
         case DiscreteGaussian():
-            return event.l2 > 0 and not 0 < event.variance / event.l2 or event.l2 == math.inf
+            return (event.variance == 0 and event.l2 > 0) or event.l2 == math.inf
         case Pure():
             return event.epsilon == math.inf
         case Shuffled():
@@ -174,8 +173,3 @@ def _at_least(value: object, low: float) -> bool:
 
 def _whole(value: object, low: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= low
-
-
-def unprotected(events: Iterable[Event]) -> bool:
-    """Whether data left without a mechanism."""
-    return any(isinstance(event, NonPrivate) for event in events)

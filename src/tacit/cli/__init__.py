@@ -150,6 +150,83 @@ def report(
 
 
 @app.command()
+def plan(
+    file: Annotated[Path, typer.Argument(help="The run file.")],
+    changes: Changes = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a private run will release, how much noise that takes and what it costs, before any data is touched."""
+    from tacit.cli.plan import plan as command
+
+    command(file, changes or [], as_json)
+
+
+@app.command()
+def explain(
+    epsilon: Annotated[float, typer.Argument(metavar="EPS", help="ε, such as 1.0.")],
+    delta: Annotated[float, typer.Argument(metavar="DELTA", help="δ, such as 1e-6.")],
+    as_json: Json = False,
+) -> None:
+    """Say what an (ε, δ) means for one person, in words and odds."""
+    from tacit.cli.explain import explain as command
+
+    command(epsilon, delta, as_json)
+
+
+ledger = typer.Typer(
+    name="ledger",
+    help="Look at, verify and export the parties' records of what they released.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(ledger)
+
+Ledgers = Annotated[Path, typer.Argument(metavar="RUN|LEDGER", help="A run folder, a ledger, or a folder of ledgers.")]
+
+
+@ledger.command("show")
+def ledger_show(
+    place: Ledgers,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="The δ at which ε is reckoned; default: the run's, or 1e-6.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print every release, what it spent, and the ε reached by then."""
+    from tacit.cli.ledger import show as command
+
+    command(place, delta, as_json)
+
+
+@ledger.command("verify")
+def ledger_verify(
+    place: Ledgers,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="HEX", help="A head that was kept earlier; it must be in the chain.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that no ledger was changed, cut short or put back, and that all that left in a run is in them."""
+    from tacit.cli.ledger import verify as command
+
+    command(place, head, as_json)
+
+
+@ledger.command("export")
+def ledger_export(
+    place: Ledgers,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A .jsonl, .csv or .parquet file; default: JSON Lines on stdout.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write all rows out, without the answers' bytes and without anything about a party's state."""
+    from tacit.cli.ledger import export as command
+
+    command(place, out, as_json)
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """Check what this machine has: versions, drivers, data, kernels."""
     from tacit.cli.doctor import doctor as command

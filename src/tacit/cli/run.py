@@ -42,7 +42,8 @@ def run(
 def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
     """Run with a live line."""
     method, _parameters = check(run_file)
-    with live(method.name, quiet) as watch:
+    stamp = "NON-PRIVATE" if run_file.privacy is None else f"ε {run_file.privacy.epsilon:g}"
+    with live(method.name, quiet, stamp) as watch:
         return run_experiment(run_file, out, watch)
 
 

@@ -26,8 +26,8 @@ def errors() -> Console:
 class Live:
     """One live line on stderr: round, metric, ε spent, bytes up, time left."""
 
-    def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
+    def __init__(self, console: Console, title: str, stamp: str) -> None:
+        self._console, self._title, self._stamp = console, title, stamp
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -42,7 +42,7 @@ class Live:
 
     def __call__(self, glance: Glance) -> None:
         error = "" if glance.mse is None else f" · mse {glance.mse:.4f}"
-        words = f"round {glance.round}/{glance.rounds}{error} · NON-PRIVATE · {size(glance.bytes_up)} up"
+        words = f"round {glance.round}/{glance.rounds}{error} · {self._stamp} · {size(glance.bytes_up)} up"
         if self._console.is_terminal:
             self.bar.update(self._task, total=glance.rounds, completed=glance.round, words=words)
         elif monotonic() - self._said > EVERY:
@@ -51,13 +51,13 @@ class Live:
 
 
 @contextmanager
-def live(title: str, quiet: bool) -> Iterator[Live | None]:
+def live(title: str, quiet: bool, stamp: str = "NON-PRIVATE") -> Iterator[Live | None]:
     """The live line for one run, gone when the run is done."""
     console = errors()
     if quiet:
         yield None
         return
-    line = Live(console, title)
+    line = Live(console, title, stamp)
     if not console.is_terminal:
         yield line
         return

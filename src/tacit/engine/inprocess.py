@@ -16,6 +16,7 @@ from time import monotonic
 import numpy as np
 
 from tacit.boundary import Release
+from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.release import Kind
 from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.cohort import Attendance
@@ -53,9 +54,9 @@ class InProcess:
         return [self._gather(name, future, request, deadline) for name, future in waiting.items()]
 
     def close(self) -> None:
-        """Let go of the threads; a step that still runs is not waited for."""
+        """Let go of the threads, once the steps that still run are done: nobody's ledger is closed under them."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
     def _gather(self, name: str, future: Future[Answer], request: Request, deadline: float | None) -> Answer:
@@ -74,6 +75,8 @@ class InProcess:
         with self._locks[party.name]:
             try:
                 release = party.answer(request, survivors if party.member.devices else None)
+            except BudgetSpent as refusal:
+                return Answer(party.name, "refused", kind, why=str(refusal))
             except TacitError:
                 raise
             except Exception as error:
@@ -83,6 +86,7 @@ class InProcess:
                 ) from error
         if type(release) is not Release or not party.gate.made(release):
             raise UngatedRelease(f"What {party.name} returned was not made by its gate; nothing was sent.")
+        recorded = (release.event, release.payload, release.head)
         if survivors is not None and not np.any(survivors):
             return Answer(party.name, "lost", kind)
-        return Answer(party.name, "ok", release.kind, release.body, release.contributors, release.event, release.head)
+        return Answer(party.name, "ok", release.kind, release.body, release.contributors, *recorded)

@@ -9,14 +9,19 @@ from time import perf_counter
 
 import numpy as np
 
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.protection import Budget, Protection
 from tacit.data.ratings import Ratings
 from tacit.engine.inprocess import InProcess
+from tacit.engine.log import CallLog
 from tacit.federation import Facts, Federation, Party, Transcript
 from tacit.methods import Method, Parameters
+from tacit.methods.plan import Plan
 from tacit.model import Factors, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
 from tacit.partition import Parties, Setting
 from tacit.rng import derive
+from tacit.secure import Aggregation
 
 #: How many test ratings are looked at after every round; the final metrics use all of them.
 GLANCE = 200_000
@@ -30,6 +35,30 @@ class Glance:
     rounds: int
     mse: float | None
     bytes_up: int
+
+
+@dataclass(frozen=True)
+class Safeguards:
+    """What makes a run private and resumable: the plan, the parties' ledgers and budget, the log, the aggregation."""
+
+    plan: Plan
+    run: str
+    ledgers: Path
+    budget: Budget
+    aggregation: Aggregation
+    log: CallLog | None = None
+    stop_on_refusal: bool = False
+
+    @property
+    def promise(self) -> str:
+        """What every request binds beside the method's parameters."""
+        terms = self.plan.terms
+        return f"|{terms.guarantee.to_json()}|{terms.multiplier!r}|{dict(terms.schedule)}"
+
+    def protect(self, party: str, seed: int) -> Protection:
+        """One party's protection, with its own ledger."""
+        ledger = Ledger(self.ledgers / f"{party}.sqlite", party)
+        return Protection(self.plan.terms, ledger, self.budget, self.run, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +84,19 @@ def train(
     dropout: float = 0.0,
     timeout: float | None = None,
     payloads: Path | None = None,
+    safeguards: Safeguards | None = None,
     test: Ratings | None = None,
     watch: Callable[[Glance], None] | None = None,
 ) -> Trained:
     """Hold one method's conversation over `parties` in this process."""
     facts = Facts.of(parties, seed)
     sides = method.sides_in(facts)
-    members = tuple(method.make_party(share, parameters, facts) for share in parties)
+    promise = "" if safeguards is None else safeguards.promise
+    guarded = [None if safeguards is None else safeguards.protect(share.name, seed) for share in parties]
+    members = tuple(
+        method.make_party(share, parameters, facts, protection)
+        for share, protection in zip(parties, guarded, strict=True)
+    )
     transcript = Transcript(payloads)
     onlooker = _Onlooker(members, parties, transcript, _rounds(parameters), test, seed, watch)
     engine = InProcess(members, timeout=timeout)
@@ -70,7 +105,11 @@ def train(
         facts,
         sides.party.steps,
         method=method.name,
-        parameters=parameters.hash,
+        parameters=parameters.hash + promise,
+        aggregation=None if safeguards is None else safeguards.aggregation,
+        log=None if safeguards is None else safeguards.log,
+        stop_on_refusal=safeguards is not None and safeguards.stop_on_refusal,
+        sigma=None if safeguards is None else safeguards.plan.sigma(),
         dimensions=parameters.dimensions,
         dropout=dropout,
         transcript=transcript,
@@ -81,6 +120,9 @@ def train(
         model = sides.coordinator(parameters, facts).run(federation)
     finally:
         engine.close()
+        for protection in guarded:
+            if protection is not None:
+                protection.ledger.close()
     return Trained(
         model=model,
         parties=members,

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from tacit.boundary.ledger import next_head
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import Array, Value, decode, encode
-from tacit.errors import BadMessage, PeerFailed
+from tacit.boundary.wire import Array, Value, decode, digest, encode
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
 from tacit.federation.cohort import Attendance
 from tacit.federation.facts import Facts
 from tacit.federation.messages import Answer, Request, Step
-from tacit.federation.transcript import Transcript
+from tacit.federation.transcript import Entry, Transcript
 from tacit.rng import derive
 from tacit.secure import Aggregation, Plain
+
+
+@dataclass(frozen=True)
+class Logged:
+    """What one call left: its result in the wire format, its messages, and the parties' heads after it."""
+
+    result: bytes
+    entries: tuple[Entry, ...]
+    heads: Mapping[str, str]
+
+
+class Log(Protocol):
+    """Where calls are kept, so that a run can be resumed."""
+
+    def recall(self, key: str, request: str) -> Logged | None: ...
+
+    def keep(self, key: str, request: str, logged: Logged) -> None: ...
 
 
 class Engine(Protocol):
@@ -33,10 +51,11 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """A sum over those that answered: its blocks by name, and how many contributed."""
+    """A sum over those that answered: its blocks by name, how many contributed, and the noise on each cell."""
 
     blocks: Mapping[str, Array]
     contributors: int
+    noise: float = 0.0
 
     def __getitem__(self, name: str) -> Array:
         return self.blocks[name]
@@ -54,6 +73,9 @@ class Federation:
     dimensions : what further names in schemas' shapes stand for, such as "factors"
     aggregation : how contributions become a sum
     dropout : probability that a party misses a sum, in a simulation
+    log : where calls are kept, or None for a run that is not resumed
+    stop_on_refusal : whether one party's refusal ends the run, or the others go on without it
+    sigma : by step, the standard deviation that the run's guarantee needs on a sum
     """
 
     def __init__(
@@ -68,13 +90,19 @@ class Federation:
         aggregation: Aggregation | None = None,
         dropout: float = 0.0,
         transcript: Transcript | None = None,
+        log: Log | None = None,
+        stop_on_refusal: bool = False,
+        sigma: Mapping[str, float] | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.facts, self.transcript = facts, transcript or Transcript()
         self._engine, self._steps, self._method, self._parameters = engine, steps, method, parameters
         self._dimensions, self._dropout, self._observer = dict(dimensions or {}), dropout, observer
         self._aggregation = aggregation or Plain()
+        self._log, self._stop_on_refusal = log, stop_on_refusal
         self._round, self._calls = 0, 0
+        self._heads: dict[str, str] = {}
+        self._sigma = dict(sigma or {})
 
     # -- the coordinator's verbs ------------------------------------------------------------------------------
 
@@ -90,40 +118,69 @@ class Federation:
 
     def ask(self, step: str, **payload: Value) -> dict[str, dict[str, Any]]:
         """The releases of those that answered, by party."""
-        answers = self._exchange(step, payload, Attendance.full())
-        return {answer.party: body for answer, body in answers}
+
+        def compute(request: Request) -> dict[str, Value]:
+            answers = self._exchange(request, Attendance.full())
+            return {f"{answer.party}/{name}": value for answer, body in answers for name, value in body.items()}
+
+        by_party: dict[str, dict[str, Any]] = {}
+        for place, value in self._call("ask", self._steps[step], payload, compute).items():
+            party, _, name = place.partition("/")
+            by_party.setdefault(party, {})[name] = value
+        return by_party
 
     def mean(self, step: str, **payload: Value) -> Array:
         """The weighted mean of chains, by the roster's weights over those that answered; a step with one block."""
-        answers = self._exchange(step, payload, Attendance.full())
         (name,) = self._step(step, Kind.CHAIN).gives.fields
-        weights = np.array([self.facts.weight(answer.party) for answer, _body in answers])
-        weights /= weights.sum()
-        total = np.zeros(answers[0][1][name].shape, dtype=np.float64)
-        for weight, (_answer, body) in zip(weights, answers, strict=True):
-            total += weight * body[name]
-        return total.astype(np.float32)
+
+        def compute(request: Request) -> dict[str, Value]:
+            answers = self._exchange(request, Attendance.full())
+            weights = np.array([self.facts.weight(answer.party) for answer, _body in answers])
+            weights /= weights.sum()
+            total = np.zeros(answers[0][1][name].shape, dtype=np.float64)
+            for weight, (_answer, body) in zip(weights, answers, strict=True):
+                total += weight * body[name]
+            return {"mean": total.astype(np.float32)}
+
+        mean: Array = self._call("mean", self._steps[step], payload, compute)["mean"]
+        return mean
 
     def sum(self, step: str, **payload: Value) -> Total:
         """Only the sum, under the run's aggregation; drop-outs are injected here."""
-        self._step(step, Kind.SUM)
-        attendance = Attendance.draw(self.facts, self._dropout, self._round, self._calls)
-        answers = self._exchange(step, payload, attendance)
-        blocks = self._aggregation.combine([body for _answer, body in answers])
-        return Total(blocks, sum(answer.contributors for answer, _body in answers))
+
+        def compute(request: Request) -> dict[str, Value]:
+            call = self._calls
+            answers = self._exchange(request, Attendance.draw(self.facts, self._dropout, self._round, call))
+            contributors = sum(answer.contributors for answer, _body in answers)
+            noise = self._aggregation.noise(self._sigma[step], contributors) if step in self._sigma else 0.0
+            bodies = [body for _answer, body in answers]
+            blocks = self._aggregation.combine(bodies, noise, step, self._round, call)
+            if self._aggregation.sealed:
+                self.transcript.sum(call, self._round, step, encode(blocks))
+            summed = {f"sum/{name}": block for name, block in blocks.items()}
+            return {"contributors": contributors, "noise": noise, **summed}
+
+        result = self._call("sum", self._step(step, Kind.SUM), payload, compute)
+        contributors, noise = result.pop("contributors"), result.pop("noise")
+        return Total({name.removeprefix("sum/"): block for name, block in result.items()}, contributors, noise)
 
     def reports(self, step: str, **payload: Value) -> dict[str, Array]:
         """Everybody's single reports, parted from their senders and shuffled together."""
-        self._step(step, Kind.REPORT)
-        answers = self._exchange(step, payload, Attendance.draw(self.facts, self._dropout, self._round, self._calls))
-        together = {name: np.concatenate([body[name] for _answer, body in answers]) for name in answers[0][1]}
-        sizes = {len(array) for array in together.values()}
-        if len(sizes) > 1:
-            raise BadMessage(
-                f'The reports of step "{step}" are of unequal number; every array needs one entry a report.'
+
+        def compute(request: Request) -> dict[str, Value]:
+            answers = self._exchange(request, Attendance.draw(self.facts, self._dropout, self._round, self._calls))
+            together = {name: np.concatenate([body[name] for _answer, body in answers]) for name in answers[0][1]}
+            sizes = {len(array) for array in together.values()}
+            if len(sizes) > 1:
+                raise BadMessage(
+                    f'The reports of step "{step}" are of unequal number; every array needs one entry a report.'
+                )
+            order = derive(self.facts.seed, self._round, "shuffle", self._calls).permutation(
+                sizes.pop() if sizes else 0
             )
-        order = derive(self.facts.seed, self._round, "shuffle", self._calls).permutation(sizes.pop() if sizes else 0)
-        return {name: array[order] for name, array in together.items()}
+            return {name: array[order] for name, array in together.items()}
+
+        return self._call("reports", self._step(step, Kind.REPORT), payload, compute)
 
     def show(self, **shared: Array) -> None:
         """What the coordinator holds now. In a simulation the experimenter looks; otherwise nothing happens."""
@@ -138,31 +195,79 @@ class Federation:
             raise BadMessage(f'Step "{name}" of {self._method} is a {step.kind}; it cannot be used as a {kind}.')
         return step
 
-    def _exchange(
-        self, name: str, payload: Mapping[str, Value], attendance: Attendance
-    ) -> list[tuple[Answer, dict[str, Any]]]:
-        """One request to all parties: send, gather, check against the schema, write down."""
-        step, call = self._steps[name], self._calls
+    def _call(
+        self, verb: str, step: Step, payload: Mapping[str, Value], compute: Callable[[Request], dict[str, Value]]
+    ) -> dict[str, Any]:
+        """One call: its logged result if the run is being resumed, or else a new one, logged before it is used."""
+        key = f"{self._calls}/{self._round}/{step.name}/{verb}"
+        request = Request(self._method, self._parameters, step.name, self._round, 0, encode(payload))
+        logged = None if self._log is None else self._log.recall(key, request.hash)
+        if logged is not None:
+            self.transcript.restore(logged.entries)
+            self._heads.update(logged.heads)
+            result = dict(decode(logged.result))
+        else:
+            first = len(self.transcript.entries)
+            result = compute(request)
+            if self._log is not None:
+                entries = tuple(self.transcript.entries[first:])
+                self._log.keep(key, request.hash, Logged(encode(result), entries, dict(self._heads)))
         self._calls += 1
-        request = Request(self._method, self._parameters, name, self._round, 0, encode(payload))
+        return result
+
+    def _exchange(self, request: Request, attendance: Attendance) -> list[tuple[Answer, dict[str, Any]]]:
+        """One request to all parties: send, gather, check against schema and chain, write down."""
+        step, call, sealed = self._steps[request.step], self._calls, False
+        if step.kind is Kind.SUM:
+            sealed = self._aggregation.sealed
         for member in self.facts.roster:
             copies = attendance.listeners(member.name, member.devices)
             if copies:
                 self.transcript.down(
-                    call, self._round, name, member.name, step.kind, request.body, request.digest, copies
+                    call, self._round, step.name, member.name, step.kind, request.body, request.digest, copies
                 )
-        arrived = []
+        arrived, refused = [], []
         for answer in self._engine.deliver(request, attendance):
             copies = 1 if step.kind is Kind.DISCLOSE else answer.contributors
-            self.transcript.up(call, self._round, name, answer.party, step.kind, answer.body, copies, answer.status)
+            self.transcript.up(
+                call,
+                self._round,
+                step.name,
+                answer.party,
+                step.kind,
+                answer.body,
+                copies,
+                answer.status,
+                sealed,
+                answer.head,
+            )
             if answer.status == "ok":
+                self._check_head(request, answer)
                 arrived.append((answer, self._opened(step, answer)))
+            elif answer.status == "refused":
+                refused.append(answer)
+        if refused and (self._stop_on_refusal or not arrived):
+            raise PrivacyRefused(refused[0].why)
         if not arrived:
             raise PeerFailed(
-                f'Nobody answered step "{name}" of round {self._round}; allow more time with [engine] timeout, '
+                f'Nobody answered step "{step.name}" of round {self._round}; allow more time with [engine] timeout, '
                 "or fewer drop-outs with [aggregation] dropout."
             )
         return arrived
+
+    def _check_head(self, request: Request, answer: Answer) -> None:
+        """Every answer's head must go on from the one before it: a shortened or restored ledger does not."""
+        if not answer.head:
+            return
+        before = self._heads.get(answer.party)
+        goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)
+        genuine = answer.payload == digest(answer.body) or self._aggregation.sealed
+        if not goes_on or not genuine:
+            raise TamperingFound(
+                f"The ledger of {answer.party} does not go on from where it was: rows were cut off or changed, "
+                "or an old ledger was put back."
+            )
+        self._heads[answer.party] = answer.head
 
     def _opened(self, step: Step, answer: Answer) -> dict[str, Any]:
         if answer.kind is not step.kind:

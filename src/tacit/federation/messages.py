@@ -148,7 +148,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back from one party, or why nothing did: status is "ok", "lost" or "late"."""
+    """What came back from one party, or why nothing did: status is "ok", "lost", "late" or "refused"."""
 
     party: str
     status: str
@@ -156,4 +156,6 @@ class Answer:
     body: bytes = b""
     contributors: int = 0
     event: str = ""
+    payload: str = ""
     head: str = ""
+    why: str = ""

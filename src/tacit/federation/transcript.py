@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from tacit.boundary.meter import Meter
 from tacit.boundary.wire import digest
@@ -13,7 +13,7 @@ from tacit.boundary.wire import digest
 
 @dataclass(frozen=True)
 class Entry:
-    """One message; `bytes` are those of all `copies`."""
+    """One message; `bytes` are those of all `copies`; `head` is that of the sender's ledger."""
 
     call: int
     round: int
@@ -25,6 +25,7 @@ class Entry:
     copies: int
     digest: str
     status: str
+    head: str = ""
 
 
 class Transcript:
@@ -53,43 +54,44 @@ class Transcript:
 
     def down(self, call: int, round: int, step: str, party: str, kind: str, body: bytes, sha: str, copies: int) -> None:
         """The coordinator sent `body` to `copies` devices of a party, or to the one silo."""
-        self._add(
-            call,
-            round,
-            step,
-            party,
-            "down",
-            kind,
-            self.meter.sent_down(party, len(body), copies),
-            copies,
-            sha,
-            "ok",
-        )
+        size = len(body) * copies
+        self._add(Entry(call, round, step, party, "down", kind, size, copies, sha, "ok"))
         self._keep(call, "all", "down", body)
 
     def up(
-        self, call: int, round: int, step: str, party: str, kind: str, body: bytes, copies: int, status: str
+        self,
+        call: int,
+        round: int,
+        step: str,
+        party: str,
+        kind: str,
+        body: bytes,
+        copies: int,
+        status: str,
+        sealed: bool = False,
+        head: str = "",
     ) -> None:
-        """A party answered, or failed to."""
-        sha = digest(body) if body else ""
-        self._add(
-            call,
-            round,
-            step,
-            party,
-            "up",
-            kind,
-            self.meter.sent_up(party, len(body), copies),
-            copies,
-            sha,
-            status,
-        )
-        if status == "ok":
+        """A party answered, or failed to. What is sealed is counted, and not seen."""
+        sha = digest(body) if body and not sealed else ""
+        self._add(Entry(call, round, step, party, "up", kind, len(body) * copies, copies, sha, status, head))
+        if status == "ok" and not sealed:
             self._keep(call, party, "up", body)
 
-    def _add(self, *values: Any) -> None:
-        entry = Entry(*values)
+    def sum(self, call: int, round: int, step: str, body: bytes) -> None:
+        """What the coordinator sees of sealed contributions: their sum."""
+        self._add(Entry(call, round, step, "sum", "up", "sum", 0, 0, digest(body), "ok"))
+        self._keep(call, "sum", "up", body)
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Messages of a run that is being resumed, as they were."""
+        for entry in entries:
+            self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
         self.entries.append(entry)
+        if entry.bytes:
+            count = self.meter.sent_down if entry.direction == "down" else self.meter.sent_up
+            count(entry.party, entry.bytes)
         if entry.status == "ok":
             self._digest.update(f"{entry.round}|{entry.step}|{entry.party}|{entry.direction}|{entry.digest}\n".encode())
 
@@ -105,7 +107,7 @@ class Transcript:
         import pyarrow.parquet as pq
 
         columns = list(zip(*(astuple(e) for e in self.entries), strict=True)) or [()] * len(fields(Entry))
-        types = [pa.int32(), pa.int32(), *[pa.string()] * 4, pa.int64(), pa.int64(), pa.string(), pa.string()]
+        types = [pa.int32(), pa.int32(), *[pa.string()] * 4, pa.int64(), pa.int64(), *[pa.string()] * 3]
         table = pa.table(
             {f.name: pa.array(column, kind) for f, column, kind in zip(fields(Entry), columns, types, strict=True)}
         )

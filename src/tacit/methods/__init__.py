@@ -16,13 +16,14 @@ __all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "kn
 @cache
 def known() -> Mapping[str, Method]:
     """All methods by name."""
+    from tacit.methods.baselines.bias import BIAS
     from tacit.methods.baselines.central import CENTRAL
     from tacit.methods.baselines.local import LOCAL
     from tacit.methods.baselines.means import GLOBAL_MEAN, ITEM_MEAN, POPULARITY
     from tacit.methods.baselines.random import RANDOM
     from tacit.methods.sgdmf import SGDMF
 
-    return {m.name: m for m in (SGDMF, CENTRAL, LOCAL, GLOBAL_MEAN, ITEM_MEAN, POPULARITY, RANDOM)}
+    return {m.name: m for m in (SGDMF, BIAS, CENTRAL, LOCAL, GLOBAL_MEAN, ITEM_MEAN, POPULARITY, RANDOM)}
 
 
 def find(name: str) -> Method:

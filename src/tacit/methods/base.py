@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tacit.boundary import Gate
+from tacit.boundary.protection import Protection
 from tacit.config import Frozen
 from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Party
+from tacit.methods.plan import Schedule
 from tacit.model import Model
 from tacit.partition import Setting, Share
 
@@ -47,7 +49,10 @@ class Sides:
 
 @dataclass(frozen=True)
 class Method:
-    """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows."""
+    """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows.
+
+    `schedule` says what noisy releases a private run makes; a method without one carries no guarantee.
+    """
 
     name: str
     title: str
@@ -55,6 +60,7 @@ class Method:
     parameters: type[Parameters]
     sides: Mapping[Setting, Sides]
     feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
+    schedule: Schedule | None = None
 
     def sides_in(self, facts: Facts) -> Sides:
         """The two sides for a run with these facts, or one sentence that says why there are none."""
@@ -69,8 +75,10 @@ class Method:
             raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {facts.setting} one.")
         return self.sides[facts.setting]
 
-    def make_party(self, share: Share, parameters: Parameters, facts: Facts) -> Party:
+    def make_party(
+        self, share: Share, parameters: Parameters, facts: Facts, protection: Protection | None = None
+    ) -> Party:
         """One party of a run, with its own gate."""
         home: dict[str, object] = {}
-        gate = Gate(share.name, facts.seed, home, share.devices)
+        gate = Gate(share.name, facts.seed, home, share.devices, protection)
         return self.sides_in(facts).party(share, parameters, facts, gate)

@@ -89,6 +89,23 @@ class UserScores:
 
 
 @dataclass(frozen=True, eq=False)
+class Biases:
+    """A user's level plus an item's bias, on the scale; users: (n,), items: (m,) float32."""
+
+    users: np.ndarray
+    items: np.ndarray
+    low: float
+    high: float
+    rates: bool = True
+
+    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return np.clip(self.users[users] + self.items[items], self.low, self.high)
+
+    def scores(self, users: np.ndarray) -> np.ndarray:
+        return np.clip(self.users[users][:, None] + self.items[None, :], self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
 class RandomScores:
     """A number in [0, 1] per pair, a function of the keys of both ids alone; keys: (n,) and (m,) uint64."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -58,6 +59,14 @@ class RunFolder:
         """Whether this folder was made for that very run file, or is not there yet."""
         path = self.path / "run.toml"
         return not path.exists() or path.read_text(encoding="utf-8") == _resolved(file)
+
+    @property
+    def run_id(self) -> str:
+        """What names this run in a ledger: drawn once, kept with the run, the same when it is resumed."""
+        path = self.path / "transcript" / "run.id"
+        if not path.exists():
+            self._write("transcript/run.id", secrets.token_hex(16).encode())
+        return path.read_text()
 
     @property
     def payloads(self) -> Path:

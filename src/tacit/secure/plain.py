@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -11,27 +12,46 @@ Array = np.ndarray[Any, Any]
 
 
 class Aggregation(Protocol):
-    """One way to add up. What it reveals beside the sum is part of the guarantee."""
+    """One way to add up.
 
-    name: str
+    `sealed` is True where nobody sees a single contribution, and the noise, if any, comes with the sum.
+    """
 
-    def combine(self, contributions: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        """The sum, block by block, of at least one contribution."""
+    @property
+    def sealed(self) -> bool: ...
+
+    def noise(self, sigma: float, contributors: int) -> float:
+        """The standard deviation on each cell of the sum, where a guarantee needs `sigma`."""
+
+    def combine(
+        self, contributions: Sequence[Mapping[str, Array]], noise: float, *purpose: str | int
+    ) -> dict[str, Array]:
+        """The sum, block by block, of at least one contribution; a sealed one brings its noise with it."""
+
+
+def exact_sum(contributions: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Add in float64, in the order given, so that the result does not depend on who was faster."""
+    totals = {name: np.zeros(block.shape, dtype=np.float64) for name, block in contributions[0].items()}
+    for contribution in contributions:
+        for name, total in totals.items():
+            total += contribution[name]
+    return totals
 
 
 class Plain:
-    """Add in float64, in the order given, so that the result does not depend on who was faster.
+    """The sum of what everybody sees.
 
     Guarantee
     ---------
-    None of its own: the coordinator sees every party's contribution.
+    None of its own: the coordinator sees every party's contribution, so each must carry noise of its own.
     """
 
-    name = "plain"
+    sealed = False
 
-    def combine(self, contributions: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        totals = {name: np.zeros(block.shape, dtype=np.float64) for name, block in contributions[0].items()}
-        for contribution in contributions:
-            for name, total in totals.items():
-                total += contribution[name]
-        return totals
+    def noise(self, sigma: float, contributors: int) -> float:
+        return sigma * math.sqrt(contributors)
+
+    def combine(
+        self, contributions: Sequence[Mapping[str, Array]], noise: float, *purpose: str | int
+    ) -> dict[str, Array]:
+        return exact_sum(contributions)

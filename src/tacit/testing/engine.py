@@ -79,7 +79,7 @@ class Prober(Party):
     def forged(self) -> Any:
         genuine = self.gate.sum(Unbounded(self._counts))
         forgery = object.__new__(Release)
-        for name in ("party", "kind", "body", "guarantee", "contributors", "event", "head"):
+        for name in ("party", "kind", "body", "guarantee", "contributors", "event", "payload", "head"):
             object.__setattr__(forgery, name, getattr(genuine, name))
         return forgery
 

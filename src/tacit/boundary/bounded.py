@@ -1,0 +1,240 @@
+"""Sums that bound what one user adds to them, and say by how much: each clips or normalises before it adds.
+
+A bound C on every user's contribution, an empty record adding exactly 0, is the sensitivity under zero-out and under
+add/remove. Under replace one contribution gives way to another, so it is 2C. One rating may change everything that its
+user sends, so the unit rating is the replace case of the unit user whatever the relation: 2C, never cheaper.
+
+What a query cannot see its caller must keep: a user's numbers are functions of her own record, of what was released
+before, and of fresh secret randomness. C and the catalogue's size are public, and nothing is divided by a count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tacit.boundary.query import Blocks
+from tacit.boundary.trim import check_rows
+from tacit.boundary.wire import Array
+from tacit.errors import DataError, UsageError
+from tacit.guarantee import Relation, Unit
+
+#: Limits are met a millionth early: rounding lifts a norm of k numbers by less than k·2⁻⁵³ of itself, so no norm of
+#: fewer than 2³² numbers exceeds its limit in float64 either.
+ROOM = 1 - 2.0**-20
+
+
+class Bounded:
+    """A query whose answer is computed in float64, `exact`, and given out in float32.
+
+    Bounds hold for `exact`, rounding included. The answer is rounded once, to half a unit in the last place of each
+    cell: a relative 6e-8, which the analysis of seeded noise leaves out as it leaves out the rounding of the noise.
+    """
+
+    sampling: float = 1.0
+
+    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        """The answer, float64."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it answers.")
+
+    def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        return {name: block.astype(np.float32) for name, block in self.exact(state, stream).items()}
+
+
+def of_record(bound: float, unit: Unit, relation: Relation) -> float:
+    """The sensitivity of a sum to which every user adds at most `bound`, computed from her whole record."""
+    return bound if unit is Unit.USER and relation is not Relation.REPLACE else 2 * bound
+
+
+def bounded_rows(indptr: Array, x: Array, limit: float, *, exactly: bool = False) -> Array:
+    """`x` (k, nnz) scaled user by user so that each one's k·count numbers have ℓ2 norm at most `limit`, a new array.
+
+    With `exactly`, norms are the limit itself (but for `ROOM`); zeros stay zeros. What is not finite counts as 0.
+    A user's largest number is divided out before squaring, so squares neither overflow nor vanish.
+    """
+    x = finite(x)
+    counts = np.diff(indptr)
+    users = np.flatnonzero(counts)
+    if not len(users):
+        return x
+    starts, counts = indptr[users], counts[users]
+    largest = np.maximum.reduceat(np.abs(x).max(axis=0), starts)
+    peak = np.where(largest > 0, largest, 1.0)
+    x /= np.repeat(peak, counts)
+    norms = np.sqrt(np.add.reduceat(np.square(x).sum(axis=0), starts))
+    scale = ROOM * limit / np.maximum(norms, 1.0)  # 1 ≤ norm, but for users whose numbers are all 0
+    x *= np.repeat(scale if exactly else np.minimum(scale, peak), counts)
+    return x
+
+
+def finite(x: Array) -> Array:
+    """A float64 copy in which NaN and infinities are 0."""
+    return np.nan_to_num(np.asarray(x, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def on_grid(x: Array, limit: float, n: int) -> Array:
+    """`x` cut towards 0 to a grid so fine that 2⁵² points hold n·limit: sums over n users are then exact, in any order.
+
+    Cutting never lengthens a vector; it costs at most 2⁻³⁸ of the limit in a cell with 10,000 users.
+    """
+    grid = 2.0 ** max(-1000, math.ceil(math.log2(limit)) + math.ceil(math.log2(max(n, 1))) - 52)
+    cut: Array = np.trunc(x / grid) * grid
+    return cut
+
+
+class NormalisedSum(Bounded):
+    """Σ_u w_u·x_uj per item j, every user's whole contribution having ℓ2 norm 1.
+
+    x_uj has one number a channel, and w_u = 1/√(Σ_j ‖x_uj‖²); a user without ratings, or with zeros only, adds 0.
+
+    Parameters
+    ----------
+    indptr, items : compressed rows, items increasing within a row
+    channels : name → (nnz,); user u's entries may depend on her own record and on released state only
+    n_items : m, the size of the public catalogue
+    present : (n,) bool, who takes part; None means all
+
+    Guarantee
+    ---------
+    Blocks of shape (m,), one a channel. Sensitivity 1 per user under zero-out and add/remove, 2 under replace: one
+    rating per user and item, so her numbers fall in different cells, and the sum moves by their norm, ≤ 1. Per rating
+    2 under every relation: her mean and her w_u change with it, and ‖x − x'‖ ≤ ‖x‖ + ‖x'‖ ≤ 2. The bound holds in
+    floating point: norms are cut to 1 − 2⁻²⁰, contributions to a grid on which sums are exact.
+
+    >>> query = NormalisedSum(np.array([0, 2]), np.array([0, 2]), {"sum": np.array([3.0, 4.0])}, 3)
+    >>> query({}, np.random.default_rng(0))["sum"].round(3).tolist()
+    [0.6000000238418579, 0.0, 0.800000011920929]
+    """
+
+    def __init__(
+        self, indptr: Array, items: Array, channels: Mapping[str, Array], n_items: int, present: Array | None = None
+    ) -> None:
+        check_rows(indptr, items, n_items)
+        if not channels or any(np.shape(x) != (len(items),) for x in channels.values()):
+            raise DataError(f"A normalised sum needs channels of one number for each of the {len(items):,} ratings.")
+        self.indptr, self.items, self.n_items = indptr, items, n_items
+        self.channels = dict(channels)
+        self.present = attendance(present, len(indptr) - 1)
+
+    def contributions(self) -> dict[str, Array]:
+        """What every entry adds, (nnz,) float64 a channel: the numbers to quantise, user by user, in a deployment."""
+        x = bounded_rows(
+            self.indptr, np.stack([np.asarray(x, np.float64) for x in self.channels.values()]), 1.0, exactly=True
+        )
+        x *= np.repeat(self.present, np.diff(self.indptr))
+        return dict(zip(self.channels, on_grid(x, 1.0, len(self.indptr) - 1), strict=True))
+
+    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        return {
+            name: np.bincount(self.items, weights=x, minlength=self.n_items).astype(np.float64)
+            for name, x in self.contributions().items()
+        }
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return self.bound(unit, relation)
+
+    @staticmethod
+    def bound(unit: Unit, relation: Relation) -> float:
+        """The sensitivity of any such sum, before there is data."""
+        return of_record(1.0, unit, relation)
+
+
+class ClippedSum(Bounded):
+    """Σ_u min(1, C/‖x_u‖)·x_u, where x_u is all of user u's blocks together.
+
+    Parameters
+    ----------
+    vectors : name → (n, …), one row a user, a function of her own record and of released state
+    counts : (n,), how many ratings each user has; who has none adds exactly 0, whatever her row says
+    clip : C, public
+    present : (n,) bool, who takes part; None means all
+
+    Guarantee
+    ---------
+    Blocks of shape (…). Sensitivity C per user, 2C under replace, 2C per rating under every relation: before and after
+    are two vectors in a ball of radius C. `bounded_rows` and `on_grid` keep it in floating point. To send a symmetric
+    matrix at its Frobenius norm send its upper triangle with off-diagonals times √2 (`packed`).
+    """
+
+    def __init__(self, vectors: Mapping[str, Array], counts: Array, clip: float, present: Array | None = None) -> None:
+        if not vectors or any(len(x) != len(counts) for x in vectors.values()):
+            raise DataError(f"A clipped sum needs blocks of one row for each of the {len(counts):,} users.")
+        self.vectors, self.clip = {name: np.asarray(x) for name, x in vectors.items()}, positive("clip", clip)
+        self.taking_part = attendance(present, len(counts)) & (np.asarray(counts) > 0)
+
+    def contributions(self) -> dict[str, Array]:
+        """What every user adds, (n, …) float64 a block: the numbers to quantise, user by user, in a deployment."""
+        n, widths = len(self.taking_part), [math.prod(x.shape[1:]) for x in self.vectors.values()]
+        flat = np.concatenate([x.reshape(n, w) for x, w in zip(self.vectors.values(), widths, strict=True)], axis=1)
+        clipped = on_grid(clipped_rows(flat, self.clip), self.clip, n) * self.taking_part[:, None]
+        parts = np.split(clipped, np.cumsum(widths)[:-1], axis=1)
+        return {name: part.reshape(x.shape) for (name, x), part in zip(self.vectors.items(), parts, strict=True)}
+
+    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        return {name: x.sum(axis=0) for name, x in self.contributions().items()}
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return self.bound(self.clip, unit, relation)
+
+    @staticmethod
+    def bound(clip: float, unit: Unit, relation: Relation) -> float:
+        """The sensitivity of such a sum, before there is data."""
+        return of_record(clip, unit, relation)
+
+
+class ClippedWhole(Bounded):
+    """min(1, C/‖x‖)·x for one x computed from everybody's record: trained factors, a group's upload.
+
+    Guarantee
+    ---------
+    Sensitivity 2C under every unit and relation: nothing ties the answers of two neighbours to each other but the ball
+    of radius C that both lie in, and x and −x attain it. It is not a sum over units, so no smaller number holds.
+    """
+
+    def __init__(self, blocks: Mapping[str, Array], clip: float) -> None:
+        if not blocks:
+            raise DataError("A clipped answer needs at least one block.")
+        self.blocks, self.clip = {name: np.asarray(x) for name, x in blocks.items()}, positive("clip", clip)
+
+    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+        flat = np.concatenate([x.reshape(1, -1) for x in self.blocks.values()], axis=1)
+        ends = np.cumsum([x.size for x in self.blocks.values()])
+        parts = np.split(clipped_rows(flat, self.clip)[0], ends[:-1])
+        return {name: part.reshape(x.shape) for (name, x), part in zip(self.blocks.items(), parts, strict=True)}
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return self.bound(self.clip, unit, relation)
+
+    @staticmethod
+    def bound(clip: float, unit: Unit, relation: Relation) -> float:
+        """The sensitivity of such an answer, before there is data."""
+        return 2 * clip
+
+
+def clipped_rows(x: Array, limit: float) -> Array:
+    """`x` (n, d) with rows of norm at most `limit`, a new float64 array."""
+    n, d = x.shape
+    return bounded_rows(d * np.arange(n + 1), x.reshape(1, -1), limit).reshape(n, d)
+
+
+def attendance(present: Array | None, n: int) -> Array:
+    """Who takes part, (n,) bool; None means all. It is public, and may not depend on data."""
+    if present is not None and np.shape(present) != (n,):
+        raise DataError(f"Who is present has the shape {np.shape(present)}; give one entry for each of {n:,} users.")
+    return np.ones(n, dtype=bool) if present is None else np.asarray(present, dtype=bool)
+
+
+def positive(name: str, value: float) -> float:
+    """A public bound."""
+    if not 0 < value < math.inf:
+        raise UsageError(f"{name} = {value!r} bounds nothing; give a finite number above 0.")
+    return float(value)
+
+
+def chosen(blocks: Sequence[str], possible: Sequence[str]) -> tuple[str, ...]:
+    """The blocks of an answer: at least one of the possible ones, in their order."""
+    if not blocks or set(blocks) - set(possible) or len(set(blocks)) != len(blocks):
+        raise UsageError(f"blocks = {tuple(blocks)} is not possible; choose from {', '.join(possible)}.")
+    return tuple(name for name in possible if name in blocks)

@@ -1,0 +1,226 @@
+"""Where randomness comes from: `Seeded` for simulations, `Secure` for deployments.
+
+Both are streams of 64-bit words, with the same ways to read them. Every call draws anew; nothing is ever drawn twice.
+Only `Secure` protects anybody: whoever knows a seed can subtract the noise that grew from it, which is why a seeded
+source says that it is `simulated`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import PrivacyRefused, UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
+
+Shape = int | Sequence[int]
+Floats = np.ndarray[Any, Any]
+
+
+class Source(Protocol):
+    """A private stream of random numbers."""
+
+    simulated: bool
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """(n,) uniform 64-bit words."""
+
+    def uniform(self, shape: Shape) -> NDArray[np.float64]:
+        """Uniform numbers in (0, 1): the 2⁵² odd multiples of 2⁻⁵³; never 0, never 1."""
+
+    def integers(self, high: int | NDArray[np.int64], n: int) -> NDArray[np.int64]:
+        """(n,) uniform whole numbers in [0, high), unbiased; `high` may differ from entry to entry."""
+
+    def normal(self, shape: Shape) -> NDArray[np.float32]:
+        """Standard Gaussians."""
+
+    def add_normal(self, x: Floats, sigma: float) -> None:
+        """x ← x + σ·N, in place; x: contiguous, float32 or float64."""
+
+
+class _Words:
+    """What can be read from any stream of words."""
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        raise NotImplementedError
+
+    def add_normal(self, x: Floats, sigma: float) -> None:
+        raise NotImplementedError
+
+    def uniform(self, shape: Shape) -> NDArray[np.float64]:
+        drawn = (self.words(_size(shape)) >> np.uint64(12)).astype(np.float64)
+        return ((drawn + 0.5) * 2.0**-52).reshape(shape)
+
+    def integers(self, high: int | NDArray[np.int64], n: int) -> NDArray[np.int64]:
+        """A word's top bits, as many as `high` needs, drawn again until they are below it: at most twice on average."""
+        bound = np.broadcast_to(np.asarray(high, dtype=np.int64), (n,))
+        if np.any(bound < 1):
+            raise UsageError(f"There is no whole number in [0, {bound.min()}); ask for a bound of at least 1.")
+        bits = np.frexp((bound - 1).astype(np.float64))[1]  # rounding may add a bit, and with it another try
+        shift = (64 - np.maximum(bits, 1)).astype(np.uint64)
+        out, left = np.empty(n, dtype=np.int64), np.arange(n)
+        while left.size:
+            drawn = (self.words(left.size) >> shift[left]).view(np.int64)
+            below = (drawn >= 0) & (drawn < bound[left])
+            out[left[below]] = drawn[below]
+            left = left[~below]
+        return out
+
+    def normal(self, shape: Shape) -> NDArray[np.float32]:
+        out = np.zeros(_size(shape), dtype=np.float32)
+        self.add_normal(out, 1.0)
+        return out.reshape(shape)
+
+
+class Seeded(_Words):
+    """A stream that grows from a key, as `tacit.rng.stream_key` makes it: the same on every machine.
+
+    Call number c reads ChaCha8's stream (key, c) from its beginning, so that no two calls overlap, and the numbers of
+    one call do not depend on chunks or threads.
+
+    >>> from tacit.rng import stream_key
+    >>> a, b = (Seeded(stream_key(7, "party-1", 3, "noise")) for _ in range(2))
+    >>> bool((a.normal(4) == b.normal(4)).all()), bool((a.normal(4) == a.normal(4)).any())
+    (True, False)
+
+    Guarantee
+    ---------
+    None. The noise can be recomputed by whoever holds the seed: what rests on it is SIMULATED.
+    """
+
+    simulated = True
+
+    def __init__(self, key: bytes) -> None:
+        if not isinstance(key, bytes) or len(key) != 32:
+            raise UsageError("A seeded source grows from 32 bytes; make them with tacit.rng.stream_key(seed, purpose).")
+        self._key, self._calls = key, 0
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        from tacit.kernels.noise import random_words
+
+        self._calls += 1
+        return random_words(self._key, 2 * n, self._calls).view(np.uint64)
+
+    def add_normal(self, x: Floats, sigma: float) -> None:
+        from tacit.kernels.noise import add_noise
+
+        self._calls += 1
+        add_noise(x, sigma, self._key, self._calls)
+
+
+class Secure(_Words):
+    """A stream that nobody can repeat: AES-256 in counter mode under a key from the operating system.
+
+    The key is drawn when it is first needed, lives in the cipher alone, and is never stored, shown or derived. The
+    object cannot be seeded, copied or pickled; a forked process draws a key of its own. The 64-bit counter never comes
+    round: the source refuses to go on after 2⁴⁸ blocks.
+
+    Its Gaussians are each half the sum of four, from four Box–Muller pairs that share no uniform number; the radius
+    comes from 64 bits, so that a Gaussian can be 9.4 and a sum 18.8, the angle from 53. The sum is what defeats the
+    attacks on floating-point noise that invert its sampler (Holohan and Braghin 2021, "Secure random sampling in
+    differential privacy", §5.1): with 2n Gaussians an attacker searches 2^(53·(2n−1)) candidates, 2⁵³ for two, which
+    is feasible, and 2¹⁵⁹ for four. A pair's sine and cosine go to two different sums, because
+    cos φ + sin φ = √2 cos(φ − π/4) would be one Gaussian again. All of it is float64; a sum with float32 data is
+    rounded once, at the end, which is post-processing.
+
+    Guarantee
+    ---------
+    Indistinguishable from uniform words as long as AES-256 is a good block cipher. Gaussians are analysed in real
+    arithmetic; the argument above is about known attacks, not a proof for floating-point numbers: sums that can be
+    taken over integers should use the exact noise of `tacit.boundary.discrete`. A snapshot of the whole machine, run
+    twice, draws the same noise twice: nothing in a process can notice that.
+    """
+
+    simulated = False
+
+    _stream: CipherContext | None
+    _CHUNK = 1 << 10  # pairs at a time, small enough for the cache and for the allocator to reuse
+    _MOST_BLOCKS = 1 << 48
+
+    def __init__(self, *seed: object) -> None:
+        if seed:
+            raise PrivacyRefused(
+                "A secure source cannot be seeded; leave the seed out, or use Seeded and say that the run is SIMULATED."
+            )
+        self._forget()
+        _LIVE.add(self)
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        out = np.empty(n + 2, dtype=np.uint64)  # the cipher wants room for a block more
+        with self._lock:
+            if self._stream is None:
+                self._stream = _keystream()
+            self._blocks += n // 2 + 1
+            if self._blocks > self._MOST_BLOCKS:
+                raise PrivacyRefused("A secure source has given 2⁴⁸ blocks and stops there; make a new one.")
+            for at in range(0, n, _STEP):
+                size = min(_STEP, n - at)
+                self._stream.update_into(_ZEROS[: 8 * size], out[at : at + size + 2].view(np.uint8).data)
+        return out[:n]
+
+    def add_normal(self, x: Floats, sigma: float) -> None:
+        flat = x.reshape(-1, copy=False)
+        for at in range(0, flat.size, 2 * self._CHUNK):
+            part = flat[at : at + 2 * self._CHUNK]
+            part[:] = part + sigma * self._gaussians(part.size)
+
+    def _gaussians(self, n: int) -> NDArray[np.float64]:
+        drawn = self.words(8 * ((n + 1) // 2)).reshape(8, -1)
+        radius = np.sqrt(-2.0 * np.log((drawn[:4].astype(np.float64) + 1.0) * 2.0**-64))
+        # φ in (−π/2, π/2) by t = tan(φ/2), which NumPy has fast; a bit of its own mirrors the cosine
+        t = np.tan(((drawn[4:] >> np.uint64(11)) + 0.5) * (0.5 * math.pi * 2.0**-53) - 0.25 * math.pi)
+        scale = radius / (1.0 + t * t)
+        mirror = (drawn[4:] & np.uint64(1)) * 2.0 - 1.0
+        cosines, sines = np.einsum("kn,kn->n", scale * mirror, 1.0 - t * t), np.einsum("kn,kn->n", scale, t + t)
+        return (0.5 * np.concatenate([cosines, sines]))[:n]
+
+    def _forget(self) -> None:
+        self._lock, self._blocks, self._stream = threading.Lock(), 0, None
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise PrivacyRefused("A secure source cannot be copied or stored: two of the same would give the same noise.")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+def _keystream() -> CipherContext:
+    """AES-256 in counter mode from 0, under a fresh key that only the cipher keeps."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    try:
+        drawn = os.urandom(32)
+    except (OSError, NotImplementedError) as error:
+        raise PrivacyRefused(f"The operating system gave no randomness ({error}); nothing can be released.") from None
+    if len(drawn) != 32 or len(set(drawn)) < 8:  # chance: 2⁻¹²²
+        raise PrivacyRefused("The operating system's randomness is not random; nothing can be released.")
+    key = bytearray(drawn)
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    key[:] = bytes(32)
+    return stream
+
+
+def _size(shape: Shape) -> int:
+    return int(shape) if isinstance(shape, int | np.integer) else math.prod(shape)
+
+
+_STEP = 1 << 16
+_ZEROS = memoryview(bytes(8 * _STEP))
+_LIVE: weakref.WeakSet[Secure] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for source in _LIVE:
+        source._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,115 @@
+"""Which ratings a query looks at: Poisson samples of users or ratings, and random trimming.
+
+Everything here depends on a user's own record and on fresh secret randomness, never on anybody else's record. Draws
+are made per user of the public roster, so that one user's record does not shift another's draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.boundary.wire import Array
+from tacit.errors import DataError, UsageError
+from tacit.kernels.bounded import lowest
+from tacit.rng import mix
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some entries of compressed rows.
+
+    Attributes
+    ----------
+    rows : (k,) the users it may have entries of, increasing
+    indptr : (k+1,) int64; the a-th of them has entries[indptr[a] : indptr[a+1]]
+    entries : positions in the full arrays, increasing
+    """
+
+    rows: Array
+    indptr: Array
+    entries: Array
+
+
+def check_rows(indptr: Array, items: Array, n_items: int) -> None:
+    """Refuse what is not compressed rows with one rating per user and item.
+
+    Sensitivities rest on it: two ratings of one item would add up in one row.
+    """
+    if indptr.ndim != 1 or len(indptr) < 1 or indptr[0] != 0 or indptr[-1] != len(items) or (np.diff(indptr) < 0).any():
+        raise DataError(f"The row pointers do not run from 0 to {len(items):,} without falling; build them anew.")
+    if len(items) and not (items.min() >= 0 and items.max() < n_items):
+        raise DataError(f"An item lies outside the {n_items:,} columns of the catalogue; give the whole catalogue.")
+    falls = items[1:] <= items[:-1]
+    starts = indptr[1:-1]
+    falls[starts[(starts > 0) & (starts < len(items))] - 1] = False
+    if falls.any():
+        entry = int(np.argmax(falls)) + 1
+        user = int(np.searchsorted(indptr, entry, side="right")) - 1
+        raise DataError(
+            f"The items of row {user} do not increase at entry {entry}: one user may rate an item once, in order of "
+            "column; merge the ratings of a pair first."
+        )
+
+
+def check_rate(rate: float) -> float:
+    """A Poisson sampling rate, in (0, 1]."""
+    if not 0 < rate <= 1:
+        raise UsageError(f"sampling = {rate!r} is not possible; give a rate above 0 and at most 1.")
+    return float(rate)
+
+
+def sample_users(indptr: Array, rate: float, stream: np.random.Generator, present: Array | None = None) -> Part:
+    """All entries of a Poisson sample of users: each is in it with probability `rate`, independently.
+
+    `present` (n,) bool, leaves the others out; who is present may not depend on data.
+    """
+    n = len(indptr) - 1
+    drawn = np.ones(n, dtype=bool) if rate == 1 else stream.random(n) < rate
+    rows = np.flatnonzero(drawn if present is None else drawn & present)
+    counts = np.diff(indptr)[rows]
+    local = _pointers(counts)
+    return Part(rows, local, np.repeat(indptr[rows] - local[:-1], counts) + np.arange(local[-1]))
+
+
+def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, present: Array | None = None) -> Part:
+    """A Poisson sample of ratings: each is in it with probability `rate`, independently.
+
+    That is a binomial number of entries, every set of that size being equally likely.
+    """
+    total = int(indptr[-1])
+    if rate == 1:
+        return sample_users(indptr, 1, stream, present)
+    entries = np.sort(stream.choice(total, stream.binomial(total, rate), replace=False, shuffle=False)).astype(np.int64)
+    users = np.searchsorted(indptr, entries, side="right") - 1
+    if present is not None:
+        entries, users = entries[present[users]], users[present[users]]
+    rows, counts = np.unique(users, return_counts=True)
+    return Part(rows, _pointers(counts), entries)
+
+
+def trim(part: Part, items: Array, limit: int, stream: np.random.Generator) -> Part:
+    """At most `limit` entries of each user, uniformly random among hers.
+
+    Each user draws a secret key; an item's rank is a hash of key and item, and the lowest `limit` ranks stay. So what
+    one user keeps depends on her items and her key alone; without one of her ratings the same key keeps the same
+    others, with at most one other in its place. The bound is the count, whatever the hash: its quality matters for
+    fairness among her ratings, not for privacy.
+
+    Parameters
+    ----------
+    items : (nnz,) the columns of all entries
+    limit : θ, public
+    """
+    keys = stream.integers(0, 2**64, size=len(part.rows), dtype=np.uint64)
+    counts = np.diff(part.indptr)
+    if not (counts > limit).any():
+        return part
+    owner = np.repeat(np.arange(len(part.rows)), counts)
+    ranks = mix(keys[owner], items[part.entries].astype(np.uint64))
+    return Part(part.rows, _pointers(np.minimum(counts, limit)), part.entries[lowest(part.indptr, ranks, limit)])
+
+
+def _pointers(counts: Array) -> Array:
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))

@@ -1,0 +1,249 @@
+"""`tacit plan`: what a private run will release, the noise that it takes and what it costs, before any data is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit.boundary.wire import Value, encode
+from tacit.config import RunFile
+from tacit.errors import UsageError
+from tacit.experiment import check
+from tacit.experiment import plan as planned
+from tacit.federation.messages import Choice, Floats, Schema, Whole
+from tacit.methods import Method, Parameters
+from tacit.methods.plan import Noisy, Plan
+from tacit.partition import Setting
+from tacit.report.promises import in_several_silos, meant
+from tacit.report.record import StatedGuarantee
+from tacit.report.words import count, delta, epsilon, percent, plural, size
+
+#: Signal over noise from which on a sentence holds for a single cell; the sentence below 1 comes last.
+CLARITY = (
+    (10.0, "A single cell is clear: its noise is under a tenth of what it says."),
+    (3.0, "A single cell can be relied on roughly: its noise is under a third of what it says."),
+    (1.0, "A single cell shows, blurred: its noise is between a third and the whole of what it says."),
+    (0.0, "A single cell is mostly noise: only what many cells say together can be relied on."),
+)
+#: What else could have been asked for, as multiples of the ε that was.
+INSTEAD = (("half", 0.5), ("as asked", 1.0), ("double", 2.0))
+
+
+def plan(file: Path, changes: list[str], as_json: bool) -> None:
+    """Plan a run file, and print the plan."""
+    run_file = RunFile.read(file, changes)
+    if run_file.privacy is None:
+        raise UsageError(
+            f'"{file}" has no [privacy] section, so the run is NON-PRIVATE and there is nothing to plan; add one, such '
+            "as --set privacy.epsilon=1.0."
+        )
+    method, parameters = check(run_file)
+    made = planned(run_file, method, parameters)
+    table = _told(run_file, method, parameters, made)
+    if as_json:
+        typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
+    else:
+        console = Console(highlight=False, markup=False, soft_wrap=True)
+        console.width = max(console.width, 120)  # tables stay whole; a narrow terminal breaks them itself
+        _print(table, made, console)
+
+
+def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
+    """Everything that is said, as one JSON object."""
+    guarantee, facts, situation = made.terms.guarantee, made.facts, made.situation
+    sigma, ratio, alone = made.sigma(), made.signal_to_noise(), made.epsilon_of_one()
+    up, down = _bytes(method, parameters, made)
+    return {
+        "method": method.name,
+        "setting": str(situation.setting),
+        "parties": situation.parties,
+        "aggregation": file.aggregation.name,
+        "users": facts.users,
+        "items": facts.items,
+        "scale": [facts.scale.low, facts.scale.high],
+        "guarantee": guarantee.to_json(),
+        "in_words": str(guarantee),
+        "multiplier": made.terms.multiplier,
+        "steps": [
+            {
+                "step": noisy.step,
+                "sensitivity": noisy.sensitivity,
+                "sigma": sigma[noisy.step],
+                "releases": noisy.releases,
+                "answers": noisy.answers,
+                "sampling": noisy.sampling,
+                "epsilon_of_one_answer": alone[noisy.step],
+                "cells": noisy.cells,
+                "signal_to_noise": ratio[noisy.step],
+                "words": clarity(ratio[noisy.step]),
+            }
+            for noisy in made.noisy
+        ],
+        "rounds": _rounds(parameters),
+        "forecast": {"bytes_up": up, "bytes_down": down},
+        "instead": [_instead(file, method, parameters, words, factor) for words, factor in INSTEAD],
+        "notes": _notes(file, made),
+        "warnings": list(made.warnings),
+    }
+
+
+def clarity(ratio: float) -> str:
+    """One honest sentence about a signal-to-noise ratio.
+
+    >>> clarity(0.3)
+    'A single cell is mostly noise: only what many cells say together can be relied on.'
+    """
+    return next((words for least, words in CLARITY if ratio >= least), CLARITY[-1][1])
+
+
+def _instead(file: RunFile, method: Method, parameters: Parameters, words: str, factor: float) -> dict[str, Any]:
+    """The noise for another ε, all else being equal."""
+    privacy = file.privacy
+    if privacy is None:
+        raise UsageError("There is no [privacy] section to change.")
+    asked = privacy.model_copy(update={"epsilon": privacy.epsilon * factor})
+    made = planned(file.model_copy(update={"privacy": asked}), method, parameters)
+    return {
+        "what": words,
+        "epsilon": asked.epsilon,
+        "multiplier": made.terms.multiplier,
+        "signal_to_noise": made.signal_to_noise(),
+    }
+
+
+def _notes(file: RunFile, made: Plan) -> list[str]:
+    """What the plan takes for granted."""
+    by, situation = file.partition.by, made.situation
+    notes = []
+    if situation.setting is not Setting.DEVICE and file.partition.into is None and by not in ("user", "item"):
+        notes.append(
+            f'How many parties [partition] by = "{by}" makes is only known from the data; '
+            f"{situation.parties} are assumed here."
+        )
+    if by not in ("user", "item", "device", "group", "genre"):
+        notes.append(f'That "{by}" describes users is assumed here: a column of the items makes a vertical run.')
+    if not situation.sealed and situation.parties > 1:
+        who = "device" if situation.setting is Setting.DEVICE else "party"
+        notes.append(
+            f"Every {who} adds noise of its own, so a sum over {count(situation.parties)} of them carries "
+            f"√{situation.parties} times that of one; the ratio of signal to noise has that in it."
+        )
+    notes.append("Signal is forecast from public facts for a typical cell; a seldom rated item has less.")
+    return notes
+
+
+# -- bytes ----------------------------------------------------------------------------------------------------
+
+
+def _rounds(parameters: Parameters) -> int:
+    """How many rounds a method announces; 1 where it has no such parameter."""
+    return int(getattr(parameters, "rounds", getattr(parameters, "epochs", 1)))
+
+
+def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int]:
+    """Bytes up and down over all parties, forecast from the shapes of the steps' messages; nobody drops out.
+
+    A step without noise is counted once. Parties are taken to be of equal size.
+    """
+    parties, facts = made.situation.parties, made.facts
+    vertical = made.situation.setting is Setting.VERTICAL
+    dimensions = {
+        "users": facts.users if vertical else -(-facts.users // parties),
+        "items": -(-facts.items // parties) if vertical else facts.items,
+        **parameters.dimensions,
+    }
+    up = down = 0
+    for step in method.sides[made.situation.setting].party.steps.values():
+        times = made.terms.schedule.get(step.name, 1) * parties
+        up += times * _message(step.gives, dimensions)
+        down += times * _message(step.takes, dimensions)
+    return up, down
+
+
+def _message(schema: Schema, dimensions: Mapping[str, int]) -> int:
+    """How long a message of that schema is in the wire format: cells and header."""
+    payload: dict[str, Value] = {}
+    for name, field in schema.fields.items():
+        match field:
+            case Floats():
+                shape = tuple(dimensions.get(s, 1) if isinstance(s, str) else s for s in field.shape)
+                payload[name] = np.zeros(shape, field.dtype)
+            case Whole():
+                payload[name] = field.high
+            case Choice():
+                payload[name] = field.values[0] if isinstance(field.values[0], str | int | float) else None
+            case _:
+                payload[name] = None
+    return len(encode(payload))
+
+
+# -- words ----------------------------------------------------------------------------------------------------
+
+
+def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
+    """The plan, for a person."""
+    stated, setting = StatedGuarantee(**told["guarantee"]), told["setting"]
+    parties = "devices" if setting == "device" else "parties"
+    console.print(
+        f"{told['method']} · {setting} · {count(told['parties'])} {parties} · {told['aggregation']} sums · "
+        f"{plural(told['users'], 'user')} and {plural(told['items'], 'item')}, declared. No data was read."
+    )
+    console.print(f"\nWhat it will promise: {told['in_words']}")
+    for sentence in [*meant(stated), *in_several_silos(stated, setting)]:
+        console.print(f"  {sentence}")
+    total = epsilon(stated.epsilon or 0.0)
+    console.print(
+        f"\nNoise multiplier z = {told['multiplier']:g}: σ is z times the most that one {stated.unit} can change an "
+        f"answer by. In total ε = {total} at δ = {delta(stated.delta)}.\n"
+    )
+    console.print(_steps(made.noisy, told["steps"]))
+    for step in told["steps"]:
+        console.print(f"{step['step']}: signal over noise {step['signal_to_noise']:.3g} in a cell. {step['words']}")
+    up, down = told["forecast"]["bytes_up"], told["forecast"]["bytes_down"]
+    rounds = plural(told["rounds"], "round")
+    console.print(f"\nForecast: {rounds} · {size(up)} up, {size(down)} down, over all {parties} if none drops out.")
+    console.print("\nWhat changes with ε:")
+    console.print(_others(told["instead"]))
+    for line in told["notes"]:
+        console.print(f"· {line}")
+    for line in told["warnings"]:
+        console.print(f"WARNING: {line}")
+
+
+def _steps(noisy: tuple[Noisy, ...], steps: list[dict[str, Any]]) -> Table:
+    names = ("step", "sensitivity", "σ", "releases × answers", "sampling", "ε of one answer", "cells", "signal/noise")
+    table = _columns(names)
+    for one, step in zip(noisy, steps, strict=True):
+        table.add_row(
+            step["step"],
+            f"{step['sensitivity']:.4g}",
+            f"{step['sigma']:.4g}",
+            f"{count(one.releases)} × {count(one.answers)}",
+            "everybody" if one.sampling >= 1 else percent(one.sampling),
+            epsilon(step["epsilon_of_one_answer"]),
+            count(one.cells),
+            f"{step['signal_to_noise']:.3g}",
+        )
+    return table
+
+
+def _others(instead: list[dict[str, Any]]) -> Table:
+    table = _columns(("", "ε", "z", *(f"signal/noise, {step}" for step in instead[0]["signal_to_noise"])))
+    for other in instead:
+        ratios = [f"{ratio:.3g}" for ratio in other["signal_to_noise"].values()]
+        table.add_row(other["what"], f"{other['epsilon']:g}", f"{other['multiplier']:g}", *ratios)
+    return table
+
+
+def _columns(names: tuple[str, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
+    return table

@@ -1,0 +1,190 @@
+"""The ledgers of a run, or of a folder, found and verified before anything is said about them. Nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tacit.boundary.ledger import START, Ledger, Row, ledgers_in, read_only
+from tacit.config import RunFile
+from tacit.errors import TamperingFound, UsageError
+from tacit.federation.transcript import Entry, Transcript
+
+#: Where neither the run nor the command names a δ.
+DELTA = 1e-6
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, as far as it tells about its parties' ledgers."""
+
+    folder: Path
+
+    @cached_property
+    def file(self) -> RunFile:
+        return RunFile.read(self.folder / "run.toml")
+
+    @cached_property
+    def guarantee(self) -> dict[str, Any] | None:
+        return None if self.summary is None else self.summary.get("guarantee")
+
+    @cached_property
+    def summary(self) -> dict[str, Any] | None:
+        path = self.folder / "summary.json"
+        if not path.exists():
+            return None
+        with _whole(path):
+            summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return summary
+
+    @cached_property
+    def run_id(self) -> str:
+        path = self.folder / "transcript" / "run.id"
+        return path.read_text().strip() if path.exists() else ""
+
+    @cached_property
+    def messages(self) -> list[Entry]:
+        """Every message, from the finished transcript and from the coordinator's log; each once."""
+        finished, log = self.folder / "transcript" / "messages.parquet", self.folder / "transcript" / "log.sqlite"
+        entries: list[Entry] = []
+        if finished.exists():
+            entries = _transcript(finished)
+            transcript = Transcript()
+            transcript.restore(entries)
+            if self.summary is not None and transcript.digest != self.summary.get("digest"):
+                raise TamperingFound(f'"{finished}" was changed: its messages do not add up to the digest of the run.')
+        elif self.summary is not None:
+            raise TamperingFound(f'"{finished}" is gone: what left in this finished run cannot be looked up.')
+        if log.exists():
+            with _whole(log), closing(read_only(log)) as database:
+                for (texts,) in database.execute("select entries from calls order by rowid").fetchall():
+                    entries += [Entry(*values) for values in json.loads(texts)]
+        return list(dict.fromkeys(entries))
+
+    @cached_property
+    def parties(self) -> list[str]:
+        return sorted({entry.party for entry in self.messages if entry.kind != "sum" or entry.copies})
+
+    @property
+    def private(self) -> bool:
+        return self.file.privacy is not None or bool(self.guarantee) or any(entry.head for entry in self.messages)
+
+    @property
+    def ledgers(self) -> Path:
+        privacy = self.file.privacy
+        return self.folder / "ledger" if privacy is None or privacy.ledger is None else Path(privacy.ledger)
+
+    @property
+    def delta(self) -> float:
+        if self.guarantee is not None:
+            return float(self.guarantee["delta"])
+        return DELTA if self.file.privacy is None else self.file.privacy.delta or DELTA
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A ledger that was found whole."""
+
+    party: str
+    path: Path
+    rows: list[Row]
+    messages: int
+
+    @property
+    def head(self) -> str:
+        return self.rows[-1].head if self.rows else START
+
+    def to_json(self) -> dict[str, Any]:
+        return {"party": self.party, "path": str(self.path), "releases": len(self.rows), "head": self.head}
+
+
+def verified(place: Path) -> tuple[Run | None, list[Checked]]:
+    """The run, if `place` is one, and its ledgers, each verified; every one that was tampered with is named."""
+    run = Run(place) if any((place / name).exists() for name in ("run.toml", "summary.json", "transcript")) else None
+    if run is not None and not run.private and not list(ledgers_in(place / "ledger")):
+        return run, []
+    # What left is read before the ledgers are: of a run that still goes on, they then hold at least that.
+    sent = [] if run is None else [e for e in run.messages if e.direction == "up" and e.status == "ok" and e.copies]
+    checked, faults = [], []
+    for path in _files(place, run):
+        try:
+            checked.append(_checked(path, run, sent))
+        except TamperingFound as fault:
+            faults.append(str(fault))
+    if faults:
+        raise TamperingFound(" ".join(faults))
+    return run, checked
+
+
+def _files(place: Path, run: Run | None) -> list[Path]:
+    """The ledgers that there are, and those that should be there."""
+    if place.is_file():
+        return [place]
+    folder = place if run is None else run.ledgers
+    away = run is not None and folder != run.folder / "ledger"
+    if not folder.is_dir() and (run is None or away):
+        where = " That run kept its ledgers there, counting from where it was started." if away else ""
+        raise UsageError(f'There is no "{folder}"; name a run folder, or a ledger (….sqlite).{where}')
+    # A key whose ledger is gone still says that there was one.
+    named = {path.with_suffix(".sqlite") for path in folder.glob("*.key")} | set(ledgers_in(folder))
+    if run is not None:
+        theirs = {folder / f"{party}.sqlite" for party in run.parties}
+        named = theirs if away and theirs else named | theirs
+    if not named:
+        raise UsageError(f'"{folder}" holds no ledger; name a run folder, or a ledger (….sqlite).')
+    return sorted(named)
+
+
+def _checked(path: Path, run: Run | None, sent: Sequence[Entry]) -> Checked:
+    if not path.is_file():
+        raise TamperingFound(f'The ledger "{path}" of {path.stem} is gone; put it back.')
+    with _whole(path), closing(Ledger.open(path)) as ledger:
+        ledger.verify()
+        rows = ledger.rows()
+    if run is None:
+        return Checked(ledger.party, path, rows, 0)
+    if ledger.party != path.stem:
+        raise TamperingFound(f'The ledger "{path}" is that of {ledger.party}; the one of {path.stem} is gone.')
+    by_head, mine = {row.head: row for row in rows}, [entry for entry in sent if entry.party == ledger.party]
+    for entry in mine:
+        where = f'what left {ledger.party} in step "{entry.step}" of round {entry.round}'
+        row = by_head.get(entry.head)
+        if row is None:
+            raise TamperingFound(
+                f'The ledger "{path}" does not hold {where}: rows were cut off, or an old ledger was put back.'
+            )
+        told = (run.run_id, entry.round, entry.step, entry.kind, entry.copies, entry.bytes, entry.digest or row.payload)
+        kept = (row.run, row.round, row.step, row.kind, row.contributors, row.size * row.contributors, row.payload)
+        if told != kept:
+            raise TamperingFound(f'The ledger "{path}" and the transcript of the run differ about {where}.')
+    return Checked(ledger.party, path, rows, len(mine))
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """What cannot be read as it should be is damaged."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise TamperingFound(f'"{path}" is damaged: {error}.') from None
+
+
+def _transcript(path: Path) -> list[Entry]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise TamperingFound(f'"{path}" is damaged: {error}.') from None
+    names = [field.name for field in fields(Entry) if field.name in table.column_names]
+    with _whole(path):
+        return [Entry(**values) for values in table.select(names).to_pylist()]

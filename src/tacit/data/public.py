@@ -1,0 +1,60 @@
+"""Facts that everyone may know before any rating is read. Named sets and the demo bring theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.config import DataSection, PublicSection
+from tacit.data.ratings import Scale
+from tacit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """n, m and the scale, as declared; never counted."""
+
+    users: int
+    items: int
+    scale: Scale
+
+
+# As published with each set: users, items listed, scale.
+_PUBLISHED = {
+    "ml-100k": PublicFacts(943, 1_682, Scale(1, 5)),
+    "ml-1m": PublicFacts(6_040, 3_883, Scale(1, 5)),
+    "ml-latest-small": PublicFacts(610, 9_742, Scale(0.5, 5)),
+    "ml-10m": PublicFacts(69_878, 10_681, Scale(0.5, 5)),
+    "ml-20m": PublicFacts(138_493, 27_278, Scale(0.5, 5)),
+    "ml-25m": PublicFacts(162_541, 62_423, Scale(0.5, 5)),
+    "jester-1": PublicFacts(24_983, 100, Scale(-10, 10)),
+}
+
+
+def public_facts(data: DataSection, public: PublicSection) -> PublicFacts:
+    """What [public] declares, or what a named set and the demo bring; a missing fact is an error."""
+    known = _PUBLISHED.get(data.source)
+    if data.source == "demo" and data.feedback == "explicit":
+        known = PublicFacts(data.users or 1_000, data.items or 500, Scale(1, 5))
+    users = public.users or (None if known is None else known.users)
+    scale = Scale(*public.scale) if public.scale is not None else None if known is None else known.scale
+    items = _listed(public.catalogue) if public.catalogue is not None else None if known is None else known.items
+    if scale is None:
+        raise _undeclared("scale", "scale = [1, 5]")
+    if users is None:
+        raise _undeclared("users", "users = 6040")
+    if items is None:
+        raise _undeclared("catalogue", 'catalogue = "items.csv"')
+    return PublicFacts(users, items, scale)
+
+
+def _undeclared(name: str, example: str) -> UsageError:
+    return UsageError(
+        f"With [privacy], {name} must be a public fact, since reading it off the ratings would be a leak; "
+        f"declare it in [public], as in {example}."
+    )
+
+
+def _listed(catalogue: str) -> int:
+    from tacit.data.sides import read_catalogue
+
+    return len(read_catalogue(catalogue))

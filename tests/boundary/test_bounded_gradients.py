@@ -1,0 +1,468 @@
+"""Bounded gradients: neighbours' answers are within the claim, reach it, and leave it without a safeguard."""
+
+import math
+
+import numpy as np
+import pytest
+from bounded_cases import (
+    ADD_REMOVE,
+    RATING,
+    REPLACE,
+    SEEDS,
+    USER,
+    WORLDS,
+    ZERO_OUT,
+    World,
+    assert_bounded,
+    make_world,
+    moved,
+    neighbour,
+    ratings_of,
+    row,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit.boundary.gradients as gradients
+from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient
+from tacit.boundary.trim import Part
+from tacit.errors import DataError, UsageError
+from tacit.kernels.gradient import factor_gradients
+from tacit.rng import derive
+
+BOTH, USERS, ITEMS = ("users", "items"), ("users",), ("items",)
+CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
+PUBLIC = {"users_are_public": True}
+AT_HOME = {"users_are_public": False}
+
+
+def embedding(world, *arguments, kind=EmbeddingGradient, **options):
+    return kind(world.ratings, *(arguments or (1.0,)), **{**PUBLIC, **options})
+
+
+def clipped(world, *arguments, threshold=3.0, **options):
+    return ClippedGradient(world.ratings, *(arguments or (1.0,)), **{"threshold": threshold, **PUBLIC, **options})
+
+
+def aligned(ratings, r, scale=(1, 5), m=12, others=2):
+    """One user whose factors and items all lie on one axis at the norm bound, rating everything r; and some others."""
+    size = np.float32(math.sqrt(scale[1] - scale[0]))
+    axis = np.array([size, 0], dtype=np.float32)
+    records = [[(j, r) for j in range(ratings)], *[[(j, scale[1]) for j in range(m)]] * others]
+    return World(records, m, scale, np.tile(axis, (1 + others, 1)), np.tile(axis, (m, 1)))
+
+
+# -- what is claimed -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("blocks", "rating", "user"), [(USERS, 1, 5), (ITEMS, 1, math.sqrt(5)), (BOTH, math.sqrt(2), math.sqrt(30))]
+)
+@pytest.mark.parametrize("scale", [(1, 5), (-10, 10)])
+def test_embedding_claims_are_those_of_the_rule_book(blocks, rating, user, scale):
+    world, one = make_world(1, scale=scale), 2 * (scale[1] - scale[0]) ** 1.5
+    free, trimmed = embedding(world, 1.0, None, blocks), embedding(world, 1.0, 5, blocks)
+    for relation, times in ((ZERO_OUT, 1), (ADD_REMOVE, 1), (REPLACE, 2)):
+        assert free.sensitivity(RATING, relation) == pytest.approx(times * rating * one)
+        assert free.sensitivity(USER, relation) == math.inf
+        assert trimmed.sensitivity(USER, relation) == pytest.approx(times * user * one)
+        assert trimmed.sensitivity(RATING, relation) == pytest.approx(2 * rating * one)  # another takes its place
+        home = embedding(world, 1.0, 5, blocks, **AT_HOME)
+        assert home.sensitivity(RATING, relation) == home.sensitivity(USER, REPLACE) == pytest.approx(2 * user * one)
+        assert embedding(world, 1.0, None, blocks, **AT_HOME).sensitivity(RATING, relation) == math.inf
+
+
+@pytest.mark.parametrize(("blocks", "user"), [(USERS, 5), (ITEMS, math.sqrt(5)), (BOTH, 5)])
+def test_gradient_clipping_claims_follow_from_the_threshold(blocks, user):
+    world = make_world(1)
+    for relation, times in ((ZERO_OUT, 1), (ADD_REMOVE, 1), (REPLACE, 2)):
+        assert clipped(world, 1.0, None, blocks).sensitivity(RATING, relation) == times * 3.0
+        assert clipped(world, 1.0, 5, blocks).sensitivity(USER, relation) == pytest.approx(times * 3.0 * user)
+        assert clipped(world, 1.0, None, blocks).sensitivity(USER, relation) == math.inf
+
+
+def test_a_sample_amplifies_its_own_unit_only():
+    """A sample of users leaves the unit rating to the replace case of the user; one of ratings bounds no user."""
+    world = make_world(1)
+    for make in (embedding, clipped):
+        users, trimmed = make(world, 0.1), make(world, 0.1, 5)
+        assert users.sampling == trimmed.sampling == 0.1
+        assert users.sensitivity(RATING, ZERO_OUT) == users.sensitivity(USER, ZERO_OUT) == math.inf
+        assert trimmed.sensitivity(RATING, ZERO_OUT) == trimmed.sensitivity(USER, REPLACE) < math.inf
+        assert trimmed.sensitivity(USER, ZERO_OUT) == make(world, 1.0, 5).sensitivity(USER, ZERO_OUT)
+        ratings = make(world, 0.1, sampled=RATING)
+        assert ratings.sensitivity(RATING, ZERO_OUT) == make(world, 1.0).sensitivity(RATING, ZERO_OUT) < math.inf
+        assert ratings.sensitivity(USER, ZERO_OUT) == math.inf
+        assert make(world, 0.1, sampled=RATING, **AT_HOME).sensitivity(RATING, ZERO_OUT) == math.inf
+
+
+def test_sampling_users_does_not_amplify_the_unit_rating():
+    """δ(ε = 1) of one step at noise 1, η = .1: more than twice what a sampled Gaussian claims, if others show her."""
+    x = np.linspace(-12, 40, 400_001)
+    step, rate, far = x[1] - x[0], 0.1, 20.0
+
+    def normal(mean):
+        return np.exp(-((x - mean) ** 2) / 2) / math.sqrt(2 * math.pi)
+
+    def delta(p, q):
+        return float(np.maximum(p - math.e * q, 0).sum() * step)
+
+    claimed = delta((1 - rate) * normal(0) + rate * normal(1), normal(0))
+    true = delta((1 - rate) * normal(0) + rate * normal(far + 1), (1 - rate) * normal(0) + rate * normal(far))
+    assert true == pytest.approx(rate * delta(normal(1), normal(0)), rel=1e-3)
+    assert true > 2 * claimed
+
+
+def test_a_scale_read_off_the_data_bounds_nothing():
+    ratings = ratings_of([[(0, 5.0)]], 2, declared=False)
+    for query in (
+        EmbeddingGradient(ratings, 1.0, 1, **PUBLIC),
+        ClippedGradient(ratings, 1.0, 1, threshold=1.0, **PUBLIC),
+    ):
+        assert all(query.sensitivity(*case) == math.inf for case in CASES)
+
+
+def test_plans_before_there_is_data_agree_with_the_query():
+    world = make_world(2)
+    for trim in (None, 3):
+        for sampling in (0.2, 1.0):
+            for case in CASES:
+                options = {"users_are_public": True, "sampled": USER}
+                plan = EmbeddingGradient.bound(4.0, *case, sampling, trim, ITEMS, **options)
+                assert plan == embedding(world, sampling, trim, ITEMS, **options).sensitivity(*case)
+                plan = ClippedGradient.bound(3.0, *case, sampling, trim, ITEMS, **options)
+                assert plan == clipped(world, sampling, trim, ITEMS, **options).sensitivity(*case)
+    assert EmbeddingGradient.bound(4.0, USER, ZERO_OUT, 0.1, 5, users_are_public=True, sampled=RATING) == math.inf
+
+
+# -- neighbours ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    WORLDS,
+    SEEDS,
+    st.sampled_from(CASES),
+    st.sampled_from([BOTH, USERS, ITEMS]),
+    st.sampled_from([None, 1, 2, 5]),
+    st.sampled_from([0.5, 1.0]),
+    st.booleans(),
+    st.sampled_from([embedding, clipped]),
+)
+@settings(deadline=None, max_examples=400)
+def test_neighbours_are_within_the_claim(world, seed, case, blocks, trim, sampling, public, make):
+    near, i = neighbour(world, seed, *case)
+    if near is None:
+        return
+    if not public:  # what she fitted at home changes with any of her ratings
+        p = world.users.shape[1]
+        near = near.with_user(i, row(derive(seed, "refitted"), p, math.sqrt(world.scale[1] - world.scale[0]), True))
+    query, other = (make(w, sampling, trim, blocks, users_are_public=public) for w in (world, near))
+    if query.sensitivity(*case) < math.inf:
+        assert_bounded(query, other, *case, world.state, near.state, seed=seed)
+
+
+@pytest.mark.parametrize("blocks", [BOTH, USERS, ITEMS])
+@pytest.mark.parametrize("scale", [(1, 5), (-10, 10), (0, 1)])
+def test_embedding_claims_are_attained(blocks, scale):
+    full = aligned(1, scale[0], scale)
+    query, state = embedding(full, 1.0, None, blocks), full.state
+    near = embedding(full.with_record(0, []), 1.0, None, blocks)
+    assert moved(query, near, state) > 0.999 * query.sensitivity(RATING, ZERO_OUT)
+    for kept in (1, 4, 9):
+        full = aligned(12, scale[0], scale)  # more ratings than are kept
+        query, near = (embedding(w, 1.0, kept, blocks) for w in (full, full.with_record(0, [])))
+        assert moved(query, near, state) > 0.999 * query.sensitivity(USER, ZERO_OUT)
+
+
+def test_a_highest_rating_of_an_orthogonal_pair_attains_the_claim_too():
+    world = aligned(1, 5.0).with_user(0, [0, 2])
+    query, near = embedding(world), embedding(world.with_record(0, []))
+    assert moved(query, near, world.state) > 0.999 * query.sensitivity(RATING, ZERO_OUT)
+
+
+def test_replacing_a_user_goes_beyond_the_claim_for_emptying_her():
+    """√2 of it with public factors: up where u·v = R and r = 0, or down where u ⊥ v and r = R."""
+    world = aligned(4, 1.0)
+    world.items[4:8] = [0, 2]
+    near = world.with_record(0, [(j, 5.0) for j in range(4, 8)])
+    for blocks in (USERS, ITEMS):
+        query, other = (embedding(w, 1.0, 4, blocks) for w in (world, near))
+        apart = moved(query, other, world.state)
+        assert 1.41 * query.sensitivity(USER, ZERO_OUT) < apart <= query.sensitivity(USER, REPLACE)
+
+
+@pytest.mark.parametrize("blocks", [BOTH, USERS, ITEMS])
+def test_gradient_clipping_claims_are_attained(blocks):
+    halfway = aligned(1, 1.0).with_user(0, [1, 0])  # u·v = 2: slopes of either sign
+    down = halfway.with_record(0, [(0, 5.0)])
+    query, opposite, nothing = (clipped(w, 1.0, None, blocks) for w in (halfway, down, halfway.with_record(0, [])))
+    assert moved(query, nothing, halfway.state) > 0.999 * query.sensitivity(RATING, ZERO_OUT)
+    assert moved(query, opposite, halfway.state) > 0.999 * query.sensitivity(RATING, REPLACE)
+    # With u = 0 nothing goes to item rows, and all parts point the same way in hers; the other way round if v = 0.
+    full = aligned(12, 5.0).with_user(0, [0, 0] if "users" in blocks else [2, 0])
+    query, nothing = (clipped(w, 1.0, 4, blocks) for w in (full, full.with_record(0, [])))
+    state = full.state if "users" in blocks else {**full.state, "items": np.zeros((12, 2), dtype=np.float32)}
+    assert moved(query, nothing, state) > 0.999 * query.sensitivity(USER, ZERO_OUT)
+
+
+def test_an_empty_record_adds_exactly_nothing_wherever_her_factors_are():
+    world = aligned(0, 1.0, others=0)
+    for make in (embedding, clipped):
+        answer = make(world).exact({**world.state, "users": np.full((1, 2), np.inf, np.float32)}, derive(1, "x"))
+        assert not answer["users"].any()
+        assert not answer["items"].any()
+
+
+# -- what it computes ------------------------------------------------------------------------------------------------
+
+
+@given(SEEDS)
+@settings(deadline=None, max_examples=25)
+def test_on_factors_that_need_no_clipping_it_is_the_gradient(seed):
+    world = make_world(seed, n=5, poison=False)
+    shrunk = {name: 0.7 * block for name, block in world.state.items()}
+    ratings = world.ratings
+    wanted = factor_gradients(
+        ratings.indptr, ratings.items, ratings.values, 1.0, np.arange(5), shrunk["users"], shrunk["items"]
+    )
+    for query in (embedding(world), clipped(world, threshold=1e9)):
+        answer = query(shrunk, derive(seed, "x"))
+        np.testing.assert_allclose(answer["users"], wanted[0], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(answer["items"], wanted[1], rtol=1e-4, atol=1e-4)
+
+
+def test_ratings_are_shifted_to_start_at_zero_and_clipped_to_the_scale():
+    for r, shifted in ((1.0, 0), (5.0, 4), (9.0, 4), (-3.0, 0), (np.nan, 0), (np.inf, 4), (-np.inf, 0)):
+        world = aligned(1, r, others=0).with_user(0, [0, 0])
+        answer = embedding(world, 1.0, None, USERS).exact(world.state, derive(1, "x"))
+        np.testing.assert_allclose(answer["users"], [[-2 * shifted * 2, 0]], rtol=1e-5)
+
+
+def test_a_sample_of_ratings_answers_as_if_the_others_were_not_there():
+    world = make_world(4, n=6, m=13)
+    query = embedding(world, 0.3, sampled=RATING)
+    part = gradients.sample_ratings(world.ratings.indptr, 0.3, derive(9, "answer"))
+    kept = np.zeros(world.ratings.n_ratings, dtype=bool)
+    kept[part.entries] = True
+    rest = EmbeddingGradient(world.ratings.keep(kept), 1.0, **PUBLIC)
+    state = world.state
+    for name, block in query.exact(state, derive(9, "answer")).items():
+        np.testing.assert_allclose(block, rest.exact(state, derive(1, "x"))[name], atol=1e-12)
+
+
+def test_a_sums_factors_can_be_given_beforehand_and_the_absent_stay_out():
+    world = aligned(3, 1.0, others=1)
+    here = embedding(world, at=world.state, present=np.array([False, True]))
+    answer = here({}, derive(1, "x"))
+    assert not answer["users"][0].any()
+    alone = embedding(world.with_record(0, []))(world.state, derive(1, "x"))
+    np.testing.assert_array_equal(answer["items"], alone["items"])
+
+
+def test_the_callers_factors_are_left_alone():
+    world = make_world(8)
+    before = {name: block.copy() for name, block in world.state.items()}
+    embedding(world, 1.0, 2)(world.state, derive(1, "x"))
+    for name, block in before.items():
+        np.testing.assert_array_equal(world.state[name], block)
+
+
+# -- what cannot be bounded is refused ---------------------------------------------------------------------------------
+
+
+def test_parameters_that_cannot_be_meant_are_refused():
+    world = make_world(1)
+    for arguments in ((0.0,), (1.5,), (math.nan,), (1.0, 0), (1.0, 2.5), (1.0, None, ()), (1.0, None, ("items", "x"))):
+        with pytest.raises(UsageError):
+            embedding(world, *arguments)
+    with pytest.raises(UsageError, match="leave trim out"):
+        embedding(world, 0.1, 5, sampled=RATING)
+    with pytest.raises(UsageError, match="bounds nothing"):
+        clipped(world, threshold=math.inf)
+    with pytest.raises(TypeError, match="users_are_public"):
+        EmbeddingGradient(world.ratings, 1.0)
+    for wrong in ({"users": world.users[:1]}, {"items": world.items[:, :1]}, {"items": world.items[:3]}):
+        with pytest.raises(DataError, match="do not fit"):
+            embedding(world)({**world.state, **wrong}, derive(1, "x"))
+
+
+def test_one_rating_per_user_and_item_is_checked():
+    for pairs in ([(1, 1.0), (1, 5.0)], [(2, 1.0), (1, 1.0)]):
+        with pytest.raises(DataError, match="once"):
+            EmbeddingGradient(ratings_of([pairs], 3), 1.0, **PUBLIC)
+
+
+# -- planted bugs ------------------------------------------------------------------------------------------------------
+
+
+def within(kind=EmbeddingGradient, tolerance=0.999):
+    """Whether every claim covers, and tightly, a suite of neighbours made by hand."""
+    suite = []
+    for blocks in (BOTH, USERS, ITEMS):
+        for r in (1.0, 5.0):
+            one, many = aligned(1, r), aligned(12, r)
+            if r == 5:
+                one, many = one.with_user(0, [0, 2]), many.with_user(0, [0, 2])
+            suite.append((one, one.with_record(0, []), None, blocks, RATING))
+            suite.append((many, many.with_record(0, []), 4, blocks, USER))
+        poison = [[1e6, 0], [-2, 0], [np.nan, 1], [np.inf, -np.inf], [3e38, 3e38]]
+        for bad in poison:
+            for world in (aligned(1, 1.0), aligned(1, 5.0)):
+                world.items[:] = bad
+                for u in (bad, [2, 0]):
+                    mine = world.with_user(0, u)
+                    suite.append((mine, mine.with_record(0, []), None, blocks, RATING))
+    reached = {}
+    for world, near, trim, blocks, unit in suite:
+        query, other = (embedding(w, 1.0, trim, blocks, kind=kind) for w in (world, near))
+        with np.errstate(all="ignore"):
+            here = query.exact(world.state, derive(1, "x"))
+            there = other.exact(near.state, derive(1, "x"))
+            apart = math.sqrt(sum(np.square(here[name] - there[name]).sum() for name in here))
+        share = apart / query.sensitivity(unit, ZERO_OUT)
+        if not share <= 1:
+            return False
+        reached[blocks, unit] = max(share, reached.get((blocks, unit), 0))
+    return all(share > tolerance for share in reached.values())
+
+
+class NoFactorTwo(EmbeddingGradient):
+    @staticmethod
+    def _of_ratings(size, kept, blocks):
+        return EmbeddingGradient._of_ratings(size, kept, blocks) / 2
+
+
+class WrongWayRound(EmbeddingGradient):
+    @staticmethod
+    def _of_ratings(size, kept, blocks):
+        return 2 * size**1.5 * math.sqrt(sum({"items": kept**2, "users": kept}[name] for name in blocks))
+
+
+class ThetaForItems(EmbeddingGradient):
+    """P0's own claim: not false, but √θ too large."""
+
+    @staticmethod
+    def _of_ratings(size, kept, blocks):
+        return 2 * size**1.5 * kept * math.sqrt(len(blocks))
+
+
+class NoProjection(EmbeddingGradient):
+    def _clipped(self, x):
+        return np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0)
+
+
+class NoSign(EmbeddingGradient):
+    def _clipped(self, x):
+        x = np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0)
+        return x / np.maximum(1, np.linalg.norm(x, axis=1) / 2)[:, None]
+
+
+class LetsNaNThrough(EmbeddingGradient):
+    def _clipped(self, x):
+        x = np.maximum(x.astype(np.float64), 0)
+        return x / np.maximum(1, np.linalg.norm(x, axis=1) / 2)[:, None]
+
+
+class ForgetsTheShift(EmbeddingGradient):
+    def _rated(self, entries):
+        return self.ratings.values[entries].astype(np.float64)
+
+
+class ForgetsToTrim(EmbeddingGradient):
+    def exact(self, state, stream):
+        self.trim = None
+        answer = super().exact(state, stream)
+        self.trim = 4
+        return answer
+
+    def sensitivity(self, unit, relation):
+        self.trim = 4 if unit is USER else None
+        return super().sensitivity(unit, relation)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [NoFactorTwo, WrongWayRound, ThetaForItems, NoProjection, NoSign, LetsNaNThrough, ForgetsTheShift, ForgetsToTrim],
+)
+def test_a_planted_bug_is_found(planted):
+    assert within()
+    assert not within(planted)
+
+
+def test_duplicates_that_slip_through_break_the_bound(monkeypatch):
+    monkeypatch.setattr(gradients, "check_rows", lambda *rows: None)
+    world = aligned(0, 1.0)
+    world.records[0] = [(3, 1.0)] * 4
+    query, near = (embedding(w, 1.0, 4, ITEMS) for w in (world, world.with_record(0, [])))
+    assert moved(query, near, world.state) > 1.9 * query.sensitivity(USER, ZERO_OUT)
+
+
+def test_trimming_that_depends_on_other_users_is_found(monkeypatch):
+    """Keeping each user's least popular items: when one user goes, others keep other ratings."""
+
+    def popular(part, items, limit, stream):
+        counts = np.bincount(items[part.entries], minlength=items.max() + 1)
+        kept = []
+        for start, end in zip(part.indptr[:-1], part.indptr[1:], strict=True):
+            mine = part.entries[start:end]
+            kept.append(np.sort(mine[np.argsort(counts[items[mine]], kind="stable")[:limit]]))
+        return Part(part.rows, np.cumsum([0, *map(len, kept)]), np.concatenate(kept))
+
+    world = aligned(6, 1.0, others=9)
+    for i in range(1, 10):
+        world.records[i] = [(j, 1.0) for j in range(12)]
+    near = world.with_record(0, [])
+
+    def covered():
+        query, other = (embedding(w, 1.0, 4, ITEMS) for w in (world, near))
+        return all(
+            moved(query, other, world.state, seed=seed) <= query.sensitivity(USER, ZERO_OUT) for seed in range(20)
+        )
+
+    assert covered()
+    monkeypatch.setattr(gradients, "trim", popular)
+    assert not covered()
+
+
+def test_per_rating_claims_fail_where_factors_were_fitted_to_the_rating():
+    """The reason for `users_are_public`: one rating moved u, and with it every row that the user touches."""
+    world = aligned(9, 1.0)
+    near = world.with_record(0, world.records[0][1:]).with_user(0, [0, 0])
+    query, other = (embedding(w, 1.0, None, ITEMS) for w in (world, near))
+    assert moved(query, other, world.state, near.state) > 2.9 * query.sensitivity(RATING, ZERO_OUT)
+    query, other = (embedding(w, 1.0, 9, ITEMS, **AT_HOME) for w in (world, near))
+    assert moved(query, other, world.state, near.state) <= query.sensitivity(RATING, ZERO_OUT)
+
+
+def test_trimming_makes_one_rating_count_for_two():
+    """The reason for 2a: the rating that takes the place of the one that is gone falls in another row."""
+    world = aligned(12, 1.0)
+    apart = []
+    for gone in range(12):
+        near = world.with_record(0, world.records[0][:gone] + world.records[0][gone + 1 :])
+        query, other = (embedding(w, 1.0, 4, ITEMS) for w in (world, near))
+        apart.append(moved(query, other, world.state))
+    one = embedding(world, 1.0, None, ITEMS).sensitivity(RATING, ZERO_OUT)
+    assert max(apart) == pytest.approx(math.sqrt(2) * one, rel=1e-5)
+    assert sum(a > 0 for a in apart) == 4
+    assert max(apart) <= query.sensitivity(RATING, ZERO_OUT)
+
+
+def test_gradients_clipped_as_a_whole_are_found(monkeypatch):
+    """Clipping the sum, not each part, lets one rating turn it around."""
+    world = World([[(0, 1.0)], [(0, 5.0)]], 1, (1, 5), np.full((2, 1), 1.0, np.float32), np.full((1, 1), 2, np.float32))
+    world = world.with_user(0, [2.0])
+    kernel = gradients.bounded_gradients
+
+    def whole(indptr, items, values, users, factors, threshold, *blocks):
+        by_user, by_item = kernel(indptr, items, values, users, factors, math.inf, *blocks)
+        norm = math.sqrt(np.square(by_user).sum() + np.square(by_item).sum())
+        return by_user * min(1, threshold / norm), by_item * min(1, threshold / norm)
+
+    def covered():
+        query, other = (clipped(w, threshold=1.0) for w in (world, world.with_record(0, [])))
+        return moved(query, other, world.state) <= query.sensitivity(RATING, ZERO_OUT)
+
+    assert covered()
+    monkeypatch.setattr(gradients, "bounded_gradients", whole)
+    assert not covered()

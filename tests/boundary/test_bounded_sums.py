@@ -1,0 +1,472 @@
+"""Normalised, clipped and weighted sums: what one user adds is within what the query says, and reaches it."""
+
+import math
+
+import numpy as np
+import pytest
+from bounded_cases import (
+    ADD_REMOVE,
+    RATING,
+    REPLACE,
+    SEEDS,
+    USER,
+    WORLDS,
+    ZERO_OUT,
+    assert_bounded,
+    distance,
+    make_world,
+    moved,
+    neighbour,
+    ratings_of,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit.boundary.bounded as bounded
+import tacit.boundary.statistics as statistics
+from tacit.boundary.bounded import ClippedSum, ClippedWhole, NormalisedSum, bounded_rows, on_grid
+from tacit.boundary.statistics import WeightedSum, packed, unpacked
+from tacit.errors import DataError, UsageError
+from tacit.rng import derive
+
+CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
+NOWHERE = derive(0, "nothing is drawn")
+
+
+def centred(ratings):
+    """Each user's ratings less her own mean: what method `bias` sends."""
+    counts = np.maximum(ratings.counts, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = np.bincount(ratings.users, weights=ratings.values, minlength=ratings.n_users) / counts
+        return ratings.values - means[ratings.users]
+
+
+def normalised(world, kind=NormalisedSum):
+    ratings = world.ratings
+    return kind(
+        ratings.indptr, ratings.items, {"error": centred(ratings), "count": np.full(len(ratings.items), 0.7)}, world.m
+    )
+
+
+def of_values(records, m, kind=NormalisedSum, **others):
+    ratings = ratings_of(records, m)
+    return kind(ratings.indptr, ratings.items, {"x": ratings.values}, m, **others)
+
+
+# -- what is claimed -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("unit", "relation"), CASES)
+def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_else(unit, relation):
+    times = 1 if (unit, relation) in ((USER, ZERO_OUT), (USER, ADD_REMOVE)) else 2
+    one = of_values([[(0, 1.0)]], 1)
+    assert one.sensitivity(unit, relation) == NormalisedSum.bound(unit, relation) == times
+    clipped = ClippedSum({"x": np.ones((1, 2))}, np.ones(1), 3.5)
+    assert clipped.sensitivity(unit, relation) == ClippedSum.bound(3.5, unit, relation) == times * 3.5
+    assert ClippedWhole({"x": np.ones(2)}, 3.5).sensitivity(unit, relation) == 7
+    for blocks, bound in ((("gram",), 3 * 4), (("moment",), 3 * 2 * 5), (("gram", "moment"), 6 * math.sqrt(29))):
+        weighted = statistics_of([[(0, 1.0)]], 1, blocks=blocks, budget=9, factor_clip=2, target_clip=5)
+        assert weighted.sensitivity(unit, relation) == pytest.approx(times * bound)
+        assert WeightedSum.bound(9, 2, 5, unit, relation, blocks) == weighted.sensitivity(unit, relation)
+        assert weighted.sampling == one.sampling == clipped.sampling == 1
+
+
+# -- normalised sums -------------------------------------------------------------------------------------------------
+
+
+@given(WORLDS, SEEDS, st.sampled_from(CASES))
+@settings(deadline=None, max_examples=150)
+def test_a_normalised_sum_moves_by_no_more_than_it_says(world, seed, case):
+    near, _ = neighbour(world, seed, *case)
+    if near is not None:
+        assert_bounded(normalised(world), normalised(near), *case)
+
+
+HARD = [0.0, -0.0, 5e-324, 1e-310, 1e-160, 1.0, -1.0, 3.0, 1e160, -1e300, 1.7e308, np.nan, np.inf, -np.inf]
+
+
+@given(st.lists(st.lists(st.sampled_from(HARD), max_size=6), min_size=1, max_size=5))
+@settings(deadline=None, max_examples=150)
+def test_every_users_norm_is_one_or_zero_whatever_the_numbers(columns):
+    counts = [len(column) for column in columns]
+    x = np.array([number for column in columns for number in column])
+    query = NormalisedSum(
+        np.cumsum([0, *counts]), np.concatenate([np.arange(c) for c in counts]).astype(int), {"x": x, "y": x[::-1]}, 6
+    )
+    parts = np.stack(list(query.contributions().values()))
+    start = 0
+    for count in counts:
+        mine = parts[:, start : start + count]
+        given_numbers = np.concatenate((x[start : start + count], x[::-1][start : start + count]))
+        start += count
+        norm = math.sqrt(math.fsum(float(v) ** 2 for v in mine.ravel()))
+        assert norm <= 1
+        usable = np.isfinite(given_numbers) & (given_numbers != 0)
+        assert norm == 0 if not usable.any() else norm > 1 - 1e-5
+
+
+def test_sums_do_not_depend_on_the_order_of_users_to_the_last_bit():
+    world = make_world(3, n=50, m=8)
+    query = normalised(world)
+    turned = normalised(type(world)(world.records[::-1], world.m, world.scale, world.users, world.items))
+    assert distance(query.exact({}, NOWHERE), turned.exact({}, NOWHERE)) == 0
+
+
+def test_a_normalised_sum_is_the_sum_of_unit_vectors():
+    query = of_values([[(0, 3.0), (2, 4.0)], [], [(2, 2.0)]], 4)
+    np.testing.assert_allclose(query({}, NOWHERE)["x"], [0.6, 0, 1.8, 0], atol=2e-6)
+    absent = of_values([[(0, 3.0), (2, 4.0)], [], [(2, 2.0)]], 4, present=np.array([True, True, False]))
+    np.testing.assert_allclose(absent({}, NOWHERE)["x"], [0.6, 0, 0.8, 0], atol=2e-6)
+
+
+def test_the_claims_of_a_normalised_sum_are_attained():
+    full, nobody, turned = ([[(j, v) for j in range(9)]] if v else [[]] for v in (1.0, 0.0, -1.0))
+    query = of_values(full, 9)
+    assert moved(query, of_values(nobody, 9)) > 0.999 * query.sensitivity(USER, ZERO_OUT)
+    for case in ((USER, REPLACE), (RATING, ZERO_OUT), (RATING, REPLACE)):
+        assert moved(query, of_values(turned, 9)) > 0.999 * query.sensitivity(*case)
+    # Centred by her own mean, one rating does move a user's vector by more than her absence would.
+    mine = make_world(1).with_record(0, [(0, 1e9), *[(j, 1.0) for j in range(1, 8)]])
+    assert moved(normalised(mine), normalised(mine.with_record(0, mine.records[0][1:]))) > 1.2
+
+
+def test_an_empty_record_adds_exactly_nothing():
+    for records in ([[]], [[], []]):
+        assert not of_values(records, 3).exact({}, NOWHERE)["x"].any()
+    assert not ClippedSum({"x": np.full((2, 3), 9.0)}, np.zeros(2), 1.0).exact({}, NOWHERE)["x"].any()
+    answer = statistics_of([[], []], 3).exact({}, NOWHERE)
+    assert not answer["gram"].any()
+    assert not answer["moment"].any()
+
+
+# -- clipped sums ----------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(HARD), min_size=5, max_size=5), min_size=1, max_size=4),
+    st.lists(st.sampled_from(HARD), min_size=5, max_size=5),
+    st.sampled_from([1e-9, 0.1, 1.0, 7.0, 1e12]),
+)
+@settings(deadline=None, max_examples=150)
+def test_a_clipped_sum_moves_by_no_more_than_it_says(rows, other, clip):
+    def query(rows, counts):
+        x = np.array(rows)
+        return ClippedSum({"a": x[:, :1], "b": x[:, 1:].reshape(len(x), 2, 2)}, counts, clip)
+
+    n = len(rows)
+    whole = query(rows, np.ones(n))
+    assert whole({}, NOWHERE)["b"].shape == (2, 2)
+    emptied = query(rows, np.arange(n))  # the first user has no ratings, whatever stands in her row
+    assert_bounded(whole, emptied, USER, ZERO_OUT)
+    for unit, relation in ((USER, REPLACE), (RATING, ZERO_OUT), (RATING, REPLACE)):
+        assert_bounded(whole, query([other, *rows[1:]], np.ones(n)), unit, relation)
+    assert_bounded(
+        ClippedWhole({"a": np.array(rows)}, clip), ClippedWhole({"a": -np.array(rows)}, clip), USER, ZERO_OUT
+    )
+
+
+def test_the_claims_of_clipped_answers_are_attained():
+    x = np.array([[3.0, 4.0], [1.0, 0.0]])
+    query = ClippedSum({"x": x}, np.ones(2), 2.0)
+    assert moved(query, ClippedSum({"x": x}, np.array([0, 1]), 2.0)) > 0.999 * query.sensitivity(USER, ZERO_OUT)
+    turned = ClippedSum({"x": x * [[-1], [1]]}, np.ones(2), 2.0)
+    for unit, relation in ((USER, REPLACE), (RATING, ZERO_OUT)):
+        assert moved(query, turned) > 0.999 * query.sensitivity(unit, relation)
+    whole = ClippedWhole({"x": x}, 2.0)
+    assert moved(whole, ClippedWhole({"x": -x}, 2.0)) > 0.999 * whole.sensitivity(USER, ZERO_OUT)
+
+
+def test_what_is_within_the_clip_is_left_alone():
+    x = np.array([[0.3, -0.4], [30.0, 40.0]])
+    query = ClippedSum({"x": x}, np.ones(2), 1.0)
+    np.testing.assert_allclose(query.contributions()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
+    np.testing.assert_allclose(ClippedWhole({"x": x[0]}, 1.0)({}, NOWHERE)["x"], x[0], rtol=1e-6)
+
+
+# -- statistics of alternating least squares -------------------------------------------------------------------------
+
+
+def statistics_of(records, m, weights=None, factors=None, kind=WeightedSum, **others):
+    ratings = ratings_of(records, m)
+    parameters = {"budget": 4.0, "factor_clip": 2.0, "target_clip": 3.0, **others}
+    return kind(
+        ratings.indptr,
+        ratings.items,
+        np.ones(len(ratings.items)) if weights is None else weights,
+        ratings.values,
+        np.ones((len(records), 2)) if factors is None else factors,
+        m,
+        **parameters,
+    )
+
+
+@given(WORLDS, SEEDS, st.sampled_from(CASES), st.sampled_from([("gram",), ("moment",), ("gram", "moment")]))
+@settings(deadline=None, max_examples=150)
+def test_weighted_statistics_move_by_no_more_than_they_say(world, seed, case, blocks):
+    near, i = neighbour(world, seed, *case)
+    if near is None:
+        return
+    stream = derive(seed, "weights")
+    if case != (USER, ZERO_OUT):  # her factors were fitted to her record, and change with it
+        near = near.with_user(i, stream.choice([-9.0, 9.0, 0.0, np.nan], world.users.shape[1]))
+
+    def query(world):
+        return statistics_of(
+            world.records,
+            world.m,
+            weights=np.concatenate(
+                [
+                    derive(seed, "weight", k).choice([1.0, 50.0, 1e-3, -2.0, np.inf], len(r))
+                    for k, r in enumerate(world.records)
+                ]
+            ),
+            factors=world.users,
+            blocks=blocks,
+        )
+
+    assert_bounded(query(world), query(near), *case)
+
+
+@pytest.mark.parametrize("blocks", [("gram",), ("moment",), ("gram", "moment")])
+def test_the_claims_of_weighted_statistics_are_attained(blocks):
+    def query(records, **others):
+        return statistics_of(records, 9, factors=np.full((1, 3), 1e6), blocks=blocks, **others)
+
+    full = query([[(j, 1e6) for j in range(9)]], weights=np.full(9, 1e6))
+    assert moved(full, query([[]])) > 0.999 * full.sensitivity(USER, ZERO_OUT)
+    if blocks == ("moment",):
+        assert moved(full, query([[(j, -1e6) for j in range(9)]], weights=np.full(9, 1e6))) > 0.999 * full.sensitivity(
+            USER, REPLACE
+        )
+
+
+def test_statistics_are_those_of_least_squares():
+    u = np.array([[0.5, -0.2], [0.1, 0.4]])
+    records = [[(0, 1.0), (2, 2.0)], [(2, -1.0)]]
+    answer = statistics_of(records, 3, weights=np.array([0.5, 1.0, 2.0]), factors=u).exact({}, NOWHERE)
+    wanted = np.zeros((3, 2, 2))
+    wanted[0], wanted[2] = 0.5 * np.outer(u[0], u[0]), np.outer(u[0], u[0]) + 2 * np.outer(u[1], u[1])
+    np.testing.assert_allclose(unpacked(answer["gram"]), wanted, rtol=1e-5)
+    np.testing.assert_allclose(answer["moment"], [0.5 * u[0], [0, 0], 2 * u[0] - 2 * u[1]], rtol=1e-5, atol=1e-12)
+    here = statistics_of(records, 3, factors=u, present=np.array([False, True])).exact({}, NOWHERE)
+    np.testing.assert_allclose(here["moment"][2], -u[1], rtol=1e-5)
+
+
+@given(SEEDS, st.integers(1, 6))
+@settings(deadline=None, max_examples=30)
+def test_a_packed_outer_product_has_the_squared_norm_of_its_vector(seed, p):
+    u = derive(seed, "packed").normal(size=(3, p))
+    np.testing.assert_allclose(np.linalg.norm(packed(u), axis=1), np.square(u).sum(axis=1))
+    np.testing.assert_allclose(unpacked(packed(u)), u[:, :, None] * u[:, None, :])
+
+
+# -- what cannot be bounded is refused ---------------------------------------------------------------------------------
+
+
+def test_rows_with_an_item_twice_out_of_order_or_out_of_range_are_refused():
+    for pairs in ([(1, 1.0), (1, 2.0)], [(2, 1.0), (1, 1.0)], [(-1, 1.0)], [(3, 1.0)]):
+        for make in (of_values, statistics_of):
+            with pytest.raises(DataError):
+                make([[(0, 1.0)], pairs], 3)
+    of_values([[(2, 1.0)], [], [(0, 1.0)], []], 3)  # an item may fall from one user to the next
+
+
+def test_shapes_and_bounds_that_cannot_be_meant_are_refused():
+    for wrong in (0, -1, math.inf, math.nan):
+        for make in (
+            lambda c: ClippedSum({"x": np.ones((1, 1))}, np.ones(1), c),
+            lambda c: ClippedWhole({"x": np.ones(1)}, c),
+            lambda c: statistics_of([[]], 1, budget=c),
+            lambda c: statistics_of([[]], 1, factor_clip=c),
+            lambda c: statistics_of([[]], 1, target_clip=c),
+        ):
+            with pytest.raises(UsageError, match="bounds nothing"):
+                make(wrong)
+    for make in (
+        lambda: NormalisedSum(np.array([0, 1]), np.array([0]), {}, 1),
+        lambda: NormalisedSum(np.array([0, 1]), np.array([0]), {"x": np.ones(2)}, 1),
+        lambda: NormalisedSum(np.array([0, 2]), np.array([0]), {"x": np.ones(1)}, 1),
+        lambda: NormalisedSum(np.array([0, 1]), np.array([0]), {"x": np.ones(1)}, 1, present=np.ones(2, dtype=bool)),
+        lambda: ClippedSum({"x": np.ones((2, 1))}, np.ones(1), 1.0),
+        lambda: ClippedSum({}, np.ones(1), 1.0),
+        lambda: ClippedWhole({}, 1.0),
+        lambda: statistics_of([[(0, 1.0)]], 1, weights=np.ones(2)),
+        lambda: statistics_of([[(0, 1.0)]], 1, factors=np.ones((2, 2))),
+    ):
+        with pytest.raises(DataError):
+            make()
+    with pytest.raises(UsageError, match="choose from gram, moment"):
+        statistics_of([[]], 1, blocks=("both",))
+
+
+def test_nobody_at_all_answers_zeros():
+    assert of_values([], 2)({}, NOWHERE)["x"].tolist() == [0, 0]
+    assert ClippedSum({"x": np.ones((0, 2))}, np.ones(0), 1.0)({}, NOWHERE)["x"].tolist() == [0, 0]
+    assert statistics_of([], 2, factors=np.ones((0, 2)))({}, NOWHERE)["moment"].tolist() == [[0, 0], [0, 0]]
+
+
+# -- planted bugs ------------------------------------------------------------------------------------------------------
+
+
+class ClaimsTooLittle(NormalisedSum):
+    @staticmethod
+    def bound(unit, relation):
+        return 1.0  # under replace, and per rating, too
+
+
+class DividesByCounts(NormalisedSum):
+    """Item means in place of sums: other users' weights change when one user goes."""
+
+    def exact(self, state, stream):
+        counts = np.maximum(np.bincount(self.items, minlength=self.n_items), 1)
+        return {name: block / counts * len(self.items) for name, block in super().exact(state, stream).items()}
+
+
+class WeighsByPopularity(NormalisedSum):
+    """Each user's norm is 1, but who gets what depends on how often others rated."""
+
+    def contributions(self):
+        counts = np.bincount(self.items, minlength=self.n_items).astype(float)
+        self.channels = {name: x / counts[self.items] ** 8 for name, x in self.channels.items()}
+        return super().contributions()
+
+
+class ClipsTheSum(ClippedSum):
+    def exact(self, state, stream):
+        total = np.nan_to_num(self.vectors["x"] * self.taking_part[:, None]).sum(axis=0)
+        return {"x": bounded.clipped_rows(total[None], self.clip)[0]}
+
+
+class ForgetsEmptyRecords(ClippedSum):
+    def contributions(self):
+        self.taking_part[:] = True
+        return super().contributions()
+
+
+@pytest.mark.parametrize("planted", [DividesByCounts, WeighsByPopularity])
+def test_weights_from_realised_counts_are_found(planted):
+    many = [[(0, 1.0), (1, 1.0)]] * 30 + [[(0, 1.0)]]
+    for kind in (NormalisedSum, planted):
+        query, near = of_values(many, 3, kind), of_values([*many[:-1], []], 3, kind)
+        assert (moved(query, near) <= query.sensitivity(USER, ZERO_OUT)) == (kind is NormalisedSum)
+
+
+def test_a_claim_that_forgets_the_factor_two_is_found():
+    for kind in (NormalisedSum, ClaimsTooLittle):
+        query, near = of_values([[(0, 1.0)]], 1, kind), of_values([[(0, -1.0)]], 1, kind)
+        for case in ((USER, REPLACE), (RATING, ZERO_OUT)):
+            assert (moved(query, near) <= query.sensitivity(*case)) == (kind is NormalisedSum)
+
+
+def test_clipping_after_the_sum_is_found():
+    """A clipped whole moves by up to 2C, a sum of clipped terms by C."""
+    x = np.array([[9.0, 0.0], [-5.0, 0.0]])
+    for kind in (ClippedSum, ClipsTheSum):
+        query, near = kind({"x": x}, np.ones(2), 1.0), kind({"x": x}, np.array([0, 1]), 1.0)
+        assert (moved(query, near) <= query.sensitivity(USER, ZERO_OUT)) == (kind is ClippedSum)
+
+
+def test_a_row_without_ratings_that_still_adds_is_found():
+    """Then emptying a record leaves what her row says, and two vectors in the ball are 2C apart."""
+    for kind in (ClippedSum, ForgetsEmptyRecords):
+        query = kind({"x": np.array([[1.0], [0.0]])}, np.array([1, 1]), 1.0)
+        near = kind({"x": np.array([[-1.0], [0.0]])}, np.array([0, 1]), 1.0)
+        assert (moved(query, near) <= query.sensitivity(USER, ZERO_OUT)) == (kind is ClippedSum)
+
+
+def test_off_diagonals_weighted_wrongly_are_found(monkeypatch):
+    """Times 2 in place of √2, the Frobenius norm of a triangle is more than ‖u‖²."""
+
+    def within():
+        query, near = (
+            statistics_of(r, 1, factors=np.full((1, 2), 9.0), weights=np.full(len(r[0]), 9.0), blocks=("gram",))
+            for r in ([[(0, 1.0)]], [[]])
+        )
+        return moved(query, near) <= query.sensitivity(USER, ZERO_OUT)
+
+    assert within()
+    a, b = np.triu_indices(2)
+    monkeypatch.setattr(statistics, "packed", lambda u: u[:, a] * u[:, b] * np.where(a == b, 1.0, 2.0))
+    assert not within()
+
+
+@pytest.mark.parametrize("left_out", ["weights", "factors", "targets"])
+def test_a_statistic_that_leaves_out_one_clip_is_found(monkeypatch, left_out):
+    def within():
+        query = statistics_of([[(0, 1e3), (1, 1e3)]], 2, np.full(2, 50.0), np.full((1, 2), 1e3))
+        return moved(query, statistics_of([[]], 2)) <= query.sensitivity(USER, ZERO_OUT)
+
+    assert within()
+    if left_out == "weights":
+        monkeypatch.setattr(statistics, "bounded_rows", lambda indptr, x, limit: bounded.finite(x))
+    elif left_out == "factors":
+        monkeypatch.setattr(statistics, "clipped_rows", lambda x, limit: bounded.finite(x))
+    else:
+        monkeypatch.setattr(statistics, "finite", lambda x: Unclipped(bounded.finite(x)))
+    assert not within()
+
+
+class Unclipped(np.ndarray):
+    """Numbers that np.clip leaves as they are."""
+
+    def __new__(cls, x):
+        return x.view(cls)
+
+    def clip(self, *limits, **others):
+        return self.view(np.ndarray)
+
+
+@pytest.mark.parametrize("piece", ["finite", "check_rows", "bounded_rows", "peak"])
+def test_a_piece_left_out_is_found(monkeypatch, piece):
+    """Without the guard against NaN, the check of rows, the scaling, or the division before squaring."""
+
+    def sound():
+        for records in ([[(0, np.nan), (1, 1.0)]], [[(0, 3.0), (1, 4.0)]], [[(0, 1e-30), (1, 1.0)]]):
+            query = of_values(records, 3)
+            if not moved(query, of_values([[]], 3)) <= 1:
+                return False
+        huge = NormalisedSum(np.array([0, 2]), np.array([0, 1]), {"x": np.array([1e200, 1e-200])}, 2)
+        if not 0.999 < moved(huge, of_values([[]], 2)) <= 1:
+            return False
+        with pytest.raises(DataError):
+            of_values([[(1, 1.0), (1, 1.0)]], 3)
+        return True
+
+    assert sound()
+    if piece == "finite":
+        monkeypatch.setattr(bounded, "finite", lambda x: np.array(x, dtype=np.float64))
+    elif piece == "check_rows":
+        monkeypatch.setattr(bounded, "check_rows", lambda *rows: None)
+    elif piece == "bounded_rows":
+        monkeypatch.setattr(bounded, "bounded_rows", lambda indptr, x, limit, exactly: bounded.finite(x))
+    else:
+        monkeypatch.setattr(bounded, "bounded_rows", naive_rows)
+    with np.errstate(all="ignore"):
+        try:
+            found = not sound()
+        except (AssertionError, pytest.fail.Exception):
+            found = True
+    assert found
+
+
+def naive_rows(indptr, x, limit, exactly=False):
+    """One over the root of the sum of squares, without a thought for overflow."""
+    owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    x = bounded.finite(x)
+    norms = np.sqrt(np.bincount(owner, weights=np.square(x).sum(axis=0), minlength=len(indptr) - 1))
+    return x * limit / np.where(norms > 0, norms, 1)[owner]
+
+
+def test_duplicates_that_slip_through_break_the_bound(monkeypatch):
+    monkeypatch.setattr(bounded, "check_rows", lambda *rows: None)
+    twice = of_values([[(1, 1.0), (1, 1.0)]], 3)
+    assert moved(twice, of_values([[]], 3)) > 1.4
+
+
+def test_rows_within_the_limit_keep_their_numbers_and_the_grid_only_shortens():
+    x = derive(5, "rows").normal(size=(2, 9))
+    indptr = np.array([0, 4, 4, 9])
+    np.testing.assert_allclose(bounded_rows(indptr, x, 100.0), x, rtol=1e-15)
+    cut = on_grid(x, 1.0, 10_000)
+    assert (np.abs(cut) <= np.abs(x)).all()
+    assert np.abs(cut - x).max() <= 2.0**-38

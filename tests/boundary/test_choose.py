@@ -1,0 +1,200 @@
+"""Choosing by score: the law is the exponential mechanism's, and neighbours differ by the event's ε at most."""
+
+import math
+import os
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from privacy_loss import ALARM
+from scipy import stats
+
+from tacit.boundary import events
+from tacit.boundary.choose import Exponential, TopK, gumbel
+from tacit.boundary.source import Secure, Seeded
+from tacit.errors import PrivacyRefused, UsageError
+from tacit.rng import stream_key
+
+SCORES = np.array([3.0, 1.0, 0.0, 2.5])
+
+
+def seeded(*purpose):
+    return Seeded(stream_key(7, "choose", *purpose))
+
+
+def peeling(scores, k, scale):
+    """P of every ordered choice of k: pick, remove, pick again."""
+    weights = np.exp((scores - scores.max()) / scale)
+    law = {}
+    for chosen in permutations(range(len(scores)), k):
+        left, p = weights.sum(), 1.0
+        for i in chosen:
+            p, left = p * weights[i] / left, left - weights[i]
+        law[chosen] = p
+    return law
+
+
+def drawn(mechanism, scores, n, source):
+    """n choices: the mechanism's own steps, on n copies of the scores side by side."""
+    noise = gumbel(source, n * len(scores)).reshape(n, len(scores))
+    return np.argsort(-(scores + mechanism.scale * noise), axis=1)[:, : mechanism.k]
+
+
+def goodness(choices, law):
+    """The p-value of a χ² test of ordered choices."""
+    keys = {chosen: i for i, chosen in enumerate(law)}
+    counts = np.bincount([keys[tuple(row)] for row in choices.tolist()], minlength=len(law))
+    return stats.chisquare(counts, len(choices) * np.array(list(law.values()))).pvalue
+
+
+# -- what is chosen ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_noise_once_and_take_k_is_peeling(k, scale):
+    """n = 40,000, false alarm 10⁻⁶ each."""
+    assert goodness(drawn(TopK(k, scale), SCORES, 40_000, seeded(k)), peeling(SCORES, k, scale)) > ALARM
+
+
+@pytest.mark.parametrize("make", [seeded, Secure])
+def test_choose_itself_follows_the_same_law(make, monkeypatch):
+    """n = 4,000 calls, one by one; false alarm 10⁻⁶. The secure source's key is fixed."""
+    monkeypatch.setattr(os, "urandom", lambda n: stream_key(7, "fixed key")[:n])
+    source, mechanism = make(), TopK(2, 2.0)
+    choices = np.array([mechanism.choose(SCORES, source) for _ in range(4000)])
+    assert choices.dtype == np.int64
+    assert goodness(choices, peeling(SCORES, 2, 2.0)) > ALARM
+
+
+def test_the_exponential_mechanism_is_the_first_of_them():
+    source = seeded("exponential")
+    choices = np.array([[Exponential(2.0).choose(SCORES, source)] for _ in range(4000)])
+    assert goodness(choices, peeling(SCORES, 1, 2.0)) > ALARM
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        lambda s, n, source: np.argsort(-(s + source.normal((n, 4))), axis=1)[:, :2],  # Gaussian noise
+        lambda s, n, source: np.argsort(-(s - np.log(source.uniform((n, 4)))), axis=1)[:, :2],  # exponential noise
+        lambda s, n, source: np.argsort(-(s + gumbel(source, 4 * n).reshape(n, 4) / 2), axis=1)[:, :2],  # half of it
+        lambda s, n, source: np.sort(drawn(TopK(2, 1.0), s, n, source), axis=1),  # the order is lost
+        lambda s, n, source: drawn(TopK(2, 1.0), s, n, source)[:, ::-1],
+    ],
+)
+def test_other_choices_are_found_out(planted):
+    law = peeling(SCORES, 2, 1.0)
+    assert goodness(planted(SCORES, 20_000, seeded("planted")), law) < ALARM
+
+
+def test_gumbel_noise_is_gumbel():
+    """n = 10⁶; false alarm 10⁻⁶. Large values are the ones that matter: 46 beyond 10 are expected."""
+    noise = gumbel(seeded("gumbel"), 10**6)
+    assert stats.kstest(noise, stats.gumbel_r.cdf).pvalue > ALARM
+    expected = 1e6 * stats.gumbel_r.sf(10)
+    assert stats.poisson.cdf(np.count_nonzero(noise > 10), expected) > ALARM
+    assert stats.poisson.sf(np.count_nonzero(noise > 10) - 1, expected) > ALARM
+
+
+def test_gumbel_noise_at_the_ends_of_its_words():
+    class Ends(Seeded):
+        def words(self, n):
+            return np.array([0, 2**64 - 1, 0, 2**64 - 1], dtype=np.uint64)
+
+    largest, smallest = gumbel(Ends(bytes(range(32))), 2)
+    assert largest > 80
+    assert -3.7 < smallest < -3.5
+
+
+# -- what it costs -------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 3),
+    st.floats(0.3, 10),
+    st.lists(st.floats(-5, 5), min_size=4, max_size=4),
+    st.lists(st.sampled_from([-1.0, -0.5, 0.0, 1.0]), min_size=4, max_size=4),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=150)
+def test_neighbours_differ_by_the_events_epsilon_at_most(k, scale, scores, moves, monotone):
+    """Every ordered outcome, exactly, for scores that move by at most Δ = 2, in one direction where that is claimed."""
+    scores, moves = np.array(scores), 2.0 * np.array(moves)
+    event = TopK(k, scale).event(2.0, monotone)
+    here, there = peeling(scores, k, scale), peeling(scores + (np.abs(moves) if monotone else moves), k, scale)
+    loss = max(abs(math.log(here[c]) - math.log(there[c])) for c in here)
+    assert loss <= event.epsilon * (1 + 1e-9) + 1e-12
+
+
+def worst_loss(moves, k=1, scale=1.0, n=400):
+    """One candidate moves against a crowd."""
+    scores = np.zeros(n)
+    weights = [np.exp((s - s.max()) / scale) for s in (scores, scores + moves)]
+    return abs(math.log(weights[0][0] / weights[0].sum()) - math.log(weights[1][0] / weights[1].sum()))
+
+
+def test_the_factor_two_is_needed_where_scores_move_both_ways():
+    """A candidate that gains against a crowd that loses comes to 2Δ/scale; the monotone event would be wrong."""
+    against = np.where(np.arange(400) == 0, 1.0, -1.0)
+    together = np.where(np.arange(400) == 0, 1.0, 0.0)
+    both, one = Exponential(1.0).event(1.0), Exponential(1.0).event(1.0, monotone=True)
+    assert one.epsilon < worst_loss(against) <= both.epsilon
+    assert 0.99 * one.epsilon < worst_loss(together) <= one.epsilon
+
+
+def test_k_choices_cost_k_times_as_much():
+    one, five = TopK(1, 4.0).event(2.0), TopK(5, 4.0).event(2.0)
+    assert five.epsilon == pytest.approx(5 * one.epsilon)
+    assert five.epsilon == pytest.approx(5 * 2 * 2.0 / 4.0)
+    assert TopK(5, 4.0).event(2.0, monotone=True).epsilon == pytest.approx(5 * 2.0 / 4.0)
+    assert five.epsilon >= 5.0
+    assert five == events.Pure(five.epsilon, "gumbel top-k", 1)
+    assert Exponential(4.0).event(2.0, count=3) == events.Pure(one.epsilon, "exponential", 3)
+
+
+# -- edges ---------------------------------------------------------------------------------------------------------
+
+
+def test_far_apart_and_huge_scores():
+    assert TopK(3, 1.0).choose(np.array([-1e300, 500.0, 1e300, 1000.0]), seeded())[0] == 2
+    assert Exponential(1e-3).choose(np.array([1e15, 1e15 + 1]), seeded()) == 1
+    assert Exponential(1.0).choose(np.array([7], dtype=np.int32), seeded()) == 0
+
+
+def test_equal_scores_are_chosen_equally_often():
+    """n = 20,000, false alarm 10⁻⁶."""
+    choices = drawn(TopK(1, 1.0), np.zeros(10), 20_000, seeded("ties"))
+    assert stats.chisquare(np.bincount(choices[:, 0], minlength=10)).pvalue > ALARM
+
+
+@pytest.mark.parametrize("scores", [np.array([]), np.zeros(2), np.zeros((3, 3))])
+def test_too_few_candidates_are_refused(scores):
+    with pytest.raises(UsageError, match="3 cannot be chosen"):
+        TopK(3, 1.0).choose(scores, seeded())
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_not_finite_are_refused(poison):
+    with pytest.raises(PrivacyRefused, match="not finite"):
+        TopK(1, 1.0).choose(np.array([0.0, poison]), seeded())
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
+def test_noise_that_protects_nobody_is_refused(scale):
+    for make in (Exponential, lambda s: TopK(2, s)):
+        with pytest.raises(PrivacyRefused, match="protects nobody"):
+            make(scale)
+
+
+def test_none_cannot_be_chosen():
+    with pytest.raises(UsageError, match="ask for 1"):
+        TopK(0, 1.0)
+
+
+@pytest.mark.parametrize("sensitivity", [0.0, math.inf, math.nan])
+def test_scores_that_nothing_bounds_have_no_event(sensitivity):
+    with pytest.raises(PrivacyRefused, match="sensitivity"):
+        Exponential(1.0).event(sensitivity)

@@ -1,0 +1,78 @@
+"""The accountant against runs of the mechanism itself: losses drawn, added up, and averaged."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit.boundary import account
+from tacit.boundary.events import SampledGaussian, Shuffled
+from tacit.guarantee import Relation
+from tacit.rng import derive
+
+ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE
+#: Draws, and how many standard errors a mean may be off: one false alarm in a million tests.
+RUNS, FAR = 40_000, 4.9
+
+
+def drawn_delta(losses, epsilon):
+    """The mean of (1 − e^(ε − L))₊ over drawn losses, and its standard error."""
+    values = np.maximum(-np.expm1(epsilon - losses), 0)
+    return values.mean(), values.std() / math.sqrt(len(values))
+
+
+def sampled_losses(z, rate, steps, relation, stream):
+    """The total loss of `steps` sampled answers when the unit is there, over runs."""
+    total = np.zeros(RUNS)
+    for _ in range(steps):
+        x = z * stream.standard_normal(RUNS) + (stream.random(RUNS) < rate)
+        here = np.log1p(rate * np.expm1((x - 0.5) / z**2))
+        there = np.log1p(rate * np.expm1((-x - 0.5) / z**2)) if relation is REPLACE else 0.0
+        total += here - there
+    return total
+
+
+@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
+def test_sampled_steps_lose_what_the_accountant_says(relation):
+    """z = 1, q = 0.05, 60 steps: δ at three ε, each within `FAR` standard errors of RUNS draws."""
+    losses = sampled_losses(1.0, 0.05, 60, relation, derive(7, "losses", str(relation)))
+    for epsilon in (0.5, 1.0, 2.0):
+        mean, error = drawn_delta(losses, epsilon)
+        assert account.delta([SampledGaussian(1.0, 0.05, 60)], epsilon, relation) == pytest.approx(
+            mean, abs=FAR * error + 1e-4 * mean
+        )
+
+
+@pytest.mark.parametrize(
+    "mistaken", [SampledGaussian(1.0, 0.05, 30), SampledGaussian(1.0, 0.04, 60), SampledGaussian(1.15, 0.05, 60)]
+)
+def test_a_mistaken_schedule_would_be_noticed(mistaken):
+    losses = sampled_losses(1.0, 0.05, 60, ZERO_OUT, derive(7, "losses", "zero-out"))
+    mean, error = drawn_delta(losses, 1.0)
+    assert account.delta([mistaken], 1.0, ZERO_OUT) < mean - FAR * error
+
+
+def test_the_central_limit_would_be_noticed():
+    """GDP by the central limit, μ = q·√(T·(e^(1/z²) − 1)), says less than what runs of the mechanism show."""
+    from tacit.boundary import gdp
+
+    losses = sampled_losses(0.8, 0.02, 60, ZERO_OUT, derive(7, "losses", "limit"))
+    mean, error = drawn_delta(losses, 1.5)
+    limit = gdp.delta(1.5, 0.02 * math.sqrt(60 * math.expm1(1 / 0.8**2)))
+    assert limit < mean - FAR * error
+    assert account.delta([SampledGaussian(0.8, 0.02, 60)], 1.5, ZERO_OUT) > mean - FAR * error
+
+
+def test_shuffled_bits_lose_no_more_than_the_accountant_says():
+    """A crowd of 200 with ε₀ = 1, five shuffles: the loss of real randomised response, at two ε."""
+    stream, truth, crowd, rounds = derive(7, "shuffle"), 1 / (1 + math.exp(-1)), 200, 5
+    from scipy.stats import binom
+
+    kept = binom.pmf(np.arange(crowd), crowd - 1, 1 - truth)  # the others all hold 0
+    with_one = np.convolve(kept, [1 - truth, truth])
+    with_none = np.convolve(kept, [truth, 1 - truth])
+    log_ratio = np.log(np.maximum(with_one, 1e-300)) - np.log(np.maximum(with_none, 1e-300))
+    losses = log_ratio[stream.choice(crowd + 1, p=with_one, size=(RUNS, rounds))].sum(axis=1)
+    for epsilon in (0.3, 0.8):
+        mean, error = drawn_delta(losses, epsilon)
+        assert account.delta([Shuffled(1.0, crowd, rounds)], epsilon, REPLACE) > mean - FAR * error
