@@ -182,6 +182,7 @@ def test_hopeless_noise_gets_a_large_number_and_no_crash(z):
     assert account.epsilon([SampledGaussian(z, 0.5, 1000)], 1e-6, ZERO_OUT) > 1000
     assert account.epsilon([Gaussian(z)], 1e-6, REPLACE) > 100
     assert account.epsilon([Skellam(z, 1.0, 1.0)], 1e-6, ZERO_OUT) > 10
+    assert account.epsilon([Skellam(1.0, 1 / z, 1 / z), DiscreteGaussian(4.0, 1 / z, 9, 9)], 1e-6, ZERO_OUT) > 10
 
 
 def test_vast_noise_and_rare_samples_cost_next_to_nothing():

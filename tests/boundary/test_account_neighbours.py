@@ -179,7 +179,7 @@ def test_a_mistake_in_a_cost_would_be_noticed(kind, mistake, plant):
 
 def test_taking_a_replaced_sample_for_an_emptied_one_would_be_noticed(monkeypatch):
     sound = renyi._integrated
-    monkeypatch.setattr(renyi, "_integrated", lambda z, rate, alpha, replace: sound(z, rate, alpha, False))
+    monkeypatch.setattr(renyi, "_integrated", lambda z, rate, alpha, replaced: sound(z, rate, alpha, False))
     forget_everything_reckoned()
     assert too_cheap(replaced_cases(), REPLACE) != []
     monkeypatch.undo()
@@ -201,7 +201,7 @@ def test_whole_orders_carry_over_to_those_between():
 )
 @settings(max_examples=40, deadline=None)
 def test_sampled_costs_are_those_of_the_closed_form_at_whole_orders(z, rate, order):
-    """Mironov, Talwar and Zhang 2019, eq. 5: Σ_k C(α, k)·(1 − q)^(α − k)·q^k·e^((k² − k)/2z²)."""
+    """Mironov, Talwar and Zhang 2019: Σ_k C(α, k)·(1 − q)^(α − k)·q^k·e^((k² − k)/2z²)."""
     from scipy.special import gammaln, logsumexp
 
     k = np.arange(order + 1)

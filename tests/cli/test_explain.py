@@ -75,9 +75,9 @@ def test_impossible_guarantees_get_one_sentence(epsilon, delta):
         (0.5, "50.0 %"),
         (0.73106, "73.2 %"),
         (0.0027136, "0.28 %"),
-        (0.99966, "99.97 %"),
+        (0.99966, "99.966 %"),
         (1.0, "100 %"),
-        (0.0, "0.0001 %"),
+        (0.0, "0 %"),
     ],
 )
 def test_shares_are_rounded_up(share, shown):

@@ -4,8 +4,8 @@ Whoever starts a run because of what the last one showed has chosen an event in 
 for a fixed list then do not apply as they stand: privacy loss distributions in particular may understate the cost,
 because an analyst can go on exactly where the loss so far is large (Rogers et al. 2016; "Privacy Filters are Captured
 by Residues", 2026, shows that the tightest (ε, δ) bound makes no valid filter). Two kinds of sums do make one, at no
-extra cost: Rényi costs of a fixed order (Feldman and Zrnic 2021, Theorem 4.3; Lécuyer 2021) and μ² of Gaussians (Smith
-and Thakurta 2022; Koskela, Tobaben and Honkela 2023, Theorem 7).
+extra cost: Rényi costs of a fixed order (Feldman and Zrnic 2021; Lécuyer 2021) and μ² of Gaussians (Smith and Thakurta
+2022; Koskela, Tobaben and Honkela 2023).
 
 Several such bounds side by side cost δ. Which of them will hold at the end depends on the answers; but the transcripts
 on which the i-th holds are those of an (ε, δ_i)-DP mechanism, and adding over i gives (ε, Σ δ_i). So δ is shared out

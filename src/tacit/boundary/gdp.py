@@ -1,8 +1,8 @@
 """Gaussian differential privacy: the exact trade-off of plain Gaussians, at any size of μ.
 
 Answers with multipliers z_1, z_2, … are together one Gaussian with μ² = Σ 1/z_i², exactly (Dong, Roth and Su 2022,
-Theorem 3.7 and Corollary 3.3), however each answer depends on the ones before, and also when the multipliers
-themselves are chosen as one goes (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023, Theorem 7):
+Corollary 3.3), however each answer depends on the ones before, and also when the multipliers themselves are chosen as
+one goes (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023):
 
     δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2)                                (Dong, Roth and Su, Corollary 2.13)
 

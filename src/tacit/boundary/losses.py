@@ -7,7 +7,7 @@ Formal guarantee
 ----------------
 Each event is represented by a pair of distributions that dominates every pair of neighbours, for every divergence, and
 compositions are dominated by the compositions of those pairs, also when each answer depends on earlier ones (Zhu, Dong
-and Wang 2022, Theorem 10). Continuous losses are laid on a grid by connecting dots, which never lowers δ(ε) (Doroshenko
+and Wang 2022). Continuous losses are laid on a grid by connecting dots, which never lowers δ(ε) (Doroshenko
 et al. 2022). The transform's rounding *can* lower δ, by some 2·10⁻¹⁷ per composition as measured, which shows at δ near
 10⁻¹⁰; so `SLACK` per composition, a hundred times that, is taken off the δ that is asked for.
 
@@ -15,7 +15,7 @@ The pairs: plain Gaussians together, N(0, 1) against N(μ, 1), with 2μ under re
 add/remove, the mixture (1 − q)·N(0, z²) + q·N(1, z²) against N(0, z²), in both directions; under replace the pair that
 `renyi._sampled` proves to be worst, which is the library's REPLACE_ONE. Laplace in several coordinates: one coordinate
 that moves by Δ₁ dominates (the difference of the loss distributions of one move and of two halves changes sign twice).
-ε-DP mechanisms: randomised response (Kairouz, Oh and Viswanath 2015, Theorem 3.3). Shuffles: see `shuffling`.
+ε-DP mechanisms: randomised response (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3). Shuffles: `shuffling`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What (ε, δ) means for a person: odds, the best attacker's score, and words.
 
-All of it follows from one fact (Kairouz, Oh and Viswanath 2015, Theorem 3.3). Whatever an (ε, δ)-DP mechanism shows
-about one unit, it could have been made from a coin: with probability δ the coin gives everything away, and otherwise it
-tells the truth with odds e^ε to 1. So nobody who sees what left, with any knowledge and any computer, does better than
-somebody who sees that coin.
+All of it follows from one fact (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3). Whatever an (ε, δ)-DP mechanism
+shows about one unit, it could have been made from a coin: with probability δ the coin gives everything away, and
+otherwise it tells the truth with odds e^ε to 1. So nobody who sees what left, with any knowledge and any computer, does
+better than somebody who sees that coin.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Proposition 1), which is why filters reckon with them. They are the only publish
   α·Δ₂²/(2μ) + min{ ((2α − 1)·Δ₂² + 6·Δ₁)/(4μ²), 3·Δ₁/(2μ) }
 * the sum of n discrete Gaussians of variance σ² each, in d coordinates (Kairouz, Liu and Steinke 2021, Proposition 14):
   min{ α·Δ₂²/(2nσ²) + τ·d, α/2·(Δ₂/(√n·σ) + τ·√d)² } with τ = 10·Σ_{k<n} exp(−2π²σ²·k/(k + 1)); τ = 0 for n = 1
-* Gaussian α/(2z²) and Laplace (Mironov 2017, Proposition 7 and Table II). With several coordinates Laplace is worst
+* Gaussian α/(2z²) and Laplace (Mironov 2017, Propositions 7 and 6). With several coordinates Laplace is worst
   when one of them moves by Δ₁ on its own: the logarithm of its moment is convex in the shift, and 0 at 0.
 * ε-DP by its own proof: as randomised response, the worst of all ε-DP mechanisms (Kairouz, Oh and Viswanath 2015)
 * a Poisson-sampled Gaussian: its pair of neighbours, integrated; a shuffle: the pair of `shuffling`.
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -49,7 +50,7 @@ def curve(events: Iterable[Noised], relation: Relation, orders: Floats = ORDERS)
     """What the events cost together, at each order. Shape (orders,), float64; infinite where a bound says nothing."""
     total = np.zeros(len(orders))
     for event in events:
-        total += event.count * np.array(_single(event, relation, tuple(orders.tolist())))
+        total += event.count * np.array(_single(replace(event, count=1), relation, tuple(orders.tolist())))
     return total
 
 
@@ -94,7 +95,7 @@ def _single(event: Noised, relation: Relation, orders: tuple[float, ...]) -> tup
 
 def skellam(event: Skellam, orders: Floats) -> Floats:
     """Theorem 3.5 of Agarwal, Kairouz and Liu, at whole orders above 1."""
-    variance, l1, squared = event.variance, event.l1, event.l2**2
+    variance, l1, squared = event.variance, event.l1, event.l2 * event.l2
     fine = ((2 * orders - 1) * squared + 6 * l1) / 4 / variance / variance
     return orders * squared / 2 / variance + np.minimum(fine, 3 * l1 / 2 / variance)
 
@@ -107,8 +108,8 @@ def discrete_gaussian(event: DiscreteGaussian, orders: Floats) -> Floats:
     rest = max(0, event.shares - 10_000) * math.exp(-2 * math.pi**2 * event.variance * 0.9999)
     tau = 10 * (float(terms.sum()) + rest)
     scaled = event.l2 / math.sqrt(event.shares * event.variance)
-    loose = orders * scaled**2 / 2 + tau * event.dimensions
-    return np.minimum(loose, orders / 2 * (scaled + tau * math.sqrt(event.dimensions)) ** 2)
+    both = scaled + tau * math.sqrt(event.dimensions)
+    return np.minimum(orders * scaled * scaled / 2 + tau * event.dimensions, orders / 2 * both * both)
 
 
 def laplace(epsilon: float, orders: Floats) -> Floats:
@@ -136,28 +137,28 @@ def _sampled(multiplier: float, rate: float, orders: Floats, relation: Relation)
     """Rényi divergences of the sampled Gaussian's neighbours, by the trapezoid rule, in units of the sensitivity.
 
     Zero-out: (1 − q)·N(0, z²) + q·N(1, z²) against N(0, z²); this direction is the larger (Mironov, Talwar and Zhang
-    2019, Theorem 5). Replace: q·N(1, z²) against q·N(−1, z²), each with (1 − q)·N(0, z²). It is the worst pair: for
+    2019). Replace: q·N(1, z²) against q·N(−1, z²), each with (1 − q)·N(0, z²). It is the worst pair: for
     neighbours with contributions c and c′ of norm ≤ 1 and any set S, the half-space S′ with N(0)(S′) = N(0)(S) has
     N(1)(S′) ≥ N(c)(S) and N(−1)(S′) ≤ N(c′)(S), by Neyman and Pearson; so every divergence is largest there.
     """
-    replace = relation is Relation.REPLACE
-    plain: Floats = orders * (2 if replace else 1) ** 2 / 2 / multiplier**2
+    replaced = relation is Relation.REPLACE
+    plain: Floats = orders * (2 if replaced else 1) ** 2 / 2 / multiplier**2
     if multiplier < 0.1:
         return plain  # mixing only brings the two closer, and a finer grid would buy nothing worth having
-    costs = np.array([_integrated(multiplier, rate, float(alpha), replace) for alpha in orders])
+    costs = np.array([_integrated(multiplier, rate, float(alpha), replaced) for alpha in orders])
     smaller: Floats = np.minimum(costs, plain)
     return smaller
 
 
-def _integrated(z: float, rate: float, alpha: float, replace: bool) -> float:
+def _integrated(z: float, rate: float, alpha: float, replaced: bool) -> float:
     """One order's divergence: ln(1 + ∫ Q·(r^α − 1 − α·(r − 1))) / (α − 1) with r = P/Q, where ∫ Q·(r − 1) = 0."""
     step = min(z / 16, z * z / 2)
-    far = (2 * alpha - 1 if replace else alpha) + 12 * z
+    far = (2 * alpha - 1 if replaced else alpha) + 12 * z
     if far / step > 3e5:
         return math.inf
     x = np.arange(-12 * z - 1, far + step, step)
     log_p = _log_mixture(rate, (x - 0.5) / z**2)
-    log_q = _log_mixture(rate, (-x - 0.5) / z**2) if replace else np.zeros_like(x)
+    log_q = _log_mixture(rate, (-x - 0.5) / z**2) if replaced else np.zeros_like(x)
     base = -0.5 * (x / z) ** 2 - math.log(z * math.sqrt(2 * math.pi)) + math.log(step) + log_q
     log_r = log_p - log_q
     peak = float(np.max(base + alpha * log_r))

@@ -1,7 +1,7 @@
 """Amplification by shuffling: how much less one report says once it is lost in a crowd.
 
 Each of n distinct, honest devices sends one ε₀-LDP report through a shuffler. Feldman, McMillan and Talwar ("Hiding
-Among the Clones", FOCS 2021, Theorem 3.2 and its proof) show that whatever the randomiser, an observer learns no more
+Among the Clones", FOCS 2021, Theorem 3.1 and its proof) show that whatever the randomiser, an observer learns no more
 about one device than from a pair (P, Q) of distributions of two counts:
 
     C ~ Bin(n − 1, e^−ε₀)        how many others happen to look like a clone of this device
@@ -13,11 +13,12 @@ Formal guarantee
 Relation: replace, the device's record by any other; an emptied record is one of those, so the numbers cover zero-out
 too, as long as a device with an empty record reports like the others. Add/remove is not covered: the number of reports
 is seen. Because (P, Q) dominates every ε₀-LDP report, k shuffles are dominated by k independent copies of it, also when
-each round's randomiser depends on what came before (Zhu, Dong and Wang 2022, Theorem 10). The numerical bound needs no
-precondition and never exceeds ε₀; the closed form does, and outside it there is no amplification.
+each round's randomiser depends on what came before (Zhu, Dong and Wang 2022, on dominating pairs). The numerical bound
+needs no precondition and never exceeds ε₀; the closed form does, and outside it there is no amplification.
 
-The sharper bounds of "Stronger Privacy Amplification by Shuffling" (2023) are not used: by the authors' errata their
-general theorems, 3.1 and 3.2, hold for a restricted class of randomisers only, and an event does not name its own.
+The sharper bounds of "Stronger Privacy Amplification by Shuffling" (SODA 2023) are not used: by the authors' errata
+(arXiv 2208.04591) its general theorems, 3.1 and 3.2, hold for a restricted class of randomisers only, and an event does
+not name its own.
 """
 
 from __future__ import annotations

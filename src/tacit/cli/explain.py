@@ -122,11 +122,11 @@ def _percent(share: float) -> str:
     """Rounded up, since it is a ceiling: two digits that count, from either end.
 
     >>> _percent(0.7310585786), _percent(0.00271), _percent(0.99966), _percent(1.0)
-    ('73.2 %', '0.28 %', '99.97 %', '100 %')
+    ('73.2 %', '0.28 %', '99.966 %', '100 %')
     """
     room = min(share, 1 - share) * 100
     if room <= 1e-4:
-        return "100 %" if share > 0.5 else "0.0001 %"
+        return "100 %" if share > 0.5 else f"{0.0001 if share > 0 else 0:g} %"
     digits = 1 if room >= 1 else 1 - math.floor(math.log10(room))
     return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f} %"
 

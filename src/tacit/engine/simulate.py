@@ -91,7 +91,7 @@ def train(
     """Hold one method's conversation over `parties` in this process."""
     facts = Facts.of(parties, seed)
     sides = method.sides_in(facts)
-    promise = "" if safeguards is None else safeguards.promise
+    promise = "" if safeguards is None else f"{safeguards.promise}|{seed}"
     guarded = [None if safeguards is None else safeguards.protect(share.name, seed) for share in parties]
     members = tuple(
         method.make_party(share, parameters, facts, protection)

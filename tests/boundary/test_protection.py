@@ -1,0 +1,258 @@
+"""The gate with a protection: what it adds, what it charges, what it refuses."""
+
+import numpy as np
+import pytest
+
+from tacit.boundary import Gate, Unbounded
+from tacit.boundary.bounded import ClippedSum
+from tacit.boundary.events import Event, Gaussian
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
+from tacit.boundary.wire import decode
+from tacit.errors import PrivacyRefused
+from tacit.guarantee import Guarantee, Relation, Trust, Unit
+
+Z, DELTA = 2.0, 1e-6
+CELLS = 4000
+
+
+def promise(releases: int, own_noise: bool = True) -> Terms:
+    from tacit.boundary.account import epsilon
+
+    events = (Gaussian(Z, releases),)
+    reached = epsilon(events, DELTA, Relation.ZERO_OUT)
+    guarantee = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
+    return Terms(guarantee, Z, {"tell": releases}, events, own_noise)
+
+
+def make(tmp_path, releases=3, budget=100.0, run="run-1", days=None, own_noise=True, seed=7, devices=0) -> Gate:
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    protection = Protection(promise(releases, own_noise), ledger, Budget(budget, DELTA, days), run, seed)
+    return Gate("party-1", seed, {}, devices, protection)
+
+
+def query(cells=CELLS, value=0.0) -> ClippedSum:
+    """One user, whose vector of norm ≤ 1 is spread over all cells."""
+    return ClippedSum({"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64), clip=1.0)
+
+
+def tell(gate, number=1, request=None, attempt=0, what=None, **options):
+    terms = ("tell", number, attempt, request or f"request {number}")
+    recorded = gate.repeated(*terms)
+    if recorded is not None:
+        return recorded
+    with gate.serving(*terms):
+        return gate.sum(what or query(), **options)
+
+
+def noise(release) -> np.ndarray:
+    return decode(release.body)["x"]
+
+
+# -- what is added ------------------------------------------------------------------------------------------------
+
+
+def test_noise_has_the_size_that_the_sensitivity_asks_for(tmp_path):
+    """n = 4,000 cells; five standard deviations of a sample variance, a false alarm in about two million."""
+    variance = np.var(noise(tell(make(tmp_path))))
+    assert abs(variance / Z**2 - 1) < 5 * np.sqrt(2 / CELLS)
+
+
+def test_noise_of_half_the_sensitivity_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(ClippedSum, "sensitivity", lambda self, unit, relation: 0.5)
+    variance = np.var(noise(tell(make(tmp_path))))
+    assert abs(variance / Z**2 - 1) > 5 * np.sqrt(2 / CELLS)
+
+
+def test_every_release_has_noise_of_its_own(tmp_path):
+    gate = make(tmp_path)
+    first, second = noise(tell(gate, 1)), noise(tell(gate, 2))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(CELLS)
+
+
+def test_noise_that_is_reused_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.boundary.protection.stream_key", lambda *purpose: bytes(32))
+    gate = make(tmp_path)
+    first, second = noise(tell(gate, 1)), noise(tell(gate, 2))
+    assert abs(np.corrcoef(first, second)[0, 1]) > 0.99
+
+
+def test_another_request_meets_another_noise(tmp_path):
+    draws = [noise(tell(make(tmp_path / name), request=name)) for name in ("a", "b")]
+    assert abs(np.corrcoef(*draws)[0, 1]) < 5 / np.sqrt(CELLS)
+
+
+def test_every_cell_is_noised_whether_or_not_anybody_touched_it(tmp_path):
+    untouched = ClippedSum({"x": np.zeros((0, 50))}, np.zeros(0, dtype=np.int64), clip=1.0)
+    assert np.all(noise(tell(make(tmp_path), what=untouched)) != 0)
+
+
+def test_every_step_of_a_chain_is_noised(tmp_path):
+    gate = make(tmp_path)
+    with gate.serving("tell", 1, 0, "request"):
+        release = gate.chain(
+            query(), lambda s, g, i: {"x": s["x"] + g["x"]}, {"x": np.zeros(CELLS, np.float32)}, 3, ("x",)
+        )
+    assert abs(np.var(noise(release)) / (3 * Z**2) - 1) < 5 * np.sqrt(2 / CELLS)
+    assert gate.protection.ledger.events() == [Gaussian(Z, 3)]
+
+
+def test_each_device_of_a_cohort_adds_noise_of_its_own(tmp_path):
+    release = tell(make(tmp_path, devices=9), contributors=9)
+    assert abs(np.var(noise(release)) / (9 * Z**2) - 1) < 5 * np.sqrt(2 / CELLS)
+
+
+def test_where_the_aggregation_brings_the_noise_the_contribution_leaves_sealed(tmp_path):
+    gate = make(tmp_path, own_noise=False)
+    release = tell(gate, what=query(value=1.0))
+    np.testing.assert_allclose(noise(release), 1 / np.sqrt(CELLS), rtol=1e-4)
+    from tacit.boundary.wire import digest
+
+    assert release.payload != digest(release.body)
+
+
+# -- what is charged ----------------------------------------------------------------------------------------------
+
+
+def test_a_release_is_in_the_ledger_before_it_is_made(tmp_path):
+    gate = make(tmp_path)
+    release = tell(gate)
+    (row,) = gate.protection.ledger.rows()
+    assert row.spent == Gaussian(Z)
+    assert (row.head, row.event, row.payload) == (release.head, release.event, release.payload)
+    assert str(release.guarantee).endswith("SIMULATED (seeded)")
+
+
+def test_a_release_that_cannot_be_recorded_is_not_made(tmp_path, monkeypatch):
+    gate = make(tmp_path)
+    monkeypatch.setattr(Ledger, "record", lambda self, **kwargs: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        tell(gate)
+    assert not gate.made(gate._made)
+
+
+def test_the_same_request_gets_the_same_bytes_for_free(tmp_path):
+    gate = make(tmp_path)
+    first, again = tell(gate), tell(gate)
+    assert first.body == again.body
+    assert gate.made(again)
+    assert len(gate.protection.ledger.rows()) == 1
+
+
+def test_the_same_request_gets_the_same_bytes_from_another_process(tmp_path):
+    first = tell(make(tmp_path))
+    again = tell(make(tmp_path))
+    assert (first.body, first.head) == (again.body, again.head)
+
+
+def test_an_older_request_is_refused_and_not_charged(tmp_path):
+    gate = make(tmp_path)
+    tell(gate, 1)
+    tell(gate, 2)
+    with pytest.raises(PrivacyRefused, match="keeps only its digest"):
+        tell(gate, 1)
+    assert len(gate.protection.ledger.rows()) == 2
+
+
+def test_the_same_round_under_other_terms_is_refused(tmp_path):
+    gate = make(tmp_path)
+    tell(gate, 1)
+    with pytest.raises(PrivacyRefused, match="another request"):
+        tell(gate, 1, request="other terms")
+    assert len(gate.protection.ledger.rows()) == 1
+
+
+def test_a_new_attempt_is_charged_anew(tmp_path):
+    gate = make(tmp_path)
+    tell(gate, 1)
+    tell(gate, 1, request="attempt 1", attempt=1)
+    assert len(gate.protection.ledger.rows()) == 2
+
+
+def test_the_partys_state_comes_back_with_its_ledger(tmp_path):
+    gate = make(tmp_path)
+    gate.home["kept"] = np.arange(3, dtype=np.float32)
+    tell(gate)
+    np.testing.assert_array_equal(make(tmp_path).home["kept"], [0, 1, 2])
+    assert make(tmp_path, run="run-2").home == {}
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------
+
+
+def test_a_query_that_bounds_nothing_is_refused(tmp_path):
+    gate = make(tmp_path)
+    with pytest.raises(PrivacyRefused, match="no bound"):
+        tell(gate, what=Unbounded(lambda s, r: {"x": np.zeros(3)}))
+    assert gate.protection.ledger.rows() == []
+
+
+def test_data_as_it_is_and_single_reports_are_refused(tmp_path):
+    gate = make(tmp_path)
+    with gate.serving("tell", 1, 0, "r"):
+        with pytest.raises(PrivacyRefused, match="as it is"):
+            gate.disclose(x=1)
+        with pytest.raises(PrivacyRefused, match="single reports"):
+            gate.report(query())
+    assert gate.protection.ledger.rows() == []
+
+
+def test_more_releases_than_the_guarantee_covers_are_refused(tmp_path):
+    gate = make(tmp_path, releases=2)
+    tell(gate, 1)
+    tell(gate, 2)
+    with pytest.raises(PrivacyRefused, match="covers 2"):
+        tell(gate, 3)
+    with pytest.raises(PrivacyRefused, match="covers 2"):
+        tell(make(tmp_path, releases=2), 4)  # also after a restart
+
+
+def test_a_step_that_is_not_in_the_plan_is_refused(tmp_path):
+    gate = make(tmp_path)
+    with gate.serving("gossip", 1, 0, "r"), pytest.raises(PrivacyRefused, match="covers 0"):
+        gate.sum(query())
+
+
+def test_a_run_over_the_partys_own_budget_is_refused_at_its_first_release(tmp_path):
+    gate = make(tmp_path, releases=3, budget=1.0)
+    with pytest.raises(BudgetSpent, match="its budget is 1"):
+        tell(gate)
+    assert gate.protection.ledger.rows() == []
+
+
+def test_earlier_runs_count(tmp_path):
+    one = promise(1).guarantee.epsilon
+    tell(make(tmp_path, releases=1, budget=1.5 * one, run="run-1"))
+    with pytest.raises(BudgetSpent):
+        tell(make(tmp_path, releases=1, budget=1.2 * one, run="run-2"), request="another")
+    assert tell(make(tmp_path, releases=1, budget=3 * one, run="run-2"), request="another")
+
+
+def test_a_budget_for_a_period_forgets_what_is_older_and_the_lifetime_does_not(tmp_path, monkeypatch):
+    one = promise(1).guarantee.epsilon
+    monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")
+    tell(make(tmp_path, releases=1, budget=1.1 * one, run="run-1"))
+    monkeypatch.undo()
+    with pytest.raises(BudgetSpent):
+        tell(make(tmp_path, releases=1, budget=1.1 * one, run="run-2"), request="another")
+    gate = make(tmp_path, releases=1, budget=1.1 * one, run="run-2", days=30)
+    tell(gate, request="another")
+    assert total_epsilon(gate.protection.ledger.rows(), DELTA) > 1.2 * one
+
+
+def test_an_event_that_the_accountant_does_not_know_is_an_error(tmp_path, monkeypatch):
+    class Homemade(Event):
+        pass
+
+    gate = make(tmp_path)
+    monkeypatch.setattr(Protection, "event", lambda self, query, answers: Homemade())
+    with pytest.raises(PrivacyRefused, match="Homemade"):
+        tell(gate)
+    assert gate.protection.ledger.rows() == []
+
+
+def test_a_veto_that_looks_away_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(Protection, "lifetime", lambda self, **kwargs: 0.0)
+    gate = make(tmp_path, releases=3, budget=1.0)
+    tell(gate)
+    assert total_epsilon(gate.protection.ledger.rows(), DELTA) > 1.0

@@ -1,0 +1,170 @@
+"""`bias`: the first private method, in simulation."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tacit.boundary.bounded import NormalisedSum
+from tacit.boundary.wire import decode
+from tacit.config import RunFile
+from tacit.data.synthetic import synthesize
+from tacit.errors import PrivacyRefused, UsageError
+from tacit.experiment import run
+from tacit.guarantee import Relation, Unit
+from tacit.methods.baselines.shrink import item_biases
+from tacit.rng import derive
+from tacit.testing.method import MethodContract
+
+DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
+
+
+def file(**sections) -> RunFile:
+    base = {
+        "data": DATA,
+        "partition": {"into": 4},
+        "method": {"name": "bias"},
+        "privacy": {"epsilon": 4.0, "delta": 1e-6},
+    }
+    return RunFile.model_validate({**base, **sections})
+
+
+class TestBias(MethodContract):
+    name = "bias"
+    seeded = False  # without privacy nothing random crosses
+
+
+def test_without_noise_it_is_a_model_of_biases(tmp_path):
+    """Nearly as good as the truth's own additive part allows, and clearly better than item means."""
+    plain = run(file(privacy=None), tmp_path / "bias")["metrics"]["mse"]
+    means = run(file(privacy=None, method={"name": "item-mean"}), tmp_path / "means")["metrics"]["mse"]
+    assert plain < 0.97 * means
+
+
+def test_more_privacy_costs_more(tmp_path):
+    errors = [
+        run(file(privacy={"epsilon": e, "delta": 1e-6}, aggregation={"name": "ideal"}), tmp_path / str(e))["metrics"][
+            "mse"
+        ]
+        for e in (0.2, 50.0)
+    ]
+    assert errors[0] > errors[1]
+
+
+def test_the_guarantee_says_who_is_protected_from_whom(tmp_path):
+    for name, model, aggregation in (("silos", "silo", "plain"), ("sum", "distributed", "ideal")):
+        summary = run(file(aggregation={"name": aggregation}), tmp_path / name)
+        guarantee = summary["guarantee"]
+        assert guarantee["epsilon"] <= 4.0
+        assert (guarantee["unit"], guarantee["relation"], guarantee["model"]) == ("user", "zero-out", model)
+        assert guarantee["simulated"] is True
+        assert "NON-PRIVATE" not in (tmp_path / name / "card.md").read_text()
+    devices = run(file(partition={"by": "device"}), tmp_path / "devices")
+    assert devices["guarantee"]["model"] == "local"
+
+
+def test_one_noise_for_all_is_better_than_each_its_own(tmp_path):
+    own = run(file(), tmp_path / "own")["metrics"]["mse"]
+    one = run(file(aggregation={"name": "ideal"}), tmp_path / "one")["metrics"]["mse"]
+    assert one < own
+
+
+def test_what_the_coordinator_sees_under_an_ideal_sum_is_the_sum_alone(tmp_path):
+    run(file(aggregation={"name": "ideal"}, engine={"transcript": "full"}), tmp_path / "run")
+    names = {p.name for p in (tmp_path / "run" / "transcript" / "payloads").glob("*-up-*")}
+    assert {n for n in names if n.startswith("000000")} == {"000000-up-sum.tct"}
+    messages = pq.read_table(tmp_path / "run" / "transcript" / "messages.parquet").to_pylist()
+    sealed = [m for m in messages if m["step"] == "contribute" and m["direction"] == "up" and m["party"] != "sum"]
+    assert len(sealed) == 4
+    assert all(m["digest"] == "" and m["bytes"] > 0 for m in sealed)
+
+
+def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
+    """Noised minus exact sum, over 2 × 2,000 cells; five standard deviations of a sample variance."""
+    big = {"source": "demo", "users": 300, "items": 2000, "ratings": 9000}
+    sums = {}
+    for name, sections in (("exact", {"privacy": None}), ("noised", {}), ("one", {"aggregation": {"name": "ideal"}})):
+        run(file(data=big, engine={"transcript": "full"}, **sections), tmp_path / name)
+        payloads = tmp_path / name / "transcript" / "payloads"
+        bodies = [decode(p.read_bytes()) for p in sorted(payloads.glob("000000-up-*"))]
+        sums[name] = np.concatenate(
+            [sum(b[block].astype(np.float64) for b in bodies) for block in ("errors", "weights")]
+        )
+    from tacit.experiment import plan
+    from tacit.methods import chosen
+
+    z = plan(file(data=big), *chosen({"name": "bias"})).terms.multiplier
+    for name, variance in (("noised", 4 * z**2), ("one", z**2 * 4 / 3)):
+        measured = np.var(sums[name] - sums["exact"])
+        assert abs(measured / variance - 1) < 5 * np.sqrt(2 / 4000), name
+
+
+def test_a_user_moves_the_contribution_by_at_most_one():
+    """Adversarial neighbours: the record emptied, for users with few, many and extreme ratings."""
+    ratings = synthesize(60, 40, 900, seed=3).ratings
+    extreme = np.where(ratings.users % 2 == 0, 5.0, ratings.values).astype(np.float32)
+    for values in (ratings.values, extreme, np.full(len(extreme), 1e30, dtype=np.float32)):
+        channels = {"errors": values - 3.0, "weights": np.full(len(values), 0.7, dtype=np.float32)}
+        whole = NormalisedSum(ratings.indptr, ratings.items, channels, 40).exact({}, derive(0))
+        for user in range(60):
+            present = np.ones(60, dtype=bool)
+            present[user] = False
+            without = NormalisedSum(ratings.indptr, ratings.items, channels, 40, present).exact({}, derive(0))
+            moved = np.sqrt(sum(np.sum((whole[name] - without[name]) ** 2) for name in whole))
+            assert moved <= NormalisedSum.bound(Unit.USER, Relation.ZERO_OUT)
+
+
+def test_biases_are_found_under_noise():
+    """m = 3,000 items with planted biases of standard deviation 0.5 and a popularity tail."""
+    stream = derive(7, "planted")
+    S = stream.gamma(0.6, 30, 3000)
+    b = stream.normal(0.1, 0.5, 3000)
+    sigma = 2.0
+    A = S * b + stream.normal(0, sigma, 3000)
+    noised = S + stream.normal(0, sigma / 0.7, 3000)
+    found = item_biases(A, noised, sigma, sigma / 0.7)
+    assert np.corrcoef(found, b)[0, 1] > 0.75
+    assert np.mean((found - b) ** 2) < np.mean((b - b.mean()) ** 2) * 0.6
+    popular = S > 40
+    assert np.mean((found - b)[popular] ** 2) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("sections", "error", "words"),
+    [
+        ({"privacy": {"epsilon": 1.0, "delta": 0.01}}, UsageError, "1/users"),
+        ({"method": {"name": "sgdmf"}}, PrivacyRefused, "NON-PRIVATE"),
+        ({"engine": {"seeded": False}}, PrivacyRefused, "seeded"),
+        ({"partition": {"by": "item", "into": 3}}, UsageError, "setting"),
+        ({"privacy": {"epsilon": 1.0, "accounting": "paper"}}, PrivacyRefused, "paper"),
+        ({"data": {"source": "nowhere.csv"}}, UsageError, "public fact"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_data_is_touched(tmp_path, sections, error, words):
+    with pytest.raises(error, match=words):
+        run(file(**sections), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_kept_ledger_refuses_the_second_run_unless_the_budget_allows_it(tmp_path):
+    kept = {"epsilon": 4.0, "delta": 1e-6, "ledger": str(tmp_path / "ledgers")}
+    run(file(privacy=kept), tmp_path / "first")
+    with pytest.raises(PrivacyRefused, match="its budget is 4"):
+        run(file(privacy=kept, seed=8), tmp_path / "second")
+    run(file(privacy={**kept, "budget": 20.0}, seed=8), tmp_path / "third")
+    assert json.loads((tmp_path / "third" / "summary.json").read_text())["guarantee"]["epsilon"] <= 4.0
+
+
+def test_one_party_without_budget_stops_the_run_or_is_left_out(tmp_path, monkeypatch):
+    from tacit.boundary.protection import Protection
+
+    real = Protection.lifetime
+    monkeypatch.setattr(
+        Protection, "lifetime", lambda self, **k: 99.0 if self.ledger.party == "party-2" else real(self, **k)
+    )
+    with pytest.raises(PrivacyRefused, match="party-2 refuses"):
+        run(file(privacy={"epsilon": 4.0, "delta": 1e-6, "on_refusal": "stop"}), tmp_path / "stop")
+    run(file(), tmp_path / "continue")
+    messages = pq.read_table(tmp_path / "continue" / "transcript" / "messages.parquet").to_pylist()
+    assert [m["party"] for m in messages if m["status"] == "refused"] == ["party-2"]
