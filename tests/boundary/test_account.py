@@ -79,6 +79,13 @@ def test_sampled_and_replaced_lies_between_one_and_the_general_rule():
     assert account.to_replace(replaced / 2, at_cost_of)[1] > 1e-5
 
 
+def test_a_sample_made_with_a_replace_sensitivity_is_not_a_sample_under_zero_out():
+    """Half the multiplier under zero-out covers plain Gaussians, and not sampled ones: z = 1, q = 0.95, three times."""
+    assert account.epsilon([Gaussian(1.0, 3)], 1e-6, REPLACE) <= account.epsilon([Gaussian(0.5, 3)], 1e-6, ZERO_OUT)
+    replaced = account.delta([SampledGaussian(1.0, 0.95, 3)], 0.0, REPLACE)
+    assert replaced > 1.004 * account.delta([SampledGaussian(0.5, 0.95, 3)], 0.0, ZERO_OUT)
+
+
 @pytest.mark.parametrize("mu", [0.01, 0.1, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
 def test_plain_gaussians_cost_the_same_by_both_exact_routes(mu, relation):

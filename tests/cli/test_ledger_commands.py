@@ -90,7 +90,8 @@ def test_show_lists_every_release_with_the_epsilon_reached(made):
     for party in ("party-1", "party-2", "party-3"):
         assert f"{party} · here/ledger/{party}.sqlite" in answer.stdout
     lines = answer.stdout.splitlines()
-    assert lines[1].split() == "no. when run round step kind spent bytes from ε so far head".split()
+    head = ("no.", "when", "run", "round", "step", "kind", "spent", "bytes", "from", "ε so far", "head")
+    assert lines[1].split() == " ".join(head).split()
     assert "contribute" in lines[2]
     assert "Gaussian(count=1, multiplier=" in lines[2]
     assert lines[3].split()[-6:-2] == ["Public()", "24", "1", "party"]
@@ -321,7 +322,7 @@ def changed(column: str, number: int) -> str:
     if column in ("number", "round", "attempt", "size", "contributors"):
         value = f"{column} + 7"
     elif column == "event":
-        value = "replace(event, 'multiplier\":2', 'multiplier\":9')" if number == 3 else "event || ' '"
+        value = "replace(event, 'multiplier\":2', 'multiplier\":9')" if number == 1 else "event || ' '"
     elif column in ("present", "body"):
         value = f"cast(coalesce({column}, x'') || x'00' as blob)"
     else:
@@ -329,7 +330,7 @@ def changed(column: str, number: int) -> str:
     return f"update releases set {column} = {value} where number = {number}"
 
 
-EDITS = {f"{column} of release {n}": (changed(column, n),) for column in COLUMNS for n in (1, 3, 4)}
+EDITS = {f"{column} of release {n}": (changed(column, n),) for column in COLUMNS for n in (1, 4)}
 EDITS |= {
     "the first row deleted": ("delete from releases where number = 1",),
     "a middle row deleted": ("delete from releases where number = 2",),

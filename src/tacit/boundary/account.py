@@ -9,8 +9,9 @@ If `epsilon(events, delta, relation)` is ε, the events together are (ε, δ)-DP
 about, under `relation`, against whoever sees everything that left and chose each question in the light of earlier
 answers, provided that the *list of events* was fixed beforehand. A list that itself depends on answers, such as runs
 started one after another, is covered by a `Filter` only. An event's multiplier is noise over what one unit's record can
-add (zero-out); `relation = replace` brings in the factor 2 of replacing, here and nowhere else. So a release whose
-multiplier was made with a replace sensitivity is accounted for under zero-out: never the factor twice.
+add (zero-out); `relation = replace` brings in the factor 2 of replacing, here and nowhere else. A *plain* release whose
+multiplier was made with a replace sensitivity, twice that, may be accounted for under zero-out instead; a *sampled* one
+may not, since then the δ of zero-out can lie below that of replacing.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def run(
 def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
     """Run with a live line."""
     method, _parameters = check(run_file)
-    stamp = "NON-PRIVATE" if run_file.privacy is None else f"ε {run_file.privacy.epsilon:g}"
-    with live(method.name, quiet, stamp) as watch:
+    budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
+    with live(method.name, quiet, budget) as watch:
         return run_experiment(run_file, out, watch)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from tacit.engine.simulate import Glance
-from tacit.report.words import plural, seconds, size
+from tacit.report.words import epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
 EVERY = 5.0
@@ -26,8 +26,8 @@ def errors() -> Console:
 class Live:
     """One live line on stderr: round, metric, ε spent, bytes up, time left."""
 
-    def __init__(self, console: Console, title: str, stamp: str) -> None:
-        self._console, self._title, self._stamp = console, title, stamp
+    def __init__(self, console: Console, title: str, budget: float | None) -> None:
+        self._console, self._title, self._budget = console, title, budget
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -42,7 +42,8 @@ class Live:
 
     def __call__(self, glance: Glance) -> None:
         error = "" if glance.mse is None else f" · mse {glance.mse:.4f}"
-        words = f"round {glance.round}/{glance.rounds}{error} · {self._stamp} · {size(glance.bytes_up)} up"
+        stamp = "NON-PRIVATE" if glance.epsilon is None else f"ε {glance.epsilon:.2f} of {self._budget:g}"
+        words = f"round {glance.round}/{glance.rounds}{error} · {stamp} · {size(glance.bytes_up)} up"
         if self._console.is_terminal:
             self.bar.update(self._task, total=glance.rounds, completed=glance.round, words=words)
         elif monotonic() - self._said > EVERY:
@@ -51,13 +52,13 @@ class Live:
 
 
 @contextmanager
-def live(title: str, quiet: bool, stamp: str = "NON-PRIVATE") -> Iterator[Live | None]:
+def live(title: str, quiet: bool, budget: float | None = None) -> Iterator[Live | None]:
     """The live line for one run, gone when the run is done."""
     console = errors()
     if quiet:
         yield None
         return
-    line = Live(console, title, stamp)
+    line = Live(console, title, budget)
     if not console.is_terminal:
         yield line
         return
@@ -76,8 +77,13 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     for name, value in summary["metrics"].items():
         low, high = summary["intervals"].get(name, (None, None))
         table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}")
-    stamp = "NON-PRIVATE" if summary["guarantee"] is None else f"ε = {summary['guarantee']['epsilon']:.2f}"
-    console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · [bold red]{stamp}[/bold red]")
+    guarantee = summary["guarantee"]
+    stamp = "[bold red]NON-PRIVATE[/bold red]"
+    if guarantee is not None:
+        simulated = " · SIMULATED" if guarantee["simulated"] else ""
+        unit = f"per {guarantee['unit']}, against {guarantee['against']}"
+        stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {guarantee['delta']:g}[/bold] {unit}{simulated}"
+    console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}")
     console.print(table)
     console.print(
         f"{plural(summary['rounds'], 'round')} · {size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down · "

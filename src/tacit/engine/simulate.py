@@ -35,6 +35,7 @@ class Glance:
     rounds: int
     mse: float | None
     bytes_up: int
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def train(
         for share, protection in zip(parties, guarded, strict=True)
     )
     transcript = Transcript(payloads)
-    onlooker = _Onlooker(members, parties, transcript, _rounds(parameters), test, seed, watch)
+    curve = None if safeguards is None else safeguards.plan.curve()
+    onlooker = _Onlooker(members, parties, transcript, _rounds(parameters), test, seed, watch, curve)
     engine = InProcess(members, timeout=timeout)
     federation = Federation(
         engine,
@@ -147,7 +149,9 @@ class _Onlooker:
         test: Ratings | None,
         seed: int,
         watch: Callable[[Glance], None] | None,
+        curve: np.ndarray | None = None,
     ) -> None:
+        self._curve = curve
         self.history: list[Glance] = []
         self._members, self._parties, self._transcript = members, parties, transcript
         self._rounds, self._watch = rounds, watch
@@ -163,7 +167,8 @@ class _Onlooker:
             if predictor.rates:
                 errors = predictor.predict(users, items) - values
                 mse = float(np.mean(np.square(errors, dtype=np.float64)))
-        self.history.append(Glance(round, self._rounds, mse, self._transcript.meter.bytes_up))
+        spent = None if self._curve is None else float(self._curve[min(round, len(self._curve) - 1)])
+        self.history.append(Glance(round, self._rounds, mse, self._transcript.meter.bytes_up, spent))
         if self._watch is not None:
             self._watch(self.history[-1])
 

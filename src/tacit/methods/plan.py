@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.calibrate import multiplier as calibrated
+from tacit.boundary.curves import epsilon_curve
 from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.protection import ACCOUNTED, Terms
 from tacit.config import PrivacySection
@@ -42,7 +45,10 @@ class Noisy:
 
     def event(self, multiplier: float) -> Event:
         """What all its releases spend."""
-        count = self.releases * self.answers
+        return self.event_of(multiplier, self.releases * self.answers)
+
+    def event_of(self, multiplier: float, count: int) -> Event:
+        """What `count` of its answers spend."""
         return SampledGaussian(multiplier, self.sampling, count) if self.sampling < 1 else Gaussian(multiplier, count)
 
 
@@ -79,10 +85,15 @@ class Plan:
         silos = 1 if self.situation.sealed else self.situation.parties**0.5
         return {n.step: n.signal / (self.terms.multiplier * n.sensitivity * silos) for n in self.noisy}
 
+    def curve(self) -> np.ndarray:
+        """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
+        z, rounds = self.terms.multiplier, max(n.releases for n in self.noisy)
+        per_round = [n.event_of(z, math.ceil(n.releases / rounds) * n.answers) for n in self.noisy]
+        return epsilon_curve(per_round, rounds, self.delta, ACCOUNTED)
+
     def epsilon_of_one(self) -> dict[str, float]:
         """By step, what one answer alone would cost."""
-        z = self.terms.multiplier
-        ones = {n.step: SampledGaussian(z, n.sampling) if n.sampling < 1 else Gaussian(z) for n in self.noisy}
+        ones = {n.step: n.event_of(self.terms.multiplier, 1) for n in self.noisy}
         return {step: float(epsilon_of([event], self.delta, ACCOUNTED)) for step, event in ones.items()}
 
 

@@ -1,0 +1,206 @@
+"""`tacit plan`: what a private run will do and cost, said before any data is touched."""
+
+import json
+import math
+
+import pytest
+from test_cli import process, refused, tacit
+
+from tacit.boundary.account import epsilon
+from tacit.boundary.events import Gaussian
+from tacit.cli.plan import CLARITY, clarity
+from tacit.guarantee import Relation
+
+DEMO = """
+[data]
+source = "demo"
+users = 200
+items = 30
+ratings = 2000
+[partition]
+into = 3
+[method]
+name = "bias"
+[privacy]
+epsilon = 2
+delta = 1e-6
+"""
+#: Data that is not there; all that a plan needs is declared.
+ABSENT = """
+[data]
+source = "nowhere/ratings.csv"
+[public]
+users = 5000
+scale = [1, 5]
+catalogue = "items.csv"
+[partition]
+into = 4
+[method]
+name = "bias"
+[privacy]
+epsilon = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run.toml").write_text(DEMO)
+    (tmp_path / "absent.toml").write_text(ABSENT)
+    (tmp_path / "items.csv").write_text("item\n" + "\n".join(map(str, range(100))) + "\n")
+    return tmp_path
+
+
+def planned(folder, file="run.toml", *changes):
+    answer = tacit("plan", file, "--json", *(word for change in changes for word in ("--set", change)), cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
+
+
+def test_no_data_is_touched_and_nothing_is_written(folder):
+    before = sorted(folder.rglob("*"))
+    answer = process("plan", "absent.toml", cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr == ""
+    assert "5,000 users and 100 items, declared. No data was read." in answer.stdout
+    assert sorted(folder.rglob("*")) == before
+    refused(tacit("run", "absent.toml", "--quiet", cwd=folder), 3, "nowhere/ratings.csv")
+
+
+def test_a_person_reads_guarantee_noise_cost_and_forecast(folder):
+    answer = tacit("plan", "run.toml", cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    lines = answer.stdout.splitlines()
+    assert "(2.00, 1e-06)-DP · per user and silo · zero-out · against the coordinator and other silos" in answer.stdout
+    assert "SIMULATED" in answer.stdout
+    assert "by a factor of at most 7.39" in answer.stdout
+    assert "in two and at most" in answer.stdout  # a person in several silos
+    assert "Noise multiplier z = 2.23048" in answer.stdout
+    assert "In total ε = 2.00 at δ = 1e-06" in answer.stdout
+    head = next(n for n, line in enumerate(lines) if line.startswith("step "))
+    assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everybody", "2.00", "60", "7"]
+    assert "A single cell can be relied on roughly" in answer.stdout
+    assert any(line.startswith("Forecast: 1 round · ") for line in lines)
+    asked = next(n for n, line in enumerate(lines) if line.startswith("What changes with ε"))
+    assert [line.split()[0] for line in lines[asked + 2 : asked + 5]] == ["half", "as", "double"]
+    assert "WARNING" not in answer.stdout
+
+
+def test_json_is_one_object_that_the_accountant_confirms(folder):
+    plan = planned(folder)
+    z, guarantee = plan["multiplier"], plan["guarantee"]
+    assert guarantee["epsilon"] == epsilon([Gaussian(z)], 1e-6, Relation.ZERO_OUT) <= 2
+    assert guarantee["epsilon"] > 1.999
+    (step,) = plan["steps"]
+    assert step["step"] == "contribute"
+    assert step["sigma"] == z * step["sensitivity"]
+    assert (step["releases"], step["answers"], step["sampling"], step["cells"]) == (1, 1, 1.0, 60)
+    assert step["epsilon_of_one_answer"] == guarantee["epsilon"]
+    assert (plan["rounds"], plan["parties"], plan["warnings"]) == (1, 3, [])
+
+
+def test_the_plan_is_what_the_run_does(folder):
+    for name, *changes in (("silos",), ("devices", "partition={by='device'}"), ("ideal", "aggregation.name=ideal")):
+        plan = planned(folder, "run.toml", *changes)
+        sets = [word for change in changes for word in ("--set", change)]
+        answer = tacit("run", "run.toml", "--json", "--quiet", "--out", name, *sets, cwd=folder)
+        summary = json.loads(answer.stdout)
+        assert summary["guarantee"] == plan["guarantee"]
+        assert summary["rounds"] == plan["rounds"]
+        assert summary["setting"] == plan["setting"]
+        ledger = json.loads(tacit("ledger", "show", name, "--json", cwd=folder).stdout)["ledgers"][0]
+        assert ledger["releases"][0]["event"]["multiplier"] == plan["multiplier"]
+        assert ledger["epsilon"] == plan["guarantee"]["epsilon"]
+        # bias's messages depend on the items alone, so for it the forecast is exact.
+        assert {way: summary[way] for way in ("bytes_up", "bytes_down")} == plan["forecast"]
+
+
+def test_half_and_double_epsilon_are_set_beside_the_one_asked_for(folder):
+    plan = planned(folder)
+    half, asked, double = plan["instead"]
+    assert [other["epsilon"] for other in plan["instead"]] == [1, 2, 4]
+    assert asked["multiplier"] == plan["multiplier"]
+    assert half["multiplier"] > asked["multiplier"] > double["multiplier"]
+    for other in plan["instead"]:
+        assert epsilon([Gaussian(other["multiplier"])], 1e-6, Relation.ZERO_OUT) <= other["epsilon"]
+        product = other["signal_to_noise"]["contribute"] * other["multiplier"]
+        assert math.isclose(product, asked["signal_to_noise"]["contribute"] * asked["multiplier"])
+    assert planned(folder, "run.toml", "privacy.epsilon=4")["multiplier"] == double["multiplier"]
+
+
+def test_signal_to_noise_falls_with_devices_and_rises_with_sealed_sums(folder):
+    silos, devices, ideal = (
+        planned(folder, "run.toml", *changes)["steps"][0]["signal_to_noise"]
+        for changes in ((), ("partition={by='device'}",), ("aggregation.name=ideal",))
+    )
+    assert devices < 1 < silos < ideal
+    assert math.isclose(silos / devices, math.sqrt(200 / 3))
+
+
+def test_every_signal_to_noise_ratio_gets_an_honest_sentence():
+    assert "mostly noise" in clarity(0.999)
+    assert "mostly noise" in clarity(0.0)
+    assert "mostly noise" in clarity(float("nan"))
+    assert [clarity(r) for r in (1, 2.9, 3, 9.9, 10, math.inf)] == [
+        *(2 * [CLARITY[2][1]]),
+        *(2 * [CLARITY[1][1]]),
+        *(2 * [CLARITY[0][1]]),
+    ]
+
+
+def test_a_large_delta_is_warned_of(folder):
+    plan = planned(folder, "run.toml", "privacy.delta=0.001")
+    assert "1/(10·users)" in plan["warnings"][0]
+    answer = tacit("plan", "run.toml", "--set", "privacy.delta=0.001", cwd=folder)
+    assert "WARNING: delta = 0.001 is above" in answer.stdout
+
+
+def test_delta_is_chosen_by_the_declared_number_of_users(folder):
+    assert planned(folder, "absent.toml")["guarantee"]["delta"] == 1e-6
+    assert planned(folder, "absent.toml", "public.users=1000000")["guarantee"]["delta"] == 1e-8
+
+
+def test_what_is_assumed_is_said(folder):
+    notes = " ".join(planned(folder, "run.toml", "partition={by='zip'}")["notes"])
+    assert "only known from the data; 10 are assumed" in notes
+    assert "a column of the items makes a vertical run" in notes
+    assert "√3 times" in " ".join(planned(folder)["notes"])
+
+
+def test_per_rating_is_never_cheaper(folder):
+    users, ratings = planned(folder), planned(folder, "run.toml", "privacy.unit=rating")
+    assert ratings["guarantee"]["unit"] == "rating"
+    assert ratings["steps"][0]["sigma"] >= users["steps"][0]["sigma"]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "code", "words"),
+    [
+        ("run.toml", "privacy.epsilon=0", 2, ["epsilon"]),
+        ("run.toml", "privacy.epsilon=-1", 2, ["epsilon"]),
+        ("run.toml", "privacy.epsilon=nan", 2, ["epsilon"]),
+        ("run.toml", "privacy.delta=0", 2, ["delta"]),
+        ("run.toml", "privacy.delta=0.005", 2, ["delta = 0.005", "1/users = 0.005"]),
+        ("run.toml", "privacy.delta=0.5", 2, ["delta = 0.5", "1e-06 or less"]),
+        ("run.toml", "privacy.unit=usr", 2, ["privacy.unit", "'user'", "'rating'"]),
+        ("run.toml", "privacy.epsilom=1", 2, ["epsilom", "epsilon"]),
+        ("run.toml", "method={name='sgdmf'}", 4, ["sgdmf", "no guarantee", "NON-PRIVATE"]),
+        ("run.toml", "method={name='central'}", 4, ["central", "no guarantee"]),
+        ("run.toml", "method={name='bais'}", 2, ["bais", "bias"]),
+        ("run.toml", "partition={by='item'}", 2, ["bias", "vertical"]),
+        ("run.toml", "privacy.accounting=paper", 4, ["paper"]),
+        ("absent.toml", "public={scale=[1,5], catalogue='items.csv'}", 2, ["users", "public fact"]),
+        ("absent.toml", "public={users=5000, catalogue='items.csv'}", 2, ["scale", "public fact"]),
+        ("absent.toml", "public={users=5000, scale=[1,5]}", 2, ["catalogue", "public fact"]),
+        ("absent.toml", "public.catalogue=nowhere.csv", 3, ["nowhere.csv"]),
+    ],
+)
+def test_what_cannot_be_promised_gets_one_sentence_and_its_exit_code(folder, file, change, code, words):
+    for flags in ((), ("--json",)):
+        refused(tacit("plan", file, "--set", change, *flags, cwd=folder), code, *words)
+
+
+def test_a_run_without_privacy_has_no_plan(folder):
+    (folder / "open.toml").write_text(DEMO.split("[privacy]")[0])
+    refused(tacit("plan", "open.toml", cwd=folder), 2, "open.toml", "[privacy]", "NON-PRIVATE")
+    assert planned(folder, "open.toml", "privacy.epsilon=1")["guarantee"]["epsilon"] <= 1
+    refused(tacit("plan", "nowhere.toml", cwd=folder), 2, "nowhere.toml")
