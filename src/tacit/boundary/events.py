@@ -1,7 +1,8 @@
 """Events: what one release spent, as values whose meaning never changes.
 
 An event says what was done, not what it costs: the accountant turns events into ε. The ledger keeps them as JSON.
-Multipliers are noise over sensitivity, for the unit and relation that the release was made for.
+Multipliers are noise over sensitivity, for the unit that the release was made for and under zero-out; the accountant
+brings in what another relation costs.
 """
 
 from __future__ import annotations

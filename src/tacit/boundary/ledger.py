@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -160,6 +160,19 @@ class Ledger:
         query = "select 1 from releases where run = ? and round = ? and step = ? and attempt = ? and request != ?"
         return self._database.execute(query, (run, round, step, attempt, request)).fetchone() is not None
 
+    def first_schedule(self, planned: Sequence[Event] = ()) -> list[Event]:
+        """What was planned before the very first release; `planned` becomes it where nothing was released yet."""
+        found = self._about().get("first")
+        if planned and (found is None or not self.rows()):
+            lines = json.dumps([to_json(event) for event in planned], sort_keys=True)
+            with self._transaction():
+                about = {k: v for k, v in self._about().items() if k not in ("seal", "first")} | {"first": lines}
+                about["seal"] = self._seal(*about.values())
+                self._database.execute("delete from about")
+                self._database.executemany("insert into about values (?, ?)", about.items())
+            found = lines
+        return [] if found is None else [from_json(table) for table in json.loads(found)]
+
     def state(self) -> bytes | None:
         """The party's state after its latest release."""
         found = self._database.execute("select state from home").fetchone()
@@ -212,7 +225,7 @@ class Ledger:
         """
         about = self._about()
         genuine = about.pop("seal", None) == self._seal(*about.values()) and about.get("format") == FORMAT
-        if not genuine or list(about) != ["format", "party", "begun"]:
+        if not genuine or [name for name in about if name != "first"] != ["format", "party", "begun"]:
             raise TamperingFound(
                 f'The ledger "{self.path}" was changed: its first page is not what {self.party} wrote.'
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from tacit.boundary import noise as mechanism
-from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
@@ -22,7 +22,7 @@ from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation, Unit
 from tacit.rng import stream_key
 
-#: Sensitivities already carry the factor of the replace relation, so events are accounted as if emptied: never both.
+#: The relation that a ledger is read under.
 ACCOUNTED = Relation.ZERO_OUT
 
 
@@ -93,8 +93,11 @@ class Protection:
     # -- noise ------------------------------------------------------------------------------------------------
 
     def scale(self, query: Query) -> float:
-        """σ of one answer; a query that bounds nothing cannot be protected."""
-        sensitivity = query.sensitivity(self.terms.unit, self.terms.relation)
+        """σ of one answer; a query that bounds nothing cannot be protected.
+
+        Multipliers are over the sensitivity under zero-out; the accountant brings in what another relation costs.
+        """
+        sensitivity = query.sensitivity(self.terms.unit, Relation.ZERO_OUT)
         if not np.isfinite(sensitivity):
             raise PrivacyRefused(
                 f"A query of {self.ledger.party} has no bound on what one {self.terms.unit} can change; "
@@ -139,29 +142,21 @@ class Protection:
     def lifetime(self, planned: bool = False, days: float | None = None) -> float:
         """ε over everything in the ledger, at the budget's δ; with `planned`, as if this run were done.
 
-        A single run is a schedule fixed beforehand, so the accountant's tightest composition holds for it. Runs that
-        were chosen one after another compose by a privacy filter.
+        The ledger's first schedule was fixed before its first release, and the tightest composition holds for it. What
+        comes after was chosen in the light of answers and composes by a privacy filter, which shares δ with the first.
         """
-
         rows = [row for row in self.ledger.rows() if days is None or _age(row) <= timedelta(days=days)]
         earlier = [row.spent for row in rows if row.run != self.run]
         now = list(self.terms.events) if planned else [row.spent for row in rows if row.run == self.run]
-        if not [event for event in earlier if _costs(event)]:
-            return float(epsilon_of(now, self.budget.delta, ACCOUNTED))
-        return float(Filter(self.budget.epsilon, self.budget.delta, ACCOUNTED).spent([*earlier, *now]))
+        first = self.ledger.first_schedule(self.terms.events)
+        veto = Filter(self.budget.epsilon, self.budget.delta, self.terms.relation, first)
+        return veto.spent([*earlier, *now])
 
 
-def total_epsilon(rows: Sequence[Row], delta: float) -> float:
-    """ε of a ledger's rows: tight for one run, by a filter for several."""
-
-    events = [row.spent for row in rows if _costs(row.spent)]
-    if len({row.run for row in rows if _costs(row.spent)}) <= 1:
-        return float(epsilon_of(events, delta, ACCOUNTED))
-    return float(Filter(float("inf"), delta, ACCOUNTED).spent(events))
-
-
-def _costs(event: Event) -> bool:
-    return type(event).__name__ != "Public"
+def total_epsilon(rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED) -> float:
+    """ε of a ledger's rows, for a reader: tight for the first run, whose schedule was fixed, by a filter beyond it."""
+    first = [row.spent for row in rows if row.run == rows[0].run]
+    return Filter(math.inf, delta, relation, first).spent([row.spent for row in rows])
 
 
 def _age(row: Row) -> timedelta:

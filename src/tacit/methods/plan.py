@@ -13,7 +13,7 @@ from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.curves import epsilon_curve
 from tacit.boundary.events import Event, Gaussian, SampledGaussian
-from tacit.boundary.protection import ACCOUNTED, Terms
+from tacit.boundary.protection import Terms
 from tacit.config import PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.errors import PrivacyRefused, UsageError
@@ -30,7 +30,7 @@ class Noisy:
     step : the step's name
     releases, answers : releases in the whole run, and noisy answers within each
     sampling : the rate of fresh, secret Poisson samples of users; 1 for none
-    sensitivity : Δ of one answer, for the plan's unit and relation
+    sensitivity : Δ of one answer, for the plan's unit under zero-out
     cells : numbers in one release
     signal : the forecast size of one cell, from public quantities
     """
@@ -62,7 +62,7 @@ class Situation:
     collusion: float = 0.0
 
 
-Schedule = Callable[[Any, PublicFacts, Unit, Relation, Situation], tuple[Noisy, ...]]
+Schedule = Callable[[Any, PublicFacts, Unit, Situation], tuple[Noisy, ...]]
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Plan:
         """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
         z, rounds = self.terms.multiplier, max(n.releases for n in self.noisy)
         per_round = [n.event_of(z, math.ceil(n.releases / rounds) * n.answers) for n in self.noisy]
-        return epsilon_curve(per_round, rounds, self.delta, ACCOUNTED)
+        return epsilon_curve(per_round, rounds, self.delta, self.terms.relation)
 
     def epsilon_of_one(self) -> dict[str, float]:
         """By step, what one answer alone would cost."""
         ones = {n.step: n.event_of(self.terms.multiplier, 1) for n in self.noisy}
-        return {step: float(epsilon_of([event], self.delta, ACCOUNTED)) for step, event in ones.items()}
+        return {step: float(epsilon_of([event], self.delta, self.terms.relation)) for step, event in ones.items()}
 
 
 def make_plan(
@@ -116,10 +116,10 @@ def make_plan(
         raise PrivacyRefused(f'There is no paper\'s accounting for "{method}"; use accounting = "sound".')
     delta, warnings = checked_delta(privacy.delta, facts.users)
     unit, relation = Unit(privacy.unit), Relation.ZERO_OUT
-    noisy = schedule(parameters, facts, unit, relation, situation)
-    z = float(calibrated(lambda m: [n.event(m) for n in noisy], privacy.epsilon, delta, ACCOUNTED))
+    noisy = schedule(parameters, facts, unit, situation)
+    z = float(calibrated(lambda m: [n.event(m) for n in noisy], privacy.epsilon, delta, relation))
     events = tuple(n.event(z) for n in noisy)
-    reached = float(epsilon_of(events, delta, ACCOUNTED))
+    reached = float(epsilon_of(events, delta, relation))
     trust, against = _trust(situation)
     guarantee = Guarantee(reached, delta, unit, relation, trust, against, simulated=seeded)
     counts = {n.step: n.releases for n in noisy}

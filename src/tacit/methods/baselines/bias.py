@@ -107,11 +107,9 @@ class BiasParty(Party):
         return np.where(ratings.counts + k > 0, levels, middle).astype(np.float32)
 
 
-def schedule(
-    parameters: BiasParameters, facts: PublicFacts, unit: Unit, relation: Relation, situation: Situation
-) -> tuple[Noisy, ...]:
+def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> tuple[Noisy, ...]:
     """One release of one answer."""
-    sensitivity = NormalisedSum.bound(unit, relation)
+    sensitivity = NormalisedSum.bound(unit, Relation.ZERO_OUT)
     deviation = facts.scale.span / 4
     weight = 1 / np.sqrt(TYPICAL * (deviation**2 + parameters.count_weight**2))
     signal = facts.users * TYPICAL / facts.items * weight * parameters.count_weight
