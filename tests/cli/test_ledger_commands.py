@@ -366,6 +366,13 @@ EDITS |= {
         "update about set name = 'party' where name = 'begun'",
         "update about set name = 'begun' where name = 'x'",
     ),
+    "the first schedule": ("update about set value = '[]' where name = 'first'",),
+    "the first schedule's name and another swapped": (
+        "update about set name = 'x' where name = 'first'",
+        "update about set name = 'first' where name = 'begun'",
+        "update about set name = 'begun' where name = 'x'",
+    ),
+    "the first schedule removed": ("delete from about where name = 'first'",),
     "a line added to the first page": ("insert into about values ('note', 'x')",),
     "the first page's seal": ("update about set value = value || 'x' where name = 'seal'",),
     "the first page's seal removed": ("delete from about where name = 'seal'",),

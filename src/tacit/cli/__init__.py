@@ -27,6 +27,9 @@ class _Group(TyperGroup):
         except TacitError as error:
             typer.echo(f"tacit: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
+        except BrokenPipeError:  # whoever read our output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
         except (typer.Exit, typer.Abort, KeyboardInterrupt):
             raise
         except Exception as error:

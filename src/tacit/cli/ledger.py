@@ -22,6 +22,7 @@ from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import ACCOUNTED, event_in_words, total_epsilon
 from tacit.cli.verified import DELTA, verified
 from tacit.errors import TamperingFound, UsageError
+from tacit.guarantee import Relation
 from tacit.report.words import count, plural, size
 from tacit.report.words import epsilon as rounded_up
 
@@ -39,12 +40,12 @@ def show(place: Path, delta: float | None, as_json: bool) -> None:
         raise UsageError(f"--delta {delta:g} is not possible; give a number between 0 and 1, such as 1e-6.")
     delta = delta if delta is not None else DELTA if run is None else run.delta
     stated = None if run is None else run.guarantee
-    relation = str(stated["relation"]) if stated else None
-    table: dict[str, Any] = {"private": bool(ledgers), "delta": delta, "relation": relation, "ledgers": []}
+    relation = Relation(stated["relation"]) if stated else ACCOUNTED
+    table: dict[str, Any] = {"private": bool(ledgers), "delta": delta, "relation": str(relation), "ledgers": []}
     console = Console(highlight=False, markup=False)
     console.width = max(console.width, 150)  # a row stays on one line; a narrow terminal breaks it itself
     for ledger in ledgers:
-        reached = cumulative(ledger.rows, delta)
+        reached = cumulative(ledger.rows, delta, relation)
         if as_json:
             releases = [
                 {**_row(row), "spent": event_in_words(row), "devices": _devices(row), "epsilon": _finite(epsilon)}
@@ -111,7 +112,7 @@ def export(place: Path, out: Path | None, as_json: bool) -> None:
         typer.echo(f"Wrote {plural(len(rows), 'release')} of {plural(len(ledgers), 'ledger')} to {out}.")
 
 
-def cumulative(rows: Sequence[Row], delta: float) -> list[float]:
+def cumulative(rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED) -> list[float]:
     """After each release, the ε reached so far; the last one is the ledger's.
 
     Releases cost no less together than some of them do, so the ledger's own ε bounds every earlier one. A long ledger's
@@ -119,11 +120,11 @@ def cumulative(rows: Sequence[Row], delta: float) -> list[float]:
     """
     if not rows:
         return []
-    last = total_epsilon(rows, delta)
+    last = total_epsilon(rows, delta, relation)
     costly = [place for place, row in enumerate(rows) if row.kind != "public"]
     if len(costly) <= EXACT:
-        return [min(last, total_epsilon(rows[: n + 1], delta)) for n in range(len(rows) - 1)] + [last]
-    reading, events = Filter(math.inf, delta, ACCOUNTED), [row.spent for row in rows]
+        return [min(last, total_epsilon(rows[: n + 1], delta, relation)) for n in range(len(rows) - 1)] + [last]
+    reading, events = Filter(math.inf, delta, relation), [row.spent for row in rows]
     return [min(last, reading.spent(events[: n + 1])) for n in range(len(rows) - 1)] + [last]
 
 
@@ -142,13 +143,12 @@ def _table(rows: Sequence[Row], reached: Sequence[float]) -> Table:
     return table
 
 
-def _lifetime(rows: Sequence[Row], reached: Sequence[float], delta: float, relation: str | None) -> str:
+def _lifetime(rows: Sequence[Row], reached: Sequence[float], delta: float, relation: Relation) -> str:
     runs, sent = len({row.run for row in rows}), size(sum(row.size * row.contributors for row in rows))
     how = ", composed by a privacy filter, as for runs chosen one after another" if runs > 1 else ""
     total = rounded_up(reached[-1] if reached else 0.0)
-    under = f" ({relation})" if relation else ""
     return (
-        f"Over its lifetime: ε = {total} at δ = {delta:g}{under}{how}; {plural(len(rows), 'release')} in "
+        f"Over its lifetime: ε = {total} at δ = {delta:g} ({relation}){how}; {plural(len(rows), 'release')} in "
         f"{plural(runs, 'run')}, {sent}."
     )
 

@@ -125,6 +125,8 @@ def train(
         for protection in guarded:
             if protection is not None:
                 protection.ledger.close()
+        if safeguards is not None and safeguards.log is not None:
+            safeguards.log.close()
     return Trained(
         model=model,
         parties=members,

@@ -19,6 +19,7 @@ from tacit.data.public import PublicFacts
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import Guarantee, Relation, Trust, Unit
 from tacit.partition import Setting
+from tacit.secure import IdealSum, Plain
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,10 @@ class Plan:
 
     def signal_to_noise(self) -> dict[str, float]:
         """By step, the forecast size of a cell over its noise, once all parties' contributions are added."""
-        silos = 1 if self.situation.sealed else self.situation.parties**0.5
-        return {n.step: n.signal / (self.terms.multiplier * n.sensitivity * silos) for n in self.noisy}
+        here = self.situation
+        aggregation = IdealSum(here.collusion, 0) if here.sealed else Plain()
+        sigma = self.sigma()
+        return {n.step: n.signal / aggregation.noise(sigma[n.step], here.parties) for n in self.noisy}
 
     def curve(self) -> np.ndarray:
         """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
