@@ -118,6 +118,7 @@ def load(
         name=records.name,
         notes=notes,
     )
+    pa.default_memory_pool().release_unused()
     return replace(
         loaded,
         user_attributes=_attributes(people, loaded.user_ids, people_origin),

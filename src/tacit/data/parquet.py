@@ -21,8 +21,23 @@ def read(path: Path, columns: Mapping[str, str] | None, feedback: Feedback) -> R
         schema = file.schema_arrow
     chosen = resolve(schema.names, columns, feedback, f'"{path}"')
     texts = (pa.string(), pa.large_string())
-    table = _read(path, chosen.names, [n for n in (chosen.user, chosen.item) if schema.field(n).type in texts])
+    table = OneByOne(path, [n for n in (chosen.user, chosen.item) if schema.field(n).type in texts])
     return Records(table, Origin(f'"{path}"'), chosen, name=path.name)
+
+
+class OneByOne:
+    """A file's columns, each read when it is asked for and not kept, so that no two are in memory at once."""
+
+    def __init__(self, path: Path, dictionaries: Sequence[str]) -> None:
+        self._path, self._dictionaries = path, dictionaries
+
+    @property
+    def num_rows(self) -> int:
+        with _opened(self._path) as file:
+            return int(file.metadata.num_rows)
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return _read(self._path, [name], [n for n in self._dictionaries if n == name])[name]
 
 
 def read_side(path: Path, names: Sequence[str] | None = None) -> tuple[pa.Table, Origin]:

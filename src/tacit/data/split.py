@@ -16,6 +16,7 @@ from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError, did_you_mean
 from tacit.rng import id_keys, mix
 
+BLOCK = 1 << 20  # pairs worked on at a time
 SUPPORT = 0.8  # the part of a cold user's ratings that the model may see when it meets the user
 
 
@@ -134,7 +135,11 @@ KINDS: dict[str, Callable[[Ratings, float, int], Choice]] = {
 def _pair_keys(r: Ratings, seed: int) -> np.ndarray:
     """A uniform number in [0, 1) per rating, (nnz,), a function of seed, user id and item id alone."""
     users, items = id_keys(seed, "split user", r.user_ids.ids), id_keys(seed, "split item", r.item_ids.ids)
-    return mix(np.repeat(users, r.counts), items[r.items])
+    rows, keys = r.users, np.empty(r.n_ratings)
+    for start in range(0, r.n_ratings, BLOCK):  # mix needs several numbers a pair while it works
+        part = slice(start, start + BLOCK)
+        keys[part] = mix(users[rows[part]], items[r.items[part]])
+    return keys
 
 
 def _uniform(keys: np.ndarray) -> np.ndarray:

@@ -6,14 +6,13 @@ the place of a bad value is sought only once there is one.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tacit.data.columns import Columns, Origin
-from tacit.data.ratings import Feedback, Ratings, Scale
+from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale, row_order
 from tacit.data.values import distinct_ids, numbers, seconds
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, DuplicatePair
@@ -58,30 +57,34 @@ def ratings_from_table(
         scale = Scale(0.0, max(float(values.max()), 1.0), declared=False)
     elif scale is not None:
         _check_scale(values, scale, origin)
+    pa.default_memory_pool().release_unused()  # Arrow keeps what it has freed, and the sort needs room
     if duplicates != "error":
         users, items, values, times = _merged(users, items, values, times, len(item_ids), duplicates)
     try:
-        # The codes are the ids here, so that text ids are compared once and not once per rating.
-        ratings = Ratings.from_columns(
-            users,
-            items,
-            values,
-            times,
-            scale=scale,
-            user_ids=Vocabulary(np.arange(len(user_ids)), "user"),
-            item_ids=Vocabulary(np.arange(len(item_ids)), "item"),
-            feedback=feedback,
-            **others,
-        )
+        indptr, order = row_order(users, items, user_ids, item_ids)
     except DuplicatePair as pair:
-        raise _duplicate(pair, user_ids, item_ids, origin) from None
-    return replace(ratings, user_ids=user_ids, item_ids=item_ids)
+        raise _duplicate(pair, origin) from None
+    if order is not None:  # one by one, so that each is let go before the next is made
+        items = items[order]
+        values = values[order]
+        times = None if times is None else times[order]
+    return Ratings(
+        indptr=indptr,
+        items=items,
+        values=values,
+        times=times,
+        user_ids=user_ids,
+        item_ids=item_ids,
+        scale=inferred_scale(values) if scale is None else scale,
+        feedback=feedback,
+        **others,
+    )
 
 
 def _encoded(
     column: pa.ChunkedArray, kind: str, origin: Origin, listed: np.ndarray | None, closed: bool = False
 ) -> tuple[np.ndarray, Vocabulary]:
-    """The row in the vocabulary of each id, (rows,) int64, and the vocabulary."""
+    """The row in the vocabulary of each id, (rows,) int32, and the vocabulary."""
     places, ids = distinct_ids(column, kind, origin)
     if listed is None:
         vocabulary = Vocabulary(np.unique(ids), kind)
@@ -99,16 +102,15 @@ def _encoded(
             f"{origin.at(first)} rates {kind} {shown(ids[places[first]])}, which is not among the "
             f"{len(vocabulary):,} {kind}s of the catalogue; correct the id, or list it in the catalogue."
         )
-    return rows[places], vocabulary
+    return rows.astype(np.int32)[places], vocabulary
 
 
 def _values(table: pa.Table, origin: Origin, columns: Columns, feedback: Feedback) -> np.ndarray:
     if feedback is Feedback.IMPLICIT or columns.rating is None:
         return np.ones(table.num_rows, dtype=np.float32)
     values = numbers(table[columns.rating], "rating", origin)
-    bad = ~(np.abs(values) <= _LARGEST)
-    if bad.any():
-        first = int(np.argmax(bad))
+    if not (values.min() >= -_LARGEST and values.max() <= _LARGEST):  # a NaN is neither
+        first = int(np.argmax(~(np.abs(values) <= _LARGEST)))
         raise DataError(
             f"{origin.at(first)} has the rating {values[first]:g}, which is not a finite number that can be "
             f"computed with; correct the {origin.unit} or delete it."
@@ -119,14 +121,13 @@ def _values(table: pa.Table, origin: Origin, columns: Columns, feedback: Feedbac
             f"{origin.at(first)} has the count {values[first]:g}, but counts start at 0; "
             f'correct the {origin.unit}, or use feedback="explicit".'
         )
-    return values.astype(np.float32)
+    return values.astype(np.float32, copy=False)
 
 
 def _check_scale(values: np.ndarray, scale: Scale, origin: Origin) -> None:
     # Compared in the precision that ratings are kept in: 4.7 in a file is on a scale that ends at 4.7.
-    off = (values < np.float32(scale.low)) | (values > np.float32(scale.high))
-    if off.any():
-        first = int(np.argmax(off))
+    if values.min() < np.float32(scale.low) or values.max() > np.float32(scale.high):
+        first = int(np.argmax((values < np.float32(scale.low)) | (values > np.float32(scale.high))))
         low, high = min(scale.low, float(values.min())), max(scale.high, float(values.max()))
         raise DataError(
             f"{origin.at(first)} has the rating {values[first]:g}, off the declared scale "
@@ -143,7 +144,7 @@ def _merged(
     duplicates: str,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
     """One entry per pair, in order of pairs: the last, or the mean with the last time."""
-    key = users * n_items + items
+    key = users.astype(np.int64) * n_items + items
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -163,8 +164,8 @@ def _merged(
     return users[kept], items[kept], means, latest
 
 
-def _duplicate(pair: DuplicatePair, user_ids: Vocabulary, item_ids: Vocabulary, origin: Origin) -> DuplicatePair:
-    user, item = user_ids[int(str(pair.user))], item_ids[int(str(pair.item))]
+def _duplicate(pair: DuplicatePair, origin: Origin) -> DuplicatePair:
+    user, item = pair.user, pair.item
     first, second = sorted((pair.first, pair.second))
     return DuplicatePair(
         f"{origin.unit.capitalize()}s {origin.number(first)} and {origin.number(second)} of {origin.name} "

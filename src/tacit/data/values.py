@@ -21,7 +21,7 @@ def distinct_ids(column: pa.ChunkedArray, kind: str, origin: Origin) -> tuple[np
 
     Returns
     -------
-    places : (rows,) int64, positions in `ids`
+    places : (rows,) int32, positions in `ids`
     ids : (k,) int64 or object (str), without repetition, in no particular order
     """
     _no_gaps(column, f"{kind} id", origin)
@@ -29,7 +29,7 @@ def distinct_ids(column: pa.ChunkedArray, kind: str, origin: Origin) -> tuple[np
     if pa.types.is_nested(column.type):
         raise _no_ids(column.type, kind, origin)
     encoded = _dictionary(column)
-    places = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    places = encoded.indices.to_numpy(zero_copy_only=False)
     values = encoded.dictionary
     if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         gaps = np.isnan(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
@@ -51,7 +51,7 @@ def distinct_ids(column: pa.ChunkedArray, kind: str, origin: Origin) -> tuple[np
             _gap(int(np.argmax(blank[places])), f"{kind} id", origin)
     again = values.dictionary_encode()  # trimming may have made two of them one
     if len(again.dictionary) < len(values):
-        values, places = again.dictionary, again.indices.to_numpy()[places].astype(np.int64)
+        values, places = again.dictionary, again.indices.to_numpy()[places]
     return places, values.to_numpy(zero_copy_only=False)
 
 
@@ -72,7 +72,7 @@ def plain_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def numbers(column: pa.ChunkedArray, what: str, origin: Origin) -> np.ndarray:
-    """A column as float64 without gaps; NaN and infinity pass, for the caller to judge."""
+    """A column as float64 (float32 stays) without gaps; NaN and infinity pass, for the caller to judge."""
     column = _decoded(column)
     if _is_text(column.type):
         column = _trimmed(column)
@@ -80,7 +80,7 @@ def numbers(column: pa.ChunkedArray, what: str, origin: Origin) -> np.ndarray:
         raise DataError(f"The {what}s of {origin.name} are of type {column.type}; give a column of numbers.")
     _no_gaps(column, what, origin)
     if not _is_text(column.type):
-        return column.cast(pa.float64(), safe=False).to_numpy()
+        return (column if column.type == pa.float32() else column.cast(pa.float64(), safe=False)).to_numpy()
     comma = "; write decimals with a point"
 
     def complain(row: int, text: str) -> str:
@@ -106,11 +106,10 @@ def seconds(column: pa.ChunkedArray, origin: Origin) -> np.ndarray:
     if not _is_number(kind):
         raise DataError(f"The timestamps of {origin.name} are of type {kind}; {_NO_TIMES}.")
     values = column.to_numpy() if pa.types.is_integer(kind) else column.cast(pa.float64()).to_numpy()
-    outside = ~(np.abs(values) < 2.0**62)
-    if outside.any():
-        bad = int(np.argmax(outside))
+    if not (values.min() > -(2.0**62) and values.max() < 2.0**62):  # a NaN is neither
+        bad = int(np.argmax(~(np.abs(values) < 2.0**62)))
         raise DataError(f"{origin.at(bad)} has the timestamp {values[bad]}, which is no time; {_NO_TIMES}.")
-    return np.floor(values).astype(np.int64) if values.dtype.kind == "f" else values.astype(np.int64)
+    return np.floor(values).astype(np.int64) if values.dtype.kind == "f" else values.astype(np.int64, copy=False)
 
 
 _NO_TIMES = 'give seconds or dates, or do without with columns={"timestamp": ""}'
