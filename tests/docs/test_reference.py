@@ -3,6 +3,7 @@
 import json
 import re
 import types
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -12,9 +13,11 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from tacit import errors
+from tacit.boundary.events import KINDS
 from tacit.cli import EXIT_CODES, app
 from tacit.config import RunFile
 from tacit.evaluate import METRICS
+from tacit.experiment import run
 from tacit.methods import known
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -111,9 +114,17 @@ def test_a_key_that_the_page_lacks_would_be_found():
     assert documented(text) == expected(section_models()["split"]) != documented(shortened)
 
 
+def leaves(commands: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Commands by their whole name; a group such as `ledger` gives those within it."""
+    found = {}
+    for name, command in commands.items():
+        found |= leaves(command.commands, f"{name} ") if hasattr(command, "commands") else {before + name: command}
+    return found
+
+
 def test_every_command_and_option_is_documented():
     page = sections("command-line.md")
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = leaves(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert {title.removeprefix("tacit ") for title in page if title.startswith("tacit ")} == set(commands)
     for name, command in commands.items():
         options = {option for p in command.params for option in p.opts if option.startswith("--")}
@@ -134,6 +145,25 @@ def test_the_summary_and_the_run_folder_are_as_documented(tmp_path, monkeypatch)
     files = {str(path.relative_to("done")) for path in Path("done").rglob("*") if path.is_file()}
     empty = {path.name for path in Path("done").iterdir() if path.is_dir() and not any(path.iterdir())}
     assert listed == files | empty
+
+
+def test_the_further_files_and_the_guarantee_of_a_private_run_are_as_documented(tmp_path):
+    wanted = {"data": {"users": 20, "items": 12}, "partition": {"into": 1}, "method": {"name": "bias"}}
+    summary = run(RunFile.model_validate({**wanted, "privacy": {"epsilon": 1.0}}), tmp_path / "done")
+    page = sections("command-line.md")
+    (guarantee,) = (row[1] for row in rows(page["The summary"]) if names(row[0]) == ["guarantee"])
+    assert [name for name in names(guarantee) if name != "null"] == list(summary["guarantee"])
+    titles = ("The run folder", "Further files of a private run")
+    listed = {name for title in titles for row in rows(page[title]) for name in names(row[0])}
+    files = {str(path.relative_to(tmp_path / "done")) for path in (tmp_path / "done").rglob("*") if path.is_file()}
+    assert listed - {"ledger/"} == files
+
+
+def test_every_event_is_documented_with_its_fields_and_its_cost():
+    page = sections("events.md")
+    found = {names(kind)[0]: names(given) for kind, given, _what in rows(page["What each says"])}
+    assert found == {name: [field.name for field in fields(kind)] for name, kind in KINDS.items()}
+    assert [names(row[0])[0] for row in rows(page["What each costs"])] == list(KINDS)
 
 
 def test_every_exit_code_has_a_section_that_names_its_errors():
