@@ -198,6 +198,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.parameters,
             prepared.method.sides[prepared.parties.setting].party.steps,
             notes=evaluation.notes,
+            sealed=file.aggregation.name != "plain",
         ),
         metrics=metrics_table(
             [(g.round, g.mse) for g in trained.history if g.mse is not None],

@@ -50,7 +50,8 @@ class Guarantee:
     simulated: bool = False
 
     def __str__(self) -> str:
-        unit = "per user and silo" if self.unit is Unit.USER and self.trust is Trust.SILO else f"per {self.unit}"
+        several = self.unit is Unit.USER and self.trust in (Trust.SILO, Trust.DISTRIBUTED)
+        unit = "per user and silo" if several else f"per {self.unit}"
         rounded_up = math.ceil(self.epsilon * 100 - 1e-9) / 100
         text = f"({rounded_up:.2f}, {self.delta:g})-DP · {unit} · {self.relation} · against {self.against}"
         return text + (" · SIMULATED (seeded)" if self.simulated else "")

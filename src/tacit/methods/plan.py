@@ -147,7 +147,8 @@ def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ..
 def _trust(situation: Situation) -> tuple[Trust, str]:
     if situation.sealed:
         colluding = max(1, math.ceil(situation.collusion * situation.parties))
-        return Trust.DISTRIBUTED, f"the coordinator and up to {colluding} colluding"
+        who = "one colluding party" if colluding == 1 else f"{colluding} colluding parties"
+        return Trust.DISTRIBUTED, f"the coordinator and {who}"
     if situation.setting is Setting.DEVICE:
         return Trust.LOCAL, "everyone"
     return Trust.SILO, "the coordinator and other silos"

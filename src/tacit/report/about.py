@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tacit.boundary.release import Kind
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.evaluate import Evaluation
@@ -40,9 +41,16 @@ def about(
     parameters: Parameters,
     steps: Mapping[str, Step],
     notes: Sequence[str] = (),
+    sealed: bool = False,
 ) -> dict[str, Any]:
-    """The contents of about.json; `data` is what `about_data` said."""
+    """The contents of about.json; `data` is what `about_data` said.
+
+    `sealed` tells that nobody saw a single contribution to a sum.
+    """
     from importlib.metadata import version
+
+    def seen_by(step: Step) -> str:
+        return "nobody; the coordinator sees the sum" if sealed and step.kind is Kind.SUM else "the coordinator"
 
     return {
         "tacit": version("tacit"),
@@ -72,7 +80,7 @@ def about(
             "parameters": parameters.model_dump(exclude_none=True),
         },
         "crossings": [
-            {"step": step.name, "kind": str(step.kind), "to": "the coordinator", "what": step.what}
+            {"step": step.name, "kind": str(step.kind), "to": seen_by(step), "what": step.what}
             for step in steps.values()
         ],
         "notes": list(notes),

@@ -44,7 +44,7 @@ def against(stated: StatedGuarantee) -> str:
 
 def per_silo(stated: StatedGuarantee, setting: str) -> bool:
     """Whether the guarantee counts a person once in each silo. In the vertical setting it spans all silos."""
-    return stated.unit == "user" and stated.model == "silo" and setting == "horizontal"
+    return stated.unit == "user" and stated.model in ("silo", "distributed") and setting == "horizontal"
 
 
 def meant(stated: StatedGuarantee) -> list[str]:

@@ -51,6 +51,7 @@ class RoundTraffic:
 def by_party(record: RunRecord) -> list[PartyTraffic]:
     """Every party on the roster or in the transcript, by bytes sent; equals keep the roster's order."""
     totals = _totals(record.messages, ["party"])
+    totals.pop(("sum",), None)  # what the coordinator saw of sealed contributions; nobody sent it
     roster = {party.name: party for party in record.about.partition.parties}
     rows = []
     for name in [*roster, *sorted({key[0] for key in totals} - roster.keys())]:
