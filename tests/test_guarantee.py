@@ -7,7 +7,9 @@ import pytest
 
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Trust, Unit
 
-SILO = Guarantee(1.0, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "coordinator and other silos", simulated=True)
+SILO = Guarantee(
+    1.0, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "coordinator and other silos", True, per_silo=True
+)
 
 
 def test_it_reads_as_the_design_says():
@@ -17,15 +19,15 @@ def test_it_reads_as_the_design_says():
 
 
 @pytest.mark.parametrize(
-    ("unit", "trust", "words"),
+    ("unit", "per_silo", "words"),
     [
-        (Unit.USER, Trust.LOCAL, "· per user ·"),
-        (Unit.RATING, Trust.SILO, "· per rating ·"),
-        (Unit.USER, Trust.SILO, "· per user and silo ·"),
+        (Unit.USER, False, "· per user ·"),
+        (Unit.RATING, False, "· per rating ·"),
+        (Unit.USER, True, "· per user and silo ·"),
     ],
 )
-def test_its_words_name_the_unit(unit, trust, words):
-    assert words in str(dataclasses.replace(SILO, unit=unit, trust=trust))
+def test_its_words_name_the_unit(unit, per_silo, words):
+    assert words in str(dataclasses.replace(SILO, unit=unit, per_silo=per_silo))
 
 
 def test_only_seeded_noise_says_simulated():

@@ -47,6 +47,8 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
         raise UsageError(
             f'[aggregation] name = "{file.aggregation.name}" is not available in this version; use "plain" or "ideal".'
         )
+    if file.aggregation.name == "ideal" and file.privacy is None:
+        raise UsageError('[aggregation] name = "ideal" brings the noise of a private sum, so it needs [privacy].')
     if file.engine.name != "inprocess":
         raise UsageError(f'[engine] name = "{file.engine.name}" is not available in this version; use "inprocess".')
     if file.engine.seeded is False and file.privacy is None:
@@ -152,6 +154,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     began = perf_counter()
     prepared = prepare(file)
     folder = RunFolder.make(out, prepared.method.name, file)
+    guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
     trained = train(
         prepared.method,
         prepared.parameters,
@@ -160,10 +163,11 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         dropout=file.aggregation.dropout,
         timeout=file.engine.timeout,
         payloads=folder.payloads if file.engine.transcript == "full" else None,
-        safeguards=None if prepared.plan is None else safeguards(file, prepared.plan, folder),
+        safeguards=guards,
         test=prepared.test,
         watch=watch,
     )
+    lifetimes = () if guards is None else guards.lifetime_notes()
     promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
     wanted = file.evaluate
     evaluation = evaluate(
@@ -197,7 +201,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.method,
             prepared.parameters,
             prepared.method.sides[prepared.parties.setting].party.steps,
-            notes=evaluation.notes,
+            notes=[*evaluation.notes, *lifetimes],
             sealed=file.aggregation.name != "plain",
         ),
         metrics=metrics_table(

@@ -38,7 +38,8 @@ class Trust(StrEnum):
 class Guarantee:
     """(ε, δ)-differential privacy of one unit under one relation, against somebody.
 
-    `simulated` is True where the noise was seeded: whoever holds the run file can recompute it.
+    `simulated` is True where the noise was seeded: whoever holds the run file can recompute it. `per_silo` is True
+    where somebody with records in several silos is protected in each by itself.
     """
 
     epsilon: float
@@ -48,10 +49,10 @@ class Guarantee:
     trust: Trust
     against: str
     simulated: bool = False
+    per_silo: bool = False
 
     def __str__(self) -> str:
-        several = self.unit is Unit.USER and self.trust in (Trust.SILO, Trust.DISTRIBUTED)
-        unit = "per user and silo" if several else f"per {self.unit}"
+        unit = f"per {self.unit}" + (" and silo" if self.per_silo else "")
         rounded_up = math.ceil(self.epsilon * 100 - 1e-9) / 100
         text = f"({rounded_up:.2f}, {self.delta:g})-DP · {unit} · {self.relation} · against {self.against}"
         return text + (" · SIMULATED (seeded)" if self.simulated else "")

@@ -168,3 +168,16 @@ def test_one_party_without_budget_stops_the_run_or_is_left_out(tmp_path, monkeyp
     run(file(), tmp_path / "continue")
     messages = pq.read_table(tmp_path / "continue" / "transcript" / "messages.parquet").to_pylist()
     assert [m["party"] for m in messages if m["status"] == "refused"] == ["party-2"]
+
+
+def test_a_budget_for_a_period_prints_the_lifetime_beside_it(tmp_path):
+    kept = {"epsilon": 4.0, "delta": 1e-6, "ledger": str(tmp_path / "ledgers"), "budget": 20.0, "period": 30.0}
+    run(file(privacy=kept), tmp_path / "first")
+    run(file(privacy=kept, seed=8), tmp_path / "second")
+    assert "lifetime" not in (tmp_path / "first" / "card.md").read_text()
+    assert "all runs together: ε = " in (tmp_path / "second" / "card.md").read_text()
+
+
+def test_an_ideal_sum_without_privacy_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"needs \[privacy\]"):
+        run(file(privacy=None, aggregation={"name": "ideal"}), tmp_path / "run")

@@ -48,7 +48,7 @@ test = 0.1
 # taste_skew = 0.0        # 0 mixed … 1 people with like tastes in one party
 
 [method]
-name = "sgdmf"            # sgdmf · central · local · item-mean · global-mean · popularity · random
+name = "sgdmf"            # sgdmf · bias · central · local · item-mean · global-mean · popularity · random
 factors = 20
 rounds = 100
 local_steps = 10
@@ -56,8 +56,14 @@ sampling = 0.1            # users per step
 # rate = 600.0            # default: from the numbers of users and items
 # regularization = 0.0
 
+# [privacy]               # absent: NON-PRIVATE. Needs a method that can keep it ("bias") and the public facts above
+# epsilon = 1.0
+# delta = 1e-6
+# unit = "user"           # user · rating
+# ledger = "DIR"          # a party's ledger, kept over runs
+
 [aggregation]
-name = "plain"
+name = "plain"            # plain · ideal (simulates a secure sum; with [privacy])
 # dropout = 0.0           # injected: each party and round independently, in sums
 
 [engine]

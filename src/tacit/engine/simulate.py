@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ from time import perf_counter
 
 import numpy as np
 
-from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.boundary.protection import Budget, Protection, total_epsilon
 from tacit.data.ratings import Ratings
 from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
@@ -55,6 +56,17 @@ class Safeguards:
         """What every request binds beside the method's parameters."""
         terms = self.plan.terms
         return f"|{terms.guarantee.to_json()}|{terms.multiplier!r}|{dict(terms.schedule)}"
+
+    def lifetime_notes(self) -> tuple[str, ...]:
+        """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""
+        reached = 0.0
+        for path in ledgers_in(self.ledgers):
+            ledger = Ledger.open(path)
+            if len({row.run for row in ledger.rows()}) > 1:
+                reached = max(reached, total_epsilon(ledger.rows(), self.budget.delta))
+            ledger.close()
+        words = f"Over the lifetime of the ledgers, all runs together: ε = {math.ceil(reached * 100) / 100:.2f} at most"
+        return (f"{words}, at δ = {self.budget.delta:g}.",) if reached else ()
 
     def protect(self, party: str, seed: int) -> Protection:
         """One party's protection, with its own ledger."""

@@ -124,7 +124,8 @@ def make_plan(
     events = tuple(n.event(z) for n in noisy)
     reached = float(epsilon_of(events, delta, relation))
     trust, against = _trust(situation)
-    guarantee = Guarantee(reached, delta, unit, relation, trust, against, simulated=seeded)
+    per_silo = unit is Unit.USER and situation.setting is Setting.HORIZONTAL
+    guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo)
     counts = {n.step: n.releases for n in noisy}
     terms = Terms(guarantee, z, counts, events, own_noise=not situation.sealed)
     return Plan(terms, noisy, facts, situation, delta, warnings)
