@@ -14,7 +14,7 @@ from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance, Safeguards, train, with_newcomers
-from tacit.errors import PrivacyRefused, UsageError
+from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters, chosen
@@ -63,7 +63,9 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
     return method, parameters
 
 
-def plan(file: RunFile, method: Method, parameters: Parameters, setting: Setting | None = None) -> Plan:
+def plan(
+    file: RunFile, method: Method, parameters: Parameters, setting: Setting | None = None, parties: int | None = None
+) -> Plan:
     """What a private run will ask, add and cost, from public facts alone."""
     if file.privacy is None:
         raise UsageError("The run file has no [privacy] section, so there is nothing to plan; the run is NON-PRIVATE.")
@@ -72,7 +74,7 @@ def plan(file: RunFile, method: Method, parameters: Parameters, setting: Setting
     setting = setting or guessed.get(by, Setting.HORIZONTAL)
     if setting not in method.sides:
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
-    parties = facts.users if setting is Setting.DEVICE else file.partition.into or 10
+    parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
     situation = Situation(
         setting, parties, sealed=file.aggregation.name != "plain", collusion=file.aggregation.collusion
     )
@@ -89,7 +91,7 @@ def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | Non
         run=folder.run_id,
         ledgers=Path(privacy.ledger) if privacy.ledger is not None else folder.path / "ledger",
         budget=Budget(privacy.budget or privacy.epsilon, made.delta, privacy.period),
-        aggregation=IdealSum(share.collusion, file.seed) if share.name == "ideal" else Plain(),
+        aggregation=IdealSum(made.situation.colluding, file.seed) if share.name == "ideal" else Plain(),
         log=CallLog(folder.path / "transcript" / "log.sqlite"),
         stop_on_refusal=privacy.on_refusal == "stop",
     )
@@ -126,6 +128,11 @@ def prepare(file: RunFile) -> Prepared:
             f"[public] users = {users:,} is fewer than the {ratings.n_users:,} users in the data; "
             "declare at least as many."
         )
+    if declared is not None and ratings.n_items != declared.items:
+        raise DataError(
+            f'"{data.source}" gave {ratings.n_items:,} items where {declared.items:,} are public: with [privacy] ids '
+            "may not come from ratings; put its list of items back, or name one with [public] catalogue."
+        )
     described = about_data(ratings)
     parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed)
     del ratings  # the parts are copies, and so are the parties' shares: three of everything would be too many
@@ -140,7 +147,11 @@ def prepare(file: RunFile) -> Prepared:
         seed=file.seed,
     )
     method.sides_in(Facts.of(parties, file.seed))
-    planned = None if file.privacy is None else plan(file, method, parameters, parties.setting)
+    planned = (
+        None
+        if file.privacy is None
+        else plan(file, method, parameters, parties.setting, sum(max(1, share.devices) for share in parties))
+    )
     return Prepared(
         file, method, parameters, described, training, parts.test, parts.support, parts.description, parties, planned
     )

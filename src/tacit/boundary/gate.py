@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -224,6 +225,7 @@ class Gate:
                 contributors=contributors,
                 present=None if present is None else np.packbits(present).tobytes(),
                 state=encode(self.home),
+                admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step, event),
             )
             self.protection.count(request.step)
         self._made = self._sealed(kind, body, contributors, row)

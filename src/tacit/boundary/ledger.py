@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -88,6 +88,8 @@ class Ledger:
         self.path, self.party = path, party
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._key = _key_beside(path, new=not path.exists())
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its -wal and -shm the same mode
+        os.chmod(path, 0o600)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._database.execute("pragma journal_mode = wal")
         self._database.execute("pragma synchronous = full")
@@ -195,12 +197,16 @@ class Ledger:
         contributors: int,
         present: bytes | None,
         state: bytes,
+        admit: Callable[[], None] | None = None,
     ) -> Row:
         """Write one release down, durably, and return its row. Only then may the bytes leave.
 
-        A `sealed` body is one that nobody but an aggregation opens; the chain then binds its keyed hash.
+        A `sealed` body is one that nobody but an aggregation opens; the chain then binds its keyed hash. `admit` has
+        the last word: it is asked when no other process can write any more, and what it raises undoes everything.
         """
         with self._transaction():
+            if admit is not None:
+                admit()
             number = self._database.execute("select coalesce(max(number), 0) + 1 from releases").fetchone()[0]
             line, payload = canonical(event), self._seal(body) if sealed else digest(body)
             head = next_head(self.head, line, request, payload)

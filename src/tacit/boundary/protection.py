@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from tacit.boundary import noise as mechanism
+from tacit.boundary import spending
 from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
@@ -88,6 +89,7 @@ class Protection:
     _made: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        self.ledger.first_schedule(self.terms.events)
         self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
 
     # -- noise ------------------------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ class Protection:
         Multipliers are over the sensitivity under zero-out; the accountant brings in what another relation costs.
         """
         sensitivity = query.sensitivity(self.terms.unit, Relation.ZERO_OUT)
-        if not np.isfinite(sensitivity):
+        if not 0 < sensitivity < np.inf:
             raise PrivacyRefused(
                 f"A query of {self.ledger.party} has no bound on what one {self.terms.unit} can change; "
                 "nothing was released."
@@ -127,6 +129,13 @@ class Protection:
                 f'{self.ledger.party} was asked for release {self._made[step] + 1} of step "{step}", and the '
                 f"run's guarantee covers {self.terms.schedule.get(step, 0)}; nothing was released."
             )
+        mine = [row.spent for row in self.ledger.rows() if row.run == self.run]
+        planned, now = _counted(self.terms.events), _counted([*mine, event])
+        if planned is None or now is None or any(count > planned.get(kind, 0) for kind, count in now.items()):
+            raise PrivacyRefused(
+                f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
+                "nothing was released."
+            )
         reached = self.lifetime(planned=True, days=self.budget.days)
         if reached > self.budget.epsilon * (1 + 1e-9):
             span = "" if self.budget.days is None else f" in {self.budget.days:g} days"
@@ -148,7 +157,7 @@ class Protection:
         rows = [row for row in self.ledger.rows() if days is None or _age(row) <= timedelta(days=days)]
         earlier = [row.spent for row in rows if row.run != self.run]
         now = list(self.terms.events) if planned else [row.spent for row in rows if row.run == self.run]
-        first = self.ledger.first_schedule(self.terms.events)
+        first = self.ledger.first_schedule()
         veto = Filter(self.budget.epsilon, self.budget.delta, self.terms.relation, first)
         return veto.spent([*earlier, *now])
 
@@ -157,6 +166,12 @@ def total_epsilon(rows: Sequence[Row], delta: float, relation: Relation = ACCOUN
     """ε of a ledger's rows, for a reader: tight for the first run, whose schedule was fixed, by a filter beyond it."""
     first = [row.spent for row in rows if row.run == rows[0].run]
     return Filter(math.inf, delta, relation, first).spent([row.spent for row in rows])
+
+
+def _counted(events: Iterable[Event]) -> dict[Event, int] | None:
+    """How often each kind of answer is among the events; None if one of them protects nothing."""
+    together = spending.merge(events)
+    return None if together is None else {replace(event, count=1): event.count for event in together}
 
 
 def _age(row: Row) -> timedelta:

@@ -123,6 +123,10 @@ class Federation:
             answers = self._exchange(request, Attendance.full())
             return {f"{answer.party}/{name}": value for answer, body in answers for name, value in body.items()}
 
+        if self._steps[step].kind is Kind.SUM and self._aggregation.sealed:
+            raise PrivacyRefused(
+                f'Step "{step}" is summed under a seal; ask for its sum, not for single contributions.'
+            )
         by_party: dict[str, dict[str, Any]] = {}
         for place, value in self._call("ask", self._steps[step], payload, compute).items():
             party, _, name = place.partition("/")
@@ -154,7 +158,7 @@ class Federation:
             contributors = sum(answer.contributors for answer, _body in answers)
             noise = self._aggregation.noise(self._sigma[step], contributors) if step in self._sigma else 0.0
             bodies = [body for _answer, body in answers]
-            blocks = self._aggregation.combine(bodies, noise, step, self._round, call)
+            blocks = self._aggregation.combine(bodies, noise, step, self._round, call, request.hash)
             if self._aggregation.sealed:
                 self.transcript.sum(call, self._round, step, encode(blocks))
             summed = {f"sum/{name}": block for name, block in blocks.items()}
@@ -226,8 +230,15 @@ class Federation:
                 self.transcript.down(
                     call, self._round, step.name, member.name, step.kind, request.body, request.digest, copies
                 )
-        arrived, refused = [], []
+        arrived, refused, heard = [], [], set()
+        devices = {member.name: member.devices for member in self.facts.roster}
         for answer in self._engine.deliver(request, attendance):
+            if type(answer) is not Answer:
+                raise BadMessage(f'Something that is no answer came back for step "{step.name}".')
+            answer.check(devices)
+            if answer.party in heard:
+                raise BadMessage(f'{answer.party} answered step "{step.name}" twice.')
+            heard.add(answer.party)
             copies = 1 if step.kind is Kind.DISCLOSE else answer.contributors
             self.transcript.up(
                 call,
@@ -261,7 +272,8 @@ class Federation:
             return
         before = self._heads.get(answer.party)
         goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)
-        genuine = answer.payload == digest(answer.body) or self._aggregation.sealed
+        sealed = self._steps[request.step].kind is Kind.SUM and self._aggregation.sealed
+        genuine = answer.payload == digest(answer.body) or sealed
         if not goes_on or not genuine:
             raise TamperingFound(
                 f"The ledger of {answer.party} does not go on from where it was: rows were cut off or changed, "

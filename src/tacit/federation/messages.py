@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -139,6 +140,12 @@ class Request:
     attempt: int
     body: bytes
 
+    def check(self) -> None:
+        """Raise `BadMessage` unless every part is of its type and size: before any of them is used, or repeated."""
+        words = all(_word(part, MOST_WORDS) for part in (self.method, self.parameters, self.step))
+        if not words or not _number(self.round) or not _number(self.attempt) or type(self.body) is not bytes:
+            raise BadMessage("A request's envelope is not as agreed; it was damaged or forged.")
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the payload, in hexadecimal; the payload can be large, so it is hashed once."""
@@ -165,3 +172,34 @@ class Answer:
     payload: str = ""
     head: str = ""
     why: str = ""
+
+    def check(self, devices: Mapping[str, int]) -> None:
+        """Raise `BadMessage` unless every part is of its type and size; `devices` names the roster's cohorts."""
+        fine = (
+            _word(self.party, MOST_WORDS)
+            and self.party in devices
+            and self.status in ("ok", "lost", "late", "refused")
+            and type(self.kind) is Kind
+            and type(self.body) is bytes
+            and _number(self.contributors)
+            and self.contributors <= max(1, devices[self.party])
+            and _word(self.event, MOST_WORDS)
+            and all(type(sha) is str and _SHA.fullmatch(sha) for sha in (self.payload, self.head))
+            and _word(self.why, 500)
+        )
+        if not fine:
+            who = self.party if type(self.party) is str and self.party in devices else "somebody"
+            raise BadMessage(f"The envelope of an answer of {who} is not as agreed; it was damaged or forged.")
+
+
+#: The longest text of an envelope, and one more than its largest number: what SQLite and a screen can hold.
+MOST_WORDS, MOST = 4096, 2**31
+_SHA = re.compile("(?:[0-9a-f]{64})?")
+
+
+def _word(value: object, most: int) -> bool:
+    return type(value) is str and len(value) <= most and value.isprintable()
+
+
+def _number(value: object) -> bool:
+    return type(value) is int and 0 <= value < MOST

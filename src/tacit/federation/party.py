@@ -47,9 +47,10 @@ class Party:
 
     def answer(self, request: Request, present: Array | None = None) -> Release:
         """Serve one request: check it, do the step, and let out only what the gate made for it."""
+        request.check()
         step = self.steps.get(request.step)
         if step is None:
-            raise BadMessage(f'{self.name} was asked for "{request.step}", which is not a step of {request.method}.')
+            raise BadMessage(f'{self.name} was asked for "{request.step[:40]}", which is not a step of its method.')
         payload = decode(request.body)
         step.takes.check(payload, self.dimensions, "the coordinator", step.name)
         terms = (step.name, request.round, request.attempt, request.hash)

@@ -62,6 +62,11 @@ class Situation:
     sealed: bool
     collusion: float = 0.0
 
+    @property
+    def colluding(self) -> int:
+        """How many of all parties may collude."""
+        return max(1, math.ceil(self.collusion * self.parties))
+
 
 Schedule = Callable[[Any, PublicFacts, Unit, Situation], tuple[Noisy, ...]]
 
@@ -84,7 +89,7 @@ class Plan:
     def signal_to_noise(self) -> dict[str, float]:
         """By step, the forecast size of a cell over its noise, once all parties' contributions are added."""
         here = self.situation
-        aggregation = IdealSum(here.collusion, 0) if here.sealed else Plain()
+        aggregation = IdealSum(here.colluding, 0) if here.sealed else Plain()
         sigma = self.sigma()
         return {n.step: n.signal / aggregation.noise(sigma[n.step], here.parties) for n in self.noisy}
 
@@ -147,8 +152,8 @@ def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ..
 
 def _trust(situation: Situation) -> tuple[Trust, str]:
     if situation.sealed:
-        colluding = max(1, math.ceil(situation.collusion * situation.parties))
-        who = "one colluding party" if colluding == 1 else f"{colluding} colluding parties"
+        count = situation.colluding
+        who = "one colluding party" if count == 1 else f"{count} colluding parties"
         return Trust.DISTRIBUTED, f"the coordinator and {who}"
     if situation.setting is Setting.DEVICE:
         return Trust.LOCAL, "everyone"

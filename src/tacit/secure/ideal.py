@@ -15,7 +15,7 @@ class IdealSum:
 
     Parameters
     ----------
-    collusion : the fraction of contributors that may collude; at least one
+    colluding : how many of all parties may collude; at least one
     seed : of the noise, which is SIMULATED
 
     Guarantee
@@ -27,11 +27,11 @@ class IdealSum:
 
     sealed = True
 
-    def __init__(self, collusion: float, seed: int) -> None:
-        self._collusion, self._seed = collusion, seed
+    def __init__(self, colluding: int, seed: int) -> None:
+        self._colluding, self._seed = max(1, colluding), seed
 
     def noise(self, sigma: float, contributors: int) -> float:
-        colluding = max(1, math.ceil(self._collusion * contributors))
+        colluding = self._colluding  # of everybody, and all of them may be among those that stayed
         if contributors <= colluding:
             raise PrivacyRefused(
                 f"{contributors} contributors with {colluding} of them colluding leave nobody to add noise; "

@@ -1,0 +1,425 @@
+"""100,000 forged requests and answers: each is rejected in one sentence, and costs no memory worth the name.
+
+Half of them reach a private party as requests, half reach the coordinator as answers. Whatever is accepted must be what
+the schema agreed on, checked here by other means; everything else must be one of Tacit's errors, on one line. The tests
+at the end break a check on purpose, and the same forgeries then find it.
+"""
+
+import json
+import math
+import random
+import resource
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tacit.boundary import Gate
+from tacit.boundary.events import Gaussian
+from tacit.boundary.ledger import Ledger, canonical
+from tacit.boundary.protection import Budget, Protection, Terms
+from tacit.boundary.release import Kind, Release
+from tacit.boundary.wire import MAGIC, decode, digest, encode
+from tacit.data.synthetic import demo
+from tacit.errors import TacitError
+from tacit.federation import Answer, Facts, Federation, Request
+from tacit.federation import messages as schemas
+from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.methods.baselines.bias import BiasParameters, BiasParty
+from tacit.partition import partition
+
+EACH, SEED, ITEMS = 50_000, 7, 12
+LONGEST = 600  # characters of a sentence
+PARTIES = partition(demo(users=20, items=ITEMS, ratings=60), into=2)
+FACTS = Facts.of(PARTIES, SEED)
+EVENT = canonical(Gaussian(2.0))
+
+
+# -- forgeries ----------------------------------------------------------------------------------------------------
+
+
+def message(header, tail=b""):
+    """A message with any header, its length right and its padding in place."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    start = MAGIC + len(text).to_bytes(4, "little") + text
+    return start + bytes(-len(start) % 8) + tail
+
+
+def array(dtype="<f4", shape=(ITEMS,), **more):
+    return {"dtype": dtype, "shape": list(shape), **more}
+
+
+F4 = np.zeros(ITEMS, np.float32)
+HEADERS = [
+    *(
+        message({name: array(shape=shape)})
+        for name in ("biases", "errors")
+        for shape in (
+            (2**39, 2**39),
+            (2**40,),
+            (2**62,),
+            (2**31, 2**31, 0),
+            (0,),
+            (-1,),
+            (1.5,),
+            (10**30,),
+            (),
+            (1,) * 9,
+            ("12",),
+        )
+    ),
+    *(
+        message({"biases": array(dtype)}, bytes(200))
+        for dtype in ("|O", "<f8", "O", ">f4", "<U9", "", None, 3, "<M8[s]", "<f16")
+    ),
+    *(
+        message(header)
+        for header in (
+            [],
+            3,
+            None,
+            "x",
+            {"biases": []},
+            {"biases": array(strides=[0])},
+            {"biases": {}},
+            {"a": {"dtype": {}}},
+        )
+    ),
+    message(b'{"biases":NaN}'),
+    message(b'{"biases":Infinity}'),
+    message(b'{"t":1e999}'),
+    message(b'{"t":' + b"9" * 5000 + b"}"),
+    message(b"[" * 30_000),
+    message(b'{"a":' * 9000),
+    message(b'{"\\ud800":1}'),
+    message(b'{"a\\nb":1}'),
+    message(b'{"\xff":1}'),
+    message(b'{"x":1,"x":2}'),
+    message({f"n{i}": i for i in range(5000)}),
+    message({"x" * 60_000: 1}),
+    message({"x" * 201: 1}),
+    MAGIC,
+    MAGIC + b"\xff\xff\xff\xff",
+    MAGIC + b"\xff\xff\xff\xff" + bytes(64),
+    b"",
+    b"\x80\x04K\x01.",
+    b"PK\x03\x04",
+    b"TCT2" + bytes(60),
+]
+PAYLOADS = [
+    encode(payload)
+    for payload in (
+        {},
+        {"biases": 1},
+        {"biases": None},
+        {"biases": "x" * 9000},
+        {"biases": True},
+        {"biases": F4[:-1]},
+        {"biases": F4.astype("<f8")},
+        {"biases": F4.astype("<i4")},
+        {"biases": F4.reshape(3, 4)},
+        {"biases": F4, "more": 1},
+        {"biases": F4 + np.float32(np.nan)},
+        {"biases": F4 - np.float32(np.inf)},
+        {"Biases": F4},
+        {"errors": F4, "weights": F4[:3]},
+        {"errors": F4},
+        {"done": False},
+        {"done": 1},
+        {"errors": F4, "weights": F4, "done": True},
+        {"errors": F4, "weights": F4 * np.float32(np.nan)},
+        {"self": F4},
+        {"done": "True"},
+    )
+]
+#: Values that no envelope has: impossible numbers, other types, texts that would fill a screen or rule it.
+ODD = [
+    -1,
+    2**31,
+    2**63,
+    2**64,
+    10**40,
+    True,
+    1.5,
+    math.nan,
+    math.inf,
+    None,
+    "1",
+    b"1",
+    [],
+    {},
+    (1, 2),
+    np.float32(1),
+    "x" * 10**6,
+    "a\nb",
+    "\x1b[2J",
+    "\ud800",
+]
+
+
+def bent(draw: random.Random, good: bytes) -> bytes:
+    """Bytes that are random, prepared, or a good message with something done to it."""
+    way = draw.randrange(8)
+    if way == 0:
+        return draw.randbytes(draw.randrange(200))
+    if way == 1:
+        return MAGIC + draw.randbytes(draw.randrange(100))
+    if way <= 3:
+        return draw.choice(HEADERS)
+    if way == 4:
+        return draw.choice(PAYLOADS)
+    if way == 5:
+        return good[: draw.randrange(len(good))]
+    if way == 6:
+        return good + draw.randbytes(1 + draw.randrange(16))
+    flipped = bytearray(good)
+    for _ in range(1 + draw.randrange(3)):
+        flipped[draw.randrange(len(good))] ^= 1 << draw.randrange(8)
+    return bytes(flipped)
+
+
+def complaint(error: BaseException, case: object) -> None:
+    """An error must be one of ours, on one short line of printable text."""
+    shown = f"{str(case)[:300]} gave {type(error).__name__}: {str(error)[:300]}"
+    assert isinstance(error, TacitError), shown
+    text = str(error)
+    assert 0 < len(text) <= LONGEST, shown
+    assert text.isprintable(), shown
+
+
+# -- requests to a party ------------------------------------------------------------------------------------------
+
+
+def private_party(folder) -> BiasParty:
+    events = (Gaussian(2.0),)
+    guarantee = Guarantee(3.0, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
+    terms = Terms(guarantee, 2.0, {"contribute": 1}, events)
+    share = PARTIES[0]
+    ledger = Ledger(folder / "party-1.sqlite", share.name)
+    gate = Gate(share.name, SEED, {}, 0, Protection(terms, ledger, Budget(9.0, 1e-6), "run-1", SEED))
+    return BiasParty(share, BiasParameters(), FACTS, gate)
+
+
+def forged_request(draw: random.Random) -> Request:
+    step = "finish" if draw.random() < 0.8 else "contribute"
+    parts = ["bias", "p", step, draw.randrange(30), 0, encode({"biases": F4} if step == "finish" else {})]
+    if draw.random() < 0.8:
+        parts[5] = bent(draw, parts[5])
+    else:
+        parts[draw.randrange(6)] = draw.choice(ODD)
+    return Request(*parts)
+
+
+def as_agreed(request: Request) -> bool:
+    """Whether a request is one that may be served, by other means than the party's."""
+    if type(request.round) is not int or type(request.attempt) is not int or min(request.round, request.attempt) < 0:
+        return False
+    payload = decode(request.body)
+    if request.step == "contribute":
+        return payload == {}
+    x = payload["biases"]
+    return (
+        request.step == "finish"
+        and list(payload) == ["biases"]
+        and x.dtype == np.float32
+        and x.shape == (ITEMS,)
+        and bool(np.isfinite(x).all())
+    )
+
+
+def ask_party(party: BiasParty, number: int, seed: int = SEED) -> int:
+    """Forged requests, one by one; how many were served."""
+    draw, served = random.Random(seed), 0
+    for _ in range(number):
+        request = forged_request(draw)
+        try:
+            release = party.answer(request)
+        except BaseException as error:
+            complaint(error, request)
+        else:
+            served += 1
+            assert type(release) is Release, request
+            assert as_agreed(request), f"{str(request)[:300]} was served"
+    return served
+
+
+# -- answers to the coordinator -----------------------------------------------------------------------------------
+
+
+class Forger:
+    """An engine whose parties send what they like."""
+
+    def __init__(self) -> None:
+        self.answers: object = []
+
+    def deliver(self, request, attendance):
+        return self.answers
+
+
+GOOD = {
+    "contribute": (Kind.SUM, encode({"errors": F4, "weights": F4})),
+    "finish": (Kind.PUBLIC, encode({"done": True})),
+}
+
+
+def answer(step: str, sender: str, **changes) -> Answer:
+    kind, body = GOOD[step]
+    named = {"party": sender, "status": "ok", "kind": kind, "body": body, "contributors": 1}
+    recorded = {"event": EVENT, "payload": digest(body), "head": "0" * 64}
+    return Answer(**{**named, **recorded, **changes})
+
+
+FIELDS = ("party", "status", "kind", "body", "contributors", "event", "payload", "head", "why")
+
+
+def forged_answers(draw: random.Random, step: str) -> list:
+    honest, changes = answer(step, "party-2"), {}
+    if draw.random() < 0.6:
+        body = bent(draw, GOOD[step][1])
+        changes = {"body": body, "payload": digest(body)}
+    elif draw.random() < 0.1:
+        return draw.choice(
+            [
+                [honest, honest],
+                [None],
+                [honest, object()],
+                [answer(step, "party-1", status="refused", why=draw.choice(ODD))],
+            ]
+        )
+    else:
+        changes = {
+            draw.choice(FIELDS): draw.choice([*ODD, "party-2", "ok", "lost", "done", Kind.DISCLOSE, 2, 0, 10**6])
+        }
+    return [answer(step, "party-1", **changes), honest]
+
+
+def agreed_answers(step: str, answers: list) -> bool:
+    """Whether answers may be used, by other means than the coordinator's: one per party, whole, well-formed."""
+    arrived = [a for a in answers if a.status == "ok"]
+    names = [a.party for a in answers]
+    sizes = {"contribute": ("errors", "weights"), "finish": ("done",)}[step]
+    return (
+        len(set(names)) == len(names)
+        and all(a.status in ("ok", "lost", "late", "refused") for a in answers)
+        and all(type(a.contributors) is int and a.contributors in (0, 1) for a in answers)
+        and all(type(x) is str and len(x) in (0, 64) for a in answers for x in (a.payload, a.head))
+        and all(isinstance(a.kind, Kind) and sorted(decode(a.body)) == sorted(sizes) for a in arrived)
+        and all(type(a.why) is str and len(a.why) <= LONGEST for a in answers)
+    )
+
+
+def hear_coordinator(number: int, seed: int = SEED) -> int:
+    """Forged answers, one exchange after the other; how many exchanges were used."""
+    draw, used, engine = random.Random(seed), 0, Forger()
+    for place in range(number):
+        if place % 500 == 0:  # a transcript grows with what it holds
+            federation = Federation(engine, FACTS, BiasParty.steps, method="bias")
+        federation._heads.clear()
+        step = "contribute" if draw.random() < 0.5 else "finish"
+        engine.answers = forged_answers(draw, step)
+        try:
+            federation.sum(step) if step == "contribute" else federation.ask(step, biases=F4)
+        except BaseException as error:
+            complaint(error, engine.answers)
+        else:
+            used += 1
+            assert agreed_answers(step, engine.answers), f"{str(engine.answers)[:300]} was used"
+    return used
+
+
+# -- tests --------------------------------------------------------------------------------------------------------
+
+
+def test_forged_requests_are_rejected_in_one_sentence(tmp_path):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    party = private_party(tmp_path)
+    served = ask_party(party, EACH)
+    rows = party.gate.protection.ledger.rows()
+    assert (
+        0 < served < EACH / 5
+    )  # a few are good by chance, or the same bytes again, so that the way through is walked too
+    assert [row.step for row in rows].count("contribute") <= 1
+    assert len(rows) < 50
+    assert party.gate.protection.ledger.verify() == len(rows)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
+
+
+def test_forged_answers_are_rejected_in_one_sentence():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    used = hear_coordinator(EACH)
+    assert 0 < used < EACH / 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+def test_no_single_forgery_costs_memory(tmp_path):
+    """The largest forgery is a text of a megabyte, which is there already: what is allocated on the way is bounded."""
+    party = private_party(tmp_path)
+    ask_party(party, 300)
+    tracemalloc.start()
+    try:
+        ask_party(party, 1500, seed=8)
+        hear_coordinator(1500, seed=8)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * 2**20
+
+
+# -- the same forgeries find what is broken on purpose ------------------------------------------------------------
+
+
+def found(search, *args) -> bool:
+    try:
+        search(*args)
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.fixture
+def party(tmp_path):
+    """A party that, as it is, no forgery breaks; so what a test then finds is what that test broke."""
+    (tmp_path / "sound").mkdir()
+    assert not found(ask_party, private_party(tmp_path / "sound"), 3000)
+    assert not found(hear_coordinator, 3000)
+    return private_party(tmp_path)
+
+
+def test_a_schema_that_is_not_checked_is_found(party, monkeypatch):
+    monkeypatch.setattr(schemas.Schema, "check", lambda *args, **kwargs: None)
+    assert found(ask_party, party, 3000)
+    assert found(hear_coordinator, 3000)
+
+
+def test_numbers_that_are_not_finite_are_found(party, monkeypatch):
+    real = schemas.Floats.problem
+    monkeypatch.setattr(schemas.Floats, "problem", lambda *args: None if "finite" in str(real(*args)) else real(*args))
+    assert found(ask_party, party, 3000)
+
+
+def test_a_wire_format_that_trusts_its_header_is_found(party, monkeypatch):
+    monkeypatch.setattr("tacit.federation.party.decode", lambda body: json.loads(body[8:].split(b"\0")[0]))
+    assert found(ask_party, party, 3000)
+
+
+def test_a_step_that_crashes_is_found(party, monkeypatch):
+    def crash(self, biases):
+        raise KeyError("user 42")
+
+    monkeypatch.setattr(BiasParty, "finish", crash)
+    assert found(ask_party, party, 3000)
+
+
+def test_a_sentence_that_repeats_a_megabyte_is_found(party, monkeypatch):
+    def repeat(*args, **kwargs):
+        raise TacitError("x" * 10**6)
+
+    monkeypatch.setattr(schemas.Schema, "check", repeat)
+    assert found(ask_party, party, 3000)
+
+
+def test_an_envelope_that_is_not_checked_is_found(party, monkeypatch):
+    monkeypatch.setattr(Request, "check", lambda self: None)
+    monkeypatch.setattr(Answer, "check", lambda self, devices: None)
+    assert found(ask_party, party, 3000)
+    assert found(hear_coordinator, 3000)
