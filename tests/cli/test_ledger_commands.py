@@ -474,7 +474,7 @@ def rewrite(folder: Path) -> None:
     path.with_suffix(".key").write_text(key)
     with closing(Ledger(path, "party-2")) as ledger:
         about = {"format": ledgers.FORMAT, "party": "party-2", "begun": ledger._about()["begun"]}
-        ledger._database.execute("update about set value = ? where name = 'seal'", (ledger._seal(*about.values()),))
+        ledger._database.execute("update about set value = ? where name = 'seal'", (ledger._page_seal(about),))
         for row in rows:
             event = Public() if row.kind == "public" else Gaussian(1e6)
             ledger.record(

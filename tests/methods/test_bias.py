@@ -149,10 +149,11 @@ def test_what_cannot_be_kept_is_refused_before_data_is_touched(tmp_path, section
 
 def test_a_kept_ledger_refuses_the_second_run_unless_the_budget_allows_it(tmp_path):
     kept = {"epsilon": 4.0, "delta": 1e-6, "ledger": str(tmp_path / "ledgers")}
-    run(file(privacy=kept), tmp_path / "first")
+    same = {"partition": {"by": "device"}}
+    run(file(privacy=kept, **same), tmp_path / "first")
     with pytest.raises(PrivacyRefused, match="its budget is 4"):
-        run(file(privacy=kept, seed=8), tmp_path / "second")
-    run(file(privacy={**kept, "budget": 20.0}, seed=8), tmp_path / "third")
+        run(file(privacy=kept, seed=8, **same), tmp_path / "second")
+    run(file(privacy={**kept, "budget": 20.0}, seed=8, **same), tmp_path / "third")
     assert json.loads((tmp_path / "third" / "summary.json").read_text())["guarantee"]["epsilon"] <= 4.0
 
 
@@ -172,8 +173,8 @@ def test_one_party_without_budget_stops_the_run_or_is_left_out(tmp_path, monkeyp
 
 def test_a_budget_for_a_period_prints_the_lifetime_beside_it(tmp_path):
     kept = {"epsilon": 4.0, "delta": 1e-6, "ledger": str(tmp_path / "ledgers"), "budget": 20.0, "period": 30.0}
-    run(file(privacy=kept), tmp_path / "first")
-    run(file(privacy=kept, seed=8), tmp_path / "second")
+    for seed, name in ((7, "first"), (8, "second")):
+        run(file(privacy=kept, seed=seed, partition={"by": "device"}), tmp_path / name)
     assert "lifetime" not in (tmp_path / "first" / "card.md").read_text()
     assert "all runs together: ε = " in (tmp_path / "second" / "card.md").read_text()
 
@@ -181,3 +182,13 @@ def test_a_budget_for_a_period_prints_the_lifetime_beside_it(tmp_path):
 def test_an_ideal_sum_without_privacy_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"needs \[privacy\]"):
         run(file(privacy=None, aggregation={"name": "ideal"}), tmp_path / "run")
+
+
+def test_a_kept_ledger_is_bound_to_its_people_and_its_unit(tmp_path):
+    """Another seed deals other users to party-1; budgets would start anew for them under her name."""
+    kept = {"epsilon": 4.0, "delta": 1e-6, "ledger": str(tmp_path / "ledgers"), "budget": 50.0}
+    run(file(privacy=kept), tmp_path / "first")
+    with pytest.raises(PrivacyRefused, match="other people"):
+        run(file(privacy=kept, seed=8), tmp_path / "second")
+    with pytest.raises(PrivacyRefused, match="another unit"):
+        run(file(privacy={**kept, "unit": "rating"}), tmp_path / "third")

@@ -182,6 +182,7 @@ class Gate:
         if self.protection is None:
             return None
         self.protection.scale(query)
+        self.protection.fits(request.step, query)
         event = self.protection.event(query, answers)
         self.protection.admit(request.step, event)
         return event

@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,8 @@ from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 
 FORMAT = "tacit ledger 1"
+#: What may stand on the first page, beside its seal.
+_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people"})
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
 
 _SCHEMA = """
@@ -86,17 +88,25 @@ class Ledger:
 
     def __init__(self, path: Path, party: str) -> None:
         self.path, self.party = path, party
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._key = _key_beside(path, new=not path.exists())
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its -wal and -shm the same mode
-        os.chmod(path, 0o600)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._key = _key_beside(path, new=not path.exists())
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its -wal and -shm the same mode
+            os.chmod(path, 0o600)
+        except OSError as error:
+            raise UsageError(
+                f'The ledger "{path}" cannot be kept there: {error.strerror}; name another folder.'
+            ) from None
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.execute("pragma journal_mode = wal")
-        self._database.execute("pragma synchronous = full")
-        if not self._database.execute("select 1 from sqlite_master where name = 'about'").fetchone():
-            self._begin()
-        os.chmod(path, 0o600)
-        owner = self._about().get("party")
+        try:
+            self._database.execute("pragma journal_mode = wal")
+            self._database.execute("pragma synchronous = full")
+            if not self._database.execute("select 1 from sqlite_master where name = 'about'").fetchone():
+                self._begin()
+            owner = self._about().get("party")
+        except sqlite3.DatabaseError as error:
+            self._database.close()
+            raise TamperingFound(f'The ledger "{path}" of {party} is damaged: {error}.') from None
         if owner != party:
             raise PrivacyRefused(f'The ledger "{path}" belongs to {owner}, not to {party}; name another folder.')
 
@@ -130,7 +140,7 @@ class Ledger:
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 self._database.execute(statement)
             about = {"format": FORMAT, "party": self.party, "begun": _now()}
-            about["seal"] = self._seal(*about.values())
+            about["seal"] = self._page_seal(about)
             self._database.executemany("insert into about values (?, ?)", about.items())
 
     def close(self) -> None:
@@ -164,16 +174,31 @@ class Ledger:
 
     def first_schedule(self, planned: Sequence[Event] = ()) -> list[Event]:
         """What was planned before the very first release; `planned` becomes it where nothing was released yet."""
+        lines = json.dumps([to_json(event) for event in planned], sort_keys=True)
+        if planned and not self.rows() and self._about().get("first") != lines:
+            self._turn_page("first", lines)
         found = self._about().get("first")
-        if planned and (found is None or not self.rows()):
-            lines = json.dumps([to_json(event) for event in planned], sort_keys=True)
-            with self._transaction():
-                about = {k: v for k, v in self._about().items() if k not in ("seal", "first")} | {"first": lines}
-                about["seal"] = self._seal(*about.values())
-                self._database.execute("delete from about")
-                self._database.executemany("insert into about values (?, ?)", about.items())
-            found = lines
         return [] if found is None else [from_json(table) for table in json.loads(found)]
+
+    def note(self, name: str, value: str, otherwise: str) -> None:
+        """Keep a fact about the whole ledger once; another value later is refused with the words of `otherwise`."""
+        kept = self._about().get(name)
+        if kept is None and not self.rows():
+            self._turn_page(name, value)
+        elif kept != value:
+            raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
+
+    def keyed(self, text: str) -> str:
+        """A keyed hash of some text; it says nothing to anybody without the key."""
+        return self._seal(text)
+
+    def _turn_page(self, name: str, value: str) -> None:
+        """Write one more fact on the first page, and seal it anew."""
+        with self._transaction():
+            about = {k: v for k, v in self._about().items() if k not in ("seal", name)} | {name: value}
+            about["seal"] = self._page_seal(about)
+            self._database.execute("delete from about")
+            self._database.executemany("insert into about values (?, ?)", about.items())
 
     def state(self) -> bytes | None:
         """The party's state after its latest release."""
@@ -230,9 +255,8 @@ class Ledger:
         `head` is one that travelled: it must be in the chain, or rows were cut off or an old ledger was put back.
         """
         about = self._about()
-        genuine = about.pop("seal", None) == self._seal(*about.values()) and about.get("format") == FORMAT
-        names = ["format", "party", "begun", "first"]  # the seal is over values, so their names have an order
-        if not genuine or list(about) not in (names[:3], names):
+        genuine = about.pop("seal", None) == self._page_seal(about) and about.get("format") == FORMAT
+        if not genuine or not {"format", "party", "begun"} <= about.keys() <= _PAGE:
             raise TamperingFound(
                 f'The ledger "{self.path}" was changed: its first page is not what {self.party} wrote.'
             )
@@ -279,6 +303,10 @@ class Ledger:
             part = value if isinstance(value, bytes) else repr(value).encode()
             mac.update(len(part).to_bytes(8, "little") + part)
         return mac.hexdigest()
+
+    def _page_seal(self, about: Mapping[str, str]) -> str:
+        """The first page's seal, over names and values."""
+        return self._seal(*(part for name in sorted(about) for part in (name, about[name])))
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._database)

@@ -41,6 +41,7 @@ class Terms:
     multiplier : noise over sensitivity, of every noisy answer
     schedule : how many releases of each step the whole run makes
     events : what all of them together spend
+    sensitivities : by step, the Δ that an aggregation's noise was made for; a query with a larger one is refused
     own_noise : False where an aggregation carries the noise of a sum, and nobody sees a single contribution
     """
 
@@ -49,6 +50,7 @@ class Terms:
     schedule: Mapping[str, int]
     events: tuple[Event, ...]
     own_noise: bool = True
+    sensitivities: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def unit(self) -> Unit:
@@ -86,9 +88,14 @@ class Protection:
     budget: Budget
     run: str
     seed: int
+    people: str = ""
     _made: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        self.ledger.verify()
+        self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "was kept for another unit or relation")
+        if self.people:
+            self.ledger.note("people", self.ledger.keyed(self.people), "was kept for other people")
         self.ledger.first_schedule(self.terms.events)
         self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
 
@@ -121,6 +128,14 @@ class Protection:
         return {name: block.astype(np.float32) for name, block in exact.items()}
 
     # -- the veto ---------------------------------------------------------------------------------------------
+
+    def fits(self, step: str, query: Query) -> None:
+        """Refuse a query that moves further than the plan said: an aggregation's noise would be too small for it."""
+        planned = self.terms.sensitivities.get(step)
+        if planned is not None and query.sensitivity(self.terms.unit, Relation.ZERO_OUT) > planned * (1 + 1e-9):
+            raise PrivacyRefused(
+                f'Step "{step}" of {self.ledger.party} asks for more than was planned; nothing was released.'
+            )
 
     def admit(self, step: str, event: Event) -> None:
         """Refuse a release that the schedule does not hold, or that the party's budget does not cover."""

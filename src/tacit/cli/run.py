@@ -15,6 +15,7 @@ from tacit.errors import UsageError
 from tacit.experiment import check
 from tacit.experiment import run as run_experiment
 from tacit.report.folder import RunFolder
+from tacit.report.html import write_card, write_report
 
 
 def run(
@@ -59,5 +60,8 @@ def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
         )
     if not (folder / "summary.json").exists():
         return None
+    for name, write in (("card.md", write_card), ("report.html", write_report)):
+        if not (folder / name).exists():
+            write(folder)
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary

@@ -82,7 +82,7 @@ class InProcess:
             except Exception as error:
                 raise PeerFailed(
                     f'{party.name} failed in step "{request.step}" of round {request.round}: '
-                    f"{type(error).__name__}: {error}."
+                    f"{type(error).__name__}{'' if party.gate.protection else f': {error}'}."
                 ) from error
         if type(release) is not Release or not party.gate.made(release):
             raise UngatedRelease(f"What {party.name} returned was not made by its gate; nothing was sent.")

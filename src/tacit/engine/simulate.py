@@ -20,7 +20,7 @@ from tacit.methods import Method, Parameters
 from tacit.methods.plan import Plan
 from tacit.model import Factors, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
-from tacit.partition import Parties, Setting
+from tacit.partition import Parties, Setting, Share
 from tacit.rng import derive
 from tacit.secure import Aggregation
 
@@ -68,10 +68,11 @@ class Safeguards:
         words = f"Over the lifetime of the ledgers, all runs together: ε = {math.ceil(reached * 100) / 100:.2f} at most"
         return (f"{words}, at δ = {self.budget.delta:g}.",) if reached else ()
 
-    def protect(self, party: str, seed: int) -> Protection:
-        """One party's protection, with its own ledger."""
-        ledger = Ledger(self.ledgers / f"{party}.sqlite", party)
-        return Protection(self.plan.terms, ledger, self.budget, self.run, seed)
+    def protect(self, share: Share, seed: int) -> Protection:
+        """One party's protection, with its own ledger, which is bound to the party's people."""
+        ledger = Ledger(self.ledgers / f"{share.name}.sqlite", share.name)
+        people = "\n".join(str(user) for user in share.ratings.user_ids.ids)
+        return Protection(self.plan.terms, ledger, self.budget, self.run, seed, people)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ def train(
     facts = Facts.of(parties, seed)
     sides = method.sides_in(facts)
     promise = "" if safeguards is None else f"{safeguards.promise}|{seed}"
-    guarded = [None if safeguards is None else safeguards.protect(share.name, seed) for share in parties]
+    guarded = [None if safeguards is None else safeguards.protect(share, seed) for share in parties]
     members = tuple(
         method.make_party(share, parameters, facts, protection)
         for share, protection in zip(parties, guarded, strict=True)

@@ -257,6 +257,8 @@ class Federation:
                 arrived.append((answer, self._opened(step, answer)))
             elif answer.status == "refused":
                 refused.append(answer)
+            else:  # what was lost is in its ledger all the same, so the next head cannot be foretold
+                self._heads.pop(answer.party, None)
         if refused and (self._stop_on_refusal or not arrived):
             raise PrivacyRefused(refused[0].why)
         if not arrived:
@@ -268,7 +270,7 @@ class Federation:
 
     def _check_head(self, request: Request, answer: Answer) -> None:
         """Every answer's head must go on from the one before it: a shortened or restored ledger does not."""
-        if not answer.head:
+        if not answer.head and not self._sigma:
             return
         before = self._heads.get(answer.party)
         goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)

@@ -99,7 +99,9 @@ class Transcript:
         if self._payloads is not None:
             path = self._payloads / f"{call:06d}-{direction}-{party}.tct"
             if not path.exists():
-                path.write_bytes(body)
+                part = path.with_suffix(".part")
+                part.write_bytes(body)
+                part.replace(path)
 
     def write(self, path: Path) -> None:
         """All entries as one Parquet table."""

@@ -132,7 +132,8 @@ def make_plan(
     per_silo = unit is Unit.USER and situation.setting is Setting.HORIZONTAL
     guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo)
     counts = {n.step: n.releases for n in noisy}
-    terms = Terms(guarantee, z, counts, events, own_noise=not situation.sealed)
+    sensitivities = {n.step: n.sensitivity for n in noisy}
+    terms = Terms(guarantee, z, counts, events, not situation.sealed, sensitivities)
     return Plan(terms, noisy, facts, situation, delta, warnings)
 
 

@@ -40,6 +40,8 @@ class RunFolder:
                 f'"{path}" holds a finished run; name another folder with --out, '
                 f"or print it with: tacit run {path / 'run.toml'} --resume {path}"
             )
+        elif not cls(path).belongs_to(file):
+            raise UsageError(f'"{path}" holds an unfinished run of another run file; name another folder with --out.')
         elif path.exists() and (not path.is_dir() or any(p.name not in _OURS for p in path.iterdir())):
             raise UsageError(f'"{path}" exists and is not a run folder; name another one with --out.')
         try:

@@ -10,7 +10,10 @@ import math
 from tacit.report.record import StatedGuarantee
 from tacit.report.words import count, delta, epsilon, listing, short
 
-SIMULATED = "SIMULATED: the noise was seeded, so whoever holds the run file can recompute it and take it off."
+SIMULATED = (
+    "SIMULATED: the noise was seeded, so whoever holds the run file can recompute it and take it off, "
+    "and whoever sees two runs of one file on different data can cancel it."
+)
 
 _TRUST = {
     "local": "Each user protects herself before anything leaves her device; she trusts nobody else.",
@@ -104,6 +107,9 @@ def leaves_out(stated: StatedGuarantee, aggregation: str) -> list[str]:
         points.append("A user as a whole: one with many ratings is protected rating by rating only.")
     if stated.relation == "zero-out":
         points.append("Being on the roster.")
+    points.append(
+        "Counts that the experimenter sees, on this card and in about.json: ratings, test users, party sizes."
+    )
     if (aggregation in {"secagg", "paillier", "lattice"} or stated.model == "distributed") and (
         "lying" not in against(stated)
     ):

@@ -52,7 +52,7 @@ class DeviceCohort(Party):
 
     def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
-        self.home["users"] = start_factors(facts, self.member.users, parameters.factors, "users", share.name)
+        self.home.setdefault("users", start_factors(facts, self.member.users, parameters.factors, "users", share.name))
 
     @step(
         Kind.SUM,

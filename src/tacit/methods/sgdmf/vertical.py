@@ -45,7 +45,7 @@ class VerticalSilo(Party):
 
     def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
-        self.home["items"] = start_factors(facts, self.member.items, parameters.factors, "items", share.name)
+        self.home.setdefault("items", start_factors(facts, self.member.items, parameters.factors, "items", share.name))
 
     @step(
         Kind.CHAIN,

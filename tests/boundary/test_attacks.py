@@ -1,0 +1,433 @@
+"""Attacks that once worked, and the rules that stop them: each test states one."""
+
+import os
+import sqlite3
+import stat
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacit.boundary import Gate
+from tacit.boundary.account import epsilon
+from tacit.boundary.bounded import ClippedSum, NormalisedSum
+from tacit.boundary.events import Gaussian
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
+from tacit.boundary.release import Kind
+from tacit.boundary.wire import decode
+from tacit.config import RunFile
+from tacit.data.synthetic import demo
+from tacit.engine.inprocess import InProcess
+from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
+from tacit.experiment import plan, prepare, run
+from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.methods import chosen
+from tacit.methods.baselines import bias
+from tacit.secure import IdealSum
+
+DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
+
+
+def file(**sections):
+    base = {
+        "data": DATA,
+        "partition": {"into": 4},
+        "method": {"name": "bias"},
+        "privacy": {"epsilon": 1.0, "delta": 1e-6},
+    }
+    return RunFile.model_validate({**base, **sections})
+
+
+def payload(folder, name):
+    return decode((folder / "transcript" / "payloads" / name).read_bytes())
+
+
+def stacked(blocks):
+    return np.concatenate([np.asarray(blocks[n], np.float64) for n in ("errors", "weights")])
+
+
+# 1 -- ideal sum: same noise in two runs of one seed; two releases give the exact sum to whoever sees them ---------
+
+
+def test_two_runs_of_one_seed_under_ideal_do_not_share_their_noise(tmp_path):
+    seen = []
+    for k, e in enumerate((1.0, 2.0)):  # one kept ledger, budget not exceeded: every party charges both runs
+        f = file(
+            privacy={"epsilon": e, "delta": 1e-6, "ledger": str(tmp_path / "kept"), "budget": 9.0},
+            aggregation={"name": "ideal"},
+            engine={"transcript": "full"},
+        )
+        run(f, tmp_path / f"r{k}")
+        z = plan(f, *chosen({"name": "bias"})).terms.multiplier
+        seen.append((stacked(payload(tmp_path / f"r{k}", "000000-up-sum.tct")), z))
+    (y1, s1), (y2, s2) = seen
+    recovered = (s1 * y2 - s2 * y1) / (s1 - s2)  # public numbers only: no seed, no run file
+    run(file(privacy=None, engine={"transcript": "full"}), tmp_path / "exact")
+    exact = sum(stacked(payload(tmp_path / "exact", f"000000-up-party-{p}.tct")) for p in range(1, 5))
+    error = np.abs(recovered - exact).max()
+    assert error > 0.1
+
+
+# 2 -- ideal sum: stated colluders vs colluders that the noise allows for -------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["drop-outs", "attribute partition"])
+def test_the_noise_holds_against_as_many_colluders_as_the_guarantee_states(case, tmp_path):
+    if case == "drop-outs":
+        f = file(partition={"into": 10}, aggregation={"name": "ideal", "collusion": 0.3, "dropout": 0.5})
+    else:
+        f = file(partition={"by": "gender"}, aggregation={"name": "ideal", "collusion": 0.3})
+    noises = []
+    real = IdealSum.noise
+
+    def spy(self, sigma, contributors):
+        noises.append((real(self, sigma, contributors), sigma, contributors))
+        return noises[-1][0]
+
+    IdealSum.noise = spy
+    try:
+        summary = run(f, tmp_path / "run")
+    finally:
+        IdealSum.noise = real
+    word = summary["guarantee"]["against"].replace("up to ", "").split("coordinator and ")[1].split()[0]
+    stated = 1 if word == "one" else int(word)
+    for noise, sigma, contributors in noises:
+        share = noise**2 / contributors
+        left = noise**2 - min(stated, contributors) * share
+        assert left >= sigma**2 * (1 - 1e-9)
+
+
+# 3 -- the sealed contribution is un-noised, and `ask` hands it to the coordinator ----------------------------------
+
+
+def test_a_coordinator_cannot_ask_for_sealed_contributions_one_by_one(tmp_path, monkeypatch):
+    got = {}
+
+    def run_(self, federation):
+        for _ in federation.rounds(1):
+            got.update(federation.ask("contribute"))
+        raise PrivacyRefused("done looking")
+
+    monkeypatch.setattr(bias.BiasCoordinator, "run", run_)
+    with pytest.raises((BadMessage, PrivacyRefused)):
+        run(file(aggregation={"name": "ideal"}), tmp_path / "run")
+    if got:
+        prepared = prepare(file(privacy=None))
+        prepared.parties[0].ratings
+        exact = bias.BiasParty(
+            prepared.parties[0],
+            prepared.parameters,
+            __import__("tacit.federation", fromlist=["Facts"]).Facts.of(prepared.parties, 7),
+            Gate("party-1", 7, {}),
+        )
+        with exact.gate.serving("contribute", 1, 0, "r"):
+            decode(exact.contribute().body)
+        (sqlite3.connect(tmp_path / "run/transcript/log.sqlite").execute("select length(result) from calls").fetchall())
+    assert not got
+
+
+# 4 -- admit() looks at the plan, never at the event ------------------------------------------------------------------
+
+Z, DELTA = 2.0, 1e-6
+
+
+def terms(releases=1, own_noise=True, z=Z, unit=Unit.USER):
+    events = (Gaussian(z, releases),)
+    g = Guarantee(epsilon(events, DELTA, Relation.ZERO_OUT), DELTA, unit, Relation.ZERO_OUT, Trust.SILO, "all", True)
+    return Terms(g, z, {"tell": releases}, events, own_noise)
+
+
+def gate(path, t=None, budget=100.0, run="run-1", days=None):
+    ledger = Ledger(path / "party-1.sqlite", "party-1")
+    return Gate("party-1", 7, {}, 0, Protection(t or terms(), ledger, Budget(budget, DELTA, days), run, 7))
+
+
+def q(value=0.0, cells=50, clip=1.0):
+    return ClippedSum({"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64), clip=clip)
+
+
+def test_a_chain_that_is_longer_than_planned_is_refused(tmp_path):
+    g = gate(tmp_path, budget=3.0)
+    with pytest.raises(PrivacyRefused), g.serving("tell", 1, 0, "r"):
+        g.chain(q(), lambda s, a, i: {"x": a["x"]}, {"x": np.zeros(50, np.float32)}, 400, ("x",))
+
+
+def test_a_larger_sensitivity_than_planned_is_refused_under_a_sealed_sum(tmp_path, monkeypatch):
+    """DESIGN 3.4: the ideal sum's sigma comes from plan.sigma(), typed in by schedule(), not from the query."""
+    seen = []
+    real = IdealSum.noise
+    monkeypatch.setattr(IdealSum, "noise", lambda self, s, c: seen.append(s) or real(self, s, c))
+    monkeypatch.setattr(NormalisedSum, "sensitivity", lambda self, unit, relation: 5.0)
+    with pytest.raises(PrivacyRefused):
+        f = file(aggregation={"name": "ideal"})
+        run(f, tmp_path / "run")
+        plan(f, *chosen({"name": "bias"})).terms.multiplier
+
+
+def test_a_negative_or_zero_sensitivity_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(ClippedSum, "sensitivity", lambda self, unit, relation: -1.0)
+    g = gate(tmp_path)
+    with pytest.raises(PrivacyRefused), g.serving("tell", 1, 0, "r"):
+        pass
+
+
+# 5 -- composition over runs -----------------------------------------------------------------------------------------
+
+
+def test_runs_with_different_units_compose_soundly(tmp_path):
+    """Run 1 protects users (Delta 1), run 2 ratings (Delta 2). Per rating run 1's multiplier is z/2, not z."""
+    kept = str(tmp_path / "kept")
+    one = file(privacy={"epsilon": 2.0, "delta": 1e-6, "unit": "user", "ledger": kept, "budget": 4.5})
+    two = file(privacy={"epsilon": 2.0, "delta": 1e-6, "unit": "rating", "ledger": kept, "budget": 4.5}, seed=8)
+    run(one, tmp_path / "one")
+    z1 = plan(one, *chosen({"name": "bias"})).terms.multiplier
+    z2 = plan(two, *chosen({"name": "bias"})).terms.multiplier
+    epsilon([Gaussian(z1 / 2), Gaussian(z2)], 1e-6, Relation.ZERO_OUT)
+
+    # a pair of records that differ in one rating and whose contributions lie 2 apart
+    def contribution(values):
+        e = values - values.mean()
+        sums = NormalisedSum(np.array([0, 2]), np.array([0, 1]), {"e": e, "w": np.full(2, 1e-3)}, 2).exact(
+            {}, np.random.default_rng(0)
+        )
+        return np.concatenate(list(sums.values()))
+
+    with pytest.raises(PrivacyRefused):
+        run(two, tmp_path / "two")
+
+
+def test_two_processes_on_one_ledger_do_not_exceed_the_budget(tmp_path):
+    one = terms().guarantee.epsilon
+    gates = [gate(tmp_path, budget=1.1 * one, run=f"run-{k}") for k in (1, 2)]
+    requests = [g.serving("tell", 1, 0, f"r{k}") for k, g in enumerate(gates)]
+    _real, _admitted = Protection.admit, []
+    # both look before either writes: what two processes do
+    with requests[0], requests[1]:
+        events = [g._admitted(q(), 1) for g in gates]
+        try:
+            for g, e in zip(gates, events, strict=False):
+                g._let_out(Kind.SUM, g._answer(q(), {}, 0, 1), e)
+        except BudgetSpent:
+            pass
+    spent = total_epsilon(gates[0].protection.ledger.rows(), DELTA)
+    assert spent <= 1.1 * one
+
+
+def test_more_silos_do_not_reset_the_budget(tmp_path):
+    kept = {"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept")}  # budget = 1.0
+    run(file(privacy=kept, partition={"into": 2}), tmp_path / "one")
+    with pytest.raises(PrivacyRefused):
+        run(file(privacy=kept, partition={"into": 4}, seed=8), tmp_path / "two")
+        import pyarrow.parquet as pq
+
+        pq.read_table(tmp_path / "two/transcript/messages.parquet").to_pylist()
+
+
+def test_a_run_does_not_trust_a_ledger_that_was_changed(tmp_path):
+    kept = {"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept"), "budget": 1.3}
+    run(file(privacy=kept), tmp_path / "one")
+    for p in (tmp_path / "kept").glob("*.sqlite"):
+        with sqlite3.connect(p) as db:
+            db.execute(
+                """update releases set event = '{"count":1,"kind":"Gaussian","multiplier":1e9}' where step = 'contribute'"""
+            )
+        db.close()
+    with pytest.raises(TamperingFound):
+        run(file(privacy=kept, seed=8), tmp_path / "two")
+
+
+def test_a_period_of_nothing_is_no_way_round_the_budget(tmp_path):
+    kept = {"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept"), "period": 1e-12}
+    run(file(privacy=kept), tmp_path / "one")
+    with pytest.raises(TacitError):
+        run(file(privacy=kept, seed=8), tmp_path / "two")
+
+
+def test_a_long_period_is_possible_or_refused_in_a_sentence(tmp_path):
+    kept = {"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept"), "period": 1e12, "budget": 5.0}
+    try:
+        run(file(privacy=kept), tmp_path / "one")
+        run(file(privacy=kept, seed=8), tmp_path / "two")
+    except TacitError as e:
+        assert "OverflowError" not in str(e)
+
+
+# 6 -- vocabulary ----------------------------------------------------------------------------------------------------
+
+
+def test_item_ids_are_never_a_union_of_rated_ids(tmp_path, monkeypatch):
+    folder = tmp_path / "data" / "ml-100k"
+    folder.mkdir(parents=True)
+    rows = [(u, i, 1 + (u + i) % 5, 0) for u in range(1, 40) for i in range(1, 20)]
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
+    shapes = []
+    for extra in ([], [(7, 1500, 5, 0)]):  # user 7 alone rated film 1500
+        (folder / "u.data").write_text("".join("\t".join(map(str, r)) + "\n" for r in rows + extra))
+        name = f"run{len(shapes)}"
+        try:
+            run(file(data={"source": "ml-100k"}), tmp_path / name)
+        except TacitError:
+            return  # refused: as it should be
+        shapes.append(np.load(tmp_path / name / "model/factors.npz")["item_ids"].tolist())
+    assert shapes[0] == shapes[1]
+
+
+# 7 -- heads -----------------------------------------------------------------------------------------------------------
+
+
+def two_sums(self, federation):
+    for _ in federation.rounds(3):
+        federation.sum("contribute")
+    b = np.zeros(self.facts.items, np.float32)
+    federation.show(biases=b)
+    federation.ask("finish", biases=b)
+    from tacit.model import Model
+
+    return Model("bias", self.facts.scale, self.facts.item_ids, item_scores=b)
+
+
+def test_a_lost_answer_is_not_taken_for_tampering(tmp_path, monkeypatch):
+    """Three rounds, drop-outs: the party charges what was lost, and its next head is honest."""
+    real = bias.schedule
+    monkeypatch.setattr(bias.BiasCoordinator, "run", two_sums)
+    object.__setattr__(bias.BIAS, "schedule", lambda *a: tuple(replace(n, releases=3) for n in real(*a)))
+    try:
+        run(file(aggregation={"name": "plain", "dropout": 0.5}), tmp_path / "run")
+    finally:
+        object.__setattr__(bias.BIAS, "schedule", real)
+
+
+def test_an_answer_without_a_head_is_noticed_in_a_private_run(tmp_path, monkeypatch):
+    real = InProcess._serve
+    monkeypatch.setattr(InProcess, "_serve", lambda self, *a: replace(real(self, *a), head="", event="", payload=""))
+    with pytest.raises(TacitError):
+        run(file(), tmp_path / "run")
+
+
+def test_a_forged_payload_hash_is_noticed_under_a_sealed_aggregation_too(tmp_path, monkeypatch):
+    """A public answer under ideal: its hash is not its body's, and the chain is forged to fit."""
+    from tacit.boundary.ledger import next_head
+
+    real, last = InProcess._serve, {}
+
+    def swap(self, party, request, attendance):
+        a = real(self, party, request, attendance)
+        if request.step == "contribute":
+            last[party.name] = a.head
+            return a
+        return replace(a, payload="0" * 64, head=next_head(last[party.name], a.event, request.hash, "0" * 64))
+
+    monkeypatch.setattr(InProcess, "_serve", swap)
+    with pytest.raises(TamperingFound):
+        run(file(aggregation={"name": "ideal"}), tmp_path / "run")
+
+
+# 8 -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_file_of_a_ledger_is_for_its_owner_only_while_it_is_open(tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir(mode=0o755)
+    old = os.umask(0o022)
+    try:
+        Ledger(kept / "party-1.sqlite", "party-1")
+    finally:
+        os.umask(old)
+    {p.name: oct(stat.S_IMODE(p.stat().st_mode)) for p in kept.iterdir()}
+    assert all(p.stat().st_mode & 0o077 == 0 for p in kept.iterdir())
+
+
+def test_out_does_not_take_over_the_unfinished_run_of_another_file(tmp_path, monkeypatch):
+    import tacit.evaluate
+
+    with monkeypatch.context() as m:
+        m.setattr(tacit.evaluate, "evaluate", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            run(file(), tmp_path / "run")
+    other = file(data={**DATA, "users": 500, "ratings": 9000})
+    with pytest.raises(TacitError):
+        run(other, tmp_path / "run")
+        run(other, tmp_path / "alone")
+
+
+def test_a_damaged_ledger_is_one_sentence(tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "party-1.sqlite").write_bytes(b"garbage" * 500)
+    (kept / "party-1.key").write_text("00" * 32)
+    with pytest.raises(TacitError):
+        run(file(privacy={"epsilon": 1.0, "delta": 1e-6, "ledger": str(kept)}), tmp_path / "run")
+
+
+def test_a_ledger_folder_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "kept").write_text("a file")
+    with pytest.raises(TacitError):
+        run(file(privacy={"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept")}), tmp_path / "run")
+
+
+# 9 -- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_distributed_guarantee_says_per_user_and_silo(tmp_path):
+    run(file(aggregation={"name": "ideal"}), tmp_path / "run")
+    card = (tmp_path / "run" / "card.md").read_text()
+    assert "per user and silo" in card or "several silos" in card
+
+
+def test_home_comes_back_after_a_restart(tmp_path):
+    """SGDMF parties write their start over the state that the gate restored (latent: sgdmf has no schedule yet)."""
+    from tacit.federation import Facts
+    from tacit.methods.sgdmf import SGDMF
+    from tacit.methods.sgdmf.horizontal import HorizontalSilo
+    from tacit.partition import partition
+
+    parties = partition(demo(users=20, items=12, ratings=60), into=1)
+    g = gate(tmp_path, terms(releases=3))
+    g.home["users"] = np.full((20, 4), 0.5, np.float32)
+    with g.serving("tell", 1, 0, "r"):
+        g.sum(q())
+    again = gate(tmp_path, terms(releases=3))
+    np.testing.assert_array_equal(again.home["users"], 0.5)
+    HorizontalSilo(parties[0], SGDMF.parameters(factors=4), Facts.of(parties, 7), again)
+    np.testing.assert_array_equal(again.home["users"], 0.5)
+
+
+def csv(folder, users, leave_out=None):
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    lines = ["user,item,rating"]
+    for u in range(users):
+        for i in rng.choice(30, 6, replace=False):
+            v = rng.integers(1, 6)
+            if u != leave_out:
+                lines.append(f"{u},{i},{v}")
+    (folder / "ratings.csv").write_text("\n".join(lines) + "\n")
+    (folder / "items.csv").write_text("item\n" + "\n".join(map(str, range(30))) + "\n")
+    return folder
+
+
+def test_rows_of_this_run_that_its_terms_do_not_hold_still_count(tmp_path):
+    """Same run id (same folder), other terms: what the first terms spent is neither 'earlier' nor 'planned'."""
+    t1 = terms(releases=2, z=1.0)
+    g = gate(tmp_path, t1, budget=100)
+    with g.serving("tell", 1, 0, "r1"):
+        g.sum(q())
+    t2 = terms(releases=2, z=8.0)
+    b = t2.guarantee.epsilon * 1.6
+    g2 = gate(tmp_path, t2, budget=b)
+    with pytest.raises(PrivacyRefused), g2.serving("tell", 2, 0, "r2"):
+        g2.sum(q())
+
+
+def test_what_a_party_failed_on_does_not_cross(tmp_path, monkeypatch):
+    def crash(self, *a, **k):
+        raise KeyError(
+            f"user {self.ratings.user_ids[0]} rated {self.ratings.items[:3].tolist()} {self.ratings.values[:3].tolist()}"
+        )
+
+    crash.tacit_step = bias.BiasParty.steps["contribute"]
+    monkeypatch.setattr(bias.BiasParty, "contribute", crash)
+    with pytest.raises(TacitError) as e:
+        run(file(), tmp_path / "run")
+    assert "rated" not in str(e.value)

@@ -1,0 +1,70 @@
+"""`bias` on neighbours, end to end: what a whole party sends when one record is emptied, or one rating changed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacit.boundary import Gate
+from tacit.boundary.bounded import NormalisedSum
+from tacit.boundary.wire import decode
+from tacit.data.ratings import Ratings
+from tacit.data.synthetic import demo
+from tacit.federation import Facts
+from tacit.guarantee import Relation, Unit
+from tacit.methods.baselines.bias import BiasParameters, BiasParty
+from tacit.partition import partition
+
+PARTIES = partition(demo(users=40, items=30, ratings=500), into=2)
+FACTS = Facts.of(PARTIES, 7)
+#: Answers are float32 without privacy: half a unit in the last place of each of 60 cells.
+ROUNDING = 1e-5
+
+
+def sent(ratings: Ratings, **parameters: float) -> np.ndarray:
+    """The exact contribution of a party that holds these ratings."""
+    party = BiasParty(replace(PARTIES[0], ratings=ratings), BiasParameters(**parameters), FACTS, Gate("party-1", 7, {}))
+    with party.gate.serving("contribute", 1, 0, "request"):
+        body = decode(party.contribute().body)
+    return np.concatenate([body["errors"], body["weights"]]).astype(np.float64)
+
+
+def emptied(ratings: Ratings, user: int) -> Ratings:
+    gone = slice(ratings.indptr[user], ratings.indptr[user + 1])
+    indptr = ratings.indptr - np.where(np.arange(len(ratings.indptr)) > user, ratings.counts[user], 0)
+    return replace(ratings, indptr=indptr, items=np.delete(ratings.items, gone), values=np.delete(ratings.values, gone))
+
+
+def without(ratings: Ratings, entry: int) -> Ratings:
+    indptr = ratings.indptr - (ratings.indptr > entry)
+    return replace(
+        ratings, indptr=indptr, items=np.delete(ratings.items, entry), values=np.delete(ratings.values, entry)
+    )
+
+
+@pytest.mark.parametrize("parameters", [{}, {"count_weight": 0.01, "shrinkage": 0.0}, {"count_weight": 10.0}])
+def test_an_emptied_record_moves_what_leaves_by_at_most_one(parameters):
+    ratings = PARTIES[0].ratings
+    whole = sent(ratings, **parameters)
+    bound = NormalisedSum.bound(Unit.USER, Relation.ZERO_OUT)
+    moved = [np.linalg.norm(whole - sent(emptied(ratings, u), **parameters)) for u in range(ratings.n_users)]
+    assert max(moved) <= bound + ROUNDING
+    assert min(m for m, n in zip(moved, ratings.counts, strict=True) if n) > 0.99 * bound  # and every record counts
+
+
+@pytest.mark.parametrize("parameters", [{}, {"count_weight": 0.01, "shrinkage": 0.0}])
+def test_one_rating_moves_what_leaves_by_at_most_two(parameters):
+    ratings = PARTIES[0].ratings
+    whole = sent(ratings, **parameters)
+    bound = NormalisedSum.bound(Unit.RATING, Relation.ZERO_OUT)
+    moved = [np.linalg.norm(whole - sent(without(ratings, e), **parameters)) for e in range(0, ratings.n_ratings, 5)]
+    assert max(moved) <= bound + ROUNDING
+
+
+def test_users_that_share_a_mean_are_noticed(monkeypatch):
+    """Planted: everybody is centred by the party's mean, so one record moves all the others' contributions."""
+    monkeypatch.setattr(
+        BiasParty, "_levels", lambda self, b: np.full(self.member.users, self.ratings.values.mean(), np.float32)
+    )
+    with pytest.raises(AssertionError):
+        test_an_emptied_record_moves_what_leaves_by_at_most_one({})
