@@ -78,7 +78,7 @@ class PrivacySection(Frozen):
     on_refusal: Literal["continue", "stop"] = "continue"
     ledger: str | None = None
     budget: float | None = Field(default=None, gt=0)
-    period: float | None = Field(default=None, gt=0)
+    period: float | None = Field(default=None, ge=1, le=36_500)
 
 
 class AggregationSection(Frozen):
