@@ -137,6 +137,8 @@ class RunFile(Frozen):
             raise UsageError(f'The run file "{path}" cannot be read: {error.strerror}.') from None
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise UsageError(f'The run file "{path}" is not valid TOML: {error}.') from None
+        if any(change.startswith("method.") for change in changes):
+            table.setdefault("method", {"name": "sgdmf"})
         for change in changes:
             _apply(table, change)
         if seed is not None:

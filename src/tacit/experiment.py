@@ -15,7 +15,7 @@ from tacit.data.ratings import Ratings
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance, Safeguards, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.federation import Facts
+from tacit.federation import Facts, Transcript
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.plan import Plan, Situation, make_plan
@@ -157,6 +157,21 @@ def prepare(file: RunFile) -> Prepared:
     )
 
 
+def _absences(transcript: Transcript, parties: int) -> list[str]:
+    """Who did not take part all the time, for the report."""
+    words = {
+        "refused": "refused, their budget being spent",
+        "lost": "dropped out at times",
+        "late": "were late at times",
+    }
+    notes = []
+    for status, what in words.items():
+        missing = {entry.party for entry in transcript.entries if entry.status == status}
+        if missing:
+            notes.append(f"{len(missing)} of {parties} parties {what}.")
+    return notes
+
+
 def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
@@ -212,7 +227,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.method,
             prepared.parameters,
             prepared.method.sides[prepared.parties.setting].party.steps,
-            notes=[*evaluation.notes, *lifetimes],
+            notes=[*evaluation.notes, *lifetimes, *_absences(trained.transcript, len(prepared.parties))],
             sealed=file.aggregation.name != "plain",
         ),
         metrics=metrics_table(

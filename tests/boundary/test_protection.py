@@ -149,7 +149,7 @@ def test_an_older_request_is_refused_and_not_charged(tmp_path):
     gate = make(tmp_path)
     tell(gate, 1)
     tell(gate, 2)
-    with pytest.raises(PrivacyRefused, match="keeps only its digest"):
+    with pytest.raises(PrivacyRefused, match="keeps its digest only"):
         tell(gate, 1)
     assert len(gate.protection.ledger.rows()) == 2
 

@@ -193,3 +193,12 @@ def test_a_damaged_parquet_page_is_named(tmp_path):
     data[40:400] = bytes(360)
     path.write_bytes(bytes(data))
     says(complaint(path), str(path), "damaged", "anew")
+
+
+def test_an_open_quote_does_not_spill_the_file_into_the_message(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text('user,item,rating\nu1,i1,3\nu1,i7,"3\n' + "".join(f"u{k},secret{k},4\n" for k in range(300)))
+    sentence = str(complaint(path))
+    assert "\n" not in sentence
+    assert len(sentence) < 300
+    assert "secret1" not in sentence

@@ -192,3 +192,12 @@ def test_a_kept_ledger_is_bound_to_its_people_and_its_unit(tmp_path):
         run(file(privacy=kept, seed=8), tmp_path / "second")
     with pytest.raises(PrivacyRefused, match="another unit"):
         run(file(privacy={**kept, "unit": "rating"}), tmp_path / "third")
+
+
+def test_it_comes_to_the_noiseless_answer_as_noise_goes_away(tmp_path):
+    """A sweep towards no noise ends at no noise: ε = 200 and 1e6 within 2 % of none."""
+    errors = [run(file(privacy=None), tmp_path / "none")["metrics"]["mse"]]
+    for e in (200.0, 1e6):
+        private = {"privacy": {"epsilon": e, "delta": 1e-6}, "aggregation": {"name": "ideal"}}
+        errors.append(run(file(**private), tmp_path / str(e))["metrics"]["mse"])
+    assert max(errors) < 1.02 * min(errors)

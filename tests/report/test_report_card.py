@@ -54,7 +54,7 @@ def test_a_run_that_sent_nothing_says_so(tmp_path):
     [
         ("chain", "ratings can be inferred from it"),
         ("sum", "ratings can be inferred from it"),
-        ("disclose", "crossed as they are"),
+        ("disclose", "disclosed as it is"),
         ("public", "public facts only"),
     ],
 )

@@ -99,8 +99,8 @@ class Gate:
             row, body = found
             if body is None or row.run != run:
                 raise PrivacyRefused(
-                    f'{self.party} answered this very request for step "{step}" before and keeps only its digest; '
-                    "ask for the next round, or start a new run with another seed or ledger."
+                    f'{self.party} answered this very request for step "{step}" before, in another run of the same '
+                    "file and seed or in an earlier round, and keeps its digest only; use another seed or ledger."
                 )
             self._made = self._sealed(Kind(row.kind), body, row.contributors, row)
             return self._made

@@ -339,7 +339,7 @@ def _key_beside(path: Path, new: bool) -> bytes:
         raise TamperingFound(
             f'The key "{place}" of the ledger "{path}" is gone; put it back, without it nothing can be verified.'
         )
-    part = place.with_suffix(f".{os.getpid()}.part")
+    part = place.with_name(place.name + ".part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32) + "\n")

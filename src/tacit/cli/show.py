@@ -81,7 +81,8 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     stamp = "[bold red]NON-PRIVATE[/bold red]"
     if guarantee is not None:
         simulated = " · SIMULATED" if guarantee["simulated"] else ""
-        unit = f"per {guarantee['unit']}, against {guarantee['against']}"
+        silo = summary["setting"] == "horizontal" and guarantee["unit"] == "user"
+        unit = f"per {guarantee['unit']}{' and silo' if silo else ''}, against {guarantee['against']}"
         stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {guarantee['delta']:g}[/bold] {unit}{simulated}"
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}")
     console.print(table)

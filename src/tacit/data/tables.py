@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tacit.data.columns import Columns, Origin
 from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale, row_order
-from tacit.data.values import distinct_ids, numbers, seconds
+from tacit.data.values import distinct_ids, glimpse, numbers, seconds
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, DuplicatePair
 
@@ -180,4 +180,4 @@ def _duplicate(pair: DuplicatePair, origin: Origin) -> DuplicatePair:
 
 def shown(id: Any) -> str:
     """An id as messages show it: text in quotes."""
-    return f'"{id}"' if isinstance(id, str) else str(id)
+    return f'"{glimpse(id)}"' if isinstance(id, str) else str(id)

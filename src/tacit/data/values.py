@@ -13,6 +13,12 @@ from tacit.data.columns import Origin
 from tacit.errors import DataError
 
 
+def glimpse(text: str) -> str:
+    """The beginning of a value's first line: enough to find it, and no more of the data than that."""
+    first = text.split("\n", 1)[0]
+    return first if first == text and len(text) <= 40 else first[:40] + "…"
+
+
 def distinct_ids(column: pa.ChunkedArray, kind: str, origin: Origin) -> tuple[np.ndarray, np.ndarray]:
     """The distinct ids of a column, and which of them each row has.
 
@@ -85,7 +91,7 @@ def numbers(column: pa.ChunkedArray, what: str, origin: Origin) -> np.ndarray:
 
     def complain(row: int, text: str) -> str:
         return (
-            f'{origin.at(row)} has the {what} "{text}", which is not a number{comma if "," in text else ""}; '
+            f'{origin.at(row)} has the {what} "{glimpse(text)}", which is not a number{comma if "," in text else ""}; '
             f"correct the {origin.unit} or delete it."
         )
 
@@ -118,7 +124,7 @@ _TIME_TYPES = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", 
 
 def _times_from_text(column: pa.ChunkedArray, origin: Origin) -> pa.ChunkedArray:
     def complain(row: int, text: str) -> str:
-        return f'{origin.at(row)} has the timestamp "{text}", which is no time; {_NO_TIMES}.'
+        return f'{origin.at(row)} has the timestamp "{glimpse(text)}", which is no time; {_NO_TIMES}.'
 
     fitting = [kind for kind in _TIME_TYPES if _casts(column.slice(0, 1), kind)]
     for kind in fitting:

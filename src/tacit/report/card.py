@@ -138,7 +138,7 @@ def _protected(record: RunRecord) -> Section:
             "What crossed was computed from ratings and carries no noise; ratings can be inferred from it."
         )
     if "disclose" in kinds:
-        sentences.append("Ratings, or other data, crossed as they are.")
+        sentences.append("Some of it was disclosed as it is: what that was, stands under What crossed.")
     if kinds == {"public"}:
         sentences.append("What crossed is said to be public facts only, which hold nothing of the ratings.")
     return Section(heading, [" ".join(sentences)])

@@ -16,16 +16,19 @@ def item_biases(A: np.ndarray, S: np.ndarray, sigma: float, weight_sigma: float,
     spread : how much a single weighted deviation varies, per unit of weight
     """
     mean = A.sum() / max(S.sum(), 1e-9)
-    if sigma <= 0:
-        return (A + 0.1 * mean) / (np.maximum(S, 0) + 0.1)
-    weights, masses = _weight_posterior(S, weight_sigma)
+    if weight_sigma < 0.02 * float(np.maximum(S, 0).mean()):  # the weights are as good as known
+        weights, masses = np.maximum(S, 0)[:, None], np.ones((len(S), 1))
+    else:
+        grid, masses = _weight_posterior(S, weight_sigma)
+        weights = grid[None, :]
     best, chosen = np.inf, mean + np.zeros_like(A)
     for tau2 in np.exp(np.linspace(-6, 1, 29)):
-        variance = weights**2 * tau2 + spread * weights + sigma**2
-        residual = A[:, None] - weights[None, :] * mean
+        variance = weights**2 * tau2 + spread * weights + sigma**2 + 1e-12
+        residual = A[:, None] - weights * mean
         log_likelihood = -0.5 * (np.log(variance) + residual**2 / variance)
-        joint = masses * np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-        evidence = np.log(joint.sum(axis=1)) + log_likelihood.max(axis=1)
+        highest = log_likelihood.max(axis=1, keepdims=True)
+        joint = masses * np.exp(log_likelihood - highest)
+        evidence = np.log(joint.sum(axis=1)) + highest[:, 0]
         if -evidence.sum() < best:
             best = -evidence.sum()
             gain = tau2 * weights / variance
