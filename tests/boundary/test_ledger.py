@@ -185,3 +185,14 @@ def test_public_facts_are_rows_too(tmp_path):
     ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
     write(ledger, 1, event=Public())
     assert ledger.head != START
+
+
+def test_people_may_come_and_go_but_not_be_others(tmp_path):
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    ledger.bind_people([f"u{k}" for k in range(100)])
+    write(ledger, 1)
+    ledger.bind_people([f"u{k}" for k in range(15, 110)])
+    with pytest.raises(PrivacyRefused, match="other people"):
+        ledger.bind_people([f"u{k}" for k in range(60, 160)])
+    assert ledger.verify() == 1
+    assert "u15" not in ledger._about()["people"]

@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,8 @@ from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 
 FORMAT = "tacit ledger 1"
+#: The part of a roster that must be known to a ledger for it to be the same party's.
+SAME_PEOPLE = 0.8
 #: What may stand on the first page, beside its seal.
 _PAGE = frozenset({"format", "party", "begun", "first", "unit", "people"})
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
@@ -188,9 +190,21 @@ class Ledger:
         elif kept != value:
             raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
 
-    def keyed(self, text: str) -> str:
-        """A keyed hash of some text; it says nothing to anybody without the key."""
-        return self._seal(text)
+    def bind_people(self, people: Iterable[str]) -> None:
+        """Keep whom the ledger speaks for, as keyed hashes; a roster that is mostly of other people is refused.
+
+        People may come and go: whoever joins is charged what the ledger holds, which is no less than what left of
+        hers here.
+        """
+        here = {self._seal(person)[:16] for person in people}
+        kept = set(self._about().get("people", "").split())
+        if kept and len(here & kept) < SAME_PEOPLE * min(len(here), len(kept)):
+            raise PrivacyRefused(
+                f'The ledger "{self.path}" was kept for other people; name another folder with [privacy] ledger, '
+                "or divide the users as before."
+            )
+        if not here <= kept:
+            self._turn_page("people", " ".join(sorted(here | kept)))
 
     def _turn_page(self, name: str, value: str) -> None:
         """Write one more fact on the first page, and seal it anew."""

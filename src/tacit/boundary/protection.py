@@ -88,14 +88,14 @@ class Protection:
     budget: Budget
     run: str
     seed: int
-    people: str = ""
+    people: Sequence[str] = ()
     _made: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.ledger.verify()
         self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "was kept for another unit or relation")
         if self.people:
-            self.ledger.note("people", self.ledger.keyed(self.people), "was kept for other people")
+            self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
         self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
 

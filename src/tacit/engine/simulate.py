@@ -71,7 +71,7 @@ class Safeguards:
     def protect(self, share: Share, seed: int) -> Protection:
         """One party's protection, with its own ledger, which is bound to the party's people."""
         ledger = Ledger(self.ledgers / f"{share.name}.sqlite", share.name)
-        people = "\n".join(str(user) for user in share.ratings.user_ids.ids)
+        people = [str(user) for user in share.ratings.user_ids.ids]
         return Protection(self.plan.terms, ledger, self.budget, self.run, seed, people)
 
 
