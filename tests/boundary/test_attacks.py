@@ -310,6 +310,7 @@ def test_a_lost_answer_is_not_taken_for_tampering(tmp_path, monkeypatch):
         run(file(aggregation={"name": "plain", "dropout": 0.5}), tmp_path / "run")
     finally:
         object.__setattr__(bias.BIAS, "schedule", real)
+    assert (tmp_path / "run" / "summary.json").exists()
 
 
 def test_an_answer_without_a_head_is_noticed_in_a_private_run(tmp_path, monkeypatch):
