@@ -12,15 +12,13 @@ class Meter:
         self.up: Counter[str] = Counter()
         self.down: Counter[str] = Counter()
 
-    def sent_down(self, party: str, size: int, copies: int = 1) -> int:
-        """Count a message from the coordinator to a party; returns the bytes in all copies."""
-        self.down[party] += size * copies
-        return size * copies
+    def sent_down(self, party: str, size: int) -> None:
+        """Count bytes from the coordinator to a party, those of all copies."""
+        self.down[party] += size
 
-    def sent_up(self, party: str, size: int, copies: int = 1) -> int:
-        """Count a message from a party to the coordinator; returns the bytes in all copies."""
-        self.up[party] += size * copies
-        return size * copies
+    def sent_up(self, party: str, size: int) -> None:
+        """Count bytes from a party to the coordinator, those of all copies."""
+        self.up[party] += size
 
     @property
     def bytes_up(self) -> int:

@@ -53,6 +53,6 @@ def first_rate(facts: Facts, sampling: float) -> float:
     A sampled user's factors move by γ/(η·|Ω|) times a sum over her |Ω|/n ratings, of curvature ≤ 2R each; so the
     average user's step is stable for γ < η·n/R, and the average item's for γ < m/R. The first steps are larger than
     that, the last ones far smaller: embedding clipping bounds the first, and their noise is what finds good factors.
-    The 4 was chosen on synthetic data and validation parts of public sets.
+    The 4 was chosen on synthetic data and public sets; docs/results/foundation.md says how.
     """
     return 4.0 * min(sampling * facts.users, facts.items) / facts.scale.span
