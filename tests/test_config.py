@@ -28,6 +28,7 @@ ratings = 100
 [public]
 scale = [0.5, 5]
 users = 6040
+ratings = 1000209
 catalogue = "items.parquet"
 [split]
 by = "leave-one-out"

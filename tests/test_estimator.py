@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import DataError, UsageError
+from tacit.data.ratings import Scale
+from tacit.errors import DataError, PrivacyRefused, UsageError
 
 RATINGS = tacit.load("demo", users=80, items=40, ratings=1200)
 TRAIN, TEST = tacit.split(RATINGS, test=0.2, seed=7)
 SILOS = tacit.partition(TRAIN, into=3)
 QUICK = {"factors": 4, "rounds": 5, "local_steps": 2}
 ALL = [tacit.SGDMF(**QUICK), tacit.Central(epochs=2), tacit.Local(epochs=2), tacit.GlobalMean(), tacit.ItemMean()]
-ALL += [tacit.Popularity(), tacit.Random()]
+ALL += [tacit.Popularity(), tacit.Random(), tacit.Bias()]
 
 
 @pytest.mark.parametrize("model", ALL, ids=repr)
@@ -108,3 +109,64 @@ def test_the_public_names_are_all_there():
     assert "SGDMF" in dir(tacit)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         tacit.nothing  # noqa: B018
+
+
+PRIVATE = {"factors": 3, "rounds": 2, "local_steps": 2}
+
+
+@pytest.mark.parametrize("by", ["user", "item"])
+@pytest.mark.parametrize("unit", ["user", "rating"])
+def test_a_private_fit_gives_the_guarantee_that_was_asked_for(by, unit):
+    ratings = tacit.load("demo", users=60, items=30, ratings=900)
+    privacy = tacit.DP(epsilon=2, delta=1e-6, unit=unit)
+    model = tacit.SGDMF(**PRIVATE, privacy=privacy).fit(tacit.partition(ratings, into=3, by=by))
+    promise = model.guarantee_
+    assert (promise.delta, promise.unit, promise.simulated) == (1e-6, unit, True)
+    assert 1.99 < promise.epsilon <= 2
+    assert model.model_.item_factors.shape == (30, 3)
+    assert "SIMULATED" in str(promise)
+
+
+def test_privacy_changes_what_is_learned_and_seeds_repeat_it():
+    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
+
+    def factors(**others):
+        return tacit.SGDMF(**PRIVATE, users="pretrained", trim=10, **others).fit(parties).model_.item_factors
+
+    noisy = factors(privacy=tacit.DP(1, 1e-6))
+    np.testing.assert_array_equal(noisy, factors(privacy=tacit.DP(1, 1e-6)))
+    assert np.abs(noisy - factors(sampling=0.01)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": 1, "delta": 1}, "delta"),
+        ({"epsilon": 1, "unit": "usr"}, "unit"),
+        ({"epsilon": 1, "epsilom": 1}, "epsilom"),
+    ],
+)
+def test_a_wrong_promise_gets_one_sentence(wrong, words):
+    with pytest.raises(UsageError, match=words):
+        tacit.DP(**wrong)
+
+
+def test_a_scale_or_items_read_off_ratings_are_refused_with_privacy():
+    columns = ["a", "b", "c", "a"], [1, 2, 3, 2], np.array([1.0, 4.0, 5.0, 2.0], np.float32)
+    private = tacit.SGDMF(**PRIVATE, privacy=tacit.DP(1, 1e-6))
+    guessed = tacit.Ratings.from_columns(*columns)
+    with pytest.raises(UsageError, match="scale"):
+        private.fit(tacit.partition(guessed, into=2))
+    declared = tacit.Ratings.from_columns(*columns, scale=Scale(1, 5))
+    with pytest.raises(UsageError, match="catalogue"):
+        private.fit(tacit.partition(declared, into=2))
+
+
+def test_a_private_fit_can_keep_its_ledgers(tmp_path):
+    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
+    privacy = tacit.DP(1, 1e-6, ledger=str(tmp_path), budget=1.05)
+    tacit.Bias(privacy=privacy).fit(parties)
+    assert sorted(path.name for path in tmp_path.glob("*.sqlite")) == [f"party-{k}.sqlite" for k in (1, 2, 3)]
+    with pytest.raises(PrivacyRefused, match="budget"):
+        tacit.Bias(privacy=privacy, seed=8).fit(parties)

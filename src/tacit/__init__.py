@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from tacit.data.load import load as load
     from tacit.data.ratings import Ratings as Ratings
     from tacit.data.split import split as split
+    from tacit.estimator import DP as DP
     from tacit.estimator import SGDMF as SGDMF
+    from tacit.estimator import Bias as Bias
     from tacit.estimator import Central as Central
     from tacit.estimator import GlobalMean as GlobalMean
     from tacit.estimator import ItemMean as ItemMean
@@ -40,7 +42,9 @@ _HOMES = {
     "load": "tacit.data.load",
     "split": "tacit.data.split",
     "Model": "tacit.model",
-    **dict.fromkeys(("SGDMF", "Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"), "tacit.estimator"),
+    **dict.fromkeys(
+        ("DP", "SGDMF", "Bias", "Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"), "tacit.estimator"
+    ),
 }
 #: Rooms that are also functions: tacit.partition(…) and tacit.evaluate(…).
 _ROOMS = ("partition", "evaluate")

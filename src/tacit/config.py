@@ -43,6 +43,7 @@ class PublicSection(Frozen):
 
     scale: tuple[float, float] | None = None
     users: int | None = Field(default=None, ge=1)
+    ratings: int | None = Field(default=None, ge=1)
     catalogue: str | None = None
 
     @model_validator(mode="after")

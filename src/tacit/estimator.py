@@ -1,22 +1,87 @@
-"""Estimators with scikit-learn's manners: constructors only store, `fit` returns self, learned state ends in `_`."""
+"""Estimators with scikit-learn's manners: constructors only store, `fit` returns self, learned state ends in `_`.
+
+With `privacy=DP(…)` a fit is a simulated private run: its guarantee is `guarantee_`, stamped SIMULATED.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+from uuid import uuid4
 
 import numpy as np
 
-from tacit.config import checked
+from tacit.boundary.protection import Budget
+from tacit.config import PrivacySection, checked
+from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Ratings
 from tacit.errors import UsageError
-from tacit.guarantee import NON_PRIVATE, NoGuarantee
-from tacit.methods import find
+from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee
+from tacit.methods import Method, Parameters, find
+from tacit.methods.plan import Situation, make_plan
 from tacit.model import Model, Predictor
 from tacit.model.model import best
 from tacit.partition import Parties
+from tacit.secure import Plain
+
+if TYPE_CHECKING:
+    from tacit.engine.simulate import Safeguards
+
+
+class DP(PrivacySection):
+    """The guarantee that a fit is to give: (ε, δ) per user or rating.
+
+    Parameters
+    ----------
+    epsilon, delta : the guarantee; δ is min(1e-6, 1/(100·users)) by default
+    unit : "user" or "rating"
+    others : accounting, on_refusal, ledger, budget and period, as in a run file's [privacy]
+
+    >>> DP(epsilon=1, unit="usr")
+    Traceback (most recent call last):
+        ...
+    tacit.errors.UsageError: In DP(…), unit = "usr" is not possible: input should be 'user' or 'rating'.
+    """
+
+    def __init__(self, epsilon: float, delta: float | None = None, unit: str = "user", **others: Any) -> None:
+        table = {"epsilon": epsilon, "delta": delta, "unit": unit, **others}
+        super().__init__(**checked(PrivacySection, table, where="DP(…)").model_dump())
+
+
+@contextmanager
+def guarded(
+    method: Method, parameters: Parameters, privacy: DP, parties: Parties, ratings: int | None
+) -> Iterator[Safeguards]:
+    """What guards a simulated private fit; its ledgers are kept where `privacy` says, or gone afterwards."""
+    from tacit.engine.simulate import Safeguards
+
+    if not parties.scale.declared:
+        raise UsageError(
+            f"The scale {parties.scale} was read off the ratings, which would be a leak with privacy; declare it, "
+            "as in tacit.load(…, scale=(1, 5))."
+        )
+    if not parties.item_ids.listed:
+        raise UsageError(
+            "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
+            'catalogue, as in tacit.load(…, catalogue="items.csv").'
+        )
+    facts = PublicFacts(parties.n_users, parties.n_items, parties.scale, ratings or TYPICAL * parties.n_users)
+    count = sum(max(1, share.devices) for share in parties)
+    situation = Situation(parties.setting, count, sealed=False)
+    plan = make_plan(method.name, method.schedule, parameters, privacy, facts, situation, seeded=True)
+    with TemporaryDirectory() as folder:
+        yield Safeguards(
+            plan=plan,
+            run=uuid4().hex,
+            ledgers=Path(privacy.ledger or folder),
+            budget=Budget(privacy.budget or privacy.epsilon, plan.delta, privacy.period),
+            aggregation=Plain(),
+            stop_on_refusal=privacy.on_refusal == "stop",
+        )
 
 
 class Estimator:
@@ -53,8 +118,12 @@ class Estimator:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"
 
-    def fit(self, parties: Parties) -> Self:
-        """Learn from parties that `tacit.partition` made."""
+    def fit(self, parties: Parties, ratings: int | None = None) -> Self:
+        """Learn from parties that `tacit.partition` made.
+
+        `ratings` is how many ratings there are as everyone may know it: with privacy only step sizes rest on it, and
+        50 a user are taken where nobody says.
+        """
         from tacit.engine.simulate import train
 
         if not isinstance(parties, Parties):
@@ -63,15 +132,21 @@ class Estimator:
                 "make them with tacit.partition(ratings, into=10)."
             )
         method = find(self.method)
-        table = {k: v for k, v in self.get_params().items() if k != "seed" and v is not None}
+        table = {k: v for k, v in self.get_params().items() if k not in ("seed", "privacy") and v is not None}
         parameters = checked(method.parameters, table, where=type(self).__name__)
-        trained = train(method, parameters, parties, seed=self.seed)
+        privacy: DP | None = getattr(self, "privacy", None)
+        if privacy is None:
+            trained = train(method, parameters, parties, seed=self.seed)
+        else:
+            with guarded(method, parameters, privacy, parties, ratings) as safeguards:
+                trained = train(method, parameters, parties, seed=self.seed, safeguards=safeguards)
+        promise = NON_PRIVATE if privacy is None else safeguards.plan.terms.guarantee
         self.model_: Model = trained.model
         self.predictor_: Predictor = trained.predictor
         self.parties_ = parties
         self.history_ = trained.history
         self.transcript_ = trained.transcript
-        self.guarantee_: NoGuarantee = NON_PRIVATE
+        self.guarantee_: Guarantee | NoGuarantee = promise
         return self
 
     @property
@@ -138,14 +213,23 @@ class SGDMF(Estimator):
     factors : columns of both factor blocks
     rounds : T, messages to and from every party
     local_steps : T', steps between two messages
-    sampling : the probability that a user takes part in a step
+    sampling : η, the rate at which each step samples users, or ratings where these are the unit
+    trim : θ, ratings kept of a user in a step
+    final_steps : κ, last steps of a vertical fit on item factors alone
     rate : the first step's size; default a rule from public quantities
     regularization : weight decay of the first step
+    users : how a horizontal silo treats users' factors: "together", "pretrained" or "noised"
+    pretraining : steps of each user on her own factors before the first round
+    fine_tuning : passes in which a horizontal silo improves both blocks for itself after the last round
+    privacy : DP(…), or None
     seed : of everything
 
     Guarantee
     ---------
-    None: NON-PRIVATE. The shared factors that cross are functions of ratings, without noise.
+    Without `privacy` none: NON-PRIVATE. With it, what it asks for, over everything that leaves a party in this fit.
+    Per user a step moves item factors by at most √θ·2R^1.5 and both blocks by 2R^1.5·√(θ² + θ), per rating by 2R^1.5
+    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs: `tacit.boundary.gradients`,
+    `tacit.methods.sgdmf.horizontal` and `.vertical`.
 
     References
     ----------
@@ -164,17 +248,50 @@ class SGDMF(Estimator):
         factors: int = 20,
         rounds: int = 100,
         local_steps: int = 10,
-        sampling: float = 0.1,
+        sampling: float | None = None,
+        trim: int | None = None,
+        final_steps: int | None = None,
         rate: float | None = None,
         regularization: float = 0.0,
+        users: str | None = None,
+        pretraining: int = 30,
+        fine_tuning: int | None = None,
+        privacy: DP | None = None,
         seed: int = 7,
     ) -> None:
         self.factors = factors
         self.rounds = rounds
         self.local_steps = local_steps
         self.sampling = sampling
+        self.trim = trim
+        self.final_steps = final_steps
         self.rate = rate
         self.regularization = regularization
+        self.users = users
+        self.pretraining = pretraining
+        self.fine_tuning = fine_tuning
+        self.privacy = privacy
+        self.seed = seed
+
+
+class Bias(Estimator):
+    """Item and user biases: noisy item means from one sum, and users' levels fitted at home. The floor of them all.
+
+    Parameters
+    ----------
+    count_weight, shrinkage : as in the method `bias`
+    privacy : DP(…), or None
+    seed : of everything
+    """
+
+    method = "bias"
+
+    def __init__(
+        self, *, count_weight: float = 0.7, shrinkage: float = 5.0, privacy: DP | None = None, seed: int = 7
+    ) -> None:
+        self.count_weight = count_weight
+        self.shrinkage = shrinkage
+        self.privacy = privacy
         self.seed = seed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -128,7 +129,7 @@ def prepare(file: RunFile) -> Prepared:
             f"[public] users = {users:,} is fewer than the {ratings.n_users:,} users in the data; "
             "declare at least as many."
         )
-    if declared is not None and ratings.n_items != declared.items:
+    if declared is not None and not (ratings.item_ids.listed and ratings.n_items == declared.items):
         raise DataError(
             f'"{data.source}" gave {ratings.n_items:,} items where {declared.items:,} are public: with [privacy] ids '
             "may not come from ratings; put its list of items back, or name one with [public] catalogue."
@@ -147,11 +148,12 @@ def prepare(file: RunFile) -> Prepared:
         seed=file.seed,
     )
     method.sides_in(Facts.of(parties, file.seed))
-    planned = (
-        None
-        if file.privacy is None
-        else plan(file, method, parameters, parties.setting, sum(max(1, share.devices) for share in parties))
-    )
+    count = sum(max(1, share.devices) for share in parties)
+    planned = None if file.privacy is None else plan(file, method, parameters, parties.setting, count)
+    if planned is None:
+        parameters = parameters.resolved(None, Situation(parties.setting, count, sealed=False))
+    else:
+        parameters = planned.parameters
     return Prepared(
         file, method, parameters, described, training, parts.test, parts.support, parts.description, parties, planned
     )
@@ -175,6 +177,7 @@ def _absences(transcript: Transcript, parties: int) -> list[str]:
 def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
+    from tacit.floor import bias_floor
     from tacit.report.about import about, metrics_table
 
     began = perf_counter()
@@ -195,21 +198,25 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     )
     lifetimes = () if guards is None else guards.lifetime_notes()
     promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
-    wanted = file.evaluate
-    evaluation = evaluate(
-        with_newcomers(trained, prepared.support, prepared.test.n_users),
-        prepared.test,
+    evaluated = partial(
+        evaluate,
+        test=prepared.test,
         seen=prepared.train,
-        k=wanted.k,
-        negatives=wanted.negatives,
-        relevance=wanted.relevance,
+        k=file.evaluate.k,
+        negatives=file.evaluate.negatives,
+        relevance=file.evaluate.relevance,
         seed=file.seed,
     )
+    evaluation = evaluated(with_newcomers(trained, prepared.support, prepared.test.n_users))
+    shared = {}
+    if trained.before_fine_tuning is not None:
+        shared = {"metrics_shared": evaluated(trained.before_fine_tuning).metrics}
     summary: dict[str, Any] = {
         "run": str(folder.path),
         "method": prepared.method.name,
         "setting": str(prepared.parties.setting),
         "metrics": evaluation.metrics,
+        **shared,
         "intervals": {name: list(interval) for name, interval in evaluation.intervals.items()},
         "guarantee": promise.to_json(),
         "rounds": trained.rounds,
@@ -229,6 +236,8 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.method.sides[prepared.parties.setting].party.steps,
             notes=[*evaluation.notes, *lifetimes, *_absences(trained.transcript, len(prepared.parties))],
             sealed=file.aggregation.name != "plain",
+            floor=bias_floor(prepared, evaluation),
+            noise=None if prepared.plan is None else prepared.plan.loudness(),
         ),
         metrics=metrics_table(
             [(g.round, g.mse) for g in trained.history if g.mse is not None],

@@ -39,7 +39,8 @@ class Guarantee:
     """(ε, δ)-differential privacy of one unit under one relation, against somebody.
 
     `simulated` is True where the noise was seeded: whoever holds the run file can recompute it. `per_silo` is True
-    where somebody with records in several silos is protected in each by itself.
+    where somebody with records in several silos is protected in each by itself. `claimed_epsilon` is what a paper's own
+    formulas say of the same noise, where a run asked for them; ε is what holds.
     """
 
     epsilon: float
@@ -50,15 +51,19 @@ class Guarantee:
     against: str
     simulated: bool = False
     per_silo: bool = False
+    claimed_epsilon: float | None = None
 
     def __str__(self) -> str:
         unit = f"per {self.unit}" + (" and silo" if self.per_silo else "")
         rounded_up = math.ceil(self.epsilon * 100 - 1e-9) / 100
         text = f"({rounded_up:.2f}, {self.delta:g})-DP · {unit} · {self.relation} · against {self.against}"
+        if self.claimed_epsilon is not None:
+            text += f" · the paper's formulas claim ε = {self.claimed_epsilon:g}"
         return text + (" · SIMULATED (seeded)" if self.simulated else "")
 
     def to_json(self) -> dict[str, Any]:
         """The summary's `guarantee`."""
+        claim = {} if self.claimed_epsilon is None else {"claimed_epsilon": self.claimed_epsilon}
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -67,6 +72,7 @@ class Guarantee:
             "model": str(self.trust),
             "against": self.against,
             "simulated": self.simulated,
+            **claim,
         }
 
 

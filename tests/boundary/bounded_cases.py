@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
+from tacit.boundary.query import Rows
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.guarantee import Relation, Unit
@@ -128,10 +129,16 @@ def distance(one, other):
     return float(np.sqrt(sum(np.square(one[name] - other[name], dtype=np.float64).sum() for name in one)))
 
 
+def exactly(query, state, stream):
+    """The exact answer, its blocks whole."""
+    answer = query.exact(state, stream)
+    return {name: block.dense() if isinstance(block, Rows) else block for name, block in answer.items()}
+
+
 def moved(query, near, state=None, near_state=None, seed=0):
     """How far apart two neighbours' answers are, in float64 and under one stream."""
-    here = query.exact(state or {}, derive(seed, "answer"))
-    there = near.exact((state if near_state is None else near_state) or {}, derive(seed, "answer"))
+    here = exactly(query, state or {}, derive(seed, "answer"))
+    there = exactly(near, (state if near_state is None else near_state) or {}, derive(seed, "answer"))
     return distance(here, there)
 
 

@@ -16,6 +16,7 @@ from tacit.boundary.events import (
     Gaussian,
     Laplace,
     NonPrivate,
+    PerturbedObjective,
     Public,
     Pure,
     SampledGaussian,
@@ -34,6 +35,7 @@ ONE_OF_EACH = [
     DiscreteGaussian(1e3, 30.0, 10, 10),
     Laplace(5.0),
     Pure(0.2, "exponential"),
+    PerturbedObjective(20.0, 0.01),
     Shuffled(1.0, 1000),
 ]
 

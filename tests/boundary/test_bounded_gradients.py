@@ -14,6 +14,7 @@ from bounded_cases import (
     ZERO_OUT,
     World,
     assert_bounded,
+    exactly,
     make_world,
     moved,
     neighbour,
@@ -208,7 +209,7 @@ def test_gradient_clipping_claims_are_attained(blocks):
 def test_an_empty_record_adds_exactly_nothing_wherever_her_factors_are():
     world = aligned(0, 1.0, others=0)
     for make in (embedding, clipped):
-        answer = make(world).exact({**world.state, "users": np.full((1, 2), np.inf, np.float32)}, derive(1, "x"))
+        answer = exactly(make(world), {**world.state, "users": np.full((1, 2), np.inf, np.float32)}, derive(1, "x"))
         assert not answer["users"].any()
         assert not answer["items"].any()
 
@@ -234,7 +235,7 @@ def test_on_factors_that_need_no_clipping_it_is_the_gradient(seed):
 def test_ratings_are_shifted_to_start_at_zero_and_clipped_to_the_scale():
     for r, shifted in ((1.0, 0), (5.0, 4), (9.0, 4), (-3.0, 0), (np.nan, 0), (np.inf, 4), (-np.inf, 0)):
         world = aligned(1, r, others=0).with_user(0, [0, 0])
-        answer = embedding(world, 1.0, None, USERS).exact(world.state, derive(1, "x"))
+        answer = exactly(embedding(world, 1.0, None, USERS), world.state, derive(1, "x"))
         np.testing.assert_allclose(answer["users"], [[-2 * shifted * 2, 0]], rtol=1e-5)
 
 
@@ -246,8 +247,8 @@ def test_a_sample_of_ratings_answers_as_if_the_others_were_not_there():
     kept[part.entries] = True
     rest = EmbeddingGradient(world.ratings.keep(kept), 1.0, **PUBLIC)
     state = world.state
-    for name, block in query.exact(state, derive(9, "answer")).items():
-        np.testing.assert_allclose(block, rest.exact(state, derive(1, "x"))[name], atol=1e-12)
+    for name, block in exactly(query, state, derive(9, "answer")).items():
+        np.testing.assert_allclose(block, exactly(rest, state, derive(1, "x"))[name], atol=1e-12)
 
 
 def test_a_sums_factors_can_be_given_beforehand_and_the_absent_stay_out():
@@ -316,8 +317,8 @@ def within(kind=EmbeddingGradient, tolerance=0.999):
     for world, near, trim, blocks, unit in suite:
         query, other = (embedding(w, 1.0, trim, blocks, kind=kind) for w in (world, near))
         with np.errstate(all="ignore"):
-            here = query.exact(world.state, derive(1, "x"))
-            there = other.exact(near.state, derive(1, "x"))
+            here = exactly(query, world.state, derive(1, "x"))
+            there = exactly(other, near.state, derive(1, "x"))
             apart = math.sqrt(sum(np.square(here[name] - there[name]).sum() for name in here))
         share = apart / query.sensitivity(unit, ZERO_OUT)
         if not share <= 1:

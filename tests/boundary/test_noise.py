@@ -7,6 +7,7 @@ import pytest
 
 from tacit.boundary import events
 from tacit.boundary.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Skellam
+from tacit.boundary.query import Rows
 from tacit.boundary.source import Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
@@ -50,6 +51,41 @@ def test_the_order_of_blocks_does_not_matter():
     other = Gaussian(1.0).add(dict(reversed(blocks().items())), seeded("order"))
     for name in one:
         np.testing.assert_array_equal(one[name], other[name])
+
+
+def touched():
+    """A block of 400 rows, three of which are other than 0, and one that is whole."""
+    rows = np.array([0, 7, 399])
+    return {"items": Rows(400, rows, np.full((3, 4), 1e6)), "users": np.full((50, 4), 1e6 + 1e-3)}
+
+
+def test_what_is_0_but_in_a_few_rows_gets_the_noise_of_the_whole():
+    whole = {name: x.dense() if isinstance(x, Rows) else x for name, x in touched().items()}
+    wanted = Gaussian(2.0).add(whole, seeded("rows"))
+    found = Gaussian(2.0).noised(dict(reversed(touched().items())), seeded("rows"))
+    assert found.keys() == wanted.keys()
+    for name, block in found.items():
+        assert block.dtype == np.float32
+        np.testing.assert_array_equal(block, wanted[name].astype(np.float32))
+    given = touched()["users"]
+    assert np.all(given == 1e6 + 1e-3), "the exact answer is left alone"
+
+
+@pytest.mark.parametrize("make", [seeded, Secure])
+def test_rows_that_nobody_touched_are_noised_too(make):
+    """n = 1,600 cells, five standard deviations of a sample's; a false alarm in about two million."""
+    found = Gaussian(2.0).noised(touched(), make())["items"]
+    found[[0, 7, 399]] -= 1e6
+    assert np.all(found != 0)
+    assert np.std(found) == pytest.approx(2.0, abs=5 * 2.0 / np.sqrt(2 * 1600))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_row_that_noise_cannot_cover_is_refused_and_forgotten(bad):
+    values = np.array([[1.0, bad]])
+    with pytest.raises(PrivacyRefused, match="items"):
+        Gaussian(1.0).noised({"items": Rows(5, np.array([2]), values)}, seeded())
+    assert not values.any()
 
 
 def frozen():

@@ -198,7 +198,7 @@ def test_doctor_looks_at_the_machine(tmp_path):
         ("data={source='nowhere.csv'}", 3, ["nowhere.csv"]),
         ("partition.by=colour", 2, ["colour"]),
         ("partition.into=999", 2, ["999"]),
-        ("privacy={epsilon=1.0, delta=1e-6}", 4, ["NON-PRIVATE"]),
+        ("privacy={epsilon=1.0, delta=1e-6, accounting='paper', unit='rating'}", 4, ["paper", "rating"]),
         ("privacy={epsilon=0.0}", 2, ["epsilon"]),
         ("aggregation.name=secagg", 2, ["secagg"]),
         ("nonsense", 2, ["section.key=value"]),

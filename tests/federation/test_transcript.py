@@ -14,7 +14,7 @@ def talk(order=("party-1", "party-2"), status="ok", round=1, step="s", body=BODY
     for party in order:
         transcript.down(0, round, step, party, "sum", body, digest(body), 1)
     for party in order:
-        transcript.up(0, round, step, party, "sum", body, 1, status)
+        transcript.up(0, round, step, party, "sum", body, digest(body), 1, status)
     return transcript
 
 
@@ -28,7 +28,7 @@ def test_the_digest_covers_round_step_party_and_payload():
 def test_the_digest_leaves_out_what_was_lost():
     transcript = talk()
     before = transcript.digest
-    transcript.up(1, 2, "s", "party-1", "sum", b"", 0, "late")
+    transcript.up(1, 2, "s", "party-1", "sum", b"", "", 0, "late")
     assert transcript.digest == before
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import FIXED, assert_finds, assert_near, cases
 
-from tacit.kernels.embed import descend_and_embed, descend_and_embed_numpy, embed
+from tacit.kernels.embed import descend_and_embed, descend_and_embed_numpy, embed, embed_numpy
 from tacit.rng import derive
 
 SIZES = st.sampled_from([0.0, 1e-20, 1e-3, 1.0, 100.0, 1e15, 1e30])
@@ -82,6 +82,42 @@ def test_known_answers():
     x = np.array([[3.0, 4.0], [-3.0, 4.0], [-1.0, -1.0], [0.0, 0.0], [0.3, 0.4], [1e38, 0.0]], dtype=np.float32)
     expected = [[0.6, 0.8], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.3, 0.4], [1.0, 0.0]]
     np.testing.assert_allclose(embed(x, 1.0), expected, rtol=1e-6)
+
+
+def check_embed(kernel, case):
+    seed, dtype, size, span = case
+    x = points(seed, size, 9, 7).astype(dtype)
+    x[0, :3] = np.nan, np.inf, -np.inf
+    found, wanted = kernel(x, span), embed_numpy(x, span)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=8 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.integers(0, 2**32), SIZES, SPANS)
+@settings(deadline=None)
+def test_the_projection_equals_its_twin(dtype, seed, size, span):
+    check_embed(embed, (seed, dtype, size, span))
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        lambda x, span: embed(x, np.sqrt(span)),
+        lambda x, span: embed(np.abs(x), span),
+        lambda x, span: embed(np.nan_to_num(x), span),  # infinities become large numbers, and take all of the norm
+    ],
+)
+def test_another_projection_is_found(planted):
+    cases = [(seed, dtype, 3.0, 4.0) for seed in range(5) for dtype in (np.float32, np.float64)]
+    assert_finds(planted, check_embed, embed, cases)
+
+
+def test_rows_that_a_peer_sent_are_projected_whatever_their_layout():
+    x = points(1, 2.0, 6, 4).astype(np.float32)
+    sent = np.asfortranarray(x)
+    sent.flags.writeable = False
+    np.testing.assert_array_equal(embed(sent, 4.0), embed(x, 4.0))
 
 
 # -- the kernel and its twin ---------------------------------------------------------------------------------------

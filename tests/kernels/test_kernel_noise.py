@@ -7,12 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import assert_finds
 
+from tacit.boundary.query import Rows
 from tacit.kernels.noise import (
     LANES,
     TILE,
     _gaussian_pair,
     add_noise,
     add_noise_numpy,
+    noised_rows,
+    noised_rows_numpy,
     random_words,
     random_words_numpy,
     standard_normals,
@@ -105,6 +108,50 @@ def in_place(twin):
 def test_a_planted_bug_is_found(planted):
     cases = [np.float32, np.float64]
     assert_finds(in_place(planted), check, add_noise, cases, 2 * TILE + 17, 5, 2.5)
+
+
+def check_rows(kernel, case):
+    """Rows of all sizes, so that they end within tiles and go on in the next."""
+    seed, n, p, share = case
+    stream = derive(seed, "rows")
+    rows = np.flatnonzero(stream.random(n) < share)
+    values = 10 * stream.standard_normal((len(rows), p))
+    same_bits(kernel(n, rows, values, 2.5, KEY, 3), noised_rows_numpy(n, rows, values, 2.5, KEY, 3))
+
+
+@given(
+    st.integers(0, 2**32), st.integers(0, 300), st.sampled_from([1, 2, 7, 20, TILE + 1]), st.sampled_from([0, 0.1, 1])
+)
+@settings(deadline=None, max_examples=60)
+def test_rows_get_the_noise_of_the_whole_block(seed, n, p, share):
+    check_rows(noised_rows, (seed, n if p < TILE else n % 5, p, share))
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, 0 * values, sigma, key, stream),
+        lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, values, sigma, key, stream + 1),
+        lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, values, np.float32(0.1), key, stream),
+        lambda n, rows, values, sigma, key, stream: (
+            add_noise(  # noise on what is touched alone
+                Rows(n, rows, values).dense(), sigma, key, stream
+            ).astype(np.float32)
+            * np.isin(np.arange(n), rows)[:, None]
+        ),
+        lambda n, rows, values, sigma, key, stream: (  # rounded before the noise
+            add_noise(Rows(n, rows, values).dense().astype(np.float32), sigma, key, stream)
+        ),
+    ],
+)
+def test_rows_without_their_noise_are_found(planted):
+    assert_finds(planted, check_rows, noised_rows, [(seed, 200, 20, 0.1) for seed in range(5)])
+
+
+@pytest.mark.parametrize("rows", [[1, 1], [2, 1], [-1, 0], [0, 5]])
+def test_rows_out_of_order_or_place_are_refused_rather_than_left_without_noise(rows):
+    with pytest.raises(ValueError, match="must increase"):
+        noised_rows(5, np.array(rows), np.zeros((2, 3)), 1.0, KEY)
 
 
 @given(st.integers(0, 3 * TILE), st.integers(0, 3 * TILE), st.integers(0, 2**40))

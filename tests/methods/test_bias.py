@@ -134,9 +134,13 @@ def test_biases_are_found_under_noise():
     ("sections", "error", "words"),
     [
         ({"privacy": {"epsilon": 1.0, "delta": 0.01}}, UsageError, "1/users"),
-        ({"method": {"name": "sgdmf"}}, PrivacyRefused, "NON-PRIVATE"),
+        ({"method": {"name": "item-mean"}}, PrivacyRefused, "NON-PRIVATE"),
         ({"engine": {"seeded": False}}, PrivacyRefused, "seeded"),
-        ({"partition": {"by": "item", "into": 3}}, UsageError, "setting"),
+        (
+            {"partition": {"by": "item", "into": 3}, "aggregation": {"name": "ideal"}},
+            PrivacyRefused,
+            "no sum to protect",
+        ),
         ({"privacy": {"epsilon": 1.0, "accounting": "paper"}}, PrivacyRefused, "paper"),
         ({"data": {"source": "nowhere.csv"}}, UsageError, "public fact"),
     ],

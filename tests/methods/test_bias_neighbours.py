@@ -7,6 +7,7 @@ import pytest
 
 from tacit.boundary import Gate
 from tacit.boundary.bounded import NormalisedSum
+from tacit.boundary.deviations import DeviationSum
 from tacit.boundary.wire import decode
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
@@ -21,9 +22,10 @@ FACTS = Facts.of(PARTIES, 7)
 ROUNDING = 1e-5
 
 
-def sent(ratings: Ratings, **parameters: float) -> np.ndarray:
+def sent(ratings: Ratings, unit: Unit | None = None, **parameters: float) -> np.ndarray:
     """The exact contribution of a party that holds these ratings."""
-    party = BiasParty(replace(PARTIES[0], ratings=ratings), BiasParameters(**parameters), FACTS, Gate("party-1", 7, {}))
+    facts, share = replace(FACTS, unit=unit), replace(PARTIES[0], ratings=ratings)
+    party = BiasParty(share, BiasParameters(**parameters), facts, Gate("party-1", 7, {}))
     with party.gate.serving("contribute", 1, 0, "request"):
         body = decode(party.contribute().body)
     return np.concatenate([body["errors"], body["weights"]]).astype(np.float64)
@@ -53,12 +55,31 @@ def test_an_emptied_record_moves_what_leaves_by_at_most_one(parameters):
 
 
 @pytest.mark.parametrize("parameters", [{}, {"count_weight": 0.01, "shrinkage": 0.0}])
-def test_one_rating_moves_what_leaves_by_at_most_two(parameters):
+def test_one_rating_moves_what_leaves_by_at_most_itself(parameters):
+    """Where the unit is a rating, no mean and no weight of its user comes before the sum."""
     ratings = PARTIES[0].ratings
-    whole = sent(ratings, **parameters)
-    bound = NormalisedSum.bound(Unit.RATING, Relation.ZERO_OUT)
-    moved = [np.linalg.norm(whole - sent(without(ratings, e), **parameters)) for e in range(0, ratings.n_ratings, 5)]
-    assert max(moved) <= bound + ROUNDING
+    extreme = replace(ratings, values=np.where(ratings.values > 3, 5, 1).astype(np.float32))
+    bound = DeviationSum.bound(4.0, BiasParameters(**parameters).count_weight, Unit.RATING, Relation.ZERO_OUT)
+    for held in (ratings, extreme):
+        whole = sent(held, Unit.RATING, **parameters)
+        near = [sent(without(held, e), Unit.RATING, **parameters) for e in range(0, held.n_ratings, 5)]
+        assert all(np.count_nonzero(whole != other) <= 2 for other in near)
+        moved = [np.linalg.norm(whole - other) for other in near]
+        assert max(moved) <= bound + ROUNDING
+    assert min(moved) > 0.999 * bound  # extreme ratings attain it
+
+
+def test_a_party_that_centres_by_users_before_the_sum_is_noticed(monkeypatch):
+    """Planted: the unit is a rating, and users' own means and norms come in all the same."""
+    real = BiasParty._query
+
+    def forgetful(self):
+        self.facts = replace(self.facts, unit=Unit.USER)
+        return real(self)
+
+    monkeypatch.setattr(BiasParty, "_query", forgetful)
+    with pytest.raises(AssertionError):
+        test_one_rating_moves_what_leaves_by_at_most_itself({})
 
 
 def test_users_that_share_a_mean_are_noticed(monkeypatch):

@@ -1,5 +1,6 @@
 """Every method keeps the method contract."""
 
+from tacit.partition import Setting
 from tacit.testing.method import MethodContract
 
 
@@ -40,3 +41,42 @@ class TestPopularity(MethodContract):
 class TestRandom(MethodContract):
     name = "random"
     seeded = False  # only "done" crosses
+
+
+class TestGradientClipping(MethodContract):
+    name = "gradient-clipping"
+    parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "sampling": 0.5}
+    never = {"horizontal": ("users",)}
+
+
+class TestSGLD(MethodContract):
+    name = "dp-sgld"
+    parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "sampling": 0.5}
+    never = {"horizontal": ("users",)}
+
+
+class TestObjectivePerturbation(MethodContract):
+    name = "objective-perturbation"
+    parameters = {"factors": 4}
+    never = {"horizontal": ("users",)}
+
+
+class TestSynchronous(MethodContract):
+    name = "synsgd"
+    parameters = {"factors": 4, "rounds": 4, "sampling": 0.5, "fine_tuning": 2}
+    never = {"horizontal": ("users", "own users", "own items")}
+
+
+class TestLocalPrivate(MethodContract):
+    name = "local-private"
+    parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "sampling": 0.5}
+
+
+class TestPretrained(MethodContract):
+    name = "sgdmf"
+    parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "users": "pretrained", "trim": 5, "fine_tuning": 2}
+    never = {"horizontal": ("users", "own users", "own items")}
+
+    def pytest_generate_tests(self, metafunc):
+        if "setting" in metafunc.fixturenames:
+            metafunc.parametrize("setting", [Setting.HORIZONTAL])

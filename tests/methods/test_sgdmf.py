@@ -13,11 +13,13 @@ from tacit.federation import Facts, Federation
 from tacit.kernels.embed import embed
 from tacit.kernels.gradient import factor_gradients_numpy
 from tacit.methods import chosen
+from tacit.methods.plan import Situation
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
 from tacit.methods.start import falling, start_factors
-from tacit.partition import partition
+from tacit.partition import Setting, partition
 from tacit.testing.worlds import checkerboard
 
+TWO_SILOS = Situation(Setting.HORIZONTAL, 2, sealed=False)
 BY = {"horizontal": ("user", 4), "vertical": ("item", 4), "device": ("device", None)}
 
 
@@ -55,6 +57,7 @@ def test_one_round_is_the_papers_equation_five():
     _method, parameters = chosen(
         {"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 1, "sampling": 1.0, "rate": 2.0}
     )
+    parameters = parameters.resolved(None, TWO_SILOS)
     facts = Facts.of(parties, 7)
     silos = [HorizontalSilo(share, parameters, facts, Gate(share.name, 7, {})) for share in parties]
     V = start_factors(facts, facts.items, 3, "items")
@@ -88,6 +91,7 @@ def test_a_peers_factors_are_projected_before_use():
     seen, _hidden = checkerboard(20, 12)
     parties = partition(seen, into=2)
     _method, parameters = chosen({"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 1})
+    parameters = parameters.resolved(None, TWO_SILOS)
     facts = Facts.of(parties, 7)
     wild = (1e6 * start_factors(facts, 12, 3, "items") - 3e5).astype(np.float32)
     silo = HorizontalSilo(parties[0], parameters, facts, Gate("party-1", 7, {}))

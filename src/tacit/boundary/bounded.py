@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tacit.boundary.query import Blocks
+from tacit.boundary.query import Blocks, Exact, Rows
 from tacit.boundary.trim import check_rows
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, UsageError
@@ -35,12 +35,17 @@ class Bounded:
 
     sampling: float = 1.0
 
-    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+    def exact(self, state: Blocks, stream: np.random.Generator) -> Mapping[str, Exact]:
         """The answer, float64."""
         raise NotImplementedError(f"{type(self).__name__} must say what it answers.")
 
     def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
-        return {name: block.astype(np.float32) for name, block in self.exact(state, stream).items()}
+        return {name: rounded(block) for name, block in self.exact(state, stream).items()}
+
+
+def rounded(block: Exact) -> Array:
+    """An exact block as it travels: whole, in float32."""
+    return (block.dense() if isinstance(block, Rows) else block).astype(np.float32)
 
 
 def of_record(bound: float, unit: Unit, relation: Relation) -> float:

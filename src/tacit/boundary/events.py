@@ -75,6 +75,17 @@ class Pure(Event):
 
 
 @dataclass(frozen=True)
+class PerturbedObjective(Event):
+    """`count` minimisers of convex objectives with a Gaussian linear term, of that standard deviation over the norm of
+    one unit's gradient, where one unit changes the determinant of the curvature by a factor of at most e^curvature.
+    """
+
+    multiplier: float
+    curvature: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class Shuffled(Event):
     """`count` shuffles of one ε₀-LDP report each from at least `crowd` distinct honest devices; replace relation."""
 
@@ -102,6 +113,7 @@ KINDS: Mapping[str, type[Event]] = {
         DiscreteGaussian,
         Laplace,
         Pure,
+        PerturbedObjective,
         Shuffled,
         NonPrivate,
         Public,

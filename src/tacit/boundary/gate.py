@@ -1,15 +1,17 @@
 """The gate: the only door out of a party.
 
-A *chain* is a number of queries with a pure update between them, a *sum* is one linear contribution, a *report* is a
-set of single reports for the shuffler, a *public* fact has no data in it, and *disclose* hands out data as it is.
+A *chain* is a number of queries with a pure update between them, or a convex problem *solved* with noise inside it; a
+*sum* is one linear contribution, a *report* is a set of single reports for the shuffler, a *public* fact has no data
+in it, and *disclose* hands out data as it is.
 With a protection every one of them is noised or refused, charged and recorded before it leaves; without one,
-NON-PRIVATE.
+NON-PRIVATE. What a party *keeps* stays at home for good: under a protection the gate refuses to let it out.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +21,11 @@ import numpy as np
 
 from tacit.boundary import release as _release
 from tacit.boundary.events import Event, Public
+from tacit.boundary.kept import Kept
 from tacit.boundary.ledger import Row
+from tacit.boundary.objective import Problem
 from tacit.boundary.protection import Protection
-from tacit.boundary.query import Query, Update
+from tacit.boundary.query import Query, Sensitive, Update
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused
@@ -30,6 +34,12 @@ from tacit.rng import derive
 
 #: Facts that no data goes into, and the only values they can have. Keys and shares will join them.
 PUBLIC_FACTS: Mapping[str, frozenset[object]] = {"done": frozenset({True})}
+
+#: Where a saved state lists the names of what is kept for good; no block at home has an empty name.
+KEPT = ""
+
+#: Raises unless a release of this kind, with these blocks, is what the step was agreed to give.
+Agreed = Callable[[Kind, Mapping[str, Value]], None]
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class Served:
     round: int
     attempt: int
     hash: str
+    agreed: Agreed | None = None
 
 
 class Gate:
@@ -56,8 +67,10 @@ class Gate:
     Guarantee
     ---------
     With a protection: as the protection states, over every release of the run, against everyone who sees what left.
-    Without one: none, and every release is stamped NON-PRIVATE. Either way a payload leaves as recorded bytes, once
-    per request, and a public fact is one of `PUBLIC_FACTS`.
+    What was kept never leaves: neither itself, nor a view or copy of it, nor as part of a chain's state; a name once
+    secret stays so, over restarts too. Without a protection: none, and every release is stamped NON-PRIVATE. Either
+    way a payload is what the step was agreed to give, or nothing is recorded; it leaves as bytes, once per request; and
+    a public fact is one of `PUBLIC_FACTS`.
     """
 
     def __init__(
@@ -67,15 +80,22 @@ class Gate:
         self._seed, self._devices = seed, devices
         self._request: Served | None = None
         self._made: Release | None = None
+        self._kept = Kept(home)
         if protection is not None and (state := protection.ledger.state()) is not None:
             rows = protection.ledger.rows()
             if rows[-1].run == protection.run:
-                home.update({name: np.array(array) for name, array in decode(state).items()})
+                saved = decode(state)
+                names = json.loads(str(saved.pop(KEPT, "[]")))
+                home.update({name: np.array(array) for name, array in saved.items()})
+                for name in names:
+                    self._kept.mark(name)
 
     @contextmanager
-    def serving(self, step: str, round: int, attempt: int, request_hash: str) -> Iterator[None]:
-        """While one request is served: streams derive from it, and one release can be made."""
-        self._request, self._made = Served(step, round, attempt, request_hash), None
+    def serving(
+        self, step: str, round: int, attempt: int, request_hash: str, agreed: Agreed | None = None
+    ) -> Iterator[None]:
+        """While one request is served: streams derive from it, and one release can be made, as `agreed` allows."""
+        self._request, self._made = Served(step, round, attempt, request_hash, agreed), None
         try:
             yield
         finally:
@@ -116,18 +136,38 @@ class Gate:
         request = self._serving()
         return derive(self._seed, self.party, request.round, *purpose, request.hash)
 
+    def keep(self, name: str, array: Array | float) -> Array:
+        """Put an array into `home`, secret for good, and return it: what is fitted to raw ratings and never leaves."""
+        self.home[name] = kept = np.asarray(array)
+        if self.protection is not None:
+            self._kept.mark(name)
+        return kept
+
     # -- the ways out -----------------------------------------------------------------------------------------
 
     def chain(
         self, query: Query, update: Update, state: Mapping[str, Any], steps: int, lets_out: Sequence[str]
     ) -> Release:
-        """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave."""
+        """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave.
+
+        All of the final state stays in `home`, as public and noised values, so under a protection no block of it may be
+        a secret, or bear the name of one.
+        """
+        self._no_secret(state, lets_out)
         current, event = dict(state), self._admitted(query, steps)
         for step in range(steps):
             answer = self._answer(query, current, step)
             current = update(current, answer, step)
-        self.home.update(current)
-        return self._let_out(Kind.CHAIN, {name: current[name] for name in lets_out}, event)
+        return self._let_out(Kind.CHAIN, {name: current[name] for name in lets_out}, event, state=current)
+
+    def solve(self, problem: Problem) -> Release:
+        """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them."""
+        event = self._allowed(problem, lambda protection: problem.event(protection.terms.multiplier))
+        request, linear, multiplier = self._serving(), problem.blank(), None
+        if self.protection is not None:
+            sigma, multiplier = self.protection.scale(problem), self.protection.terms.multiplier
+            linear = self.protection.noised(linear, sigma, request.round, request.step, 0, request.hash)
+        return self._let_out(Kind.CHAIN, problem.minimisers(linear, multiplier, self.stream("sample", 0)), event)
 
     def sum(self, query: Query, contributors: int = 1, present: Array | None = None) -> Release:
         """One contribution to a sum over parties; `contributors` devices or parties are in it.
@@ -151,7 +191,7 @@ class Gate:
 
     def public(self, fact: str, value: object = True) -> Release:
         """A fact that no data went into, by schema."""
-        if fact not in PUBLIC_FACTS or value not in PUBLIC_FACTS[fact] or type(value) is not bool:
+        if fact not in PUBLIC_FACTS or type(value) is not bool or value not in PUBLIC_FACTS[fact]:
             raise PrivacyRefused(
                 f'{self.party} tried to pass "{fact}" as a public fact; only {", ".join(PUBLIC_FACTS)} can leave so: '
                 "let anything computed from data leave through gate.chain or gate.sum."
@@ -176,14 +216,30 @@ class Gate:
             )
         return self._request
 
+    def _no_secret(self, blocks: Mapping[str, Any], lets_out: Sequence[str] = ()) -> None:
+        """Refuse, under a protection, blocks that are secret, and names of what is."""
+        if self.protection is None:
+            return
+        named = next((name for name in (*lets_out, *blocks) if name in self._kept.names), None)
+        found = self._kept.found_in(blocks) if named is None else named
+        if found is not None:
+            raise PrivacyRefused(
+                f'{self.party} was about to let out "{found}", which it keeps at home for good; nothing was released: '
+                "give a chain public and noised blocks only, and use what is kept inside a query."
+            )
+
     def _admitted(self, query: Query, answers: int) -> Event | None:
+        """The event of so many noisy answers."""
+        return self._allowed(query, lambda protection: protection.event(query, answers))
+
+    def _allowed(self, query: Sensitive, spends: Callable[[Protection], Event]) -> Event | None:
         """The event of a noisy release, once the schedule and the budget allow it; None without a protection."""
         request = self._serving()
         if self.protection is None:
             return None
         self.protection.scale(query)
         self.protection.fits(request.step, query)
-        event = self.protection.event(query, answers)
+        event = spends(self.protection)
         self.protection.admit(request.step, event)
         return event
 
@@ -205,11 +261,17 @@ class Gate:
         contributors: int = 1,
         sealed: bool = False,
         present: Array | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> Release:
         request = self._serving()
         if self._made is not None:
             raise PrivacyRefused(f"{self.party} tried to let out two releases for one request; end a step in one.")
+        self._no_secret(payload)
+        self._no_secret(state or {})
         body, row = encode(payload), None
+        if request.agreed is not None:
+            request.agreed(kind, decode(body))
+        self.home.update(state or {})
         if self.protection is not None:
             if event is None:
                 raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
@@ -225,7 +287,7 @@ class Gate:
                 sealed=sealed,
                 contributors=contributors,
                 present=None if present is None else np.packbits(present).tobytes(),
-                state=encode(self.home),
+                state=encode({**self.home, KEPT: json.dumps(self._kept.names)}),
                 admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step, event),
             )
             self.protection.count(request.step)

@@ -17,18 +17,18 @@ user.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tacit.boundary.bounded import ROOM, Bounded, attendance, chosen, finite, of_record, positive
-from tacit.boundary.query import Blocks
+from tacit.boundary.query import Blocks, Rows
 from tacit.boundary.trim import check_rate, check_rows, sample_ratings, sample_users, trim
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.kernels.bounded import bounded_gradients
+from tacit.kernels.bounded import bounded_gradients, looked_up, shifted
 from tacit.kernels.embed import embed
 
 BLOCKS = ("users", "items")
@@ -53,7 +53,8 @@ class Gradient(Bounded):
         they were fitted at home to raw ratings
     sampled : Unit.USER or Unit.RATING, what the sample is of
     present : (n,) bool, who takes part; None means all
-    at : blocks that `state` does not bring; a sum's state is empty
+    at : blocks that `state` does not bring, or a function that makes them from it; of a user's factors fitted at home
+        each row may depend on her own ratings, on `state` and on secret coins, and on nobody else's ratings
 
     Guarantee
     ---------
@@ -80,7 +81,7 @@ class Gradient(Bounded):
         users_are_public: bool,
         sampled: Unit = Unit.USER,
         present: Array | None = None,
-        at: Blocks | None = None,
+        at: Blocks | Callable[[Blocks], Blocks] | None = None,
     ) -> None:
         check_rows(ratings.indptr, ratings.items, ratings.n_items)
         if trim is not None and (int(trim) != trim or trim < 1):
@@ -93,21 +94,18 @@ class Gradient(Bounded):
         self.trim = None if trim is None else int(trim)
         self.blocks, self.users_are_public = chosen(blocks, BLOCKS), bool(users_are_public)
         self.present = attendance(present, ratings.n_users)
-        self._at: Blocks = dict(at or {})
+        self._at = at or {}
 
-    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
-        U, V = self._factors({**self._at, **state})
+    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:
+        U, V = self._factors({**(self._at(state) if callable(self._at) else self._at), **state})
         draw = sample_users if self.sampled is Unit.USER else sample_ratings
         part = draw(self.ratings.indptr, self.sampling, stream, self.present)
         if self.trim is not None:
             part = trim(part, self.ratings.items, self.trim, stream)
-        items = self.ratings.items[part.entries]
-        seen = np.zeros(len(V), dtype=bool)
-        seen[items] = True
-        touched, place = np.flatnonzero(seen), np.cumsum(seen) - 1
+        touched, places = looked_up(self.ratings.items, part.entries, len(V))
         by_user, by_item = bounded_gradients(
             part.indptr,
-            place[items],
+            places,
             self._rated(part.entries),
             self._clipped(U[part.rows]),
             self._clipped(V[touched]),
@@ -115,8 +113,7 @@ class Gradient(Bounded):
             "users" in self.blocks,
             "items" in self.blocks,
         )
-        answer = {"users": np.zeros(U.shape), "items": np.zeros(V.shape)}
-        answer["users"][part.rows], answer["items"][touched] = by_user, by_item
+        answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
         return {name: answer[name] for name in self.blocks}
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
@@ -176,8 +173,7 @@ class Gradient(Bounded):
     def _rated(self, entries: Array) -> Array:
         """r − low in [0, R]; NaN counts as 0."""
         scale = self.ratings.scale
-        shifted = np.clip(self.ratings.values[entries].astype(np.float64) - scale.low, 0.0, scale.span)
-        return finite(shifted)
+        return shifted(self.ratings.values, entries, scale.low, scale.span)
 
     def _factors(self, state: Blocks) -> tuple[Array, Array]:
         U, V = state["users"], state["items"]
@@ -244,7 +240,7 @@ class ClippedGradient(Gradient):
         users_are_public: bool,
         sampled: Unit = Unit.USER,
         present: Array | None = None,
-        at: Blocks | None = None,
+        at: Blocks | Callable[[Blocks], Blocks] | None = None,
     ) -> None:
         super().__init__(
             ratings,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tacit.boundary.events import Event, from_json, to_json
@@ -31,6 +31,8 @@ from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 FORMAT = "tacit ledger 1"
 #: The part of a roster that must be known to a ledger for it to be the same party's.
 SAME_PEOPLE = 0.8
+#: Bytes. An answer's hundreds of kilobytes fill few such pages, and a small one wastes little.
+PAGE_SIZE = 16384
 #: What may stand on the first page, beside its seal.
 _PAGE = frozenset({"format", "party", "begun", "first", "unit", "people"})
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
@@ -72,12 +74,18 @@ class Row:
 
     @property
     def spent(self) -> Event:
-        return from_json(json.loads(self.event))
+        return _parsed(self.event)
 
 
 def next_head(previous: str, event: str, request: str, payload: str) -> str:
     """The head after one more row; whoever knows the parts can check it, and all of them have left anyway."""
     return hashlib.sha256("|".join((FORMAT, previous, event, request, payload)).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _parsed(line: str) -> Event:
+    """The event that `canonical` wrote."""
+    return from_json(json.loads(line))
 
 
 def canonical(event: Event) -> str:
@@ -87,6 +95,8 @@ def canonical(event: Event) -> str:
 
 class Ledger:
     """One party's ledger, opened or begun at `path`."""
+
+    _turned = 0
 
     def __init__(self, path: Path, party: str) -> None:
         self.path, self.party = path, party
@@ -101,6 +111,7 @@ class Ledger:
             ) from None
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
+            self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
             self._database.execute("pragma journal_mode = wal")
             self._database.execute("pragma synchronous = full")
             if not self._database.execute("select 1 from sqlite_master where name = 'about'").fetchone():
@@ -150,9 +161,15 @@ class Ledger:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    def rows(self) -> list[Row]:
-        """Every release, oldest first."""
-        return [Row(*values) for values in self._database.execute(f"select {_ROW} from releases order by number")]
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one than before if another connection wrote meanwhile, or the first page was turned."""
+        return int(self._database.execute("pragma data_version").fetchone()[0]), self._turned
+
+    def rows(self, after: int = 0) -> list[Row]:
+        """Every release, or those after number `after`, oldest first."""
+        query = f"select {_ROW} from releases where number > ? order by number"
+        return [Row(*values) for values in self._database.execute(query, (after,))]
 
     @property
     def head(self) -> str:
@@ -213,6 +230,7 @@ class Ledger:
             about["seal"] = self._page_seal(about)
             self._database.execute("delete from about")
             self._database.executemany("insert into about values (?, ?)", about.items())
+        self._turned += 1
 
     def state(self) -> bytes | None:
         """The party's state after its latest release."""
@@ -253,7 +271,7 @@ class Ledger:
                 *(number, _now(), run, round, step, attempt, kind, request, line, payload),
                 *(len(body), contributors, present, self._seal(state), head),
             )
-            self._database.execute("update releases set body = null where body is not null")
+            self._database.execute("update releases set body = null where number = ?", (number - 1,))
             marks = ", ".join("?" * (len(values) + 2))
             self._database.execute(
                 f"insert into releases ({_ROW}, seal, body) values ({marks})", (*values, self._seal(*values), body)

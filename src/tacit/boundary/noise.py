@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.boundary import events
 from tacit.boundary.discrete import discrete_gaussian, discrete_laplace, skellam
+from tacit.boundary.query import Exact, Rows
 from tacit.boundary.source import Source
 from tacit.errors import PrivacyRefused, UsageError
 
@@ -54,6 +55,21 @@ class Gaussian:
             source.add_normal(blocks[name], self.sigma)
             _finite(name, blocks[name])
         return dict(blocks)
+
+    def noised(self, blocks: Mapping[str, Exact], source: Source) -> dict[str, Array]:
+        """Exact answers with noise on every entry, new and in float32: added in float64, and rounded once.
+
+        It is `add` on the whole blocks. Where only a few rows are other than 0 the others are noise alone, drawn into
+        the float32 block itself.
+        """
+        return {name: self._noised(name, block, source) for name, block in sorted(blocks.items())}
+
+    def _noised(self, name: str, block: Exact, source: Source) -> Array:
+        if isinstance(block, Rows):
+            _finite(name, block.values)
+            return source.noised_rows(block.n, block.rows, block.values, self.sigma)
+        whole = self.add({name: np.array(block, dtype=np.float64, order="C")}, source)
+        return whole[name].astype(np.float32)
 
     def event(self, l2: float, count: int = 1) -> events.Gaussian:
         """What `count` answers spend if a unit moves each by at most `l2`."""

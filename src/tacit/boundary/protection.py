@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import numpy as np
 
 from tacit.boundary import noise as mechanism
-from tacit.boundary import spending
+from tacit.boundary.bounded import rounded
 from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.query import Query
+from tacit.boundary.query import Exact, Query, Sensitive
 from tacit.boundary.source import Seeded
+from tacit.boundary.tally import Merged, Tally, together
 from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation, Unit
@@ -43,6 +44,8 @@ class Terms:
     events : what all of them together spend
     sensitivities : by step, the Δ that an aggregation's noise was made for; a query with a larger one is refused
     own_noise : False where an aggregation carries the noise of a sum, and nobody sees a single contribution
+    accounted : the unit that sensitivities are asked for and the relation that events are counted under, where the
+        guarantee rests on stronger ones than it names; None means the guarantee's own
     """
 
     guarantee: Guarantee
@@ -51,14 +54,15 @@ class Terms:
     events: tuple[Event, ...]
     own_noise: bool = True
     sensitivities: Mapping[str, float] = field(default_factory=dict)
+    accounted: tuple[Unit, Relation] | None = None
 
     @property
     def unit(self) -> Unit:
-        return self.guarantee.unit
+        return self.guarantee.unit if self.accounted is None else self.accounted[0]
 
     @property
     def relation(self) -> Relation:
-        return self.guarantee.relation
+        return self.guarantee.relation if self.accounted is None else self.accounted[1]
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class Protection:
     seed: int
     people: Sequence[str] = ()
     _made: Counter[str] = field(default_factory=Counter)
+    _tally: Tally = field(init=False)
 
     def __post_init__(self) -> None:
         self.ledger.verify()
@@ -98,10 +103,11 @@ class Protection:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
         self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
+        self._tally = Tally(self.ledger, self.run)
 
     # -- noise ------------------------------------------------------------------------------------------------
 
-    def scale(self, query: Query) -> float:
+    def scale(self, query: Sensitive) -> float:
         """σ of one answer; a query that bounds nothing cannot be protected.
 
         Multipliers are over the sensitivity under zero-out; the accountant brings in what another relation costs.
@@ -120,16 +126,16 @@ class Protection:
             return SampledGaussian(self.terms.multiplier, query.sampling, answers)
         return Gaussian(self.terms.multiplier, answers)
 
-    def noised(self, blocks: Mapping[str, Array], sigma: float, *purpose: str | int) -> dict[str, Array]:
+    def noised(self, blocks: Mapping[str, Exact], sigma: float, *purpose: str | int) -> dict[str, Array]:
         """Fresh noise on every cell of every block, sampled or not."""
-        exact = {name: np.array(block, dtype=np.float64) for name, block in sorted(blocks.items())}
-        if sigma > 0:
-            mechanism.Gaussian(sigma).add(exact, Seeded(stream_key(self.seed, self.ledger.party, "noise", *purpose)))
-        return {name: block.astype(np.float32) for name, block in exact.items()}
+        if sigma == 0:
+            return {name: rounded(block) for name, block in blocks.items()}
+        source = Seeded(stream_key(self.seed, self.ledger.party, "noise", *purpose))
+        return mechanism.Gaussian(sigma).noised(blocks, source)
 
     # -- the veto ---------------------------------------------------------------------------------------------
 
-    def fits(self, step: str, query: Query) -> None:
+    def fits(self, step: str, query: Sensitive) -> None:
         """Refuse a query that moves further than the plan said: an aggregation's noise would be too small for it."""
         planned = self.terms.sensitivities.get(step)
         if planned is not None and query.sensitivity(self.terms.unit, Relation.ZERO_OUT) > planned * (1 + 1e-9):
@@ -144,8 +150,7 @@ class Protection:
                 f'{self.ledger.party} was asked for release {self._made[step] + 1} of step "{step}", and the '
                 f"run's guarantee covers {self.terms.schedule.get(step, 0)}; nothing was released."
             )
-        mine = [row.spent for row in self.ledger.rows() if row.run == self.run]
-        planned, now = _counted(self.terms.events), _counted([*mine, event])
+        planned, now = _counts(together(self.terms.events)), _counts(together(self._tally.mine(), (event,)))
         if planned is None or now is None or any(count > planned.get(kind, 0) for kind, count in now.items()):
             raise PrivacyRefused(
                 f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
@@ -169,12 +174,15 @@ class Protection:
         The ledger's first schedule was fixed before its first release, and the tightest composition holds for it. What
         comes after was chosen in the light of answers and composes by a privacy filter, which shares δ with the first.
         """
-        rows = [row for row in self.ledger.rows() if days is None or _age(row) <= timedelta(days=days)]
-        earlier = [row.spent for row in rows if row.run != self.run]
-        now = list(self.terms.events) if planned else [row.spent for row in rows if row.run == self.run]
-        first = self.ledger.first_schedule()
-        veto = Filter(self.budget.epsilon, self.budget.delta, self.terms.relation, first)
-        return veto.spent([*earlier, *now])
+        now = self.terms.events if planned else self._tally.mine(days)
+        spent = together(self._tally.earlier(days), now)
+        return math.inf if spent is None else _reached(self.budget, self.terms.relation, self._tally.first(), spent)
+
+
+@lru_cache(maxsize=1024)
+def _reached(budget: Budget, relation: Relation, first: tuple[Event, ...], spent: tuple[Event, ...]) -> float:
+    """ε by a filter that shares the budget's δ with a first schedule: a function of these four, reckoned once."""
+    return Filter(budget.epsilon, budget.delta, relation, first).spent(spent)
 
 
 def total_epsilon(rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED) -> float:
@@ -183,14 +191,9 @@ def total_epsilon(rows: Sequence[Row], delta: float, relation: Relation = ACCOUN
     return Filter(math.inf, delta, relation, first).spent([row.spent for row in rows])
 
 
-def _counted(events: Iterable[Event]) -> dict[Event, int] | None:
-    """How often each kind of answer is among the events; None if one of them protects nothing."""
-    together = spending.merge(events)
-    return None if together is None else {replace(event, count=1): event.count for event in together}
-
-
-def _age(row: Row) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(row.moment)
+def _counts(events: Merged) -> dict[Event, int] | None:
+    """How often each kind of answer is among merged events; None if one of them protects nothing."""
+    return None if events is None else {replace(event, count=1): event.count for event in events}
 
 
 def event_in_words(row: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,21 +15,50 @@ from tacit.guarantee import Relation, Unit
 Blocks = Mapping[str, Array]
 
 
-class Query(Protocol):
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A block of an exact answer that is 0 but in a few rows, as a gradient over sampled users is.
+
+    Attributes
+    ----------
+    n : how many rows there are
+    rows : (k,) int64, increasing: those that may be other than 0
+    values : (k, p) float64, what is in them
+    """
+
+    n: int
+    rows: Array
+    values: Array
+
+    def dense(self) -> Array:
+        """The whole block, (n, p) float64."""
+        block = np.zeros((self.n, self.values.shape[1]))
+        block[self.rows] = self.values
+        return block
+
+
+Exact = Array | Rows
+
+
+class Sensitive(Protocol):
+    """Whatever knows how far one unit can move it."""
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        """The largest ℓ2 distance between the answers of two neighbours; infinite where nothing bounds it."""
+
+
+class Query(Sensitive, Protocol):
     """A function of a party's data that knows its own sensitivity."""
 
     def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         """The answer at `state`, one array per block; `stream` is the party's own randomness."""
 
-    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
+    def exact(self, state: Blocks, stream: np.random.Generator) -> Mapping[str, Exact]:
         """The answer in float64, for which the bound holds without tolerance: what noise is added to."""
 
     @property
     def sampling(self) -> float:
         """The rate at which the query itself draws a fresh, secret Poisson sample of the units; 1 for no sampling."""
-
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        """The largest ℓ2 distance between the answers of two neighbours; infinite where nothing bounds it."""
 
 
 class Unbounded:

@@ -10,7 +10,9 @@ Proposition 1), which is why filters reckon with them. They are the only publish
 * Gaussian α/(2z²) and Laplace (Mironov 2017, Propositions 7 and 6). With several coordinates Laplace is worst
   when one of them moves by Δ₁ on its own: the logarithm of its moment is convex in the shift, and 0 at 0.
 * ε-DP by its own proof: as randomised response, the worst of all ε-DP mechanisms (Kairouz, Oh and Viswanath 2015)
-* a Poisson-sampled Gaussian: its pair of neighbours, integrated; a shuffle: the pair of `shuffling`.
+* a Poisson-sampled Gaussian: its pair of neighbours, integrated; a shuffle: the pair of `shuffling`
+* a perturbed objective of curvature β: α/(2z²) + β, of the pair in `tacit.boundary.objective`. Under replace by way
+  of the emptied record, (α − ½)/(α − 1)·D_2α + D_(2α−1) (Mironov 2017, Proposition 11).
 
 Formal guarantee
 ----------------
@@ -28,7 +30,16 @@ from functools import lru_cache, partial
 import numpy as np
 
 from tacit.boundary import shuffling
-from tacit.boundary.events import DiscreteGaussian, Gaussian, Laplace, Pure, SampledGaussian, Shuffled, Skellam
+from tacit.boundary.events import (
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    PerturbedObjective,
+    Pure,
+    SampledGaussian,
+    Shuffled,
+    Skellam,
+)
 from tacit.boundary.shuffling import Floats
 from tacit.boundary.spending import Noised, under
 from tacit.guarantee import Relation
@@ -88,6 +99,8 @@ def _single(event: Noised, relation: Relation, orders: tuple[float, ...]) -> tup
                 costs = laplace(1 / b, alpha)
             case Pure(epsilon=e):
                 costs = randomised_response(e, alpha)
+            case PerturbedObjective() as objective:
+                costs = perturbed_objective(objective, alpha, relation)
             case Shuffled(local_epsilon=e, crowd=n):
                 costs = shuffling.renyi(e, n, alpha)
     return tuple(np.maximum(costs, 0.0).tolist())
@@ -123,6 +136,17 @@ def randomised_response(epsilon: float, orders: Floats) -> Floats:
     """ε − ln((1 + e^−ε) / (1 + e^−(2α−1)ε)) / (α − 1)."""
     gain: Floats = np.log1p(np.exp(-epsilon)) - np.log1p(np.exp(-(2 * orders - 1) * epsilon))
     return epsilon - gain / (orders - 1)
+
+
+def perturbed_objective(event: PerturbedObjective, orders: Floats, relation: Relation) -> Floats:
+    """Of N(0, 1) against e^−β·N(1/z, 1) and an outcome of its own; under replace by the weak triangle inequality."""
+
+    def once(alpha: Floats) -> Floats:
+        return event.curvature + alpha / 2 / event.multiplier / event.multiplier
+
+    if relation is not Relation.REPLACE:
+        return once(orders)
+    return (orders - 0.5) / (orders - 1) * once(2 * orders) + once(2 * orders - 1)
 
 
 def _between_whole_orders(bound: Callable[[Floats], Floats], orders: Floats) -> Floats:

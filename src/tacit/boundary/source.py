@@ -46,6 +46,10 @@ class Source(Protocol):
     def add_normal(self, x: Floats, sigma: float) -> None:
         """x ← x + σ·N, in place; x: contiguous, float32 or float64."""
 
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+        """x + σ·N where x, (n, p), is `values` in `rows`, which increase, and 0 elsewhere: what add_normal makes of
+        x in float64, rounded to float32."""
+
 
 class _Words:
     """What can be read from any stream of words."""
@@ -74,6 +78,12 @@ class _Words:
             out[left[below]] = drawn[below]
             left = left[~below]
         return out
+
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+        x = np.zeros((n, values.shape[1]))
+        x[rows] = values
+        self.add_normal(x, sigma)
+        return x.astype(np.float32)
 
     def normal(self, shape: Shape) -> NDArray[np.float32]:
         out = np.zeros(_size(shape), dtype=np.float32)
@@ -115,6 +125,12 @@ class Seeded(_Words):
 
         self._calls += 1
         add_noise(x, sigma, self._key, self._calls)
+
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+        from tacit.kernels.noise import noised_rows
+
+        self._calls += 1
+        return noised_rows(n, rows, values, sigma, self._key, self._calls)
 
 
 class Secure(_Words):

@@ -2,8 +2,9 @@
 
 A multiplier is noise over the ℓ2 norm of what one unit's record can add to an answer, the sensitivity under zero-out.
 Under *replace* a record is taken away and another put in its place, so the answer moves up to twice as far: `under`
-carries that one factor 2, and nothing else in the accountant does. Two kinds are not doubled: a sampled Gaussian, whose
-pair of neighbours is a different one (see `losses` and `renyi`), and a shuffle, whose bound is for replace as it is.
+carries that one factor 2, and nothing else in the accountant does. Three kinds are not doubled: a sampled Gaussian,
+whose pair of neighbours is a different one (see `losses` and `renyi`); a shuffle, whose bound is for replace as it is;
+and a perturbed objective, which goes by way of the emptied record (see `compose` and `renyi`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tacit.boundary.events import (
     Event,
     Gaussian,
     Laplace,
+    PerturbedObjective,
     Public,
     Pure,
     SampledGaussian,
@@ -28,7 +30,7 @@ from tacit.boundary.events import (
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 
-Noised = Gaussian | SampledGaussian | Skellam | DiscreteGaussian | Laplace | Pure | Shuffled
+Noised = Gaussian | SampledGaussian | Skellam | DiscreteGaussian | Laplace | Pure | PerturbedObjective | Shuffled
 
 
 def merge(events: Iterable[Event]) -> tuple[Noised, ...] | None:
@@ -58,7 +60,7 @@ def merge(events: Iterable[Event]) -> tuple[Noised, ...] | None:
 
 
 def under(event: Noised, relation: Relation) -> Noised:
-    """The event as `relation` sees it: twice the sensitivity under replace, but for samples and shuffles.
+    """The event as `relation` sees it: twice the sensitivity under replace, but for the three kinds above.
 
     >>> under(Gaussian(3.0, count=2), Relation.REPLACE)
     Gaussian(multiplier=1.5, count=2)
@@ -81,8 +83,27 @@ def under(event: Noised, relation: Relation) -> Noised:
             return replace(event, l2=2 * event.l2)
         case Pure():
             return replace(event, epsilon=2 * event.epsilon)
-        case SampledGaussian() | Shuffled():
+        case SampledGaussian() | Shuffled() | PerturbedObjective():
             return event
+
+
+def without_objectives(events: Iterable[Noised]) -> tuple[tuple[Noised, ...], float] | None:
+    """Perturbed objectives as the plain Gaussians in them, and what their curvature adds to ε; None if there are none.
+
+    Formal guarantee: under zero-out and add/remove, δ(ε) of the events is at most that of the ones returned at
+    ε − shift, for every ε. `tacit.boundary.objective` proves that N(0, 1) against e^−β·N(μ, 1) + (1 − e^−β)·⊥, where ⊥
+    is an outcome of its own, dominates one perturbed objective of curvature β; and a shift of every loss by β commutes
+    with composition.
+    """
+    events = tuple(events)
+    objectives = [event for event in events if isinstance(event, PerturbedObjective)]
+    if not objectives:
+        return None
+    others = [event for event in events if not isinstance(event, PerturbedObjective)]
+    gaussians = [Gaussian(event.multiplier, event.count) for event in objectives]
+    shift = math.fsum(event.count * event.curvature for event in objectives)
+    together = merge([*others, *gaussians])
+    return ((), math.inf) if together is None else (together, shift)
 
 
 def pure(events: Iterable[Noised], relation: Relation) -> float:
@@ -120,6 +141,8 @@ def check(event: Event) -> None:
             fine = fine and _whole(event.dimensions, 1) and _whole(event.shares, 1)
         case Pure():
             fine = _at_least(event.epsilon, 0)
+        case PerturbedObjective():
+            fine = _at_least(event.multiplier, 0) and _at_least(event.curvature, 0)
         case Shuffled():
             fine = _at_least(event.local_epsilon, 0) and _whole(event.crowd, 1)
         case _:
@@ -146,6 +169,8 @@ def _bare(event: Noised) -> bool:
             return (event.variance == 0 and event.l2 > 0) or event.l2 == math.inf
         case Pure():
             return event.epsilon == math.inf
+        case PerturbedObjective():
+            return event.multiplier == 0 or event.curvature == math.inf
         case Shuffled():
             return event.local_epsilon == math.inf
 
@@ -163,6 +188,8 @@ def _silent(event: Noised) -> bool:
             return event.l2 == 0
         case Pure():
             return event.epsilon == 0
+        case PerturbedObjective():
+            return event.multiplier == math.inf and event.curvature == 0
         case Shuffled():
             return event.local_epsilon == 0
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, UsageError
-from tacit.kernels.bounded import lowest
-from tacit.rng import mix
+from tacit.kernels.bounded import entries_of, first_fall, trimmed
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +40,8 @@ def check_rows(indptr: Array, items: Array, n_items: int) -> None:
         raise DataError(f"The row pointers do not run from 0 to {len(items):,} without falling; build them anew.")
     if len(items) and not (items.min() >= 0 and items.max() < n_items):
         raise DataError(f"An item lies outside the {n_items:,} columns of the catalogue; give the whole catalogue.")
-    falls = items[1:] <= items[:-1]
-    starts = indptr[1:-1]
-    falls[starts[(starts > 0) & (starts < len(items))] - 1] = False
-    if falls.any():
-        entry = int(np.argmax(falls)) + 1
+    entry = first_fall(indptr, items)
+    if entry >= 0:
         user = int(np.searchsorted(indptr, entry, side="right")) - 1
         raise DataError(
             f"The items of row {user} do not increase at entry {entry}: one user may rate an item once, in order of "
@@ -68,9 +64,7 @@ def sample_users(indptr: Array, rate: float, stream: np.random.Generator, presen
     n = len(indptr) - 1
     drawn = np.ones(n, dtype=bool) if rate == 1 else stream.random(n) < rate
     rows = np.flatnonzero(drawn if present is None else drawn & present)
-    counts = np.diff(indptr)[rows]
-    local = _pointers(counts)
-    return Part(rows, local, np.repeat(indptr[rows] - local[:-1], counts) + np.arange(local[-1]))
+    return Part(rows, *entries_of(indptr, rows))
 
 
 def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, present: Array | None = None) -> Part:
@@ -86,7 +80,7 @@ def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, pres
     if present is not None:
         entries, users = entries[present[users]], users[present[users]]
     rows, counts = np.unique(users, return_counts=True)
-    return Part(rows, _pointers(counts), entries)
+    return Part(rows, np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), entries)
 
 
 def trim(part: Part, items: Array, limit: int, stream: np.random.Generator) -> Part:
@@ -103,13 +97,4 @@ def trim(part: Part, items: Array, limit: int, stream: np.random.Generator) -> P
     limit : θ, public
     """
     keys = stream.integers(0, 2**64, size=len(part.rows), dtype=np.uint64)
-    counts = np.diff(part.indptr)
-    if not (counts > limit).any():
-        return part
-    owner = np.repeat(np.arange(len(part.rows)), counts)
-    ranks = mix(keys[owner], items[part.entries].astype(np.uint64))
-    return Part(part.rows, _pointers(np.minimum(counts, limit)), part.entries[lowest(part.indptr, ranks, limit)])
-
-
-def _pointers(counts: Array) -> Array:
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    return Part(part.rows, *trimmed(part.indptr, part.entries, items, keys, limit))

@@ -153,6 +153,20 @@ def report(
 
 
 @app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+    to: Annotated[
+        Path | None, typer.Option("--to", help="A folder that is not there yet; default: the run's name with -model.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a run's shared model as Parquet, with its stamp and guarantee; nothing that a party keeps."""
+    from tacit.cli.export import export as command
+
+    command(run, to, as_json)
+
+
+@app.command()
 def plan(
     file: Annotated[Path, typer.Argument(help="The run file.")],
     changes: Changes = None,

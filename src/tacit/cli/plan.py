@@ -58,7 +58,7 @@ def plan(file: Path, changes: list[str], as_json: bool) -> None:
 def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
     """Everything that is said, as one JSON object."""
     guarantee, facts, situation = made.terms.guarantee, made.facts, made.situation
-    sigma, ratio, alone = made.sigma(), made.signal_to_noise(), made.epsilon_of_one()
+    alone = made.epsilon_of_one()
     up, down = _bytes(method, parameters, made)
     return {
         "method": method.name,
@@ -73,18 +73,11 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
         "multiplier": made.terms.multiplier,
         "steps": [
             {
-                "step": noisy.step,
-                "sensitivity": noisy.sensitivity,
-                "sigma": sigma[noisy.step],
-                "releases": noisy.releases,
-                "answers": noisy.answers,
-                "sampling": noisy.sampling,
-                "epsilon_of_one_answer": alone[noisy.step],
-                "cells": noisy.cells,
-                "signal_to_noise": ratio[noisy.step],
-                "words": clarity(ratio[noisy.step]),
+                **loud,
+                "epsilon_of_one_answer": alone[loud["step"]],
+                "words": clarity(loud["signal_to_noise"]),
             }
-            for noisy in made.noisy
+            for loud in made.loudness()
         ],
         "rounds": _rounds(parameters),
         "forecast": {"bytes_up": up, "bytes_down": down},
@@ -129,10 +122,11 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
         )
     if by not in ("user", "item", "device", "group", "genre"):
         notes.append(f'That "{by}" describes users is assumed here: a column of the items makes a vertical run.')
-    if not situation.sealed and situation.parties > 1:
+    mixed = any(noisy.mixed is None for noisy in made.noisy)
+    if not situation.sealed and situation.parties > 1 and mixed:
         who = "device" if situation.setting is Setting.DEVICE else "party"
         notes.append(
-            f"Every {who} adds noise of its own, so a sum over {count(situation.parties)} of them carries "
+            f"Every {who} adds noise of its own, so a sum or mean over {count(situation.parties)} of them carries "
             f"√{situation.parties} times that of one; the ratio of signal to noise has that in it."
         )
     notes.append("Signal is forecast from public facts for a typical cell; a seldom rated item has less.")

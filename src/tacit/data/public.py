@@ -11,22 +11,27 @@ from tacit.errors import UsageError
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """n, m and the scale, as declared; never counted."""
+    """n, m, the scale and |Ω|, as declared; never counted. Only step sizes and forecasts rest on |Ω|."""
 
     users: int
     items: int
     scale: Scale
+    ratings: int
 
 
-# As published with each set: users, items listed, scale.
+#: Ratings that a user is taken to have where nobody declares how many there are.
+TYPICAL = 50
+
+
+# As published with each set: users, items listed, scale, ratings.
 _PUBLISHED = {
-    "ml-100k": PublicFacts(943, 1_682, Scale(1, 5)),
-    "ml-1m": PublicFacts(6_040, 3_883, Scale(1, 5)),
-    "ml-latest-small": PublicFacts(610, 9_742, Scale(0.5, 5)),
-    "ml-10m": PublicFacts(69_878, 10_681, Scale(0.5, 5)),
-    "ml-20m": PublicFacts(138_493, 27_278, Scale(0.5, 5)),
-    "ml-25m": PublicFacts(162_541, 62_423, Scale(0.5, 5)),
-    "jester-1": PublicFacts(24_983, 100, Scale(-10, 10)),
+    "ml-100k": PublicFacts(943, 1_682, Scale(1, 5), 100_000),
+    "ml-1m": PublicFacts(6_040, 3_883, Scale(1, 5), 1_000_209),
+    "ml-latest-small": PublicFacts(610, 9_742, Scale(0.5, 5), 100_836),
+    "ml-10m": PublicFacts(69_878, 10_681, Scale(0.5, 5), 10_000_054),
+    "ml-20m": PublicFacts(138_493, 27_278, Scale(0.5, 5), 20_000_263),
+    "ml-25m": PublicFacts(162_541, 62_423, Scale(0.5, 5), 25_000_095),
+    "jester-1": PublicFacts(24_983, 100, Scale(-10, 10), 1_810_455),
 }
 
 
@@ -34,7 +39,8 @@ def public_facts(data: DataSection, public: PublicSection) -> PublicFacts:
     """What [public] declares, or what a named set and the demo bring; a missing fact is an error."""
     known = _PUBLISHED.get(data.source)
     if data.source == "demo" and data.feedback == "explicit":
-        known = PublicFacts(data.users or 1_000, data.items or 500, Scale(1, 5))
+        size = data.users or 1_000
+        known = PublicFacts(size, data.items or 500, Scale(1, 5), data.ratings or 50 * size)
     users = public.users or (None if known is None else known.users)
     scale = Scale(*public.scale) if public.scale is not None else None if known is None else known.scale
     items = _listed(public.catalogue) if public.catalogue is not None else None if known is None else known.items
@@ -44,7 +50,8 @@ def public_facts(data: DataSection, public: PublicSection) -> PublicFacts:
         raise _undeclared("users", "users = 6040")
     if items is None:
         raise _undeclared("catalogue", 'catalogue = "items.csv"')
-    return PublicFacts(users, items, scale)
+    ratings = public.ratings or (users * min(TYPICAL, items) if known is None else known.ratings)
+    return PublicFacts(users, items, scale, ratings)
 
 
 def _undeclared(name: str, example: str) -> UsageError:

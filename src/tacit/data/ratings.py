@@ -198,7 +198,7 @@ class Ratings:
             items=self.items[entries],
             values=self.values[entries],
             times=None if self.times is None else self.times[entries],
-            user_ids=Vocabulary(self.user_ids[rows], "user"),
+            user_ids=Vocabulary(self.user_ids[rows], "user", self.user_ids.listed),
             user_attributes=None if self.user_attributes is None else self.user_attributes.take(rows),
         )
 
@@ -211,7 +211,7 @@ class Ratings:
         return replace(
             part,
             items=position[part.items],
-            item_ids=Vocabulary(self.item_ids[columns], "item"),
+            item_ids=Vocabulary(self.item_ids[columns], "item", self.item_ids.listed),
             item_attributes=None if self.item_attributes is None else self.item_attributes.take(columns),
         )
 

@@ -87,13 +87,14 @@ def _encoded(
     """The row in the vocabulary of each id, (rows,) int32, and the vocabulary."""
     places, ids = distinct_ids(column, kind, origin)
     if listed is None:
-        vocabulary = Vocabulary(np.unique(ids), kind)
+        vocabulary = Vocabulary(np.unique(ids), kind, listed=False)
     elif closed:
         vocabulary = Vocabulary(np.unique(listed), kind)
     else:
         if ids.dtype != listed.dtype:
             ids, listed = ids.astype(str).astype(object), listed.astype(str).astype(object)
-        vocabulary = Vocabulary(np.unique(np.concatenate([ids, listed])), kind)
+        together = np.unique(np.concatenate([ids, listed]))
+        vocabulary = Vocabulary(together, kind, listed=len(together) == len(np.unique(listed)))
     rows = vocabulary.rows(ids)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown):

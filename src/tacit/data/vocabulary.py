@@ -20,15 +20,16 @@ class Vocabulary:
     ----------
     ids : array of int64 or of str (object), strictly increasing
     kind : "user" or "item", for messages
+    listed : True where no id is known from ratings alone, so that the list may be public
     """
 
-    def __init__(self, ids: np.ndarray, kind: str) -> None:
-        self.ids, self.kind = ids, kind
+    def __init__(self, ids: np.ndarray, kind: str, listed: bool = True) -> None:
+        self.ids, self.kind, self.listed = ids, kind, listed
 
     @classmethod
     def of(cls, ids: Any, kind: str) -> Vocabulary:
         """The vocabulary of the distinct ids in any sequence."""
-        return cls(np.unique(as_ids(ids)), kind)
+        return cls(np.unique(as_ids(ids)), kind, listed=False)
 
     def __len__(self) -> int:
         return len(self.ids)

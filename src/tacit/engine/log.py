@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from dataclasses import astuple
 from pathlib import Path
 
+from tacit.boundary.ledger import PAGE_SIZE
 from tacit.errors import TamperingFound
 from tacit.federation.coordinator import Logged
 from tacit.federation.transcript import Entry
@@ -26,6 +26,7 @@ class CallLog:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
         self._database.execute("pragma journal_mode = wal")
         self._database.execute("pragma synchronous = full")
         self._database.execute(_SCHEMA)
@@ -46,7 +47,7 @@ class CallLog:
 
     def keep(self, key: str, request: str, logged: Logged) -> None:
         """Write a call's result down, durably."""
-        entries = json.dumps([astuple(entry) for entry in logged.entries])
+        entries = json.dumps([entry.values for entry in logged.entries])
         self._database.execute(
             "insert into calls values (?, ?, ?, ?, ?)",
             (key, request, logged.result, entries, json.dumps(dict(logged.heads))),

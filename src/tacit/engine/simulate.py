@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -17,7 +17,7 @@ from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
 from tacit.federation import Facts, Federation, Party, Transcript
 from tacit.methods import Method, Parameters
-from tacit.methods.plan import Plan
+from tacit.methods.plan import Plan, Situation
 from tacit.model import Factors, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
 from tacit.partition import Parties, Setting, Share
@@ -63,7 +63,7 @@ class Safeguards:
         for path in ledgers_in(self.ledgers):
             ledger = Ledger.open(path)
             if len({row.run for row in ledger.rows()}) > 1:
-                reached = max(reached, total_epsilon(ledger.rows(), self.budget.delta))
+                reached = max(reached, total_epsilon(ledger.rows(), self.budget.delta, self.plan.terms.relation))
             ledger.close()
         words = f"Over the lifetime of the ledgers, all runs together: ε = {math.ceil(reached * 100) / 100:.2f} at most"
         return (f"{words}, at δ = {self.budget.delta:g}.",) if reached else ()
@@ -84,6 +84,7 @@ class Trained:
     facts: Facts
     transcript: Transcript
     predictor: Predictor
+    before_fine_tuning: Predictor | None
     rounds: int
     history: tuple[Glance, ...]
     seconds: float
@@ -104,6 +105,12 @@ def train(
 ) -> Trained:
     """Hold one method's conversation over `parties` in this process."""
     facts = Facts.of(parties, seed)
+    if safeguards is None:
+        parameters = parameters.resolved(None, Situation(parties.setting, len(parties), sealed=False))
+    else:
+        plan = safeguards.plan
+        parameters, declared = plan.parameters, plan.facts.ratings
+        facts = replace(facts, ratings=declared, unit=plan.terms.guarantee.unit, noise=plan.sigma())
     sides = method.sides_in(facts)
     promise = "" if safeguards is None else f"{safeguards.promise}|{seed}"
     guarded = [None if safeguards is None else safeguards.protect(share, seed) for share in parties]
@@ -146,6 +153,7 @@ def train(
         facts=facts,
         transcript=transcript,
         predictor=onlooker.predictor(),
+        before_fine_tuning=onlooker.before_fine_tuning(),
         rounds=federation.rounds_done,
         history=tuple(onlooker.history),
         seconds=perf_counter() - began,
@@ -189,10 +197,16 @@ class _Onlooker:
 
     def predictor(self) -> Predictor:
         """All parties' predictions for their own rows and columns, as one."""
-        parts = [
-            Part(share.users, share.items, member.at_home(**self._shared))
-            for share, member in zip(self._parties, self._members, strict=True)
-        ]
+        return self._assembled([member.at_home(**self._shared) for member in self._members])
+
+    def before_fine_tuning(self) -> Predictor | None:
+        """The same before parties improved the shared part for themselves; None where they do not."""
+        before = [member.before_fine_tuning(**self._shared) for member in self._members]
+        known = [predictor for predictor in before if predictor is not None]
+        return self._assembled(known) if len(known) == len(before) else None
+
+    def _assembled(self, predictors: list[Predictor]) -> Predictor:
+        parts = [Part(s.users, s.items, p) for s, p in zip(self._parties, predictors, strict=True)]
         vertical = self._parties.setting is Setting.VERTICAL
         return assemble(parts, self._parties.n_users, self._parties.n_items, by_item=vertical)
 

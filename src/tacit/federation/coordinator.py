@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.boundary.ledger import next_head
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import Array, Value, decode, digest, encode
+from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
 from tacit.federation.cohort import Attendance
 from tacit.federation.facts import Facts
@@ -247,6 +247,7 @@ class Federation:
                 answer.party,
                 step.kind,
                 answer.body,
+                "" if sealed else answer.digest,
                 copies,
                 answer.status,
                 sealed,
@@ -275,7 +276,7 @@ class Federation:
         before = self._heads.get(answer.party)
         goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)
         sealed = self._steps[request.step].kind is Kind.SUM and self._aggregation.sealed
-        genuine = answer.payload == digest(answer.body) or sealed
+        genuine = sealed or answer.payload == answer.digest
         if not goes_on or not genuine:
             raise TamperingFound(
                 f"The ledger of {answer.party} does not go on from where it was: rows were cut off or changed, "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +12,7 @@ from tacit.boundary.wire import Array
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import PeerFailed
+from tacit.guarantee import Unit
 from tacit.partition import Parties, Setting
 
 
@@ -37,10 +39,12 @@ class Facts:
     ----------
     setting, scale, feedback : as everywhere
     users, items : n and m
-    ratings : |Ω|, a declared constant that scales step sizes; never a count that a guarantee rests on
+    ratings : |Ω|, which scales step sizes: counted without privacy, declared with it
     item_ids : the vocabulary of items
     roster : the parties in their order
     seed : of public choices, and in a simulation of everything
+    unit : what the run protects; None for NON-PRIVATE
+    noise : by step, the standard deviation of the noise on one answer; empty for NON-PRIVATE
     """
 
     setting: Setting
@@ -52,10 +56,12 @@ class Facts:
     item_ids: Vocabulary
     roster: tuple[Member, ...]
     seed: int
+    unit: Unit | None = None
+    noise: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, parties: Parties, seed: int) -> Facts:
-        """The facts of a simulated run over `parties`."""
+        """The facts of a simulated run over `parties`, without privacy: its ratings are counted."""
         roster = tuple(
             Member(share.name, len(share.users), len(share.items), np.asarray(share.items), share.devices)
             for share in parties

@@ -173,6 +173,11 @@ class Answer:
     head: str = ""
     why: str = ""
 
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the payload, in hexadecimal, taken by whoever asks: `payload` is what the sender says."""
+        return digest(self.body)
+
     def check(self, devices: Mapping[str, int]) -> None:
         """Raise `BadMessage` unless every part is of its type and size; `devices` names the roster's cohorts."""
         fine = (

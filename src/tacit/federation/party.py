@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from tacit.boundary import Gate, Release
-from tacit.boundary.wire import Array, decode
+from tacit.boundary.release import Kind
+from tacit.boundary.wire import Array, Value, decode
 from tacit.errors import BadMessage, UngatedRelease
 from tacit.federation.facts import Facts
 from tacit.federation.messages import Request, Step
@@ -57,7 +59,7 @@ class Party:
         if (recorded := self.gate.repeated(*terms)) is not None:
             return recorded
         self.present = present
-        with self.gate.serving(*terms):
+        with self.gate.serving(*terms, agreed=partial(self._agreed, step)):
             result = getattr(self, step.name)(**payload)
         if not self.gate.made(result):
             raise UngatedRelease(
@@ -65,12 +67,15 @@ class Party:
                 "nothing was sent. End the step in gate.chain, gate.sum or gate.public."
             )
         release: Release = result
-        if release.kind is not step.kind:
-            raise UngatedRelease(
-                f'Step "{step.name}" of {self.name} is declared a {step.kind} and ended in a {release.kind}; '
-                "nothing was sent."
-            )
         return release
+
+    def _agreed(self, step: Step, kind: Kind, payload: Mapping[str, Value]) -> None:
+        """Hold what a step is about to let out to its declaration, before it is recorded."""
+        if kind is not step.kind:
+            raise UngatedRelease(
+                f'Step "{step.name}" of {self.name} is declared a {step.kind} and ended in a {kind}; nothing was sent.'
+            )
+        step.gives.check(payload, self.dimensions, self.name, step.name)
 
     def _latest(self, block: str, shared: Mapping[str, Array]) -> Array:
         """A shared block as it is now: the one given, or the one that arrived last."""
@@ -83,3 +88,7 @@ class Party:
         Used by the party's own service and, in a simulation, by the experimenter. It is not a step.
         """
         raise NotImplementedError(f"{type(self).__name__} must say what it predicts at home.")
+
+    def before_fine_tuning(self, **shared: Array) -> Predictor | None:
+        """The same before the party improved the shared part for itself; None where a method does not do that."""
+        return None

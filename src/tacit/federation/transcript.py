@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tacit.boundary.meter import Meter
@@ -26,6 +26,11 @@ class Entry:
     digest: str
     status: str
     head: str = ""
+
+    @property
+    def values(self) -> tuple[int | str, ...]:
+        """What its fields hold, in their order."""
+        return tuple(vars(self).values())
 
 
 class Transcript:
@@ -66,14 +71,15 @@ class Transcript:
         party: str,
         kind: str,
         body: bytes,
+        sha: str,
         copies: int,
         status: str,
         sealed: bool = False,
         head: str = "",
     ) -> None:
-        """A party answered, or failed to. What is sealed is counted, and not seen."""
-        sha = digest(body) if body and not sealed else ""
-        self._add(Entry(call, round, step, party, "up", kind, len(body) * copies, copies, sha, status, head))
+        """A party answered, or failed to; `sha` is its answer's digest. What is sealed is counted, and not seen."""
+        seen = sha if body and not sealed else ""
+        self._add(Entry(call, round, step, party, "up", kind, len(body) * copies, copies, seen, status, head))
         if status == "ok" and not sealed:
             self._keep(call, party, "up", body)
 
@@ -108,7 +114,7 @@ class Transcript:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = list(zip(*(astuple(e) for e in self.entries), strict=True)) or [()] * len(fields(Entry))
+        columns = list(zip(*(entry.values for entry in self.entries), strict=True)) or [()] * len(fields(Entry))
         types = [pa.int32(), pa.int32(), *[pa.string()] * 4, pa.int64(), pa.int64(), *[pa.string()] * 3]
         table = pa.table(
             {f.name: pa.array(column, kind) for f, column, kind in zip(fields(Entry), columns, types, strict=True)}

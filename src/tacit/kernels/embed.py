@@ -38,11 +38,34 @@ def descend_and_embed_numpy(
     x: np.ndarray, gradient: np.ndarray, rate: float, span: float, decay: float = 0.0
 ) -> np.ndarray:
     """The twin of `descend_and_embed`; leaves x as it is."""
-    return embed(np.float32(1 - decay) * x - np.float32(rate) * gradient, span)
+    return embed_numpy(np.float32(1 - decay) * x - np.float32(rate) * gradient, span)
+
+
+# No flag here lets the compiler assume that numbers are finite: a peer sent them.
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _embed(x, root):
+    n, p = x.shape
+    for i in range(n):
+        squares = 0.0
+        for f in range(p):
+            value = x[i, f] if 0 < x[i, f] < np.inf else x.dtype.type(0)
+            x[i, f] = value
+            squares += np.float64(value) * np.float64(value)
+        longer = np.sqrt(squares) / root
+        if longer > 1:
+            for f in range(p):
+                x[i, f] = np.float64(x[i, f]) / longer
 
 
 def embed(x: np.ndarray, span: float) -> np.ndarray:
     """Π(x), a new array; x: (n, p). What is not finite becomes 0, so that a peer cannot poison a norm."""
+    out = np.array(x, order="C")
+    _embed(out, np.sqrt(span))
+    return out
+
+
+def embed_numpy(x: np.ndarray, span: float) -> np.ndarray:
+    """The twin of `embed`."""
     clipped = np.maximum(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0), 0)
     norms = np.sqrt(np.einsum("if,if->i", clipped, clipped, dtype=np.float64))
     return (clipped / np.maximum(1.0, norms / np.sqrt(span))[:, None]).astype(x.dtype)

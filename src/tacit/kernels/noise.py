@@ -172,6 +172,35 @@ def _add_noise(x, sigma, key, stream, start):
         at += count
 
 
+@numba.njit(cache=True, nogil=True)
+def _noised_rows(out, rows, values, sigma, key, stream):
+    tile, noise = np.empty((16, LANES), dtype=np.uint32), np.empty((16, LANES), dtype=np.float32)
+    flat, cells, width = noise.reshape(TILE), out.reshape(out.size), out.shape[1]
+    at, touched, column = 0, 0, 0
+    for k in range(len(rows)):
+        if not (rows[k - 1] if k else -1) < rows[k] < len(out):
+            return False
+    while at < len(cells):
+        _fill_tile(key, stream, at // TILE, tile)
+        for w in range(8):
+            for lane in range(LANES):
+                noise[w, lane], noise[w + 8, lane] = _gaussian_pair(tile[w, lane], tile[w + 8, lane])
+        count = min(TILE, len(cells) - at)
+        for j in range(count):
+            cells[at + j] = 0.0 + sigma * flat[j]
+        while touched < len(rows) and rows[touched] * width + column < at + count:
+            start = rows[touched] * width - at
+            end = min(width, count - start)
+            there, here = cells[at + start + column : at + start + end], flat[start + column : start + end]
+            exact = values[touched, column:end]
+            for f in range(len(exact)):
+                there[f] = exact[f] + sigma * here[f]
+            column = end % width
+            touched += end == width
+        at += count
+    return True
+
+
 # -- their public faces --------------------------------------------------------------------------------------------
 
 
@@ -187,6 +216,18 @@ def add_noise(x: np.ndarray, sigma: float, key: bytes, stream: int = 0, start: i
     flat = x.reshape(-1, copy=False)
     _add_noise(flat, _at_least(sigma, x.dtype), np.frombuffer(key, dtype="<u4", count=8), np.uint64(stream), start)
     return x
+
+
+def noised_rows(n: int, rows: np.ndarray, values: np.ndarray, sigma: float, key: bytes, stream: int = 0) -> np.ndarray:
+    """x + σ·N, (n, p) float32, where x is `values` in `rows` and 0 elsewhere: added in float64, rounded once.
+
+    rows: (k,) int64, increasing, in [0, n); values: (k, p) float64. The noise is that of `add_noise` on x.
+    """
+    out = np.empty((n, values.shape[1]), dtype=np.float32)
+    words = np.frombuffer(key, dtype="<u4", count=8)
+    if not _noised_rows(out, rows, values, _at_least(sigma, values.dtype), words, np.uint64(stream)):
+        raise ValueError(f"the rows of a noised block must increase, from 0 at least to {n - 1} at most")
+    return out
 
 
 def standard_normals(key: bytes, n: int, stream: int = 0, start: int = 0) -> np.ndarray:
@@ -254,6 +295,15 @@ def add_noise_numpy(x: np.ndarray, sigma: float, key: bytes, stream: int = 0, st
     swap = (b >> _u(30) & _u(1)).astype(bool)
     noise = np.stack([np.where(swap, sine, cosine), np.where(swap, cosine, sine)], axis=1).reshape(-1)
     return x + _at_least(sigma, x.dtype) * noise[start % TILE :][: x.size].reshape(x.shape)
+
+
+def noised_rows_numpy(
+    n: int, rows: np.ndarray, values: np.ndarray, sigma: float, key: bytes, stream: int = 0
+) -> np.ndarray:
+    """The twin of `noised_rows`."""
+    x = np.zeros((n, values.shape[1]))
+    x[rows] = values
+    return add_noise_numpy(x, sigma, key, stream).astype(np.float32)
 
 
 def standard_normals_numpy(key: bytes, n: int, stream: int = 0, start: int = 0) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from tacit.kernels.embed import embed
+from tacit.kernels.embed import embed_numpy
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
@@ -86,5 +86,5 @@ def sgd_epoch_numpy(
         i, j = users[e], items[e]
         error = values[e] - np.float32(shift) - u[i] @ v[j]
         a, b = u[i].copy(), v[j].copy()
-        u[i] = embed((a + rate * (error * b - regularization * a))[None], span)[0]
-        v[j] = embed((b + rate * (error * a - regularization * b))[None], span)[0]
+        u[i] = embed_numpy((a + rate * (error * b - regularization * a))[None], span)[0]
+        v[j] = embed_numpy((b + rate * (error * a - regularization * b))[None], span)[0]

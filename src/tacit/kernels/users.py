@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from tacit.kernels.embed import embed
+from tacit.kernels.embed import embed_numpy
 
 #: Folding in ends when a step moves by less than a billionth of √R.
 STILL = 1e-18
@@ -77,7 +77,7 @@ def user_descent_numpy(
         mine = slice(indptr[i], indptr[i + 1])
         v, r = factors[items[mine]], values[mine] - np.float32(shift)
         for _ in range(steps if len(r) else 0):
-            users[i] = embed((users[i] - (users[i] @ v.T - r) @ v / (span * len(r)))[None], span)[0]
+            users[i] = embed_numpy((users[i] - (users[i] @ v.T - r) @ v / (span * len(r)))[None], span)[0]
     return users
 
 
@@ -188,10 +188,10 @@ def fold_in_numpy(
         v = factors[items[mine]].astype(np.float64)
         a = v.T @ v + regularization * np.eye(v.shape[1])
         b = v.T @ (values[mine] - np.float32(shift)) + regularization * prior
-        u, bound, t = embed(prior.astype(np.float64)[None], span)[0], np.abs(a).sum(axis=1).max(), 1.0
+        u, bound, t = embed_numpy(prior.astype(np.float64)[None], span)[0], np.abs(a).sum(axis=1).max(), 1.0
         ahead = u
         for _ in range(steps if bound > 0 else 0):
-            new = embed((ahead - (a @ ahead - b) / bound)[None], span)[0]
+            new = embed_numpy((ahead - (a @ ahead - b) / bound)[None], span)[0]
             turned = (ahead - new) @ (new - u) > 0
             following = 1.0 if turned else (1 + np.sqrt(1 + 4 * t * t)) / 2
             momentum = 0.0 if turned else (t - 1) / following

@@ -16,14 +16,21 @@ __all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "kn
 @cache
 def known() -> Mapping[str, Method]:
     """All methods by name."""
+    from tacit.methods.baselines.alone import ALONE
     from tacit.methods.baselines.bias import BIAS
     from tacit.methods.baselines.central import CENTRAL
+    from tacit.methods.baselines.clipping import GRADIENT_CLIPPING
     from tacit.methods.baselines.local import LOCAL
     from tacit.methods.baselines.means import GLOBAL_MEAN, ITEM_MEAN, POPULARITY
+    from tacit.methods.baselines.objective import OBJECTIVE
     from tacit.methods.baselines.random import RANDOM
+    from tacit.methods.baselines.sgld import SGLD
+    from tacit.methods.baselines.synchronous import SYNCHRONOUS
     from tacit.methods.sgdmf import SGDMF
 
-    return {m.name: m for m in (SGDMF, BIAS, CENTRAL, LOCAL, GLOBAL_MEAN, ITEM_MEAN, POPULARITY, RANDOM)}
+    others = (GRADIENT_CLIPPING, SGLD, OBJECTIVE, SYNCHRONOUS, ALONE)
+    simple = (BIAS, CENTRAL, LOCAL, GLOBAL_MEAN, ITEM_MEAN, POPULARITY, RANDOM)
+    return {method.name: method for method in (SGDMF, *others, *simple)}
 
 
 def find(name: str) -> Method:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tacit.boundary import Gate
 from tacit.boundary.protection import Protection
@@ -13,7 +13,8 @@ from tacit.config import Frozen
 from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Party
-from tacit.methods.plan import Schedule
+from tacit.guarantee import Unit
+from tacit.methods.plan import Schedule, Situation
 from tacit.model import Model
 from tacit.partition import Setting, Share
 
@@ -25,6 +26,10 @@ class Parameters(Frozen):
     def dimensions(self) -> dict[str, int]:
         """What names in the shapes of this method's messages stand for."""
         return {}
+
+    def resolved(self, unit: Unit | None, situation: Situation) -> Self:
+        """The same with no default left open; `unit` is what the run protects, None for a run without privacy."""
+        return self
 
     @property
     def hash(self) -> str:

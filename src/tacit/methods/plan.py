@@ -30,10 +30,12 @@ class Noisy:
     ----------
     step : the step's name
     releases, answers : releases in the whole run, and noisy answers within each
-    sampling : the rate of fresh, secret Poisson samples of users; 1 for none
-    sensitivity : Δ of one answer, for the plan's unit under zero-out
+    sampling : the rate of fresh, secret Poisson samples of the unit; 1 for none
+    sensitivity : Δ of one answer, for the unit that is accounted for, under zero-out
     cells : numbers in one release
-    signal : the forecast size of one cell, from public quantities
+    signal : the forecast size of one cell of one answer, all parties' contributions added, from public quantities
+    parties : in how many parties' releases one unit can be; all these compose
+    mixed : how many parties' noise one cell carries in the end; None means that of all
     """
 
     step: str
@@ -43,10 +45,16 @@ class Noisy:
     sensitivity: float
     cells: int
     signal: float
+    parties: int = 1
+    mixed: int | None = None
 
     def event(self, multiplier: float) -> Event:
-        """What all its releases spend."""
+        """What all releases of one party spend."""
         return self.event_of(multiplier, self.releases * self.answers)
+
+    def together(self, multiplier: float) -> Event:
+        """What all releases spend that one unit can be in."""
+        return self.event_of(multiplier, self.releases * self.answers * self.parties)
 
     def event_of(self, multiplier: float, count: int) -> Event:
         """What `count` of its answers spend."""
@@ -68,13 +76,32 @@ class Situation:
         return max(1, math.ceil(self.collusion * self.parties))
 
 
-Schedule = Callable[[Any, PublicFacts, Unit, Situation], tuple[Noisy, ...]]
+@dataclass(frozen=True)
+class Asked:
+    """What a method asks of its parties in a private run.
+
+    Attributes
+    ----------
+    noisy : its noisy releases
+    accounted : the unit and relation that they are counted under, where these are stronger than what was asked for
+    claim : z over sensitivity by a paper's own formulas, as a function of (ε, δ); None where there are none
+    warnings : what whoever asked should know
+    """
+
+    noisy: tuple[Noisy, ...]
+    accounted: tuple[Unit, Relation] | None = None
+    claim: Callable[[float, float], float] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+Schedule = Callable[[Any, PublicFacts, Unit, Situation], Asked]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is decided before the first release."""
+    """Everything that is decided before the first release; `parameters` are the method's, with no default left open."""
 
+    parameters: Any
     terms: Terms
     noisy: tuple[Noisy, ...]
     facts: PublicFacts
@@ -91,13 +118,33 @@ class Plan:
         here = self.situation
         aggregation = IdealSum(here.colluding, 0) if here.sealed else Plain()
         sigma = self.sigma()
-        return {n.step: n.signal / aggregation.noise(sigma[n.step], here.parties) for n in self.noisy}
+        return {n.step: n.signal / aggregation.noise(sigma[n.step], n.mixed or here.parties) for n in self.noisy}
+
+    def loudness(self) -> list[dict[str, Any]]:
+        """By step, what is asked and how loud its noise is, for plans and reports."""
+        sigma, ratio = self.sigma(), self.signal_to_noise()
+        return [
+            {
+                "step": n.step,
+                "releases": n.releases,
+                "answers": n.answers,
+                "sampling": n.sampling,
+                "sensitivity": n.sensitivity,
+                "sigma": sigma[n.step],
+                "cells": n.cells,
+                "signal": n.signal,
+                "signal_to_noise": ratio[n.step],
+            }
+            for n in self.noisy
+        ]
 
     def curve(self) -> np.ndarray:
         """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
         z, rounds = self.terms.multiplier, max(n.releases for n in self.noisy)
-        per_round = [n.event_of(z, math.ceil(n.releases / rounds) * n.answers) for n in self.noisy]
-        return epsilon_curve(per_round, rounds, self.delta, self.terms.relation)
+        recurring = [n.event_of(z, n.answers * n.parties) for n in self.noisy if n.releases == rounds]
+        curve = epsilon_curve(recurring, rounds, self.delta, self.terms.relation)
+        curve[-1] = max(curve[-1], self.terms.guarantee.epsilon)
+        return curve
 
     def epsilon_of_one(self) -> dict[str, float]:
         """By step, what one answer alone would cost."""
@@ -118,23 +165,40 @@ def make_plan(
     if schedule is None:
         raise PrivacyRefused(
             f'The method "{method}" carries no guarantee in this version, so [privacy] cannot be kept; '
-            'remove that section to run it NON-PRIVATE, or choose "bias".'
+            'remove that section to run it NON-PRIVATE, or choose "sgdmf" or "bias".'
         )
-    if privacy.accounting == "paper":
-        raise PrivacyRefused(f'There is no paper\'s accounting for "{method}"; use accounting = "sound".')
     delta, warnings = checked_delta(privacy.delta, facts.users)
-    unit, relation = Unit(privacy.unit), Relation.ZERO_OUT
-    noisy = schedule(parameters, facts, unit, situation)
-    z = float(calibrated(lambda m: [n.event(m) for n in noisy], privacy.epsilon, delta, relation))
-    events = tuple(n.event(z) for n in noisy)
-    reached = float(epsilon_of(events, delta, relation))
+    unit = Unit(privacy.unit)
+    parameters = parameters.resolved(unit, situation)
+    asked = schedule(parameters, facts, unit, situation)
+    relation = Relation.ZERO_OUT if asked.accounted is None else asked.accounted[1]
+    if privacy.accounting == "paper":
+        if asked.claim is None:
+            raise PrivacyRefused(
+                f'There is no paper\'s accounting for "{method}" here ({situation.setting}, per {unit}); '
+                'use accounting = "sound".'
+            )
+        z, claimed = asked.claim(privacy.epsilon, delta), privacy.epsilon
+    else:
+        z, claimed = _calibrated(asked.noisy, privacy.epsilon, delta, relation), None
+    reached = float(epsilon_of([n.together(z) for n in asked.noisy], delta, relation))
     trust, against = _trust(situation)
     per_silo = unit is Unit.USER and situation.setting is Setting.HORIZONTAL
-    guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo)
-    counts = {n.step: n.releases for n in noisy}
-    sensitivities = {n.step: n.sensitivity for n in noisy}
-    terms = Terms(guarantee, z, counts, events, not situation.sealed, sensitivities)
-    return Plan(terms, noisy, facts, situation, delta, warnings)
+    guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo, claimed)
+    terms = Terms(
+        guarantee,
+        z,
+        schedule={n.step: n.releases for n in asked.noisy},
+        events=tuple(n.event(z) for n in asked.noisy),
+        own_noise=not situation.sealed,
+        sensitivities={n.step: n.sensitivity for n in asked.noisy},
+        accounted=asked.accounted,
+    )
+    return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
+
+
+def _calibrated(noisy: tuple[Noisy, ...], epsilon: float, delta: float, relation: Relation) -> float:
+    return float(calibrated(lambda z: [n.together(z) for n in noisy], epsilon, delta, relation))
 
 
 def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ...]]:

@@ -43,20 +43,24 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """low + u·v; users: (n, p), items: (m, p) float32."""
+    """low + u·v; users: (n, p), items: (m, p) float32. With `high`, cut to the scale, for unbounded factors."""
 
     low: float
     users: np.ndarray
     items: np.ndarray
+    high: float | None = None
     rates: bool = True
 
     def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         from tacit.kernels.predict import predict_pairs
 
-        return predict_pairs(self.users, self.items, users, items) + np.float32(self.low)
+        return self._cut(predict_pairs(self.users, self.items, users, items) + np.float32(self.low))
 
     def scores(self, users: np.ndarray) -> np.ndarray:
-        return self.users[users] @ self.items.T + np.float32(self.low)
+        return self._cut(self.users[users] @ self.items.T + np.float32(self.low))
+
+    def _cut(self, predicted: np.ndarray) -> np.ndarray:
+        return predicted if self.high is None else np.clip(predicted, self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False)

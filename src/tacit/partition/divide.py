@@ -204,6 +204,6 @@ def _by_items(r: Ratings, party: np.ndarray, members: list[np.ndarray]) -> Itera
             items=items[part],
             values=values[part],
             times=None if times is None else times[part],
-            item_ids=Vocabulary(r.item_ids[mine], "item"),
+            item_ids=Vocabulary(r.item_ids[mine], "item", r.item_ids.listed),
             item_attributes=None if r.item_attributes is None else r.item_attributes.take(mine),
         )

@@ -42,10 +42,13 @@ def about(
     steps: Mapping[str, Step],
     notes: Sequence[str] = (),
     sealed: bool = False,
+    floor: Mapping[str, Any] | None = None,
+    noise: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The contents of about.json; `data` is what `about_data` said.
 
-    `sealed` tells that nobody saw a single contribution to a sum.
+    `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
+    and `noise` what each private step's answers carry. A run that has neither says nothing of them.
     """
     from importlib.metadata import version
 
@@ -84,6 +87,8 @@ def about(
             for step in steps.values()
         ],
         "notes": list(notes),
+        **({} if floor is None else {"floor": dict(floor)}),
+        **({} if noise is None else {"steps_noise": [dict(step) for step in noise]}),
     }
 
 

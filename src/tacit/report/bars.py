@@ -11,6 +11,7 @@ from tacit.report.markup import Markup, tag
 from tacit.report.svg import (
     COLOURS,
     DOWN,
+    FLOOR,
     HUGE,
     NARROW,
     UP,
@@ -42,12 +43,16 @@ class Bar:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval (either end may be missing), for side-by-side comparison."""
+    """A value with its interval (either end may be missing), for side-by-side comparison.
+
+    A `floor` is what the others are to beat: grey, with a line across the whole chart.
+    """
 
     name: str
     value: float
     low: float | None
     high: float | None
+    floor: bool = False
 
 
 def bars(rows: Sequence[Bar], *, label: str, width: float, names: tuple[str, str] = ("up", "down")) -> Markup:
@@ -140,7 +145,7 @@ def estimates(rows: Sequence[Estimate], *, label: str, x_title: str, width: floa
     parts: list[str | None] = [rule(x(t), 4, x(t), bottom, "grid") for t in x_ticks]
     for place, row in enumerate(rows):
         y = 8 + row_height * place + (34 if narrow else row_height / 2)
-        colour = f"c{place % COLOURS}"
+        colour = f"c{FLOOR if row.floor else place % COLOURS}"
         shown = f"{row.name}: {metric(row.value)}"
         name = fitting(row.name, width if narrow else left - 16)
         at = text(0, y - 16, name, "name") if narrow else text(left - 12, y + 4, name, "name", "end")
@@ -149,6 +154,8 @@ def estimates(rows: Sequence[Estimate], *, label: str, x_title: str, width: floa
             shown += f", interval {metric(row.low)} to {metric(row.high)}"
             pieces.append(rule(x(row.low), y, x(row.high), y, f"line {colour}"))
             pieces += [rule(x(end), y - 5, x(end), y + 5, f"line {colour}") for end in (row.low, row.high)]
+        if row.floor and np.isfinite(row.value):
+            pieces.append(rule(x(row.value), 4, x(row.value), bottom, "reference"))
         if np.isfinite(row.value):
             pieces.append(tag("circle", cx=x(row.value), cy=float(y), r=5.0, class_=f"fill {colour}"))
         pieces.append(text(right + 8, y + 4, metric(row.value), "tick"))

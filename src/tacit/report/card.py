@@ -7,13 +7,16 @@ says is unsaid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.report import promises, traffic
+from tacit.report.floor import WHAT, Verdict, verdict
 from tacit.report.markup import clean
-from tacit.report.record import Crossing, RunRecord
-from tacit.report.words import count, listing, moment, plural, sentence, short, size
+from tacit.report.record import RunRecord
+from tacit.report.words import MISSING, count, epsilon, listing, moment, percent, plural, sentence, short, size
+from tacit.report.written import Crossing
 
 NON_PRIVATE = "Nothing here limits what the coordinator or another party can learn from what crossed."
 
@@ -61,6 +64,7 @@ class Card:
     simulated: bool
     stamp: str
     statement: str
+    floor: Verdict | None
     facts: list[tuple[str, str]]
     sections: list[Section]
 
@@ -69,6 +73,8 @@ def privacy_card(record: RunRecord) -> str:
     """The card as Markdown, for card.md."""
     content = card(record)
     lines = ["# Privacy card", "", f"**{_markdown(content.stamp)}**", "", _markdown(content.statement), ""]
+    if content.floor is not None:
+        lines += [f"**{_markdown(content.floor.title)}.** {_markdown(content.floor.words)}", ""]
     lines += [*_markdown_table(Table(("", ""), content.facts)), ""]
     for section in content.sections:
         lines += [f"## {section.heading}", ""]
@@ -91,7 +97,8 @@ def card(record: RunRecord) -> Card:
     else:
         stamp = promises.in_one_line(stated, setting)
         statement = promises.SIMULATED if stated.simulated else "What this covers, and what it does not, is said below."
-    sections = [_protected(record), _assumptions(record), _crossed(record), _unprotected(record), _checks(record)]
+    sections = [_protected(record), _assumptions(record), *_loudness(record), _crossed(record)]
+    sections += [_unprotected(record), *_floor(record), _checks(record)]
     if record.about.notes:
         sections.append(Section("Notes of the run", points=[sentence(short(n, 400)) for n in record.about.notes[:20]]))
     return Card(
@@ -99,6 +106,7 @@ def card(record: RunRecord) -> Card:
         simulated=stated is not None and stated.simulated,
         stamp=stamp,
         statement=statement,
+        floor=verdict(record),
         facts=_facts(record),
         sections=sections,
     )
@@ -123,6 +131,10 @@ def _facts(record: RunRecord) -> list[tuple[str, str]]:
         ("Reached the parties", size(summary.bytes_down)),
         ("Digest", summary.digest),
     ]
+    stated = record.guarantee
+    if stated is not None and stated.claimed_epsilon is not None:
+        facts.insert(0, ("ε that the paper's formulas claim", epsilon(stated.claimed_epsilon)))
+        facts.insert(1, ("ε that truly holds", epsilon(stated.epsilon or 0)))
     return [(key, short(value, 200)) for key, value in facts if value]
 
 
@@ -151,6 +163,50 @@ def _assumptions(record: RunRecord) -> Section:
         chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
         points = [*promises.resting_on(record.guarantee, chains), *points]
     return Section("Assuming what", points=points)
+
+
+def _loudness(record: RunRecord) -> list[Section]:
+    """How loud the noise of each private step is, as forecast before the run."""
+    steps = record.about.steps_noise[:20]
+    if not steps:
+        return []
+    head = ("Step", "Asked", "Sampling", "Sensitivity", "σ", "Cells", "Signal", "Ratio")
+    rows = [
+        (
+            short(step.step, 60),
+            f"{count(step.releases)} × {count(step.answers)}",
+            "everybody" if step.sampling >= 1 else percent(step.sampling),
+            *(_three(number) for number in (step.sensitivity, step.sigma)),
+            count(step.cells),
+            *(_three(number) for number in (step.signal, step.signal_to_noise)),
+        )
+        for step in steps
+    ]
+    faintest = min(steps, key=lambda step: step.signal_to_noise)
+    meant = (
+        "Ratio is signal over noise: the forecast size of one cell of one answer, all contributions added, from public "
+        "facts alone, over the noise that it carries. Far below 1 means that a single cell is almost all noise: only "
+        "what very many cells, answers and rounds have in common can be learned from it."
+    )
+    if 0 < faintest.signal_to_noise < 1:
+        times = _three(1 / faintest.signal_to_noise)
+        meant += f" Here the noise of a cell of “{short(faintest.step, 60)}” is {times} times its signal."
+    table = Table(head, rows, numeric=tuple(range(1, len(head))))
+    terms = "Asked: releases × noisy answers in each. Sensitivity: the most that one unit moves an answer. "
+    terms += "σ: the noise that a party adds to each cell."
+    return [Section("How loud the noise is", [meant], [terms], table)]
+
+
+def _three(number: float) -> str:
+    """Three digits, as people write them."""
+    if not math.isfinite(number):
+        return MISSING
+    return f"{number:,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.3g}".replace("-", "−")
+
+
+def _floor(record: RunRecord) -> list[Section]:
+    floor = record.about.floor
+    return [] if floor is None else [Section("What the floor is", [WHAT.format(name=floor.name)])]
 
 
 def _crossed(record: RunRecord) -> Section:

@@ -105,14 +105,27 @@ def line_chart(
     return canvas(width, height, label, *parts)
 
 
-def histogram(values: np.ndarray, *, label: str, x_title: str, width: float, height: float = 260.0) -> Markup:
-    """How many users have which value; the last bar is open upwards where a few would stretch the axis."""
+def histogram(
+    values: np.ndarray,
+    *,
+    label: str,
+    x_title: str,
+    references: Sequence[Reference] = (),
+    width: float,
+    height: float = 260.0,
+) -> Markup:
+    """How many users have which value; the last bar is open upwards where a few would stretch the axis.
+
+    Under median and mean stand the `references`, as far as they lie within the axis.
+    """
     values = np.clip(values[np.isfinite(values)], -HUGE, HUGE)
     if len(values) == 0:
         return empty(width, label)
     edges, counts, open_ended = binned(values, about=28 if width > NARROW else 16)
-    left, right, top, bottom = 58.0, width - 14.0, 52.0, height - 46.0
+    left, right, bottom = 58.0, width - 14.0, height - 46.0
     x = Axis(float(edges[0]), float(edges[-1]), left, right)
+    drawn = [r for r in references if x.low <= r.y <= x.high]
+    top = 52.0 + 15 * len(drawn)
     y, y_ticks = ticked(0.0, float(counts.max()), bottom, top, 4, whole=True)
     places = max(tick_places(edges[1] - edges[0]), 1)
     write = tick_format(nice_step(x.high - x.low, 8))
@@ -135,12 +148,13 @@ def histogram(values: np.ndarray, *, label: str, x_title: str, width: float, hei
         parts.append(text(right, y(float(max(below))) - 6, words, "note", "end"))
     middle, mean = float(np.median(values)), float(values.mean())
     shown = {"median": middle} if len(values) == 1 or not np.isfinite(mean) else {"median": middle, "mean": mean}
-    for row, (name, value) in enumerate(shown.items()):
+    marks = [(f"{name} {metric(value)}", value, f"mark m{row}") for row, (name, value) in enumerate(shown.items())]
+    marks += [(reference.name, reference.y, "reference") for reference in drawn]
+    for row, (words, value, kind) in enumerate(marks):
         at, right_half = x(value), x(value) > (left + right) / 2
-        y_text = top - 20 + 15 * row
-        words = f"{name} {metric(value)}"
+        y_text = top - 20 - 15 * len(drawn) + 15 * row
         parts += [
-            rule(at, y_text - 10, at, bottom, f"mark m{row}"),
+            rule(at, y_text - 10, at, bottom, kind),
             text(at + (-6 if right_half else 6), y_text, words, "note", "end" if right_half else None),
         ]
     return canvas(width, height, label, *parts)

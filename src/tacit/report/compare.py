@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import UsageError
-from tacit.report import page, readings
+from tacit.report import floor, page, readings
 from tacit.report.bars import Bar, Estimate, bars, estimates
 from tacit.report.card import card
 from tacit.report.charts import Reference, Series, legend, line_chart
@@ -167,7 +167,9 @@ def _results(records: Sequence[RunRecord], names: Sequence[str], lead: str | Non
         *(join([name, tag("span", _chip(r), class_="under")]) for name, r in zip(names, records, strict=True)),
     ]
     table = page.table(head, rows, numeric=range(1, len(head)))
-    return page.section("How well they did", _estimates(records, names, lead) if lead else None, table)
+    drawn = _estimates(records, names, lead) if lead else None
+    said = [tag("li", tag("b", f"{short(name, 60)}: "), words) for name, words in floor.verdicts(records, names)]
+    return page.section("How well they did", drawn, table, tag("ul", *said) if said else None)
 
 
 def _result(record: RunRecord, name: str, places: int, best: bool) -> Markup:
@@ -186,9 +188,13 @@ def _estimates(records: Sequence[RunRecord], names: Sequence[str], lead: str) ->
     way = {True: "lower is better", False: "higher is better", None: "which way is better, nobody said"}
     reading = f"Test {known.short} of each run, with its {INTERVAL}; {way[known.lower_is_better]}."
     drawn = [
-        Estimate(name, _value(record, lead), *record.summary.intervals.get(lead, (None, None)))
-        for name, record in zip(names, records, strict=True)
+        Estimate(name, _value(record, lead), *record.summary.intervals.get(lead, (None, None)), floor=is_floor)
+        for name, record, is_floor in zip(names, records, floor.among(records, lead), strict=True)
     ]
+    below = floor.levels(records, names, lead)
+    drawn += [Estimate(level.name, level.value, level.low, level.high, floor=True) for level in below]
+    if any(row.floor for row in drawn):
+        reading += " Dashed is the floor: biases alone, at the same guarantee as the run."
     label = f"Test {known.short} of each run with its interval."
     title = f"Test {known.short}"
     return page.figure(reading, both(lambda width: estimates(drawn, label=label, x_title=title, width=width)))
@@ -217,6 +223,9 @@ def _learning(records: Sequence[RunRecord], names: Sequence[str], lead: str | No
     reading = f"Test {meaning(name).short} after each round."
     if levels:
         reading += " Dashed levels are runs of a single round."
+    below = [Reference(short(level.name, 44), level.value) for level in floor.levels(records, names, name)]
+    if below:
+        reading += " The floor is biases alone, at the same guarantee as the run."
     if left_out:
         reading += f" Not drawn: {listing(left_out)}."
     drawing = both(
@@ -225,7 +234,7 @@ def _learning(records: Sequence[RunRecord], names: Sequence[str], lead: str | No
             label=f"Line chart of test {meaning(name).short} after each round, one line for each run.",
             x_title="Round",
             y_title=f"Test {meaning(name).short}",
-            references=levels,
+            references=[*levels, *below],
             width=width,
         )
     )

@@ -50,6 +50,7 @@ def report(record: RunRecord) -> str:
         tag("h1", readings.headline(record)),
         tag("p", unbroken(readings.lede(record)), class_="lede"),
         page.stamp(content),
+        page.floor(content.floor, content.private) if content.floor is not None else None,
         _key_numbers(record),
     )
     return page.page(
@@ -102,6 +103,10 @@ def _metric_tile(record: RunRecord, name: str) -> Markup:
     if name in summary.metrics_shared:
         before = _exact(summary.metrics_shared[name], metric(summary.metrics_shared[name], places))
         more.append(tag("div", before, " before fine-tuning", class_="more"))
+    floor = record.about.floor
+    if floor is not None and name in floor.metrics:
+        its = _exact(floor.metrics[name], metric(floor.metrics[name], places))
+        more.append(tag("div", f"{floor.name}: ", its, class_="more"))
     title = tag("abbr", meaning(name).short, title=meaning(name).long)
     return _tile(title, _exact(value, metric(value, places)), *more)
 

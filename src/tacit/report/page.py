@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tacit.errors import UsageError
 from tacit.report.card import Card, Section, Table
+from tacit.report.floor import Verdict
 from tacit.report.glossary import meaning
 from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.words import short, unbroken
@@ -54,6 +55,12 @@ def number(value: float | int, shown: str) -> Markup:
 def stamp(card: Card) -> Markup:
     """What a reader must see first."""
     return tag("div", tag("b", card.stamp), tag("p", card.statement), class_=f"stamp {standing(card)}", role="note")
+
+
+def floor(found: Verdict, private: bool) -> Markup:
+    """Whether the model beats its floor, where it cannot be missed; a warning where a private one does not."""
+    style = {"beats": "holds", "unknown": "plain"}.get(found.standing, "simulated") if private else "plain"
+    return tag("div", tag("b", found.title), tag("p", found.words), class_=f"stamp {style}", role="note")
 
 
 def standing(card: Card) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from tacit.report.record import StatedGuarantee
 from tacit.report.words import count, delta, epsilon, listing, short
+from tacit.report.written import StatedGuarantee
 
 SIMULATED = (
     "SIMULATED: the noise was seeded, so whoever holds the run file can recompute it and take it off, "
@@ -33,6 +33,8 @@ def in_one_line(stated: StatedGuarantee, setting: str) -> str:
     """As in "(1.00, 1e-06)-DP · per user and silo · zero-out · against … · SIMULATED (seeded)"."""
     unit = f"per {stated.unit}" + (" and silo" if per_silo(stated, setting) else "")
     parts = [bounds(stated), unit, stated.relation, f"against {against(stated)}"]
+    if stated.claimed_epsilon is not None:
+        parts.append(f"the paper's formulas claim ε = {epsilon(stated.claimed_epsilon)}")
     return " · ".join([*parts, "SIMULATED (seeded)"] if stated.simulated else parts)
 
 

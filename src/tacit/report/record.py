@@ -18,124 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.report.words import redacted
+from tacit.report.written import About, StatedGuarantee, Summary, Written
 
 PARTS = ("run.toml", "summary.json", "about.json", "metrics.parquet", "transcript/messages.parquet")
 _METRICS = ("scope", "round", "user", "metric", "value")
 _MESSAGES = ("call", "round", "step", "party", "direction", "bytes", "copies", "status")
-
-
-class Written(BaseModel):
-    """A value read back from a run folder; keys that a report has no use for are passed over."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class StatedGuarantee(Written):
-    """What a run states about privacy. Every word is required; further ones (h, c, …) are printed."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    epsilon: float | None
-    delta: float
-    unit: str
-    relation: str
-    model: str
-    against: str | list[str]
-    simulated: bool
-    claimed_epsilon: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        """False where nothing is promised: no ε, an infinite one, or a trust model of "none"."""
-        return self.epsilon is not None and math.isfinite(self.epsilon) and self.model != "none"
-
-    @property
-    def further(self) -> dict[str, Any]:
-        """What else was stated."""
-        return dict(self.model_extra or {})
-
-
-class Summary(Written):
-    """summary.json, the contract of `tacit run --json`."""
-
-    run: str = ""
-    method: str
-    setting: str
-    metrics: dict[str, float | None]
-    intervals: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
-    guarantee: StatedGuarantee | None
-    rounds: int
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-    digest: str
-    metrics_shared: dict[str, float | None] = Field(default_factory=dict)
-
-
-class AboutData(Written):
-    name: str
-    users: int
-    items: int
-    ratings: int
-    scale: Any = None
-    feedback: str = ""
-    density: float | None = None
-    notes: list[str] = Field(default_factory=list)
-
-
-class AboutParty(Written):
-    name: str
-    label: str | None = None
-    users: int = 0
-    items: int = 0
-    ratings: int = 0
-    devices: int = 0
-
-    @property
-    def title(self) -> str:
-        """Its label and its name, or the one that there is."""
-        return f"{self.label} ({self.name})" if self.label and self.label != self.name else self.name
-
-
-class AboutPartition(Written):
-    description: str = ""
-    parties: list[AboutParty] = Field(default_factory=list)
-
-
-class AboutMethod(Written):
-    name: str
-    title: str = ""
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    what: str = ""
-
-
-class Crossing(Written):
-    """One kind of payload that may cross, in words; `kind` is chain, sum, report, public or disclose."""
-
-    step: str
-    kind: str
-    to: str = "the coordinator"
-    what: str = ""
-
-
-class About(Written):
-    """about.json: the run in words, for people."""
-
-    tacit: str = ""
-    python: str = ""
-    numpy: str = ""
-    created: str = ""
-    data: AboutData
-    split: str = ""
-    partition: AboutPartition = AboutPartition()
-    method: AboutMethod
-    crossings: list[Crossing] = Field(default_factory=list)
-    notes: list[str] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from tacit.report.words import short, size
 WIDE, NARROW = 680.0, 390.0  # a chart is drawn for both, and the page shows the one that fits
 COLOURS = 6  # classes c0 … c5 of the style sheet
 UP, DOWN = 0, 5  # the colours of the two directions
+FLOOR = 5  # the colour of what models are to beat
 HUGE = 1e290  # drawn at most; beyond it, differences overflow
 Format = Callable[[float], str]
 

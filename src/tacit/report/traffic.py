@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.report.record import AboutParty, RunRecord
+from tacit.report.record import RunRecord
+from tacit.report.written import AboutParty
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,45 @@
 """`bias`: noisy item means from one sum, and user biases fitted at home. The floor of every private model.
 
 Each user centres her ratings by her own mean and sends, for each of her items, (w·e, w·s), scaled so that her whole
-contribution has norm 1 (an empty record sends 0). From the noised sums alone, the coordinator estimates how much
-weight each item got and how far its ratings lie from their users' means, by empirical Bayes; every user then fits her
-own level at home.
+contribution has norm 1 (an empty record sends 0). From the noised sums alone it is estimated how much weight each item
+got and how far its ratings lie from their users' means, by empirical Bayes; every user then fits her own level at home.
 
     r̂_uj = level_u + b_j,   b_j = τ²·S_j·(A_j − S_j·b̄)/(τ²·S_j² + v_j) + b̄
+
+Where users are divided, all parties' contributions become one sum and the coordinator estimates b. Where items are, a
+silo holds all ratings of its items: it noises the sums of these alone, estimates their b from what was noised, and lets
+only b out. A user contributes to every silo then, at norm 1, and has a level in each.
+
+Where the unit is one rating, that would be needlessly noisy: her mean and her weight move with each of her ratings, so
+one of them moves all that she sends, by up to 2. Then every rating goes into the sum by itself, as (r − middle, s), no
+mean and no weight of hers before it, and moves the sum by at most √((R/2)² + s²) (`DeviationSum`). b_j is then how far
+an item lies from the middle of the scale, shrunk towards the mean over all ratings; levels are fitted as before.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Release
 from tacit.boundary.bounded import NormalisedSum
+from tacit.boundary.deviations import DeviationSum
 from tacit.boundary.release import Kind
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Feedback
+from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.baselines.shrink import item_biases
-from tacit.methods.plan import Noisy, Situation
+from tacit.methods.plan import Asked, Noisy, Situation
 from tacit.model import Model
 from tacit.model.predictor import Biases
 from tacit.partition import Setting
-
-#: Ratings that a user is assumed to have, for the forecast only.
-TYPICAL = 50
 
 
 class BiasParameters(Parameters):
@@ -36,7 +47,7 @@ class BiasParameters(Parameters):
 
     Parameters
     ----------
-    count_weight : s, how much of a user's contribution tells that she rated an item, beside how
+    count_weight : s, how much of a contribution tells that an item was rated, beside how
     shrinkage : how many ratings' worth of the middle of the scale a user's own level starts with
     """
 
@@ -53,48 +64,43 @@ class BiasCoordinator:
     def run(self, federation: Federation) -> Model:
         for _ in federation.rounds(1):
             total = federation.sum("contribute")
-            s = self.parameters.count_weight
-            deviations = item_biases(total["errors"], total["weights"] / s, total.noise, total.noise / s)
-            b = np.clip(deviations, -self.facts.scale.span, self.facts.scale.span).astype(np.float32)
+            b = estimated(total.blocks, total.noise, self.parameters, self.facts)
             federation.show(biases=b)
         federation.ask("finish", biases=b)
-        scores = self.facts.scale.low + self.facts.scale.span / 2 + b
-        return Model("bias", self.facts.scale, self.facts.item_ids, item_scores=scores.astype(np.float32))
+        return shared_model(b, self.facts)
 
 
-class BiasParty(Party):
-    """A silo, or a cohort of devices: contributes once, then fits its users' levels at home."""
+class VerticalBiasCoordinator:
+    """Every silo's biases of its own items, side by side; 0 for those of a silo that does not answer."""
+
+    def __init__(self, parameters: BiasParameters, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+
+    def run(self, federation: Federation) -> Model:
+        b = np.zeros(self.facts.items, dtype=np.float32)
+        for _ in federation.rounds(1):
+            for party, answer in federation.ask("contribute").items():
+                b[self.facts.member(party).columns] = answer["biases"]
+            federation.show(biases=b)
+        return shared_model(b, self.facts)
+
+
+class Levels(Party):
+    """What both kinds of party do: ask for the sums that suit the unit, and predict from level and bias."""
 
     parameters: BiasParameters
 
-    @step(
-        Kind.SUM,
-        takes=Schema(),
-        gives=Schema(errors=Floats("items"), weights=Floats("items")),
-        what="per item, the sum of its users' weighted deviations from their own means, and of their weights",
-    )
-    def contribute(self) -> Release:
+    def _query(self) -> NormalisedSum | DeviationSum:
+        """Per item, the sums of w_u·e_uj and of w_u·s; where the unit is a rating, of r_uj − middle and of s."""
         ratings = self.ratings
+        if self.facts.unit is Unit.RATING:
+            return DeviationSum(ratings, self.parameters.count_weight, self.present)
         mine = self._levels(np.zeros(self.member.items, dtype=np.float32))
-        errors = ratings.values - mine[ratings.users]
-        query = NormalisedSum(
-            ratings.indptr,
-            ratings.items,
-            {"errors": errors, "weights": np.full(ratings.n_ratings, self.parameters.count_weight, dtype=np.float32)},
-            self.member.items,
-            self.present,
-        )
-        here = max(1, self.member.devices) if self.present is None else int(np.count_nonzero(self.present))
-        return self.gate.sum(query, contributors=here, present=self.present)
-
-    @step(Kind.PUBLIC, takes=Schema(biases=Floats("items")), what="the word that the item biases have arrived")
-    def finish(self, biases: np.ndarray) -> Release:
-        self.home["biases"] = biases.copy()
-        return self.gate.public("done")
-
-    def at_home(self, **shared: np.ndarray) -> Biases:
-        b = self._latest("biases", shared)
-        return Biases(self._levels(b), b, self.facts.scale.low, self.facts.scale.high)
+        channels = {
+            "errors": ratings.values - mine[ratings.users],
+            "weights": np.full(ratings.n_ratings, self.parameters.count_weight, dtype=np.float32),
+        }
+        return NormalisedSum(ratings.indptr, ratings.items, channels, self.member.items, self.present)
 
     def _levels(self, biases: np.ndarray) -> np.ndarray:
         """Each user's own level: the mean of what her ratings leave over the biases, shrunk; (n,) float32."""
@@ -106,14 +112,108 @@ class BiasParty(Party):
             levels = (sums + k * middle) / (ratings.counts + k)
         return np.where(ratings.counts + k > 0, levels, middle).astype(np.float32)
 
+    def _predictor(self, b: np.ndarray) -> Biases:
+        return Biases(self._levels(b), b, self.facts.scale.low, self.facts.scale.high)
 
-def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> tuple[Noisy, ...]:
-    """One release of one answer."""
-    sensitivity = NormalisedSum.bound(unit, Relation.ZERO_OUT)
-    deviation = facts.scale.span / 4
-    weight = 1 / np.sqrt(TYPICAL * (deviation**2 + parameters.count_weight**2))
-    signal = facts.users * TYPICAL / facts.items * weight * parameters.count_weight
-    return (Noisy("contribute", 1, 1, 1.0, sensitivity, 2 * facts.items, float(signal)),)
+
+class BiasParty(Levels):
+    """A silo, or a cohort of devices: contributes once, then fits its users' levels at home."""
+
+    @step(
+        Kind.SUM,
+        takes=Schema(),
+        gives=Schema(errors=Floats("items"), weights=Floats("items")),
+        what=(
+            "per item, the sum of its users' weighted deviations from their own means and of their weights; where the "
+            "unit is a rating, of its ratings' deviations from the middle of the scale and of how many there are"
+        ),
+    )
+    def contribute(self) -> Release:
+        here = max(1, self.member.devices) if self.present is None else int(np.count_nonzero(self.present))
+        return self.gate.sum(self._query(), contributors=here, present=self.present)
+
+    @step(Kind.PUBLIC, takes=Schema(biases=Floats("items")), what="the word that the item biases have arrived")
+    def finish(self, biases: np.ndarray) -> Release:
+        self.home["biases"] = biases.copy()
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> Biases:
+        return self._predictor(self._latest("biases", shared))
+
+
+class VerticalBiasParty(Levels):
+    """A silo with items of its own: a chain of one noisy answer, whose update is the empirical Bayes of its biases."""
+
+    @step(
+        Kind.CHAIN,
+        takes=Schema(),
+        gives=Schema(biases=Floats("items")),
+        what="how far each of its items lies from its users' means, or from the scale's middle, by noised sums alone",
+    )
+    def contribute(self) -> Release:
+        noise = self.facts.noise.get("contribute", 0.0)
+
+        def update(state: dict[str, Any], noised: dict[str, np.ndarray], step: int) -> dict[str, Any]:
+            return {"biases": estimated(noised, noise, self.parameters, self.facts)}
+
+        return self.gate.chain(self._query(), update, {}, 1, lets_out=("biases",))
+
+    def at_home(self, **shared: np.ndarray) -> Biases:
+        return self._predictor(shared["biases"][self.member.columns] if shared else self.home["biases"])
+
+
+def estimated(sums: Mapping[str, np.ndarray], noise: float, parameters: BiasParameters, facts: Facts) -> np.ndarray:
+    """b from noised sums whose every cell carries noise of that standard deviation; (m,) float32.
+
+    Sums of single ratings are reckoned in quarters of the scale, which is how far a rating is taken to vary about its
+    item's mean; no item lies further than R/2 from the middle.
+    """
+    s, span = parameters.count_weight, facts.scale.span
+    A, weights = (np.asarray(sums[name], dtype=np.float64) for name in ("errors", "weights"))
+    if facts.unit is Unit.RATING:
+        quarter = span / 4
+        b = quarter * item_biases(A / quarter, weights / s, noise / quarter, noise / s, spread=1.0)
+        return np.clip(b, -span / 2, span / 2).astype(np.float32)
+    b = item_biases(A, weights / s, noise, noise / s)
+    return np.clip(b, -span, span).astype(np.float32)
+
+
+def shared_model(b: np.ndarray, facts: Facts) -> Model:
+    """What everybody may have: the middle of the scale plus b, for somebody whose level is not known."""
+    scores = facts.scale.low + facts.scale.span / 2 + b
+    return Model("bias", facts.scale, facts.item_ids, item_scores=scores.astype(np.float32))
+
+
+def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
+    """One release of one answer; where items are divided, one of every silo, and a user is in all of them.
+
+    A rating is in one silo, whatever is divided. Forecast: everybody has |Ω|/n ratings, divided evenly.
+    """
+    vertical = situation.setting is Setting.VERTICAL
+    if vertical and situation.sealed:
+        raise PrivacyRefused(
+            "Where items are divided, every silo's biases stand by themselves and there is no sum to protect; "
+            'run "bias" with [aggregation] name = "plain".'
+        )
+    silos = situation.parties if vertical else 1
+    s, deviation, hers = parameters.count_weight, facts.scale.span / 4, facts.ratings / facts.users / silos
+    if unit is Unit.RATING:
+        sensitivity, weight = DeviationSum.bound(facts.scale.span, s, unit, Relation.ZERO_OUT), 1.0
+    else:
+        sensitivity = NormalisedSum.bound(unit, Relation.ZERO_OUT)
+        weight = 1 / math.sqrt(max(hers, 1.0) * (deviation**2 + s**2))
+    noisy = Noisy(
+        "contribute",
+        releases=1,
+        answers=1,
+        sampling=1.0,
+        sensitivity=sensitivity,
+        cells=2 * math.ceil(facts.items / silos),
+        signal=facts.ratings / facts.items * weight * s,
+        parties=silos if unit is Unit.USER else 1,
+        mixed=1 if vertical else None,
+    )
+    return Asked((noisy,))
 
 
 SIDES = Sides(BiasCoordinator, BiasParty)
@@ -121,11 +221,17 @@ BIAS = Method(
     name="bias",
     title="Item and user biases",
     what=(
-        "Every user sends, once, how far her ratings lie from her own mean, scaled to length one; from the sum the "
-        "coordinator estimates how far each item lies from its users' means. Users fit their own level at home."
+        "Every user sends, once, how far her ratings lie from her own mean, scaled to length one; from the sum it is "
+        "estimated how far each item lies from its users' means. Where items are divided, each silo does so for its "
+        "own. Users fit their own level at home. Where single ratings are protected, each is sent as it is, less the "
+        "middle of the scale."
     ),
     parameters=BiasParameters,
-    sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
+    sides={
+        Setting.HORIZONTAL: SIDES,
+        Setting.DEVICE: SIDES,
+        Setting.VERTICAL: Sides(VerticalBiasCoordinator, VerticalBiasParty),
+    },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
     schedule=schedule,
 )

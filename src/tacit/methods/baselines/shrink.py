@@ -10,7 +10,7 @@ def item_biases(A: np.ndarray, S: np.ndarray, sigma: float, weight_sigma: float,
 
     Parameters
     ----------
-    A : (m,) noised sums of weighted deviations
+    A : (m,) noised sums of weighted deviations, from each user's own mean or from the middle of the scale
     S : (m,) noised sums of weights
     sigma, weight_sigma : standard deviations of the noise on A and on S; 0 where there is none
     spread : how much a single weighted deviation varies, per unit of weight

@@ -12,6 +12,7 @@ from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.gradient import factor_gradients
 from tacit.kernels.users import user_descent
 from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.start import start_factors
 from tacit.model import Factors, Model
 from tacit.partition import Share
@@ -29,13 +30,15 @@ class DeviceCoordinator:
         self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
-        T, span = self.parameters.rounds, self.facts.scale.span
+        T, span, eta = self.parameters.rounds, self.facts.scale.span, self.parameters.eta
+        rates = Rates(self.parameters, self.facts, T)
         V = start_factors(self.facts, self.facts.items, self.parameters.factors, "items")
         for t in federation.rounds(T):
             total = federation.sum("contribute", items=V, t=t)
-            heard = max(1, total.contributors) / (self.parameters.sampling * self.facts.users)
-            rate = self.parameters.rate_per_rating(self.facts, t, T) / heard
-            V = descend_and_embed(V, total["items"].astype(np.float32), rate, span, self.parameters.decay(t, T))
+            heard = max(1, total.contributors) / (eta * self.facts.users)
+            V = descend_and_embed(
+                V, total["items"].astype(np.float32), rates.per_rating(t) / heard, span, rates.decay(t)
+            )
             federation.show(items=V)
         federation.ask("finish", items=V)
         return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=V)
@@ -62,7 +65,7 @@ class DeviceCohort(Party):
     )
     def contribute(self, items: np.ndarray, t: int) -> Release:
         present = np.ones(self.member.users, dtype=bool) if self.present is None else self.present
-        taking_part = self.gate.stream("take part").random(self.member.users) < self.parameters.sampling
+        taking_part = self.gate.stream("take part").random(self.member.users) < self.parameters.eta
         rows = np.flatnonzero(taking_part & present)
         V, ratings = embed(items, self.facts.scale.span), self.ratings
         self.home["users"] = users = self._fitted(V, rows, self.parameters.local_steps)

@@ -1,6 +1,8 @@
-"""The query behind every SGDMF step: gradients of the squared error over sampled users (P0, §3.1)."""
+"""The query behind every SGDMF step without privacy: gradients of the squared error over sampled users (P0, §3.1)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -8,6 +10,9 @@ from tacit.boundary import Unbounded
 from tacit.boundary.query import Blocks
 from tacit.data.ratings import Ratings
 from tacit.kernels.gradient import factor_gradients
+
+#: Blocks that a state does not bring, or how a party makes them at home from the state.
+At = Blocks | Callable[[Blocks], Blocks] | None
 
 
 def factor_gradient(ratings: Ratings, sampling: float) -> Unbounded:

@@ -1,4 +1,17 @@
-"""SGDMF where users are divided: item factors are shared, user factors never leave (P0, horizontal FMF)."""
+"""SGDMF where users are divided: item factors are shared, user factors never leave (P0, §5: HFL-SGDMF).
+
+Guarantee
+---------
+Only V^(k) after noisy steps leaves a silo. A step's query is a sum over sampled users of what each adds to the item
+gradient; her factors u_i may depend on her own ratings, on V as it was received or noised, and on nobody else. So
+emptying her record takes away what she adds, at most √θ·2R^1.5, and T·T' such answers compose. Which coins made u_i
+does not matter: given all that was let out, the next answer is a mixture over them of pairs that all meet the same
+bound, and divergences are jointly convex. Per rating, a changed rating changes u_i and with it everything she adds:
+that is the replace case of her whole record. Where users' factors are "noised" like the item factors, although they
+stay, one rating moves the pair of gradients by 2√2·R^1.5, and a sample of ratings amplifies that.
+
+What is fine-tuned afterwards never leaves. It protects nobody from others of the same silo.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +19,40 @@ from typing import Any
 
 import numpy as np
 
-from tacit.boundary import Gate, Release
+from tacit.boundary import Release
+from tacit.boundary.query import Blocks, Query
 from tacit.boundary.release import Kind
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
-from tacit.kernels.embed import descend_and_embed, embed
-from tacit.methods.sgdmf.gradient import factor_gradient
+from tacit.federation import Facts, Federation, Floats, Schema, Whole, step
+from tacit.methods.sgdmf.home import ITEMS, SiloAtHome
 from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
-from tacit.partition import Share
-
-ITEMS = Schema(items=Floats("items", "factors"))
+from tacit.model import Model
 
 
 class HorizontalCoordinator:
-    """V ← Σ_k (n_k/n) V^(k), T times."""
+    """Stage 1: users' factors are fitted at home. Stage 2: V ← Σ_k (n_k/n) V^(k), T times. Stage 3: at home again."""
 
     def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
         V = start_factors(self.facts, self.facts.items, self.parameters.factors, "items")
+        if self.parameters.users == "pretrained":
+            federation.ask("pretrain", items=V)
         for t in federation.rounds(self.parameters.rounds):
             V = federation.mean("improve", items=V, t=t)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
 
 
-class HorizontalSilo(Party):
-    """U_k ← Π(U_k − γ_t (n_k/n) g_U),  V^(k) ← Π(V^(k) − γ_t g_V), T' times (eq. 5).
+class HorizontalSilo(SiloAtHome):
+    """V^(k) ← Π(V^(k) − γ_t g_V), T' times (eq. 5), and meanwhile U_k as `users` says.
 
-    g is the gradient sum over sampled users divided by η·|Ω_k|, where |Ω_k| stands for the declared |Ω|·n_k/n; so user
-    rows move by γ_t/(η·|Ω|) per rating, and item rows by n/n_k times that.
+    g is the gradient sum over sampled users divided by η·|Ω_k|, where |Ω_k| stands for |Ω|·n_k/n; so user rows move by
+    γ_t/(η·|Ω|) per rating, and item rows by n/n_k times that.
     """
-
-    parameters: SGDMFParameters
-
-    def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
-        super().__init__(share, parameters, facts, gate)
-        self.home.setdefault("users", start_factors(facts, self.member.users, parameters.factors, "users", share.name))
 
     @step(
         Kind.CHAIN,
@@ -54,27 +61,38 @@ class HorizontalSilo(Party):
         what="the party's own copy of the item factors after a few steps on its ratings",
     )
     def improve(self, items: np.ndarray, t: int) -> Release:
-        span, weight = self.facts.scale.span, self.facts.weight(self.name)
-        T, local = self.parameters.rounds, self.parameters.local_steps
+        span, weight, local = self.facts.scale.span, self.facts.weight(self.name), self.parameters.local_steps
+        noise = self.facts.noise.get("improve", 0.0)
+        rates = Rates(self.parameters, self.facts, self.parameters.steps, noise, len(self.facts.roster))
+        move = self.parameters.mover(span, noise, self.gate.stream("move"))
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
-            now, steps = t * local + step, T * local
-            rate, decay = (
-                self.parameters.rate_per_rating(self.facts, now, steps),
-                self.parameters.decay(now, steps),
-            )
-            descend_and_embed(state["users"], gradient["users"], rate, span, decay)
-            descend_and_embed(state["items"], gradient["items"], rate / weight, span, decay)
+            now = t * local + step
+            rate, decay = rates.per_rating(now), rates.decay(now)
+            if "users" in state:
+                move(state["users"], gradient["users"], rate, decay)
+            move(state["items"], gradient["items"], rate / weight, decay)
             return state
 
-        query = factor_gradient(self.ratings, self.parameters.sampling)
-        state = {"users": self.home["users"].copy(), "items": embed(items, span)}
-        return self.gate.chain(query, update, state, local, lets_out=("items",))
+        state = {"items": self.parameters.project(items, span)}
+        if self._users_move_along:
+            state["users"] = self.home["users"].copy()
+        return self.gate.chain(self._query(), update, state, local, lets_out=("items",))
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
-    def finish(self, items: np.ndarray) -> Release:
-        self.home["items"] = embed(items, self.facts.scale.span)
-        return self.gate.public("done")
+    @property
+    def _users_move_along(self) -> bool:
+        """Whether users' factors are steps of the same chain: without privacy "together", with it "noised"."""
+        return self.parameters.users == "noised" or (self.parameters.users == "together" and self.facts.unit is None)
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+    def _query(self) -> Query:
+        """One step's query: both blocks where users' factors move along, else items' at the factors kept at home."""
+        if self._users_move_along:
+            blocks = ("users", "items")
+            return self.parameters.gradient(self.ratings, self.facts, blocks, users_are_public=True)
+
+        together, stream = self.parameters.users == "together", self.gate.stream("together")
+
+        def at(state: Blocks) -> Blocks:
+            return {"users": self._moved(state["items"], stream) if together else self.home["users"]}
+
+        return self.parameters.gradient(self.ratings, self.facts, ("items",), users_are_public=False, at=at)

@@ -1,4 +1,12 @@
-"""SGDMF where items are divided: user factors are shared, item factors stay until the end (P0, vertical FMF)."""
+"""SGDMF where items are divided: user factors are shared, item factors stay until the end (P0, §4: VFL-SGDMF).
+
+Guarantee
+---------
+Every step noises both blocks, and the last κ steps, at the final user factors, noise the item block, so both blocks are
+functions of noised and public values and may be published. One rating moves the pair of gradients by 2√2·R^1.5 and is
+in one silo: T·T' + κ answers compose. A user's θ ratings move it by 2R^1.5·√(θ² + θ), and she is in all s silos, which
+sample and trim by themselves: s·(T·T' + κ) answers compose.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +17,13 @@ import numpy as np
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
-from tacit.kernels.embed import descend_and_embed, embed
-from tacit.methods.sgdmf.gradient import factor_gradient
 from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.start import start_factors
 from tacit.model import Factors, Model
 from tacit.partition import Share
+
+USERS = Schema(users=Floats("users", "factors"))
 
 
 class VerticalCoordinator:
@@ -31,14 +40,14 @@ class VerticalCoordinator:
         V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
         for party, answer in federation.ask("finish", users=U).items():
             V[self.facts.member(party).columns] = answer["items"]
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=V, user_factors=U)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V, user_factors=U)
 
 
 class VerticalSilo(Party):
     """U^(k) ← Π(U^(k) − γ_t g_U),  V_k ← Π(V_k − γ_t (m_k/m) g_V), T' times (eq. 4).
 
-    g is the gradient sum over sampled users divided by η·|Ω_k|, where |Ω_k| stands for the declared |Ω|·m_k/m; so item
-    rows move by γ_t/(η·|Ω|) per rating, and user rows by m/m_k times that.
+    g is the gradient sum over sampled users divided by η·|Ω_k|, where |Ω_k| stands for |Ω|·m_k/m; so item rows move by
+    γ_t/(η·|Ω|) per rating, and user rows by m/m_k times that.
     """
 
     parameters: SGDMFParameters
@@ -50,36 +59,48 @@ class VerticalSilo(Party):
     @step(
         Kind.CHAIN,
         takes=Schema(users=Floats("users", "factors"), t=Whole(0, 100_000)),
-        gives=Schema(users=Floats("users", "factors")),
+        gives=USERS,
         what="the party's own copy of the user factors after a few steps on its ratings",
     )
     def improve(self, users: np.ndarray, t: int) -> Release:
-        span, weight = self.facts.scale.span, self.facts.weight(self.name)
-        T, local = self.parameters.rounds, self.parameters.local_steps
+        span, weight, local = self.facts.scale.span, self.facts.weight(self.name), self.parameters.local_steps
+        rates = self._rates("improve", self.parameters.steps)
+        move = self.parameters.mover(span, rates.noise, self.gate.stream("move"))
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
-            now, steps = t * local + step, T * local
-            rate, decay = (
-                self.parameters.rate_per_rating(self.facts, now, steps),
-                self.parameters.decay(now, steps),
-            )
-            descend_and_embed(state["users"], gradient["users"], rate / weight, span, decay)
-            descend_and_embed(state["items"], gradient["items"], rate, span, decay)
+            now = t * local + step
+            rate, decay = rates.per_rating(now), rates.decay(now)
+            move(state["users"], gradient["users"], rate / weight, decay)
+            move(state["items"], gradient["items"], rate, decay)
             return state
 
-        query = factor_gradient(self.ratings, self.parameters.sampling)
-        state = {"users": embed(users, span), "items": self.home["items"].copy()}
+        query = self.parameters.gradient(self.ratings, self.facts, ("users", "items"), users_are_public=True)
+        state = {"users": self.parameters.project(users, span), "items": self.home["items"].copy()}
         return self.gate.chain(query, update, state, local, lets_out=("users",))
 
     @step(
-        Kind.DISCLOSE,
-        takes=Schema(users=Floats("users", "factors")),
+        Kind.CHAIN,
+        takes=USERS,
         gives=Schema(items=Floats("items", "factors")),
-        what="the final factors of the party's items",
+        what="the factors of the party's items, after a few last steps on its ratings",
     )
     def finish(self, users: np.ndarray) -> Release:
-        self.home["users"] = embed(users, self.facts.scale.span)
-        return self.gate.disclose(items=self.home["items"])
+        span, kappa = self.facts.scale.span, self.parameters.final_steps or 0
+        rates = self._rates("finish", max(1, kappa))
+        move = self.parameters.mover(span, rates.noise, self.gate.stream("move"))
+        self.home["users"] = U = self.parameters.project(users, span)
+
+        def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
+            move(state["items"], gradient["items"], rates.per_rating(step), rates.decay(step))
+            return state
+
+        at = {"users": U}
+        query = self.parameters.gradient(self.ratings, self.facts, ("items",), users_are_public=True, at=at)
+        return self.gate.chain(query, update, {"items": self.home["items"].copy()}, kappa, lets_out=("items",))
 
     def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self._latest("users", shared), self.home["items"])
+        return self.parameters.predictor(self.facts.scale, self._latest("users", shared), self.home["items"])
+
+    def _rates(self, step: str, steps: int) -> Rates:
+        mixed = len(self.facts.roster) if step == "improve" else 1
+        return Rates(self.parameters, self.facts, steps, self.facts.noise.get(step, 0.0), mixed)

@@ -1,0 +1,186 @@
+"""Many runs of one run file, each with some changes and several seeds, into one long table.
+
+    python -m experiments.sweep p0-clipping --data ml-1m --out docs/results/p0.csv
+
+A sweep that was interrupted goes on where it stopped: rows that are in the table are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tacit.config import RunFile
+from tacit.engine.simulate import train
+from tacit.experiment import Prepared, prepare, safeguards
+from tacit.report.folder import RunFolder
+
+HERE = Path(__file__).parent
+COLUMNS = (
+    *("sweep", "data", "setting", "variant", "unit", "epsilon", "parties", "rounds", "local_steps", "seed"),
+    *("mse", "mse_shared", "true_epsilon", "multiplier", "sigma", "signal_to_noise", "rate", "seconds"),
+)
+
+#: What stands for each data set: the sets at hand, and synthetic ratings of the shape of one that is not.
+DATA: Mapping[str, Sequence[str]] = {
+    "ml-1m": ("data.source=ml-1m",),
+    "jester-1": ("data.source=jester-1",),
+    "ml-10m-shape": ("data.source=demo", "data.users=69878", "data.items=10677", "data.ratings=10000000"),
+}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One claim: a run file, the variants that are compared, and what else is varied."""
+
+    file: str
+    variants: Mapping[str, Sequence[str]]
+    axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def points(self, data: str, seeds: Sequence[int]) -> Iterator[tuple[str, RunFile]]:
+        """Every run of the sweep: the variant's name and the resolved run file."""
+        for (variant, changes), seed in itertools.product(self.variants.items(), seeds):
+            for values in itertools.product(*self.axes.values()):
+                axes = [f"{key}={value}" for key, value in zip(self.axes, values, strict=True)]
+                yield variant, RunFile.read(HERE / f"{self.file}.toml", [*DATA[data], *axes, *changes], seed)
+
+
+def run_sweep(name: str, sweep: Sweep, data: str, seeds: Sequence[int], table: Path) -> None:
+    """Run what is missing, in an order in which data is loaded once."""
+    done = {key(row) for row in read(table)}
+    for variant, file in sorted(sweep.points(data, seeds), key=lambda point: _division(point[1])):
+        row = {"sweep": name, "data": data, "variant": variant, **described(file)}
+        if key(row) in done:
+            continue
+        row.update(measured(file))
+        append(table, row)
+        print(
+            f"{name} {data} {variant} ε={row['epsilon']} seed {row['seed']}: mse {row['mse']} ({row['seconds']} s)",
+            flush=True,
+        )
+
+
+def described(file: RunFile) -> dict[str, Any]:
+    """What is known of a run before it starts."""
+    privacy = file.privacy
+    return {
+        "setting": file.partition.by,
+        "unit": "" if privacy is None else privacy.unit,
+        "epsilon": "" if privacy is None else f"{privacy.epsilon:g}",
+        "parties": str(file.partition.into),
+        "rounds": str(file.method.get("rounds", "")),
+        "local_steps": str(file.method.get("local_steps", "")),
+        "seed": str(file.seed),
+    }
+
+
+def measured(file: RunFile) -> dict[str, Any]:
+    """One run: its error on the test set, before and after fine-tuning, and what its noise was."""
+    began = perf_counter()
+    prepared = _prepared(_division(file), file)
+    with tempfile.TemporaryDirectory() as folder:
+        own = _with(prepared, file)
+        guards = None
+        if own.plan is not None:
+            guards = safeguards(file, own.plan, RunFolder.make(Path(folder) / "run", own.method.name, file))
+        trained = train(own.method, own.parameters, own.parties, seed=file.seed, safeguards=guards)
+    test = own.test
+
+    def error(predictor: Any) -> str:
+        missed = predictor.predict(test.users, test.items) - test.values
+        return f"{np.mean(np.square(missed, dtype=np.float64)):.5f}"
+
+    row = {"mse": error(trained.predictor), "mse_shared": "", "seconds": f"{perf_counter() - began:.1f}"}
+    if trained.before_fine_tuning is not None:
+        row["mse_shared"] = error(trained.before_fine_tuning)
+    if own.plan is not None:
+        first = own.plan.noisy[0].step
+        row.update(
+            true_epsilon=f"{own.plan.terms.guarantee.epsilon:.4f}",
+            multiplier=f"{own.plan.terms.multiplier:.5g}",
+            sigma=f"{own.plan.sigma()[first]:.5g}",
+            signal_to_noise=f"{own.plan.signal_to_noise()[first]:.4g}",
+        )
+    return row
+
+
+def _division(file: RunFile) -> str:
+    """What decides who holds which ratings."""
+    return repr((file.seed, file.data, file.split, file.partition))
+
+
+@lru_cache(maxsize=1)
+def _cached(division: str) -> list[Prepared]:
+    return []
+
+
+def _prepared(division: str, file: RunFile) -> Prepared:
+    """Data, split and parties; the last ones are kept."""
+    kept = _cached(division)
+    if not kept:
+        kept.append(prepare(file))
+    return kept[0]
+
+
+def _with(prepared: Prepared, file: RunFile) -> Prepared:
+    """The same parties under another method or promise."""
+    from dataclasses import replace
+
+    from tacit.experiment import check, plan
+
+    method, parameters = check(file)
+    planned = None
+    if file.privacy is not None:
+        planned = plan(file, method, parameters, prepared.parties.setting, len(prepared.parties))
+        parameters = planned.parameters
+    return replace(prepared, file=file, method=method, parameters=parameters, plan=planned)
+
+
+def key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What makes two rows the same run."""
+    return tuple(str(row[name]) for name in COLUMNS[:10])
+
+
+def read(table: Path) -> list[dict[str, str]]:
+    """All rows of a table; none where there is no table yet."""
+    if not table.exists():
+        return []
+    with table.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def append(table: Path, row: Mapping[str, Any]) -> None:
+    """One more row, on disk before the next run starts."""
+    new = not table.exists()
+    with table.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def main() -> None:
+    from experiments.p0 import SWEEPS
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=sorted(SWEEPS), help="which claims")
+    parser.add_argument("--data", choices=sorted(DATA), default="ml-1m")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[7, 8, 9])
+    parser.add_argument("--out", type=Path, default=Path("docs/results/p0.csv"))
+    asked = parser.parse_args()
+    for name in asked.names:
+        run_sweep(name, SWEEPS[name], asked.data, asked.seeds, asked.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What a ledger's rows spent, added up once: a release costs the same to admit after ten rows as after ten thousand.
+
+Costs do not depend on the order of events, and `spending.merge` adds up counts, so that merging a sum with one more
+event is merging all of them: the result is the one that reading every row again would give. Rows that another process
+or another connection wrote are noticed by SQLite's own count of such commits; then everything is read anew.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from tacit.boundary.events import Event
+from tacit.boundary.ledger import Ledger, Row
+from tacit.boundary.spending import Noised, merge
+
+#: Events, like with like; None where something left unprotected.
+Merged = tuple[Noised, ...] | None
+
+
+class Tally:
+    """What was spent, by this run and by others, as the ledger holds it at the moment of asking.
+
+    Parameters
+    ----------
+    ledger : whose rows are counted
+    run : which of them are this run's
+    """
+
+    def __init__(self, ledger: Ledger, run: str) -> None:
+        self._ledger, self._run = ledger, run
+        self._version: object = None
+
+    def mine(self, days: float | None = None) -> Merged:
+        """What this run has spent; with `days`, in the last so many."""
+        self._look()
+        return self._mine.within(days)
+
+    def earlier(self, days: float | None = None) -> Merged:
+        """What other runs have spent; with `days`, in the last so many."""
+        self._look()
+        return self._others.within(days)
+
+    def first(self) -> tuple[Event, ...]:
+        """What was planned before the ledger's very first release."""
+        self._look()
+        return self._first
+
+    def _look(self) -> None:
+        """Add the rows that are new since the last look. The version is read first: what comes after it is new."""
+        version = self._ledger.version
+        if version != self._version:
+            self._version, self._last = version, 0
+            self._mine, self._others = _Pile(), _Pile()
+            self._first = tuple(self._ledger.first_schedule())
+        for row in self._ledger.rows(after=self._last):
+            (self._mine if row.run == self._run else self._others).add(row)
+            self._last = row.number
+
+
+class _Pile:
+    """Some rows: what all of them spent, and what the younger ones did."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[datetime, Event]] = []
+        self._all: Merged = ()
+        self._young: tuple[list[int], Merged] = ([], ())
+
+    def add(self, row: Row) -> None:
+        self._rows.append((datetime.fromisoformat(row.moment), row.spent))
+        self._all = together(self._all, (row.spent,))
+
+    def within(self, days: float | None) -> Merged:
+        if days is None:
+            return self._all
+        now, most = datetime.now(UTC), timedelta(days=days)
+        young = [place for place, (moment, _event) in enumerate(self._rows) if now - moment <= most]
+        if young != self._young[0]:
+            self._young = young, merge(self._rows[place][1] for place in young)
+        return self._young[1]
+
+
+def together(*parts: Merged | tuple[Event, ...]) -> Merged:
+    """Several parts as one, like with like; None if one of them is."""
+    return None if None in parts else _merged(tuple(event for part in parts for event in part or ()))
+
+
+@lru_cache(maxsize=1024)
+def _merged(events: tuple[Event, ...]) -> Merged:
+    """`merge` is a function of its events, and the parties of a run, with each release, ask for the same ones."""
+    return merge(events)

@@ -1,0 +1,112 @@
+"""`local-private`: everybody alone, with the noise that publishing what it learns needs (P0, §4.3: local-only).
+
+Each silo makes T·T' noisy steps on its own ratings and lets out its own factors, once. It is SGDMF without cooperation,
+at the same noise: the difference is what cooperation is worth. (`local` lets nothing out and needs no noise.)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.boundary import Release
+from tacit.boundary.release import Kind
+from tacit.data.public import PublicFacts
+from tacit.data.ratings import Feedback
+from tacit.errors import UsageError
+from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.guarantee import Unit
+from tacit.methods.base import Method, Sides
+from tacit.methods.plan import Asked, Noisy, Situation
+from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.rates import Rates
+from tacit.methods.sgdmf.schedule import BOTH, typical_signal
+from tacit.methods.start import start_factors
+from tacit.model import Factors, Model
+from tacit.partition import Setting
+
+
+class AloneParameters(SGDMFParameters):
+    """Parameters of `local-private`: those of vertical SGDMF without final steps."""
+
+    method: ClassVar[str] = "local-private"
+
+    def resolved(self, unit: Unit | None, situation: Situation) -> AloneParameters:
+        if self.final_steps:
+            raise UsageError(f"final_steps = {self.final_steps} is for sgdmf; leave it out.")
+        return super().resolved(unit, situation).model_copy(update={"final_steps": 0})
+
+
+class AloneCoordinator:
+    """Collects what every silo learned by itself; nobody learns from anybody."""
+
+    def __init__(self, parameters: AloneParameters, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+
+    def run(self, federation: Federation) -> Model:
+        V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
+        for t in federation.rounds(1):
+            for party, answer in federation.ask("train", t=t).items():
+                V[self.facts.member(party).columns] = answer["items"]
+            federation.show()
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+
+
+class AloneSilo(Party):
+    """U^(k) ← Π(U^(k) − γ_t g_U),  V_k ← Π(V_k − γ_t g_V), T·T' times, on the silo's own ratings."""
+
+    parameters: AloneParameters
+
+    @step(
+        Kind.CHAIN,
+        takes=Schema(t=Whole(0, 0)),
+        gives=Schema(users=Floats("users", "factors"), items=Floats("items", "factors")),
+        what="the factors of its users and items that the silo found by itself",
+    )
+    def train(self, t: int) -> Release:
+        span, steps, p = self.facts.scale.span, self.parameters.steps, self.parameters.factors
+        rates = Rates(self.parameters, self.facts, steps, self.facts.noise.get("train", 0.0))
+        move = self.parameters.mover(span, rates.noise, self.gate.stream("move"))
+
+        def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
+            for block in BOTH:
+                move(state[block], gradient[block], rates.per_rating(step), rates.decay(step))
+            return state
+
+        sizes = {"users": self.member.users, "items": self.member.items}
+        state = {block: start_factors(self.facts, sizes[block], p, block, self.name) for block in BOTH}
+        query = self.parameters.gradient(self.ratings, self.facts, BOTH, users_are_public=True)
+        return self.gate.chain(query, update, state, steps, lets_out=BOTH)
+
+    def at_home(self, **shared: np.ndarray) -> Factors:
+        return Factors(self.facts.scale.low, self.home["users"], self.home["items"])
+
+
+def schedule(parameters: AloneParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
+    """One release of T·T' answers; a user is in all silos, a rating in one."""
+    s = situation.parties
+    train = Noisy(
+        step="train",
+        releases=1,
+        answers=parameters.steps,
+        sampling=parameters.eta,
+        sensitivity=parameters.sensitivity(facts.scale.span, unit, BOTH, users_are_public=True),
+        cells=(facts.users + math.ceil(facts.items / s)) * parameters.factors,
+        signal=typical_signal(parameters, facts, facts.users, s) / s,
+        parties=s if unit is Unit.USER else 1,
+        mixed=1,
+    )
+    return Asked((train,))
+
+
+ALONE = Method(
+    name="local-private",
+    title="Everybody alone, with noise",
+    what="Each silo makes noisy steps on its own ratings and lets its own factors out; nobody learns from anybody.",
+    parameters=AloneParameters,
+    sides={Setting.VERTICAL: Sides(AloneCoordinator, AloneSilo)},
+    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    schedule=schedule,
+)

@@ -1,0 +1,171 @@
+"""`objective-perturbation`: one noisy convex problem per item (Hua, Xia and Zhong 2015, as P0 compares with it).
+
+An objective over both factors is not convex, and descent does not solve one exactly, so that noise in it would protect
+nobody. Here users' factors are fitted at home against public start factors and then fixed; what is left is a
+least-squares problem for every item, convex, in a ball, and solved exactly with the noise inside
+(`tacit.boundary.objective`, with the proof). Privacy makes λ large, so factors are drawn to the public start: drawn to
+0 they would predict the bottom of the scale.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from pydantic import Field
+
+from tacit.boundary import Gate, Release
+from tacit.boundary.events import Event
+from tacit.boundary.objective import Conditions, ItemObjectives
+from tacit.boundary.release import Kind
+from tacit.data.public import PublicFacts
+from tacit.data.ratings import Feedback
+from tacit.federation import Facts, Federation, Floats, Party, Schema, step
+from tacit.guarantee import Relation, Unit
+from tacit.kernels.embed import embed
+from tacit.kernels.users import user_descent
+from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.plan import Asked, Noisy, Situation
+from tacit.methods.start import start_factors
+from tacit.model import Factors, Model
+from tacit.partition import Setting, Share
+
+ITEMS = Schema(items=Floats("items", "factors"))
+
+
+class ObjectiveParameters(Parameters):
+    """Parameters of `objective-perturbation`.
+
+    Parameters
+    ----------
+    factors : p, columns of both factor blocks
+    trim : θ, ratings kept of a user; 10 with privacy, else all
+    pretraining : steps of each user on her own factors, before the items' problems and again after them
+    regularization : the least weight λ of an item's start factors; privacy asks for more
+    """
+
+    factors: int = Field(default=20, ge=1, le=1024)
+    trim: int | None = Field(default=None, ge=1)
+    pretraining: int = Field(default=30, ge=1, le=10_000)
+    regularization: float = Field(default=1.0, gt=0)
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        return {"factors": self.factors}
+
+    def resolved(self, unit: Unit | None, situation: Situation) -> Self:
+        return self if unit is None or self.trim is not None else self.model_copy(update={"trim": 10})
+
+    def conditions(self, span: float) -> Conditions:
+        return Conditions(span, self.trim, self.regularization)
+
+
+class ObjectiveCoordinator:
+    """V ← Π(Σ_k (n_k/n) V^(k)), once."""
+
+    def __init__(self, parameters: ObjectiveParameters, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+
+    def run(self, federation: Federation) -> Model:
+        V = start_factors(self.facts, self.facts.items, self.parameters.factors, "items")
+        federation.ask("pretrain", items=V)
+        for _ in federation.rounds(1):
+            V = embed(federation.mean("solve", items=V), self.facts.scale.span)
+            federation.show(items=V)
+        federation.ask("finish", items=V)
+        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, item_factors=V)
+
+
+class ObjectiveSilo(Party):
+    """Fits its users at home, solves its items' problems once, and fits its users again to what all silos found."""
+
+    parameters: ObjectiveParameters
+
+    def __init__(self, share: Share, parameters: ObjectiveParameters, facts: Facts, gate: Gate) -> None:
+        super().__init__(share, parameters, facts, gate)
+        start = start_factors(facts, self.member.users, parameters.factors, "users", share.name)
+        self.gate.keep("users", self.home.get("users", start))
+
+    @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
+    def pretrain(self, items: np.ndarray) -> Release:
+        self.gate.keep("users", self._fitted(items))
+        return self.gate.public("done")
+
+    @step(
+        Kind.CHAIN,
+        takes=ITEMS,
+        gives=ITEMS,
+        what="for each item, the factors that fit the party's ratings best once noise was added to the question",
+    )
+    def solve(self, items: np.ndarray) -> Release:
+        conditions = self.parameters.conditions(self.facts.scale.span)
+        return self.gate.solve(ItemObjectives(self.ratings, self.home["users"], items, conditions))
+
+    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
+    def finish(self, items: np.ndarray) -> Release:
+        self.gate.keep("users", self._fitted(items))
+        self.home["items"] = embed(items, self.facts.scale.span)
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> Factors:
+        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+
+    def _fitted(self, items: np.ndarray) -> np.ndarray:
+        """Every user's factors after some more steps on her own ratings."""
+        ratings, scale = self.ratings, self.facts.scale
+        users, rows, V = self.home["users"].copy(), np.arange(self.member.users), embed(items, scale.span)
+        columns = ratings.indptr, ratings.items, ratings.values
+        return user_descent(*columns, scale.low, rows, users, V, scale.span, self.parameters.pretraining)
+
+
+@dataclass(frozen=True)
+class Solved(Noisy):
+    """A release of minimisers: λ and with it the event follow from the multiplier."""
+
+    conditions: Conditions = field(kw_only=True)
+
+    def event_of(self, multiplier: float, count: int) -> Event:
+        return self.conditions.event(multiplier, count)
+
+
+def schedule(parameters: ObjectiveParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
+    """One release, in which a user's θ ratings are in θ objectives.
+
+    The signal is a linear term's: ratings kept per item, times twice an error of R/4, times a factor's entry as they
+    start.
+    """
+    conditions, span = parameters.conditions(facts.scale.span), facts.scale.span
+    kept = min(conditions.theta, facts.ratings / facts.users) * facts.users / facts.items
+    solve = Solved(
+        step="solve",
+        releases=1,
+        answers=conditions.theta,
+        sampling=1.0,
+        sensitivity=conditions.gradient,
+        cells=facts.items * parameters.factors,
+        signal=kept * 2 * span / 4 * math.sqrt(0.6 * span / parameters.factors),
+        conditions=conditions,
+    )
+    if unit is Unit.USER:
+        return Asked((solve,))
+    why = (
+        "Users' factors are fitted to raw ratings, so one rating can change all its user adds: per rating this is the "
+        'replace case of the unit user, and costs more than unit = "user".'
+    )
+    return Asked((solve,), accounted=(Unit.USER, Relation.REPLACE), warnings=(why,))
+
+
+OBJECTIVE = Method(
+    name="objective-perturbation",
+    title="Objective perturbation",
+    what=(
+        "Each silo fits its users at home and then solves one least-squares problem per item, exactly and once, with "
+        "noise added to the problem instead of to the answer."
+    ),
+    parameters=ObjectiveParameters,
+    sides={Setting.HORIZONTAL: Sides(ObjectiveCoordinator, ObjectiveSilo)},
+    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    schedule=schedule,
+)

@@ -1,0 +1,73 @@
+"""`dp-sgld`: stochastic gradient Langevin dynamics with the noise of differential privacy (Liu, Wang, Smola 2015).
+
+A sample from the posterior exp(−Σ(r − u·v)²/(2s²)) needs noise of variance h on a step of size h; privacy needs noise
+of variance (c·σ)² on the same step, c being what a gradient is multiplied by. Whichever is larger is added.
+
+Guarantee
+---------
+That of SGDMF: a Gaussian per step, all of them composed. It is never counted as an exact draw from the posterior, which
+would need a chain that has mixed (against Liu, Wang, Smola 2015, §3). What noise is added beyond that of privacy is a
+function of noised values and fresh coins, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from tacit.data.ratings import Feedback
+from tacit.kernels.embed import descend_and_embed
+from tacit.methods.base import Method, Sides
+from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
+from tacit.methods.sgdmf.parameters import Move, SGDMFParameters
+from tacit.methods.sgdmf.schedule import schedule
+from tacit.methods.sgdmf.vertical import VerticalCoordinator, VerticalSilo
+from tacit.partition import Setting
+
+
+class SGLDParameters(SGDMFParameters):
+    """Parameters of `dp-sgld`: those of SGDMF, and
+
+    Parameters
+    ----------
+    spread : s, how far ratings are taken to lie from what factors say, in parts of the scale's span
+    """
+
+    method: ClassVar[str] = "dp-sgld"
+
+    spread: float = Field(default=0.25, gt=0, le=10)
+
+    def mover(self, span: float, noise: float, stream: np.random.Generator) -> Move:
+        """x ← Π((1 − decay)·x − c·g + N(0, max(0, h − (c·σ)²))), h = 4·s²·η·c.
+
+        A sampled gradient sum g estimates 2s²·η times that of the log-posterior, and Langevin takes h/2 of the latter.
+        """
+
+        def move(x: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
+            langevin = 4 * (self.spread * span) ** 2 * self.eta * rate
+            missing = math.sqrt(max(0.0, langevin - (rate * noise) ** 2))
+            if missing > 0:
+                gradient = gradient + stream.standard_normal(x.shape, dtype=np.float32) * np.float32(missing / rate)
+            return descend_and_embed(x, gradient, rate, span, decay)
+
+        return move
+
+
+SGLD = Method(
+    name="dp-sgld",
+    title="Private Langevin dynamics",
+    what=(
+        "As SGDMF, with enough noise on each step to draw factors from a posterior instead of finding the best ones; "
+        "where privacy needs more noise than that, its noise serves."
+    ),
+    parameters=SGLDParameters,
+    sides={
+        Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo),
+        Setting.VERTICAL: Sides(VerticalCoordinator, VerticalSilo),
+    },
+    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    schedule=schedule,
+)

@@ -1,0 +1,170 @@
+"""A run beside its floor: whether its model beats `bias` at the same guarantee, and where to draw the line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit.report import promises
+from tacit.report.charts import Reference
+from tacit.report.glossary import leading, meaning
+from tacit.report.record import RunRecord
+from tacit.report.words import INTERVAL, decimals, epsilon, metric, sentence, short
+from tacit.report.written import AboutFloor, AboutPaired, StatedGuarantee
+
+WHAT = (
+    "The floor is what {name} reaches with the same parties, split and test ratings. It is the experimenter's "
+    "comparison in a simulation: nothing of it was released, no ledger holds it, and it is in no budget."
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a run beats its floor.
+
+    `standing` is "beats", "level" (no clear difference), "fails", "tuned" (only after fine-tuning at home), or
+    "unknown".
+    """
+
+    standing: str
+    title: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Level:
+    """One floor to draw beside runs: its name, value and interval."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def verdict(record: RunRecord) -> Verdict | None:
+    """What there is to say; None for a run without a floor."""
+    floor = record.about.floor
+    if floor is None:
+        return None
+    mine, its = record.summary.metrics, floor.metrics
+    name = leading(m for m in mine if m in its and _known(mine[m]) and _known(its[m]))
+    if name is None:
+        why = short(floor.missing, 300) or "the two have no metric in common"
+        return Verdict("unknown", "No floor", sentence(f"There is no floor to compare with: {why}"))
+    return _compared(record, floor, name)
+
+
+def reference(record: RunRecord, name: str) -> list[Reference]:
+    """The floor as a level of a chart of that metric; none where it is not known."""
+    floor = record.about.floor
+    value = None if floor is None else floor.metrics.get(name)
+    if floor is None or value is None or not math.isfinite(value):
+        return []
+    return [Reference(f"{floor.name}, the floor: {metric(value)}", value)]
+
+
+def user_mean(record: RunRecord, name: str) -> list[Reference]:
+    """The floor's mean over users, for a chart that counts every user once."""
+    floor = record.about.floor
+    value = None if floor is None else floor.user_means.get(name)
+    return [] if floor is None or value is None else [Reference(f"{floor.name} mean {metric(value)}", value)]
+
+
+def levels(records: Sequence[RunRecord], names: Sequence[str], name: str) -> list[Level]:
+    """The different floors of several runs, each once, but for those that are among the runs."""
+    found: dict[float, Level] = {}
+    drawn = [r.summary.metrics.get(name) for r, mine in zip(records, among(records, name), strict=True) if mine]
+    for record, run in zip(records, names, strict=True):
+        floor = record.about.floor
+        value = None if floor is None else floor.metrics.get(name)
+        if floor is None or value is None or not math.isfinite(value) or value in drawn:
+            continue
+        its = floor.guarantee
+        words = f"floor: {floor.name}, "
+        words += "no privacy" if its is None else f"ε = {epsilon(its.epsilon or math.inf)}"
+        if any(level.name == words and level.value != value for level in found.values()):
+            words += f", of {run}"
+        found.setdefault(value, Level(words, value, *floor.intervals.get(name, (None, None))))
+    return list(found.values())
+
+
+def among(records: Sequence[RunRecord], name: str) -> list[bool]:
+    """For each run, whether it is the floor of another by that metric."""
+    floors = [record.about.floor for record in records]
+    known = {(floor.method, floor.metrics.get(name)) for floor in floors if floor is not None}
+    return [(record.about.method.name, record.summary.metrics.get(name)) in known for record in records]
+
+
+def verdicts(records: Sequence[RunRecord], names: Sequence[str]) -> list[tuple[str, str]]:
+    """For every private run with a floor its name, and whether it beats it."""
+    pairs = zip(names, records, strict=True)
+    found = [(name, verdict(record)) for name, record in pairs if record.guarantee is not None]
+    return [(name, said.words) for name, said in found if said is not None]
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
+    """By one metric that both have. What parties made of it at home does not count for what was learned together."""
+    value, its = float(record.summary.metrics[name] or 0), float(floor.metrics[name] or 0)
+    short_name, terms = f"test {meaning(name).short}", _terms(record.guarantee, floor)
+    lower, paired = meaning(name).lower_is_better, floor.paired.get(name)
+    standing, difference = _standing(value, its, lower, paired), _difference(paired, floor.name)
+    before = record.summary.metrics_shared.get(name)
+    together = "" if before is None else _standing(before, its, lower, None)
+    if before is not None and standing == "beats" and together != "beats":
+        words = f"What was learned together does not beat {floor.name}{terms}: {short_name} {_both(before, its)}. "
+        words += f"Only fine-tuning at home, each party for itself, brings it to {metric(value)}{difference}."
+        return Verdict("tuned", "Does not beat the floor before fine-tuning at home", words)
+    title, does = {
+        "beats": ("Beats the floor", "beats"),
+        "level": ("Does not clearly beat the floor", "does not clearly beat"),
+        "fails": ("Does not beat the floor", "does not beat"),
+    }[standing]
+    words = f"This model {does} {floor.name}{terms}: {short_name} {_both(value, its)}{difference}."
+    if before is not None:
+        words += f" Before fine-tuning at home it has {metric(before)}."
+    return Verdict(standing, title, words)
+
+
+def _standing(value: float, floor: float, lower: bool | None, paired: AboutPaired | None) -> str:
+    """By the interval of the difference where there is one, else by the two numbers; equal is not better."""
+    gain = floor - value if lower is not False else value - floor
+    if paired is None or paired.interval is None:
+        return "beats" if gain > 0 else "fails"
+    low, high = paired.interval if lower is False else (-paired.interval[1], -paired.interval[0])
+    return "beats" if low > 0 else "fails" if high < 0 or gain <= 0 else "level"
+
+
+def _both(value: float, floor: float) -> str:
+    places = decimals([value, floor])
+    return f"{metric(value, places)} against {metric(floor, places)}"
+
+
+def _difference(paired: AboutPaired | None, floor: str) -> str:
+    if paired is None or paired.interval is None:
+        return ""
+    places = decimals([paired.difference, *paired.interval])
+    ends = " to ".join(_signed(end, places) for end in paired.interval)
+    return f", a difference of {_signed(paired.difference, places)} from {floor} ({INTERVAL} {ends})"
+
+
+def _signed(value: float, places: int) -> str:
+    return f"{'+' if value > 0 else ''}{metric(value, places)}"
+
+
+def _terms(stated: StatedGuarantee | None, floor: AboutFloor) -> str:
+    """Under which guarantee the floor was had, as seen from the run's own."""
+    its = floor.guarantee
+    if its is None:
+        return ", both without privacy" if stated is None else " as it is without privacy"
+    if stated is not None and (stated.unit, stated.delta) == (its.unit, its.delta) and _close(stated, its):
+        return " at the same guarantee"
+    return f" at {promises.bounds(its)} per {its.unit}"
+
+
+def _close(a: StatedGuarantee, b: StatedGuarantee) -> bool:
+    return math.isclose(a.epsilon or math.inf, b.epsilon or math.inf, rel_tol=0.01)

@@ -1,0 +1,266 @@
+"""What stays at home: user factors, fine-tuned item factors and losses, in every disguise that a method might use."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from tacit.boundary import Gate
+from tacit.boundary.account import epsilon
+from tacit.boundary.bounded import ClippedSum
+from tacit.boundary.events import Gaussian
+from tacit.boundary.kept import Kept
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.protection import Budget, Protection, Terms
+from tacit.boundary.release import Kind
+from tacit.boundary.wire import decode, encode
+from tacit.errors import BadMessage, PrivacyRefused, UngatedRelease
+from tacit.federation import Choice, Facts, Floats, Party, Request, Schema, step
+from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.methods.base import Parameters
+from tacit.partition import partition
+from tacit.testing.worlds import checkerboard
+
+ITEMS, FACTORS, USERS, STEPS = 12, 3, 8, 2
+Z, DELTA = 2.0, 1e-6
+VECTORS = Schema(items=Floats("items", "factors"))
+
+
+def fitted(rows, seed):
+    """Stands for factors that were fitted to raw ratings."""
+    return np.random.default_rng(seed).random((rows, FACTORS), dtype=np.float32)
+
+
+def gradient(rows=ITEMS, extra=0):
+    """A bounded query, whose answers are 0 before they are noised."""
+    blocks = {"items": np.zeros((1, rows, FACTORS))} | ({"extra": np.zeros((1, extra))} if extra else {})
+    return ClippedSum(blocks, np.ones(1, dtype=np.int64), clip=1.0)
+
+
+def descend(state, answer, step):
+    return {**state, "items": state["items"] - np.float32(0.1) * answer["items"]}
+
+
+def leave(name, value):
+    """An update that puts something of its own into the state."""
+    return lambda state, answer, step: {**descend(state, answer, step), name: value}
+
+
+def tricks(home):
+    """Ways to let a secret out through a chain: state, update, what is let out, and the secret that is found."""
+    users, own, loss = (home[name] for name in ("users", "own items", "loss"))
+    items = {"items": fitted(ITEMS, 3)}
+    return {
+        "users, by name": (items, descend, ("items", "users"), "users"),
+        "users, in the state": ({**items, "users": users}, descend, ("items",), "users"),
+        "users, renamed": ({**items, "momentum": users}, descend, ("items",), "users"),
+        "users, in part": ({**items, "momentum": users[2:]}, descend, ("items",), "users"),
+        "users, inside a list": ({**items, "momentum": [(users.T,)]}, descend, ("items",), "users"),
+        "users, copied": ({**items, "momentum": users.astype(np.float64)}, descend, ("items",), "users"),
+        "users, by the update": (items, leave("momentum", users.copy()), ("items",), "users"),
+        "fine-tuned, as the state": ({"items": own}, descend, ("items",), "own items"),
+        "fine-tuned, copied": ({"items": own.copy()}, descend, ("items",), "own items"),
+        "fine-tuned, by the update": (items, leave("items", own.copy()), ("items",), "own items"),
+        "fine-tuned, an earlier one": (items, leave("items", fitted(ITEMS, 1)), ("items",), "own items"),
+        "fine-tuned, overwritten": (items, leave("own items", fitted(ITEMS, 9)), ("items",), "own items"),
+        "loss, by the update": (items, leave("so far", float(loss)), ("items", "so far"), "loss"),
+        "loss, left at home as public": (items, leave("so far", np.full(1, loss)), ("items",), "loss"),
+    }
+
+
+TRICKS = sorted(tricks({"users": fitted(USERS, 0), "own items": fitted(ITEMS, 2), "loss": 0.5}))
+
+
+class Silo(Party):
+    """Keeps what it fits to raw ratings, and then tries to let it out."""
+
+    @step(Kind.PUBLIC, takes=Schema(), what="the word that it has pre-trained and fine-tuned")
+    def train(self):
+        self.gate.keep("users", fitted(USERS, 0))
+        self.gate.keep("own items", fitted(ITEMS, 1))
+        self.gate.keep("own items", fitted(ITEMS, 2))
+        self.gate.keep("loss", 0.73125)
+        return self.gate.public("done")
+
+    @step(Kind.CHAIN, takes=Schema(how=Choice("fair", *TRICKS)), gives=VECTORS, what="noised item factors")
+    def improve(self, how):
+        fair = ({"items": fitted(ITEMS, 3)}, descend, ("items",), "")
+        state, update, lets_out, _found = fair if how == "fair" else tricks(self.home)[how]
+        return self.gate.chain(gradient(), update, state, STEPS, lets_out)
+
+    @step(Kind.PUBLIC, takes=Schema(fact=Choice("done", "users")), what="user factors, called a fact")
+    def gossip(self, fact):
+        return self.gate.public(fact, self.home["users"])
+
+    @step(Kind.DISCLOSE, takes=Schema(), gives=VECTORS, what="fine-tuned item factors, as they are")
+    def surrender(self):
+        return self.gate.disclose(items=self.home["own items"])
+
+    @step(Kind.SUM, takes=Schema(), gives=VECTORS, what="a block that was not agreed")
+    def surplus(self):
+        return self.gate.sum(gradient(extra=FACTORS))
+
+    @step(Kind.SUM, takes=Schema(), gives=VECTORS, what="another shape than was agreed")
+    def misshapen(self):
+        return self.gate.sum(gradient(rows=ITEMS - 1))
+
+    @step(Kind.CHAIN, takes=Schema(), gives=VECTORS, what="a block that is not a number")
+    def poisoned(self):
+        nothing = np.full((ITEMS, FACTORS), np.nan, dtype=np.float32)
+        return self.gate.chain(gradient(), leave("items", nothing), {"items": fitted(ITEMS, 3)}, STEPS, ("items",))
+
+    @step(Kind.CHAIN, takes=Schema(), gives=VECTORS, what="a sum, not a chain")
+    def mistaken(self):
+        return self.gate.sum(gradient())
+
+
+class Sizes(Parameters):
+    @property
+    def dimensions(self):
+        return {"factors": FACTORS}
+
+
+def silo(tmp_path=None, run="run-1") -> Silo:
+    """One silo; with a folder it is protected, and its ledger is there."""
+    parties = partition(checkerboard(users=USERS, items=ITEMS)[0], into=1)
+    facts, (share,) = Facts.of(parties, 7), parties
+    protection = None
+    if tmp_path is not None:
+        events = (Gaussian(Z, 20 * STEPS),)
+        reached = epsilon(events, DELTA, Relation.ZERO_OUT)
+        promised = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
+        terms = Terms(promised, Z, dict.fromkeys(Silo.steps, 20), events)
+        protection = Protection(terms, Ledger(tmp_path / "party-1.sqlite", "party-1"), Budget(1e3, DELTA), run, 7)
+    return Silo(share, Sizes(), facts, Gate("party-1", 7, {}, 0, protection))
+
+
+def ask(party, name, round=1, **payload):
+    return party.answer(Request("m", "", name, round, 0, encode(payload)))
+
+
+def rows(party) -> list[str]:
+    return [row.step for row in party.gate.protection.ledger.rows()]
+
+
+@pytest.fixture
+def trained(tmp_path):
+    party = silo(tmp_path)
+    ask(party, "train")
+    return party
+
+
+# -- refused ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", TRICKS)
+def test_a_chain_that_lets_a_secret_out_is_refused_and_nothing_is_recorded(trained, how):
+    before = dict(trained.home)
+    found = tricks(trained.home)[how][3]
+    with pytest.raises(PrivacyRefused, match=f'"{found}", which it keeps at home'):
+        ask(trained, "improve", how=how)
+    assert rows(trained) == ["train"]
+    assert trained.home.keys() == before.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"), [("gossip", {"fact": "done"}), ("gossip", {"fact": "users"}), ("surrender", {})]
+)
+def test_no_other_way_out_takes_a_secret(trained, name, payload):
+    with pytest.raises(PrivacyRefused):
+        ask(trained, name, **payload)
+    assert rows(trained) == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("surplus", BadMessage, '"extra" is not part of it'),
+        ("misshapen", BadMessage, "has the shape"),
+        ("poisoned", BadMessage, "not finite"),
+        ("mistaken", UngatedRelease, "declared a chain and ended in a sum"),
+    ],
+)
+def test_what_a_step_was_not_agreed_to_give_is_refused_uncharged(trained, name, error, words):
+    with pytest.raises(error, match=words):
+        ask(trained, name)
+    assert rows(trained) == ["train"]
+    assert "items" not in trained.home
+
+
+def test_a_name_stays_secret_after_a_restart(tmp_path):
+    """The state is read back from the ledger; nobody calls keep again."""
+    party = silo(tmp_path)
+    ask(party, "train")
+    party.gate.protection.ledger.close()
+    again = silo(tmp_path)
+    np.testing.assert_array_equal(again.home["users"], fitted(USERS, 0))
+    assert sorted(again.home) == ["loss", "own items", "users"]
+    for how in TRICKS:
+        if how != "fine-tuned, an earlier one":  # only what is at home now is read back
+            with pytest.raises(PrivacyRefused, match="keeps at home"):
+                ask(again, "improve", how=how)
+    assert rows(again) == ["train"]
+
+
+def test_what_stands_under_a_secret_name_is_secret_whoever_put_it_there(trained):
+    trained.home["own items"] = fitted(ITEMS, 5)
+    with pytest.raises(PrivacyRefused, match="own items"):
+        ask(trained, "improve", how="fine-tuned, copied")
+
+
+def test_a_gate_that_forgets_its_secrets_is_noticed(trained, monkeypatch):
+    """Planted: without the check the same requests release what is kept, so it is the check that refuses them."""
+    monkeypatch.setattr(Gate, "_no_secret", lambda self, *blocks: None)
+    release = ask(trained, "improve", how="fine-tuned, by the update")
+    np.testing.assert_array_equal(decode(release.body)["items"], fitted(ITEMS, 2))
+    assert rows(trained) == ["train", "improve"]
+
+
+# -- let out ------------------------------------------------------------------------------------------------------
+
+
+def test_the_fair_step_passes_and_is_charged(trained):
+    items = decode(ask(trained, "improve", how="fair").body)["items"]
+    assert items.shape == (ITEMS, FACTORS)
+    np.testing.assert_array_equal(trained.home["items"], items)
+    np.testing.assert_array_equal(trained.home["users"], fitted(USERS, 0))
+    assert rows(trained) == ["train", "improve"]
+
+
+def test_without_a_protection_nothing_is_refused():
+    party = silo()
+    ask(party, "train")
+    np.testing.assert_array_equal(party.home["own items"], fitted(ITEMS, 2))
+    assert party.home["loss"] == 0.73125
+    for number, how in enumerate(("fair", "users, renamed", "fine-tuned, by the update"), 2):
+        ask(party, "improve", number, how=how)
+    np.testing.assert_array_equal(decode(ask(party, "surrender", 9).body)["items"], fitted(ITEMS, 2))
+
+
+# -- what is told apart -------------------------------------------------------------------------------------------
+
+NUMBERS = arrays.arrays(
+    np.float32, arrays.array_shapes(max_dims=2, max_side=4), elements=st.floats(-2, 2, width=32).map(lambda x: x + 0.1)
+)
+
+
+@given(NUMBERS)
+def test_a_copy_in_another_shape_type_or_place_is_found(secret):
+    kept = Kept(home := {"x": secret.copy()})
+    kept.mark("x")
+    for thing in (secret, secret.ravel(), secret.astype(np.float64), {"deep": [(secret,)]}, home["x"][:1]):
+        assert kept.found_in(thing) == "x"
+    if secret.size == 1:
+        assert kept.found_in(float(secret.ravel()[0])) == "x"
+    assert kept.found_in(secret + np.float32(1)) is None
+    assert kept.found_in(np.append(secret, np.float32(0.5))) is None
+
+
+def test_blank_blocks_and_counters_are_no_secrets_copy_but_a_view_is():
+    kept = Kept(home := {"x": np.zeros((3, 2)), "n": np.asarray(5), "none": np.empty(0)})
+    for name in home:
+        kept.mark(name)
+    for thing in (np.zeros(6), 5, True, np.empty(0), "text", None):
+        assert kept.found_in(thing) is None
+    assert kept.found_in(home["x"][1:]) == "x"

@@ -1,0 +1,218 @@
+"""Objective perturbation: what one user can change, and what an attacker can tell."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.boundary import Gate, account
+from tacit.boundary.calibrate import multiplier as calibrated
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.objective import Conditions, ItemObjectives
+from tacit.boundary.protection import Budget, Protection, Terms
+from tacit.boundary.wire import decode
+from tacit.data.ratings import Ratings
+from tacit.data.vocabulary import Vocabulary
+from tacit.errors import DataError, PrivacyRefused, UsageError
+from tacit.guarantee import Guarantee, Relation, Trust, Unit
+
+ZERO_OUT, REPLACE, DELTA = Relation.ZERO_OUT, Relation.REPLACE, 1e-6
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def made(users, items, values, n, m, scale=(1, 5)):
+    ids = Vocabulary(np.arange(n), "user"), Vocabulary(np.arange(m), "item")
+    columns = (np.asarray(x) for x in (users, items, values))
+    return Ratings.from_columns(*columns, scale=scale, user_ids=ids[0], item_ids=ids[1], name="made")
+
+
+# -- what one user can change -------------------------------------------------------------------------------------
+
+
+def cohort(seed, n=6, m=5, p=3):
+    draw = np.random.default_rng(seed)
+    users, items = np.nonzero(draw.random((n, m)) < 0.7)
+    values = draw.uniform(-3, 9, len(users)) if draw.random() < 0.5 else draw.choice([1.0, 5.0], len(users))
+    return users, items, values, draw.normal(size=(n, p)) * 10 ** draw.uniform(-1, 1), draw
+
+
+def terms(users, items, values, factors, theta, m=5):
+    ratings = made(users, items, np.clip(values, 1, 5), len(factors), m)
+    problem = ItemObjectives(ratings, factors, np.zeros((m, factors.shape[1])), Conditions(4.0, theta, 1.0))
+    return problem, problem.squares(np.random.default_rng(9))
+
+
+@given(SEEDS, st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_emptying_a_record_moves_few_objectives_and_none_of_them_far(seed, theta):
+    """Gradients anywhere in the ball differ by at most L, in at most θ items; the determinant by at most 1 + 2R/λ."""
+    users, items, values, factors, draw = cohort(seed)
+    gone = users != 2
+    problem, (H, g) = terms(users, items, values, factors, theta)
+    _, (H0, g0) = terms(users[gone], items[gone], values[gone], factors, theta)
+    bound = problem.sensitivity(Unit.USER, ZERO_OUT)
+    assert bound == 4 * 4**1.5
+    touched = np.flatnonzero(np.abs(H - H0).max(axis=(1, 2)) + np.abs(g - g0).max(axis=1) > 1e-12)
+    assert len(touched) <= theta
+    v = draw.normal(size=(200, 3))
+    v *= 2 * draw.random((200, 1)) ** 0.2 / np.linalg.norm(v, axis=1, keepdims=True)
+    moved = np.einsum("mij,kj->kmi", H - H0, v) - (g - g0)
+    assert np.linalg.norm(moved, axis=2).max() <= bound * (1 + 1e-12)
+    for weight in (0.1, 1.0, 50.0):
+        ridge = weight * np.eye(3)
+        ratio = np.linalg.slogdet(H + ridge)[1] - np.linalg.slogdet(H0 + ridge)[1]
+        assert ratio.max() <= math.log1p(2 * 4 / weight) + 1e-9
+        assert ratio.min() >= -1e-9
+
+
+def test_the_bound_is_met_and_half_of_it_is_not():
+    """r = R where u·v = −R: without a sign on v the factor is 4, not 2."""
+    problem, (H, g) = terms([0], [0], [5.0], np.array([[100.0]]), 1, m=1)
+    moved = abs((H[0] @ [-2.0] - g[0])[0])
+    assert moved == pytest.approx(problem.sensitivity(Unit.USER, ZERO_OUT), rel=1e-5)
+    assert moved > 1.9 * 2 * 4**1.5
+
+
+def test_nobody_elses_terms_depend_on_a_record():
+    users, items, values, factors, _ = cohort(11)
+    gone = users != 2
+    _, (H, _g) = terms(users, items, values, factors, 2)
+    _, (H0, _g0) = terms(users[gone], items[gone], values[gone], factors, 2)
+    change = (H - H0) / 2
+    ranks = [np.linalg.matrix_rank(x, tol=1e-9) for x in change]
+    assert max(ranks) == 1  # her own uuᵀ and nothing else
+    u = np.linalg.eigh(change[int(np.argmax(ranks))])[1][:, -1]
+    clipped = np.maximum(factors[2], 0)
+    assert abs(u @ clipped) == pytest.approx(np.linalg.norm(clipped))
+
+
+def test_what_bounds_nothing_claims_nothing():
+    ratings = made([0], [0], [3.0], 1, 1)
+    problem = ItemObjectives(ratings, np.ones((1, 2)), np.ones((1, 2)), Conditions(4.0, 3, 1.0))
+    assert problem.sensitivity(Unit.USER, ZERO_OUT) == problem.sensitivity(Unit.USER, Relation.ADD_REMOVE) == 32
+    assert math.isinf(problem.sensitivity(Unit.USER, REPLACE))
+    assert math.isinf(problem.sensitivity(Unit.RATING, ZERO_OUT))
+    whole = ItemObjectives(ratings, np.ones((1, 2)), np.ones((1, 2)), Conditions(4.0, None, 1.0))
+    assert math.isinf(whole.sensitivity(Unit.USER, ZERO_OUT))
+    with pytest.raises(UsageError, match="trim"):
+        whole.event(1.0)
+    with pytest.raises(DataError, match="do not fit"):
+        ItemObjectives(ratings, np.ones((2, 2)), np.ones((1, 2)), Conditions(4.0, 3, 1.0))
+    with pytest.raises(DataError, match="do not fit R"):
+        ItemObjectives(ratings, np.ones((1, 2)), np.ones((1, 2)), Conditions(5.0, 3, 1.0))
+
+
+@given(st.floats(0.2, 8), st.integers(1, 40))
+@settings(max_examples=15, deadline=None)
+def test_the_conditions_follow_from_the_budget(epsilon, theta):
+    """One multiplier says σ and λ; what it costs is at most ε, and at no smaller multiplier."""
+    conditions = Conditions(4.0, theta, 1e-3)
+    z = calibrated(lambda z: [conditions.event(z, theta)], epsilon, DELTA, ZERO_OUT, cache=False)
+    event = conditions.event(z, theta)
+    assert event.curvature == pytest.approx(math.log1p(8 / conditions.regularization(z)))
+    assert theta * event.curvature == pytest.approx(0.3 * math.sqrt(theta) / z)
+    assert account.epsilon([event], DELTA, ZERO_OUT) <= epsilon
+    assert account.epsilon([conditions.event(z * 0.999, theta)], DELTA, ZERO_OUT) > epsilon
+
+
+# -- what an attacker can tell ------------------------------------------------------------------------------------
+
+COPIES, AT, CLAIMED = 40_000, 1.0, 0.15
+
+
+def released(tmp_path, there, conditions, centre):
+    """One release of as many copies of one item's problem as there are items; `there`: each has its own user."""
+    z = calibrated(lambda z: [conditions.event(z, 1)], AT, CLAIMED, ZERO_OUT, cache=False)
+    terms = Terms(
+        Guarantee(AT, CLAIMED, Unit.USER, ZERO_OUT, Trust.SILO, "everyone", simulated=True),
+        z,
+        {"solve": 1},
+        (conditions.event(z, 1),),
+        sensitivities={"solve": conditions.gradient},
+    )
+    some = np.arange(COPIES if there else 0)
+    ratings = made(some, some, np.full(len(some), 5.0), COPIES, COPIES)
+    problem = ItemObjectives(ratings, np.full((COPIES, 1), 2.0), np.full((COPIES, 1), centre), conditions)
+    ledger = Ledger(tmp_path / f"{there}.sqlite", "party-1")
+    gate = Gate("party-1", int(there), {}, 0, Protection(terms, ledger, Budget(9.0, CLAIMED), "run", int(there)))
+    with gate.serving("solve", 1, 0, "request"):
+        release = gate.solve(problem)
+    assert [row.spent for row in ledger.rows()] == [conditions.event(z, 1)]
+    return decode(release.body)["items"][:, 0]
+
+
+def distinguished(tmp_path, conditions, centre):
+    """A lower bound on δ at ε = 1, the same user there and not; n = 40,000, a false alarm in a thousand.
+
+    The cells that favour one side are chosen on half of the copies and counted on the other half.
+    """
+    samples = [released(tmp_path, there, conditions, centre) for there in (True, False)]
+    edges = np.quantile(np.concatenate(samples), np.linspace(0, 1, 41)[1:-1])
+    cells = [np.searchsorted(edges, sample, side="right") for sample in samples]
+    best = 0.0
+    for one, other in (cells, cells[::-1]):
+        half = COPIES // 2
+        first = [np.bincount(x[:half], minlength=40) for x in (one, other)]
+        telling = first[0] > math.exp(AT) * first[1]
+        p, q = (telling[x[half:]].mean() for x in (one, other))
+        room = math.sqrt(math.log(4 / 0.001) / (2 * half)) * (1 + math.exp(AT))
+        best = max(best, p - math.exp(AT) * q - room)
+    return best
+
+
+STIFF, SOFT = (Conditions(4.0, 1, 1e5), -1.9), (Conditions(4.0, 1, 1e-3), 0.0)
+
+
+@pytest.mark.parametrize("case", [STIFF, SOFT], ids=["stiff", "soft"])
+def test_nobody_tells_more_than_the_guarantee_says(tmp_path, case):
+    """A stiff problem's gradient hardly moves, and its δ is the claimed one; a soft one bends with the user's term."""
+    found = distinguished(tmp_path, *case)
+    assert found <= CLAIMED
+    if case is STIFF:
+        assert found > CLAIMED - 0.08
+
+
+def test_half_the_noise_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(ItemObjectives, "sensitivity", lambda self, unit, relation: self.conditions.gradient / 2)
+    assert distinguished(tmp_path, *STIFF) > CLAIMED
+
+
+def test_too_small_a_lambda_is_noticed(tmp_path, monkeypatch):
+    """Planted: the event is charged for λ, and the problem is solved with a hundredth of it."""
+    sound = ItemObjectives.minimisers
+
+    def careless(self, linear, multiplier, stream):
+        weak = replace(self.conditions, least=self.conditions.regularization(multiplier) / 100)
+        return sound(ItemObjectives(self.ratings, self.users, self.centres, weak), linear, None, stream)
+
+    monkeypatch.setattr(ItemObjectives, "minimisers", careless)
+    assert distinguished(tmp_path, *SOFT) > CLAIMED
+
+
+def test_without_a_protection_there_is_no_noise_and_a_problem_without_a_bound_is_refused(tmp_path):
+    ratings = made([0], [0], [4.0], 1, 1)
+    problem = ItemObjectives(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)), Conditions(4.0, None, 1e-9))
+    gate = Gate("party-1", 7, {})
+    with gate.serving("solve", 1, 0, "request"):
+        np.testing.assert_allclose(decode(gate.solve(problem).body)["items"], [[2.0]])  # 3/1, in the ball of radius 2
+    conditions = Conditions(4.0, 1, 1.0)
+    terms = Terms(
+        Guarantee(1.0, DELTA, Unit.USER, ZERO_OUT, Trust.SILO, "everyone", simulated=True),
+        9.0,
+        {"solve": 1},
+        (conditions.event(9.0, 1),),
+    )
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    gate = Gate("party-1", 7, {}, 0, Protection(terms, ledger, Budget(99.0, DELTA), "run", 7))
+    soft = ItemObjectives(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)), Conditions(4.0, 2, 1.0))
+    with gate.serving("solve", 1, 0, "request"):
+        with pytest.raises(PrivacyRefused, match="no bound"):
+            gate.solve(problem)
+        with pytest.raises(PrivacyRefused, match="more in step"):  # another θ than was planned
+            gate.solve(soft)
+        assert ledger.rows() == []
+        gate.solve(ItemObjectives(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)), conditions))
+    assert len(ledger.rows()) == 1

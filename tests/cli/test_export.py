@@ -1,0 +1,153 @@
+"""`tacit export`: shared factors and nothing else, stamped, whole or not at all."""
+
+import json
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.config import RunFile
+from tacit.experiment import run
+from tacit.model import Model
+
+DATA = {"source": "demo", "users": 30, "items": 20, "ratings": 300}
+SGDMF = {"name": "sgdmf", "factors": 3, "rounds": 2, "local_steps": 1}
+FACTORS = ["factor_1", "factor_2", "factor_3"]
+
+
+def export(*args, cwd) -> tuple[int, str, str]:
+    with chdir(cwd):
+        result = CliRunner().invoke(app, ["export", *map(str, args)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def a_run(folder: Path, by: str = "user", method: dict | None = None, **sections) -> Path:
+    table = {"data": DATA, "partition": {"by": by, "into": 2}, "method": method or SGDMF, **sections}
+    run(RunFile.model_validate(table), folder)
+    return folder
+
+
+def tables(folder: Path) -> dict[str, list[str]]:
+    """Every file of an export; of tables their columns."""
+    return {
+        path.name: pq.read_schema(path).names if path.suffix == ".parquet" else []
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+WITHOUT_USERS = {"README.md": [], "guarantee.json": [], "items.parquet": ["item", *FACTORS]}
+
+
+@pytest.mark.parametrize(
+    ("by", "method", "expected"),
+    [
+        ("user", SGDMF, WITHOUT_USERS),
+        ("device", SGDMF, WITHOUT_USERS),
+        ("item", SGDMF, {**WITHOUT_USERS, "users.parquet": ["row", *FACTORS]}),
+        ("user", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "score"]}),
+        ("item", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "score"]}),
+    ],
+)
+def test_it_holds_what_is_shared_and_nothing_else(tmp_path, by, method, expected):
+    a_run(tmp_path / "done", by, method)
+    code, _out, err = export("done", "--to", "out", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert tables(tmp_path / "out") == expected
+    assert {path.name for path in tmp_path.iterdir()} == {"done", "out"}
+
+
+def test_the_numbers_and_ids_are_the_models(tmp_path):
+    a_run(tmp_path / "done", "item")
+    export("done", "--to", "out", cwd=tmp_path)
+    model, items = Model.load(tmp_path / "done"), pq.read_table(tmp_path / "out" / "items.parquet")
+    users = pq.read_table(tmp_path / "out" / "users.parquet")
+    assert items["item"].to_pylist() == model.item_ids.ids.tolist()
+    for table, factors in ((items, model.item_factors), (users, model.user_factors)):
+        assert np.array_equal(np.column_stack([table[name].to_numpy() for name in FACTORS]), factors)
+    assert users["row"].to_pylist() == list(range(30))
+
+
+def test_every_file_carries_the_stamp_and_the_guarantee(tmp_path):
+    private = {"privacy": {"epsilon": 2.0, "delta": 1e-6}}
+    a_run(tmp_path / "done", method={"name": "bias"}, **private)
+    a_run(tmp_path / "open")
+    for name, words in (("done", "(2.00, 1e-06)-DP"), ("open", "NON-PRIVATE")):
+        code, out, _err = export(name, cwd=tmp_path)
+        folder = tmp_path / f"{name}-model"
+        promised = json.loads((folder / "guarantee.json").read_text())
+        summary = json.loads((tmp_path / name / "summary.json").read_text())
+        assert code == 0
+        assert words in out
+        assert words in promised["stamp"]
+        assert promised["guarantee"] == summary["guarantee"]
+        assert promised["scale"] == [1.0, 5.0]
+        assert promised["digest"] == summary["digest"]
+        assert json.loads(pq.read_schema(folder / "items.parquet").metadata[b"tacit"]) == promised
+        assert f"**{promised['stamp']}**" in (folder / "README.md").read_text()
+
+
+def test_json_is_one_object(tmp_path):
+    a_run(tmp_path / "done")
+    code, out, _err = export("done", "--to", "deep/out", "--json", cwd=tmp_path)
+    told = json.loads(out)
+    assert code == 0
+    assert told["files"] == ["README.md", "guarantee.json", "items.parquet"]
+    assert (told["run"], told["to"], told["items"], told["stamp"]) == ("done", "deep/out", 20, "NON-PRIVATE")
+
+
+def refused(answer: tuple[int, str, str], code: int, *words: str) -> None:
+    assert answer[0] == code, answer
+    assert answer[1] == ""
+    assert "Traceback" not in answer[2]
+    assert all(word in answer[2] for word in words), answer[2]
+
+
+def test_a_run_that_is_missing_unfinished_or_damaged_is_refused(tmp_path):
+    refused(export("nowhere", cwd=tmp_path), 2, "no run folder")
+    refused(export(".", cwd=tmp_path), 2, "not a run folder")
+    a_run(tmp_path / "done")
+    (tmp_path / "done" / "model" / "factors.npz").write_bytes(b"no factors")
+    refused(export("done", cwd=tmp_path), 3, "cannot be read")
+    (tmp_path / "done" / "summary.json").unlink()
+    refused(export("done", cwd=tmp_path), 2, "not finished", "--resume")
+    assert {path.name for path in tmp_path.iterdir()} == {"done"}
+
+
+def test_what_is_there_is_never_overwritten(tmp_path):
+    a_run(tmp_path / "done")
+    (tmp_path / "out").mkdir()
+    assert export("done", "--to", "out", cwd=tmp_path)[0] == 0  # an empty folder is no loss
+    before = (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns
+    refused(export("done", "--to", "out", cwd=tmp_path), 2, "is there already", "--to")
+    assert (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns == before
+    (tmp_path / "file").write_text("mine")
+    refused(export("done", "--to", "file", cwd=tmp_path), 2, "is there already")
+    refused(export("done", "--to", "file/out", cwd=tmp_path), 2, "cannot be written")
+    assert {path.name for path in tmp_path.iterdir()} == {"done", "out", "file"}
+
+
+def test_a_disk_that_refuses_leaves_nothing_behind(tmp_path, monkeypatch):
+    a_run(tmp_path / "done")
+
+    def refuse(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tacit.cli.export.os.replace", refuse)
+    refused(export("done", "--to", "out", cwd=tmp_path), 2, "No space left on device")
+    assert {path.name for path in tmp_path.iterdir()} == {"done"}
+
+
+def test_user_factors_where_they_belong_to_the_parties_are_not_let_out(tmp_path):
+    """Planted: a model folder that holds what a horizontal run never shares."""
+    a_run(tmp_path / "done")
+    model = Model.load(tmp_path / "done")
+    planted = {"item_ids": model.item_ids.ids, "item_factors": model.item_factors}
+    users = np.ones((30, 3), dtype=np.float32)
+    np.savez(tmp_path / "done" / "model" / "factors.npz", user_factors=users, **planted)
+    refused(export("done", cwd=tmp_path), 4, "stay with the parties")
+    assert {path.name for path in tmp_path.iterdir()} == {"done"}

@@ -1,0 +1,206 @@
+"""Whole conversations of private SGDMF, with every noised answer pinned.
+
+Composition argues so: *given the same noised answers so far*, everything that leaves is the same for two neighbours,
+and the next answer, before its noise, moves by at most Δ. `converse` makes that happen: it holds the real conversation
+(plan, coordinator, parties, gate, ledger) but for one thing, that noised answers are what `pin` says instead of what
+the data says. Any numbers may come out of Gaussian noise, so the pin may steer factors wherever it hurts. What was exact
+before the noise is written down.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+from sgdmf_cases import DELTA, FACTORS, ITEMS, Case, Records, parties_of
+
+from tacit.boundary import Gate
+from tacit.boundary.ledger import Ledger, Row
+from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.query import Rows
+from tacit.engine.simulate import Safeguards, Trained, train
+from tacit.methods import Sides
+from tacit.methods.plan import Plan
+from tacit.methods.sgdmf import SGDMF
+from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.model import Model
+from tacit.partition import Setting
+from tacit.rng import derive
+from tacit.secure import Plain
+
+# -- what noised answers are pinned to ----------------------------------------------------------------------------------
+
+Pin = Callable[[Callable, Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+
+
+def noise_alone(noised: Callable, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The run's own noise on answers that are all 0."""
+    return noised({name: np.zeros_like(block) for name, block in exact.items()})
+
+
+def to_corner(noised: Callable, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Gradients that send every row to √R·e₁."""
+    away = np.array([-1e9, *[1e9] * (FACTORS - 1)], dtype=np.float32)
+    return {name: np.tile(away, (len(block), 1)) for name, block in exact.items()}
+
+
+def to_corners(noised: Callable, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Gradients that send every row to a corner, users' and items' rows to many different ones."""
+    return {
+        name: np.where((np.arange(block.size).reshape(block.shape) * 7) % 3 == 0, -1e9, 1e9).astype(np.float32)
+        for name, block in exact.items()
+    }
+
+
+PINS = {"noise": noise_alone, "one corner": to_corner, "corners": to_corners}
+
+
+# -- coordinators ---------------------------------------------------------------------------------------------------------
+
+
+class Lying:
+    """A coordinator that sends what it likes: `send(step, round, rows)` is the block, and never a mean of answers."""
+
+    def __init__(self, send: Callable[[str, int, int], np.ndarray], parameters: SGDMFParameters, facts: object) -> None:
+        self.send, self.parameters, self.facts = send, parameters, facts
+
+    def run(self, federation):
+        horizontal = self.facts.setting is Setting.HORIZONTAL
+        block, rows = ("items", self.facts.items) if horizontal else ("users", self.facts.users)
+
+        def lie(step: str, t: int) -> dict[str, np.ndarray]:
+            return {block: np.asarray(self.send(step, t, rows), dtype=np.float32)}
+
+        for t in federation.rounds(self.parameters.rounds):
+            if horizontal and self.parameters.users != "noised":
+                federation.ask("pretrain", **lie("pretrain", t))
+            federation.ask("improve", **lie("improve", t), t=t)
+        federation.ask("finish", **lie("finish", self.parameters.rounds))
+        empty = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=empty)
+
+
+def wild(seed: int, span: float) -> Callable[[str, int, int], np.ndarray]:
+    """Rows at corners of Π's ball, beyond it, negative, huge, tiny, zero."""
+    size = math.sqrt(span)
+
+    def send(step: str, t: int, rows: int) -> np.ndarray:
+        stream = derive(seed, "lies", step, t)
+        axes = size * np.eye(FACTORS)[stream.integers(0, FACTORS, rows)]
+        spread = np.array([1, 1, 1, 1e6, 3e38 / size, -1, 1e-30, 0])
+        lies = axes * stream.choice(spread, (rows, 1))
+        poisoned = stream.random((rows, 1)) < 0.2
+        return np.where(poisoned, stream.choice([3e38, -3e38, size, 0.0, 1e-40], lies.shape), lies)
+
+    return send
+
+
+def axes(span: float, **of_step: int) -> Callable[[str, int, int], np.ndarray]:
+    """In each step all rows at √R on one axis: axes(4, pretrain=0, improve=1)."""
+
+    def send(step: str, t: int, rows: int) -> np.ndarray:
+        return np.tile(math.sqrt(span) * np.eye(FACTORS)[of_step.get(step, 0)], (rows, 1))
+
+    return send
+
+
+# -- the conversation -------------------------------------------------------------------------------------------------------
+
+
+class InMemory(Ledger):
+    """A ledger that forgets when the process ends; all else is as on disk."""
+
+    def __init__(self, party: str) -> None:
+        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.kept: list[Row] = []
+        self._begin()
+
+    def close(self) -> None:
+        self.kept = self.rows()
+        super().close()
+
+
+@dataclass(frozen=True)
+class Quick(Safeguards):
+    """Safeguards whose ledgers are in memory, so that many conversations can be held; `books` are kept by party."""
+
+    books: dict[str, InMemory] = field(default_factory=dict)
+
+    def protect(self, share, seed):
+        book = self.books[share.name] = InMemory(share.name)
+        people = [str(user) for user in share.ratings.user_ids.ids]
+        return Protection(self.plan.terms, book, self.budget, self.run, seed, people)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One answer: what it was before its noise, σ of the noise, and what became of it."""
+
+    exact: Mapping[str, np.ndarray]
+    sigma: float
+    noised: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One conversation: answers by (party, step, round, number); where chains started; what left; what was recorded."""
+
+    plan: Plan
+    answers: Mapping[tuple[str, str, int, int], Answered]
+    started: Sequence[Mapping[str, np.ndarray]]
+    trained: Trained
+    rows: Mapping[str, list[Row]]
+
+
+@contextmanager
+def written_down(pin: Pin | None):
+    """While it lasts: every answer is written down, and pinned unless `pin` is None; where chains start, too."""
+    answers: dict[tuple[str, str, int, int], Answered] = {}
+    started: list[dict[str, np.ndarray]] = []
+    noised, chain = Protection.noised, Gate.chain
+
+    def note(self, blocks, sigma, *purpose):
+        def real(these):
+            return noised(self, these, sigma, *purpose)
+
+        round, step, number, _request = purpose
+        exact = {name: block.dense() if isinstance(block, Rows) else block.copy() for name, block in blocks.items()}
+        given = real(blocks) if pin is None else pin(real, exact)
+        answers[self.ledger.party, step, round, number] = Answered(exact, sigma, given)
+        return given
+
+    def begin(self, query, update, state, *others, **named):
+        started.append({name: np.array(block) for name, block in state.items()})
+        return chain(self, query, update, state, *others, **named)
+
+    with patch.object(Protection, "noised", note), patch.object(Gate, "chain", begin):
+        yield answers, started
+
+
+def converse(
+    case: Case,
+    records: Records,
+    pin: Pin | None = noise_alone,
+    send: Callable[[str, int, int], np.ndarray] | None = None,
+    *,
+    items: int = ITEMS,
+    coordinator: Callable | None = None,
+    party: type | None = None,
+    books: dict[str, InMemory] | None = None,
+) -> Heard:
+    """A whole run over these records: with the method's own sides, with a coordinator that lies, or with others."""
+    plan, own = case.plan(), SGDMF.sides[case.setting]
+    asks = coordinator or (own.coordinator if send is None else partial(Lying, send))
+    method = replace(SGDMF, sides={case.setting: Sides(asks, party or own.party)})
+    books = {} if books is None else books
+    budget = Budget(plan.terms.guarantee.epsilon, DELTA)
+    guards = Quick(plan, "run", Path(), budget, Plain(), books=books)
+    with written_down(pin) as (answers, started):
+        trained = train(method, plan.parameters, parties_of(case, records, items), seed=7, safeguards=guards)
+    return Heard(plan, answers, started, trained, {name: book.kept for name, book in books.items()})

@@ -1,0 +1,186 @@
+"""`bias` where items are divided: every silo noises its own items, and one user's s releases compose."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tacit.boundary import Gate
+from tacit.boundary.account import epsilon
+from tacit.boundary.bounded import NormalisedSum
+from tacit.boundary.deviations import DeviationSum
+from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.boundary.wire import decode
+from tacit.config import RunFile
+from tacit.data.ratings import Ratings
+from tacit.data.synthetic import demo
+from tacit.experiment import plan, run
+from tacit.federation import Facts
+from tacit.guarantee import Relation, Unit
+from tacit.methods import chosen
+from tacit.methods.baselines import bias
+from tacit.methods.baselines.bias import BiasParameters, VerticalBiasParty
+from tacit.partition import Setting, partition
+from tacit.rng import derive
+
+SILOS = 3
+DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
+WHOLE = demo(users=40, items=30, ratings=500)
+PARTIES = partition(WHOLE, into=SILOS, by="item")
+
+
+def file(**sections) -> RunFile:
+    base = {
+        "data": DATA,
+        "partition": {"by": "item", "into": SILOS},
+        "method": {"name": "bias"},
+        "privacy": {"epsilon": 4.0, "delta": 1e-6},
+    }
+    return RunFile.model_validate({**base, **sections})
+
+
+def silo(
+    number: int, ratings: Ratings | None = None, unit: Unit | None = None, **parameters: float
+) -> VerticalBiasParty:
+    share = PARTIES[number] if ratings is None else replace(PARTIES[number], ratings=ratings)
+    facts = replace(Facts.of(PARTIES, 7), unit=unit)
+    return VerticalBiasParty(share, BiasParameters(**parameters), facts, Gate(share.name, 7, {}))
+
+
+def spent(folder) -> float:
+    """ε of what all silos' ledgers hold together: one user is in every row."""
+    rows = []
+    for path in ledgers_in(folder / "ledger"):
+        ledger = Ledger.open(path)
+        rows += [row.spent for row in ledger.rows()]
+        ledger.close()
+    assert len(rows) == SILOS
+    return float(epsilon(rows, 1e-6, Relation.ZERO_OUT))
+
+
+# -- the guarantee --------------------------------------------------------------------------------------------
+
+
+def test_what_all_silos_released_of_one_user_is_within_the_guarantee(tmp_path):
+    summary = run(file(), tmp_path / "run")
+    assert summary["guarantee"]["unit"] == "user"
+    assert spent(tmp_path / "run") <= summary["guarantee"]["epsilon"] * (1 + 1e-6) <= 4.0 * (1 + 1e-6)
+    assert spent(tmp_path / "run") > 3.9  # and nothing of it is wasted
+
+
+def test_a_schedule_that_forgets_the_other_silos_is_noticed(tmp_path, monkeypatch):
+    """Planted: one release is counted where a user is in three."""
+    honest = bias.BIAS.schedule
+
+    def forgetful(*given):
+        asked = honest(*given)
+        return replace(asked, noisy=tuple(replace(noisy, parties=1) for noisy in asked.noisy))
+
+    monkeypatch.setattr("tacit.methods.known", lambda: {"bias": replace(bias.BIAS, schedule=forgetful)})
+    with pytest.raises(AssertionError):
+        test_what_all_silos_released_of_one_user_is_within_the_guarantee(tmp_path)
+
+
+def test_a_rating_is_in_one_silo():
+    made = {unit: plan(file(privacy={"epsilon": 1.0, "unit": unit}), *chosen({"name": "bias"})) for unit in Unit}
+    for unit, parties, sensitivity in ((Unit.USER, SILOS, 1.0), (Unit.RATING, 1, np.hypot(2.0, 0.7))):
+        (noisy,) = made[unit].noisy
+        assert (noisy.parties, noisy.sensitivity, noisy.mixed) == (parties, sensitivity, 1)
+    ratio = made[Unit.USER].terms.multiplier / made[Unit.RATING].terms.multiplier
+    assert ratio == pytest.approx(np.sqrt(SILOS), rel=1e-4)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"count_weight": 0.01, "shrinkage": 0.0}])
+def test_an_emptied_record_moves_each_silo_by_at_most_one(parameters):
+    moved = np.zeros((WHOLE.n_users, SILOS))
+    for number, share in enumerate(PARTIES):
+        ratings = share.ratings
+        whole = _exact(silo(number, **parameters))
+        for user in range(WHOLE.n_users):
+            kept = ratings.keep(ratings.users != user)
+            moved[user, number] = np.linalg.norm(whole - _exact(silo(number, kept, **parameters)))
+    bound = NormalisedSum.bound(Unit.USER, Relation.ZERO_OUT)
+    assert moved.max() <= bound
+    everywhere = np.all([share.ratings.counts > 0 for share in PARTIES], axis=0)
+    assert everywhere.any()
+    together = np.linalg.norm(moved[everywhere], axis=1)
+    assert np.allclose(together, np.sqrt(SILOS) * bound, atol=1e-4)  # attained: all s releases are needed
+
+
+def test_one_rating_moves_one_silo_by_at_most_itself():
+    ratings = PARTIES[0].ratings
+    whole = _exact(silo(0, unit=Unit.RATING))
+    moved = [
+        np.linalg.norm(whole - _exact(silo(0, ratings.keep(np.arange(ratings.n_ratings) != entry), Unit.RATING)))
+        for entry in range(0, ratings.n_ratings, 3)
+    ]
+    assert max(moved) <= DeviationSum.bound(4.0, 0.7, Unit.RATING, Relation.ZERO_OUT)
+
+
+def _exact(party: VerticalBiasParty) -> np.ndarray:
+    return np.concatenate([*party._query().exact({}, derive(0)).values()])
+
+
+# -- what leaves ----------------------------------------------------------------------------------------------
+
+
+def test_what_leaves_is_a_function_of_the_noised_sums_alone(monkeypatch):
+    """Two silos with other ratings and the same answer let out the same bytes."""
+    fixed = silo(0)._query()
+    monkeypatch.setattr(VerticalBiasParty, "_query", lambda self: fixed)
+    turned = replace(PARTIES[0].ratings, values=(6 - PARTIES[0].ratings.values).astype(np.float32))
+    bodies = []
+    for party in (silo(0), silo(0, turned)):
+        with party.gate.serving("contribute", 1, 0, "request"):
+            bodies.append(party.contribute().body)
+    assert bodies[0] == bodies[1]
+    assert list(decode(bodies[0])) == ["biases"]
+
+
+def test_one_message_leaves_each_silo_and_nothing_of_the_others_comes_back(tmp_path):
+    run(file(engine={"transcript": "full"}), tmp_path / "run")
+    messages = pq.read_table(tmp_path / "run" / "transcript" / "messages.parquet").to_pylist()
+    assert [m["party"] for m in messages if m["direction"] == "up"] == ["party-1", "party-2", "party-3"]
+    payloads = tmp_path / "run" / "transcript" / "payloads"
+    assert all(decode(path.read_bytes()) == {} for path in payloads.glob("*-down*"))
+    sizes = [decode(path.read_bytes())["biases"].shape for path in sorted(payloads.glob("*-up-*"))]
+    assert sum(n for (n,) in sizes) == 60
+
+
+# -- how well it does -----------------------------------------------------------------------------------------
+
+
+def test_one_silo_with_all_items_is_one_silo_with_all_users():
+    """Without noise both estimate the same biases from the same sums."""
+    from tacit.engine.simulate import train
+
+    method, parameters = chosen({"name": "bias"})
+    scores = [
+        train(method, parameters, partition(WHOLE, into=1, by=by), seed=7).model.item_scores for by in ("user", "item")
+    ]
+    assert np.allclose(*scores, atol=1e-5)
+
+
+def test_it_beats_item_means_and_more_privacy_costs_more(tmp_path):
+    means = run(file(privacy=None, method={"name": "item-mean"}), tmp_path / "means")["metrics"]["mse"]
+    errors = [run(file(privacy=None), tmp_path / "none")["metrics"]["mse"]]
+    for e in (50.0, 0.2):
+        errors.append(run(file(privacy={"epsilon": e, "delta": 1e-6}), tmp_path / str(e))["metrics"]["mse"])
+    assert errors[0] < means
+    assert errors == sorted(errors)
+
+
+def test_a_silo_that_refuses_leaves_its_items_to_their_users_levels(tmp_path, monkeypatch):
+    from tacit.boundary.protection import Protection
+    from tacit.model import Model
+
+    real = Protection.lifetime
+    monkeypatch.setattr(
+        Protection, "lifetime", lambda self, **k: 99.0 if self.ledger.party == "party-2" else real(self, **k)
+    )
+    summary = run(file(), tmp_path / "run")
+    assert summary["setting"] == Setting.VERTICAL
+    scores = Model.load(tmp_path / "run").item_scores
+    middle = np.count_nonzero(scores == 3.0)
+    assert middle == 20

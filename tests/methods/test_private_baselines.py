@@ -1,0 +1,127 @@
+"""The baselines that SGDMF is compared with do what their names say, at the noise that they state."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacit.config import RunFile
+from tacit.engine.simulate import train
+from tacit.experiment import check, plan, prepare, run
+from tacit.guarantee import Unit
+from tacit.kernels.bounded import bounded_gradients_numpy
+from tacit.kernels.embed import embed
+from tacit.methods import chosen
+from tacit.methods.baselines.clipping import GradientClippingParameters
+from tacit.methods.baselines.sgld import SGLDParameters
+from tacit.methods.plan import Situation
+from tacit.methods.start import start_factors
+from tacit.partition import Setting
+
+SMALL = {"data": {"source": "demo", "users": 60, "items": 30, "ratings": 900}, "partition": {"by": "user", "into": 3}}
+QUICK = {"factors": 3, "rounds": 2, "local_steps": 2}
+DP = {"epsilon": 2.0, "delta": 1e-6}
+
+
+def file(name, by="user", unit="user", aggregation="plain", **parameters) -> RunFile:
+    table = {**SMALL, "partition": {"by": by, "into": 3}, "method": {"name": name, **parameters}}
+    return RunFile.model_validate({**table, "privacy": {**DP, "unit": unit}, "aggregation": {"name": aggregation}})
+
+
+def planned(*args, **parameters):
+    wanted = file(*args, **parameters)
+    return plan(wanted, *check(wanted))
+
+
+@pytest.mark.parametrize(
+    ("by", "unit", "expected"),
+    [
+        ("item", "rating", {"improve": 4.0, "finish": 4.0}),
+        ("item", "user", {"improve": 4.0 * 5, "finish": 4.0 * math.sqrt(5)}),  # three parties: θ = 5
+        ("user", "user", {"improve": 4.0 * math.sqrt(10)}),
+    ],
+)
+def test_gradient_clipping_is_noised_for_its_threshold(by, unit, expected):
+    made = planned("gradient-clipping", by=by, unit=unit, threshold=4.0, **QUICK)
+    assert {n.step: n.sensitivity for n in made.noisy} == pytest.approx(expected)
+
+
+def test_gradient_clipping_moves_by_clipped_gradients_and_projects_nothing():
+    parameters = GradientClippingParameters(threshold=0.5, sampling=1.0)
+    ratings = prepare(file("bias")).train
+    rng = np.random.default_rng(0)
+    U, V = (rng.normal(0, 3, (rows, 3)).astype(np.float32) for rows in (ratings.n_users, ratings.n_items))
+    assert (parameters.project(V, 4.0) == V).all()
+    facts = train(*chosen({"name": "sgdmf", **QUICK, "rounds": 1}), prepare(file("bias")).parties, seed=7).facts
+    query = parameters.gradient(ratings, facts, ("users", "items"), users_are_public=True)
+    answer = query({"users": U, "items": V}, np.random.default_rng(1))
+    shifted, wide = ratings.values.astype(np.float64) - 1, (U.astype(np.float64), V.astype(np.float64))
+    _, by_item = bounded_gradients_numpy(ratings.indptr, ratings.items, shifted, *wide, 0.5)
+    np.testing.assert_allclose(answer["items"], by_item, rtol=1e-4, atol=1e-5)
+    moved = parameters.mover(4.0, 0.0, rng)(V.copy(), answer["items"], 0.1, 0.0)
+    np.testing.assert_allclose(moved, V - 0.1 * by_item, rtol=1e-4, atol=1e-4)
+    assert (moved < 0).any()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 2.0])
+def test_langevin_adds_what_privacy_leaves_missing(part):
+    """The step's variance beside that of privacy, (c·σ)² = part·h, is max(0, 1 − part)·h, with h = 4·s²·η·c."""
+    parameters, c, span = SGLDParameters(sampling=0.5, spread=1e-5), 0.01, 1e6  # rows far shorter than √R, far above 0
+    h = 4 * (1e-5 * span) ** 2 * 0.5 * c
+    x = np.full((40_000, 1), 500.0, np.float32)
+    moved = parameters.mover(span, math.sqrt(part * h) / c, np.random.default_rng(3))(x, np.zeros_like(x), c, 0.0)
+    missing = max(0.0, 1 - part) * h
+    assert float(np.var(moved.astype(np.float64))) == pytest.approx(missing, rel=0.05)  # seven standard errors
+
+
+def test_synchronous_descends_by_the_sum_of_all_silos():
+    """V ← Π(V − γ/(η|Ω|) Σ_k g_k) after one round, without noise and with everybody sampled."""
+    parties = prepare(file("bias")).parties
+    settings = {"factors": 3, "rounds": 1, "sampling": 1.0, "rate": 2.0, "users": "pretrained"}
+    trained = train(*chosen({"name": "synsgd", **settings}), parties, seed=7)
+    V, total, R = start_factors(trained.facts, trained.facts.items, 3, "items"), 0.0, 4.0
+    for silo in trained.parties:
+        r, U = silo.ratings, silo.home["users"].astype(np.float64)
+        _, by_item = bounded_gradients_numpy(
+            r.indptr, r.items, r.values.astype(np.float64) - 1, U, V.astype(np.float64), math.inf
+        )
+        total = total + by_item
+    expected = embed(V - np.float32(2.0 / trained.facts.ratings) * total.astype(np.float32), R)
+    np.testing.assert_allclose(trained.model.item_factors, expected, atol=1e-5)
+
+
+def test_synchronous_under_one_noise_carries_less(tmp_path):
+    plain, ideal = (planned("synsgd", aggregation=name, factors=3, rounds=4) for name in ("plain", "ideal"))
+    assert plain.sigma() == ideal.sigma()
+    assert ideal.signal_to_noise()["contribute"] > plain.signal_to_noise()["contribute"]
+    summary = run(file("synsgd", aggregation="ideal", factors=3, rounds=4), tmp_path / "run")
+    assert summary["guarantee"]["model"] == "distributed"
+    assert summary["rounds"] == 4
+
+
+@pytest.mark.parametrize(("unit", "parties"), [("user", 3), ("rating", 1)])
+def test_alone_composes_over_the_parties_that_a_unit_is_in(unit, parties):
+    made = planned("local-private", by="item", unit=unit, **QUICK)
+    (train_step,) = made.noisy
+    assert (train_step.releases, train_step.answers, train_step.parties) == (1, 4, parties)
+
+
+def test_alone_learns_nothing_from_others():
+    """One party's factors are what they are whoever else takes part."""
+    wanted = file("local-private", by="item", **QUICK)
+    parties, (method, parameters) = prepare(wanted).parties, chosen(wanted.method)
+    before = train(method, parameters, parties, seed=7).parties[0].home["users"]
+    first, second, third = parties.shares
+    emptied = replace(third, ratings=replace(third.ratings, values=np.ones_like(third.ratings.values)))
+    changed = replace(parties, shares=(first, second, emptied))
+    after = train(method, parameters, changed, seed=7).parties
+    np.testing.assert_array_equal(after[0].home["users"], before)
+    assert (after[2].home["users"] != before).any()
+
+
+def test_defaults_follow_the_paper():
+    for parties, theta in ((1, 10), (5, 5), (10, 5), (18, 2)):
+        vertical = GradientClippingParameters().resolved(Unit.USER, Situation(Setting.VERTICAL, parties, False))
+        assert (vertical.trim, vertical.sampling, vertical.rounds, vertical.local_steps) == (theta, 0.01, 100, 10)
+    assert GradientClippingParameters().resolved(Unit.USER, Situation(Setting.HORIZONTAL, 40, False)).trim == 10
