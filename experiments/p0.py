@@ -80,6 +80,7 @@ SWEEPS: Mapping[str, Sweep] = {
             "noised": ("method={name='sgdmf', users='noised'}", "privacy.unit=rating"),
             "pretrained": ("method={name='sgdmf', users='pretrained'}", "privacy.unit=rating"),
             "together": ("method={name='sgdmf', users='together'}", "privacy.unit=rating"),
+            "bias": (*BIAS, "privacy.unit=rating"),
         },
         {"privacy.epsilon": (1, 4, 8)},
     ),

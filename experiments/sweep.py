@@ -1,6 +1,6 @@
 """Many runs of one run file, each with some changes and several seeds, into one long table.
 
-    python -m experiments.sweep p0-clipping --data ml-1m --out docs/results/p0.csv
+    python -m experiments.sweep clipping --data ml-1m --out docs/results/p0.csv
 
 A sweep that was interrupted goes on where it stopped: rows that are in the table are not run again.
 """
@@ -77,7 +77,7 @@ def described(file: RunFile) -> dict[str, Any]:
         "setting": file.partition.by,
         "unit": "" if privacy is None else privacy.unit,
         "epsilon": "" if privacy is None else f"{privacy.epsilon:g}",
-        "parties": str(file.partition.into),
+        "parties": "" if file.partition.into is None else str(file.partition.into),
         "rounds": str(file.method.get("rounds", "")),
         "local_steps": str(file.method.get("local_steps", "")),
         "seed": str(file.seed),
@@ -161,10 +161,9 @@ def read(table: Path) -> list[dict[str, str]]:
 
 def append(table: Path, row: Mapping[str, Any]) -> None:
     """One more row, on disk before the next run starts."""
-    new = not table.exists()
     with table.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        if new:
+        if file.tell() == 0:
             writer.writeheader()
         writer.writerow(row)
 

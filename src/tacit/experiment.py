@@ -9,8 +9,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.protection import Budget
-from tacit.config import RunFile
+from tacit.boundary.release import Kind
+from tacit.config import PrivacySection, RunFile
 from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
 from tacit.engine.log import CallLog
@@ -60,8 +62,21 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
             "noise for that, which this version does not have; leave it out to simulate."
         )
     if file.privacy is not None:
-        plan(file, method, parameters)
+        _affordable(plan(file, method, parameters), file.privacy)
     return method, parameters
+
+
+def _affordable(made: Plan, privacy: PrivacySection) -> None:
+    """Refuse a run that every party would refuse at its first step, since even an empty ledger cannot hold it."""
+    if privacy.budget is None and privacy.accounting == "sound":
+        return
+    budget, terms = privacy.budget or privacy.epsilon, made.terms
+    spent = epsilon_of(terms.events, made.delta, terms.relation)
+    if spent > budget * (1 + 1e-9):
+        raise PrivacyRefused(
+            f"This run takes every party to ε = {spent:.3f} at δ = {made.delta:g}, and its budget is {budget:g}: no "
+            "step would be answered; raise [privacy] budget, or ask for a smaller epsilon."
+        )
 
 
 def plan(
@@ -79,7 +94,14 @@ def plan(
     situation = Situation(
         setting, parties, sealed=file.aggregation.name != "plain", collusion=file.aggregation.collusion
     )
-    return make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded=True)
+    made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded=True)
+    steps = method.sides[setting].party.steps
+    if situation.sealed and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
+        raise PrivacyRefused(
+            f'[aggregation] name = "{file.aggregation.name}" hides contributions to a sum, and {method.name} has '
+            f'no sum to protect in the {setting} setting: every party adds noise of its own; use "plain".'
+        )
+    return made
 
 
 def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | None:

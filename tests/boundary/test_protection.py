@@ -177,6 +177,36 @@ def test_the_partys_state_comes_back_with_its_ledger(tmp_path):
     assert make(tmp_path, run="run-2").home == {}
 
 
+def improve(gate, number, lets_out=("x",)):
+    state = {"x": gate.home.get("x", np.zeros(CELLS, np.float32)), "y": np.arange(5, dtype=np.float32)}
+    with gate.serving("tell", number, 0, f"request {number}"):
+        return gate.chain(query(), lambda s, g, i: {**s, "x": s["x"] + g["x"]}, state, 1, lets_out)
+
+
+def test_a_block_that_left_is_kept_once_and_comes_back(tmp_path):
+    gate = make(tmp_path)
+    improve(gate, 1)
+    ledger, once = gate.protection.ledger, 4 * CELLS
+    assert len(ledger.state()) < once / 2 < once <= len(ledger.body())
+    again = make(tmp_path)
+    assert again.home.keys() == gate.home.keys() == {"x", "y"}
+    for name, block in gate.home.items():
+        np.testing.assert_array_equal(again.home[name], block)
+        assert again.home[name].flags.writeable
+    improve(again, 2)
+    with again.serving("tell", 2, 0, "request 3"):
+        again.public("done")
+    np.testing.assert_array_equal(make(tmp_path).home["x"], again.home["x"])
+    assert again.protection.ledger.verify() == 3
+
+
+def test_a_copy_of_a_block_is_kept_with_the_state(tmp_path):
+    """Only what left bit for bit may stand for what is at home."""
+    gate = make(tmp_path)
+    improve(gate, 1, lets_out=("y",))
+    np.testing.assert_array_equal(make(tmp_path).home["x"], gate.home["x"])
+
+
 # -- what is refused ----------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 import os
 
-from kills import check_resumed, kill_many
+import pytest
+from kills import check_resumed, kill_children, kill_many
 
 RUN = """
 [data]
@@ -28,4 +29,38 @@ def test_a_killed_private_run_resumes_to_the_same_end(tmp_path):
     whole, resumed, hits = kill_many(tmp_path, tmp_path / "run.toml", TIMES, seed=7)
     assert hits >= TIMES
     assert whole["guarantee"]["epsilon"] <= 2.0
+    check_resumed(tmp_path, whole, resumed)
+
+
+SGDMF = """
+[data]
+source = "demo"
+users = 40
+items = 15
+ratings = 400
+[partition]
+by = "{by}"
+into = 2
+[method]
+name = "sgdmf"
+factors = 3
+rounds = 2
+local_steps = 2
+{others}
+[privacy]
+epsilon = 4.0
+delta = 1e-6
+"""
+#: Users' factors that move by coins of their own at a sample of users, and both blocks noised in two silos.
+HORIZONTAL, VERTICAL = 'users = "together"\nsampling = 0.5', "final_steps = 1\nsampling = 1.0"
+
+
+@pytest.mark.parametrize(("by", "others"), [("user", HORIZONTAL), ("item", VERTICAL)], ids=["horizontal", "vertical"])
+def test_a_private_sgdmf_run_killed_at_writes_and_at_moments_resumes_to_the_same_end(tmp_path, by, others):
+    """Four points around writes and one moment in `make test`; every point and 12 moments in `make e2e`."""
+    (tmp_path / "run.toml").write_text(SGDMF.format(by=by, others=others))
+    writes, moments = (4, 1) if TIMES < 50 else (1_000, TIMES // 4)
+    whole, resumed, hits = kill_children(tmp_path, tmp_path / "run.toml", writes, moments, seed=7)
+    assert hits >= min(writes, 40) + moments
+    assert whole["guarantee"]["epsilon"] <= 4.0
     check_resumed(tmp_path, whole, resumed)

@@ -1,7 +1,7 @@
 """Ways to run private SGDMF, each with what the rule book says of it, and ratings that are as bad as can be."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -24,7 +24,7 @@ EPSILON, DELTA = 4.0, 1e-6
 Records = list[list[tuple[int, float]]]
 
 
-# -- who is protected how -------------------------------------------------------------------------------------------
+# -- who is protected how ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""What must hold of private SGDMF. Each check raises AssertionError where it does not; planted bugs show that it can."""
+"""What must hold of private SGDMF: each check raises AssertionError where it does not, as planted bugs show."""
 
 import math
 from collections.abc import Mapping
+from itertools import chain
 
 import numpy as np
 from sgdmf_cases import (
@@ -32,7 +33,7 @@ from tacit.partition import Setting
 ALARM = 5.0
 
 
-# -- neighbours -----------------------------------------------------------------------------------------------------------
+# -- neighbours -------------------------------------------------------------------------------------------------------
 
 
 def check_neighbours(case: Case, records: Records, near: Records, **how: object) -> dict[str, float]:
@@ -153,7 +154,7 @@ def check_empty(case: Case) -> None:
             assert answer.exact["users"].any() or case.sampling < 1
 
 
-# -- noise ------------------------------------------------------------------------------------------------------------------
+# -- noise ------------------------------------------------------------------------------------------------------------
 
 
 def check_noise(case: Case) -> None:
@@ -172,7 +173,7 @@ def check_noise(case: Case) -> None:
     assert abs(np.var(together) - 1) < ALARM * math.sqrt(2 / together.size)
 
 
-# -- samples ------------------------------------------------------------------------------------------------------------------
+# -- samples ----------------------------------------------------------------------------------------------------------
 
 #: Users, and ratings of each, in the world where samples are counted; every item has one rater.
 CROWD, EACH = 100, 4
@@ -181,8 +182,8 @@ CROWD, EACH = 100, 4
 def check_sampling(case: Case) -> None:
     """Units are drawn at the rate that ledgers record, one by one, and by every silo for itself.
 
-    Every item is rated once and no slope is 0, so the rows of an answer that are not 0 show what was drawn. Counted over
-    100 users × 4 ratings × all answers, with 5 standard deviations of room.
+    Every item is rated once and no slope is 0, so the rows of an answer that are not 0 show what was drawn. Counted
+    over 100 users × 4 ratings × all answers, with 5 standard deviations of room.
     """
     case = case.with_(trim=EACH) if case.trimmed else case
     records = [[(EACH * i + k, case.scale[1]) for k in range(EACH)] for i in range(CROWD)]
@@ -196,9 +197,8 @@ def check_sampling(case: Case) -> None:
     singly = case.unit == "rating" and not case.replaced
     spread = math.sqrt(rate * (1 - rate) / seen.size * (1 if singly else EACH))
     assert abs(seen.mean() - rate) < ALARM * spread, f"{seen.mean()} were drawn where {rate} is recorded"
-    agree, pairs = _agreement(
-        [(part[:, a], part[:, b]) for part in drawn.values() for a in range(EACH) for b in range(a)]
-    )
+    two = [(a, b) for a in range(EACH) for b in range(a)]
+    agree, pairs = _agreement([(part[:, a], part[:, b]) for part in drawn.values() for a, b in two])
     if singly:
         assert abs(agree - rate**2 - (1 - rate) ** 2) < ALARM * math.sqrt(EACH / 4 / pairs), "ratings come together"
     else:
@@ -227,7 +227,7 @@ def _agreement(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, int]:
     return float(np.mean(one[known] == other[known])), int(known.sum())
 
 
-# -- what it costs ------------------------------------------------------------------------------------------------------------
+# -- what it costs ----------------------------------------------------------------------------------------------------
 
 
 def check_composition(case: Case) -> None:
@@ -239,7 +239,7 @@ def check_composition(case: Case) -> None:
         made = sum(key[0] == party for key in heard.answers)
         assert sum(getattr(event, "count", 0) for event in events) == made
     in_all = case.setting is Setting.VERTICAL and case.unit == "user"
-    groups = [sum(spent.values(), [])] if in_all else list(spent.values())
+    groups = [[*chain(*spent.values())]] if in_all else list(spent.values())
     for events in groups:
         reached = float(epsilon(events, heard.plan.delta, terms.relation))
         assert reached <= terms.guarantee.epsilon * (1 + 1e-9), f"ε = {reached} left, {terms.guarantee} was promised"

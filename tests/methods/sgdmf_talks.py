@@ -3,8 +3,8 @@
 Composition argues so: *given the same noised answers so far*, everything that leaves is the same for two neighbours,
 and the next answer, before its noise, moves by at most Δ. `converse` makes that happen: it holds the real conversation
 (plan, coordinator, parties, gate, ledger) but for one thing, that noised answers are what `pin` says instead of what
-the data says. Any numbers may come out of Gaussian noise, so the pin may steer factors wherever it hurts. What was exact
-before the noise is written down.
+the data says. Any numbers may come out of Gaussian noise, so the pin may steer factors wherever it hurts. What was
+exact before the noise is written down.
 """
 
 import math
@@ -33,7 +33,7 @@ from tacit.partition import Setting
 from tacit.rng import derive
 from tacit.secure import Plain
 
-# -- what noised answers are pinned to ----------------------------------------------------------------------------------
+# -- what noised answers are pinned to --------------------------------------------------------------------------------
 
 Pin = Callable[[Callable, Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
@@ -60,7 +60,7 @@ def to_corners(noised: Callable, exact: Mapping[str, np.ndarray]) -> dict[str, n
 PINS = {"noise": noise_alone, "one corner": to_corner, "corners": to_corners}
 
 
-# -- coordinators ---------------------------------------------------------------------------------------------------------
+# -- coordinators -----------------------------------------------------------------------------------------------------
 
 
 class Lying:
@@ -109,7 +109,7 @@ def axes(span: float, **of_step: int) -> Callable[[str, int, int], np.ndarray]:
     return send
 
 
-# -- the conversation -------------------------------------------------------------------------------------------------------
+# -- the conversation -------------------------------------------------------------------------------------------------
 
 
 class InMemory(Ledger):
@@ -193,6 +193,7 @@ def converse(
     coordinator: Callable | None = None,
     party: type | None = None,
     books: dict[str, InMemory] | None = None,
+    payloads: Path | None = None,
 ) -> Heard:
     """A whole run over these records: with the method's own sides, with a coordinator that lies, or with others."""
     plan, own = case.plan(), SGDMF.sides[case.setting]
@@ -202,5 +203,6 @@ def converse(
     budget = Budget(plan.terms.guarantee.epsilon, DELTA)
     guards = Quick(plan, "run", Path(), budget, Plain(), books=books)
     with written_down(pin) as (answers, started):
-        trained = train(method, plan.parameters, parties_of(case, records, items), seed=7, safeguards=guards)
+        parties = parties_of(case, records, items)
+        trained = train(method, plan.parameters, parties, seed=7, safeguards=guards, payloads=payloads)
     return Heard(plan, answers, started, trained, {name: book.kept for name, book in books.items()})

@@ -1,5 +1,7 @@
 """`bias` where the unit is one rating: every rating goes into the sum by itself, and the noise is made for one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from tacit.boundary.events import Gaussian
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.data.ratings import Scale
+from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused
 from tacit.experiment import plan, run
 from tacit.federation import Facts
@@ -76,7 +79,7 @@ def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
             tmp_path / name,
         )
         payloads = sorted((tmp_path / name / "transcript" / "payloads").glob("000000-up-*"))
-        bodies = [decode(p.read_bytes()) for p in payloads]
+        bodies = [decode(path.read_bytes()) for path in payloads]
         sums[name] = np.concatenate(
             [sum(b[block].astype(np.float64) for b in bodies) for block in ("errors", "weights")]
         )
@@ -86,7 +89,7 @@ def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
         assert abs(measured / variance - 1) < 5 * np.sqrt(2 / 4000), name
 
 
-def test_a_sum_normalised_by_users_does_not_pass_for_one_of_ratings(tmp_path, monkeypatch):
+def test_a_plan_made_for_less_than_one_rating_is_refused(tmp_path, monkeypatch):
     """Planted: the plan is made for a bound that forgets how far one rating moves the sum."""
     monkeypatch.setattr("tacit.methods.baselines.bias.DeviationSum.bound", lambda *given: 1.0)
     monkeypatch.setattr(DeviationSum, "sensitivity", lambda self, unit, relation: float(np.hypot(2, 0.7)))
@@ -104,22 +107,18 @@ def test_users_are_still_protected_by_sums_of_length_one():
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 5.0), (-10.0, 10.0), (0.0, 1.0)])
 def test_biases_are_found_under_noise_on_any_scale(low, high):
-    """m = 2,000 items with a popularity tail and a global mean off the middle, in eighths of the scale."""
-    from dataclasses import replace
-
-    import tacit
-
+    """m = 2,000 items with a popularity tail and a global mean off the middle; s in proportion to the scale."""
     span, stream = high - low, derive(7, "planted")
     counts = stream.gamma(0.6, 200, 2000).round()
     b = span / 8 * stream.normal(1.0, 0.8, 2000).clip(-4, 4)
-    sigma = 8.0 * span / 4
+    s, sigma = 0.7 * span / 4, 8.0 * span / 4
     noised = {
         "errors": counts * b + np.sqrt(counts) * span / 4 * stream.normal(size=2000) + stream.normal(0, sigma, 2000),
-        "weights": 0.7 * counts + stream.normal(0, sigma, 2000),
+        "weights": s * counts + stream.normal(0, sigma, 2000),
     }
-    known = Facts.of(partition(tacit.load("demo", users=20, items=10), into=2), 7)
+    known = Facts.of(partition(demo(users=20, items=10, ratings=60), into=2), 7)
     facts = replace(known, scale=Scale(low, high), unit=Unit.RATING)
-    found = estimated(noised, sigma, BiasParameters(), facts) / span
+    found = estimated(noised, sigma, BiasParameters(count_weight=s), facts) / span
     truth = b / span
     assert np.mean((found - truth) ** 2) < 0.5 * np.var(truth)
     seldom, often = counts < 3, counts > 300

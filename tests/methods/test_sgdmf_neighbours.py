@@ -1,4 +1,4 @@
-"""Private SGDMF on neighbouring ratings: every answer moves by at most what its noise covers, and nothing else moves."""
+"""Private SGDMF on neighbouring ratings: answers move by at most what their noise covers, and nothing else moves."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from tacit.guarantee import Relation
 EVERY = pytest.mark.parametrize("name", CASES)
 
 
-# -- Δ --------------------------------------------------------------------------------------------------------------------
+# -- Δ ----------------------------------------------------------------------------------------------------------------
 
 
 @EVERY
@@ -98,7 +98,7 @@ def test_theta_is_exact():
         assert counts == {0, touched}  # the silo without her, and hers
 
 
-# -- noise, samples, cost ---------------------------------------------------------------------------------------------------
+# -- noise, samples, cost ---------------------------------------------------------------------------------------------
 
 
 @EVERY
@@ -119,7 +119,7 @@ def test_what_left_of_one_unit_composes_to_what_was_promised(name):
     check_composition(CASES[name])
 
 
-# -- what may come in ---------------------------------------------------------------------------------------------------------
+# -- what may come in -------------------------------------------------------------------------------------------------
 
 
 @EVERY

@@ -48,7 +48,7 @@ HOME, NOISED, REPLACED, VERTICAL, PER_RATING = (
 )
 
 
-# -- sensitivity ----------------------------------------------------------------------------------------------------------
+# -- sensitivity ------------------------------------------------------------------------------------------------------
 
 
 def factor_two_is_missing(patch):
@@ -77,7 +77,7 @@ def duplicates_are_kept(patch):
     patch.setattr(gradients, "check_rows", lambda *given: None)
 
 
-# -- what comes from others --------------------------------------------------------------------------------------------------
+# -- what comes from others -------------------------------------------------------------------------------------------
 
 
 def received_factors_are_not_projected(patch):
@@ -111,7 +111,7 @@ def users_share_their_factors(patch):
     patch.setattr(SiloAtHome, "_fitted", shared)
 
 
-# -- realised counts ------------------------------------------------------------------------------------------------------------
+# -- realised counts --------------------------------------------------------------------------------------------------
 
 
 def ratings_are_counted(patch):
@@ -143,7 +143,7 @@ def answers_are_divided_by_what_was_sampled(patch):
     patch.setattr(EmbeddingGradient, "exact", mean)
 
 
-# -- samples and noise -------------------------------------------------------------------------------------------------------------
+# -- samples and noise ------------------------------------------------------------------------------------------------
 
 
 def more_are_drawn_than_is_stated(patch):
@@ -177,7 +177,7 @@ def steps_share_their_noise(patch):
     patch.setattr(Protection, "noised", again)
 
 
-# -- the plan --------------------------------------------------------------------------------------------------------------------
+# -- the plan ---------------------------------------------------------------------------------------------------------
 
 
 def steps_of_one_round_are_counted(patch):
@@ -208,7 +208,7 @@ def planned(**changes):
     return plant
 
 
-# -- each of them ---------------------------------------------------------------------------------------------------------------
+# -- each of them -----------------------------------------------------------------------------------------------------
 
 
 def lies(case: Case) -> None:
@@ -232,26 +232,30 @@ PLANTED = {
     "factor 2 missing, per rating": (factor_two_is_missing, check_attained, everybody(PER_RATING)),
     "√θ for users' rows": (theta(users=1, items=1), check_attained, everybody(VERTICAL)),
     "θ for items' rows": (theta(users=2, items=2), check_attained, everybody(HOME)),
-    "θ for items' rows, as noise": (theta(users=2, items=2), check_noise, HOME),
+    "θ for items' rows, as noise": (theta(users=2, items=2), check_noise, everybody(HOME)),
     "θ forgotten": (theta(users=0, items=0), check_attained, everybody(HOME)),
     "trimming ignored": (trimming_is_ignored, check_attained, everybody(HOME)),
     "trimming ignored, vertical": (trimming_is_ignored, check_attained, everybody(VERTICAL)),
     "duplicates kept": (duplicates_are_kept, check_duplicates, everybody(HOME)),
-    "received factors not projected": (received_factors_are_not_projected, check_projected, HOME),
-    "received factors not projected, vertical": (received_factors_are_not_projected, check_projected, VERTICAL),
+    "received factors not projected": (received_factors_are_not_projected, check_projected, everybody(HOME)),
+    "received factors not projected, vertical": (
+        received_factors_are_not_projected,
+        check_projected,
+        everybody(VERTICAL),
+    ),
     "projected nowhere": (nobody_projects, lies, HOME),
     "projected nowhere, vertical": (nobody_projects, lies, VERTICAL),
     "negative factors": (negative_entries_stay, lies, PER_RATING),
     "users share factors": (users_share_their_factors, check_own_factors, everybody(HOME)),
-    "|Ω| counted": (ratings_are_counted, check_public_quantities, HOME),
-    "|Ω| counted, vertical": (ratings_are_counted, check_public_quantities, VERTICAL),
-    "weights from counts": (silos_weigh_what_they_hold, check_public_quantities, HOME),
+    "|Ω| counted": (ratings_are_counted, check_public_quantities, everybody(HOME)),
+    "|Ω| counted, vertical": (ratings_are_counted, check_public_quantities, everybody(VERTICAL)),
+    "weights from counts": (silos_weigh_what_they_hold, check_public_quantities, everybody(HOME)),
     "divided by what was sampled": (answers_are_divided_by_what_was_sampled, neighbours, everybody(HOME)),
     "sampling stated too low": (more_are_drawn_than_is_stated, sampling, HOME),
     "users drawn for ratings": (users_are_drawn_where_ratings_are_stated, sampling, PER_RATING),
     "users drawn for ratings, noised": (users_are_drawn_where_ratings_are_stated, sampling, NOISED),
-    "untouched rows not noised": (only_rows_that_were_touched_are_noised, check_noise, HOME),
-    "noise used twice": (steps_share_their_noise, check_noise, VERTICAL),
+    "untouched rows not noised": (only_rows_that_were_touched_are_noised, check_noise, everybody(HOME)),
+    "noise used twice": (steps_share_their_noise, check_noise, everybody(VERTICAL)),
     "T' for T·T' in the plan": (steps_of_one_round_are_counted, check_plan, everybody(HOME)),
     "T' for T·T'": (steps_of_one_round_are_counted, check_composition, everybody(HOME)),
     "T' for T·T' in the noise": (noise_is_made_for_one_round, check_composition, everybody(HOME)),

@@ -35,8 +35,8 @@ from tacit.rng import derive
 #: Facts that no data goes into, and the only values they can have. Keys and shares will join them.
 PUBLIC_FACTS: Mapping[str, frozenset[object]] = {"done": frozenset({True})}
 
-#: Where a saved state lists the names of what is kept for good; no block at home has an empty name.
-KEPT = ""
+#: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
+NAMES = ""
 
 #: Raises unless a release of this kind, with these blocks, is what the step was agreed to give.
 Agreed = Callable[[Kind, Mapping[str, Value]], None]
@@ -85,9 +85,12 @@ class Gate:
             rows = protection.ledger.rows()
             if rows[-1].run == protection.run:
                 saved = decode(state)
-                names = json.loads(str(saved.pop(KEPT, "[]")))
+                names = json.loads(str(saved.pop(NAMES)))
+                if names["sent"]:
+                    sent = decode(protection.ledger.body())
+                    saved |= {name: sent[name] for name in names["sent"]}
                 home.update({name: np.array(array) for name, array in saved.items()})
-                for name in names:
+                for name in names["kept"]:
                     self._kept.mark(name)
 
     @contextmanager
@@ -156,8 +159,7 @@ class Gate:
         self._no_secret(state, lets_out)
         current, event = dict(state), self._admitted(query, steps)
         for step in range(steps):
-            answer = self._answer(query, current, step)
-            current = update(current, answer, step)
+            current = update(current, self._answer(query, current, step), step)
         return self._let_out(Kind.CHAIN, {name: current[name] for name in lets_out}, event, state=current)
 
     def solve(self, problem: Problem) -> Release:
@@ -287,12 +289,18 @@ class Gate:
                 sealed=sealed,
                 contributors=contributors,
                 present=None if present is None else np.packbits(present).tobytes(),
-                state=encode({**self.home, KEPT: json.dumps(self._kept.names)}),
+                state=self._saved(payload),
                 admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step, event),
             )
             self.protection.count(request.step)
         self._made = self._sealed(kind, body, contributors, row)
         return self._made
+
+    def _saved(self, payload: Mapping[str, Value | Array]) -> bytes:
+        """What is at home, to start again from; a block that leaves as it is stands in the answer, and is only named."""
+        sent = [name for name, block in payload.items() if self.home.get(name) is block]
+        rest = {name: block for name, block in self.home.items() if name not in sent}
+        return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})
 
     def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:
         if row is None or self.protection is None:

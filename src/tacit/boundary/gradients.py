@@ -28,8 +28,9 @@ from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.kernels.bounded import bounded_gradients, looked_up, shifted
+from tacit.kernels.bounded import bounded_gradients
 from tacit.kernels.embed import embed
+from tacit.kernels.entries import looked_up, shifted
 
 BLOCKS = ("users", "items")
 
@@ -93,7 +94,7 @@ class Gradient(Bounded):
         self.ratings, self.sampling, self.sampled = ratings, check_rate(sampling), sampled
         self.trim = None if trim is None else int(trim)
         self.blocks, self.users_are_public = chosen(blocks, BLOCKS), bool(users_are_public)
-        self.present = attendance(present, ratings.n_users)
+        self.present = None if present is None else attendance(present, ratings.n_users)
         self._at = at or {}
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:

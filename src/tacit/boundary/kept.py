@@ -75,7 +75,7 @@ def _arrays(thing: object) -> Iterator[Array]:
 def _values(array: Any) -> Array:
     """The numbers in an array, in the precision that travels: the same for every shape and type it may have."""
     with np.errstate(over="ignore"):
-        return np.asarray(array).astype(np.float32).ravel()
+        return np.asarray(array).astype(np.float32, copy=False).ravel()
 
 
 def _trivial(values: Array) -> bool:

@@ -27,6 +27,7 @@ from pathlib import Path
 from tacit.boundary.events import Event, from_json, to_json
 from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.guarantee import Relation
 
 FORMAT = "tacit ledger 1"
 #: The part of a roster that must be known to a ledger for it to be the same party's.
@@ -114,6 +115,7 @@ class Ledger:
             self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
             self._database.execute("pragma journal_mode = wal")
             self._database.execute("pragma synchronous = full")
+            self._database.execute(f"pragma wal_autocheckpoint = {2**22 // PAGE_SIZE}")  # 4 MB, as by default
             if not self._database.execute("select 1 from sqlite_master where name = 'about'").fetchone():
                 self._begin()
             owner = self._about().get("party")
@@ -207,6 +209,12 @@ class Ledger:
         elif kept != value:
             raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
 
+    @property
+    def relation(self) -> Relation:
+        """The relation that its events are counted under, as its first page says."""
+        _unit, _comma, relation = self._about().get("unit", "").partition(", ")
+        return Relation(relation) if relation else Relation.ZERO_OUT
+
     def bind_people(self, people: Iterable[str]) -> None:
         """Keep whom the ledger speaks for, as keyed hashes; a roster that is mostly of other people is refused.
 
@@ -236,6 +244,11 @@ class Ledger:
         """The party's state after its latest release."""
         found = self._database.execute("select state from home").fetchone()
         return None if found is None else bytes(found[0])
+
+    def body(self) -> bytes:
+        """The bytes of the latest release."""
+        found = self._database.execute("select body from releases order by number desc limit 1").fetchone()
+        return b"" if found is None else bytes(found[0])
 
     # -- writing ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, UsageError
-from tacit.kernels.bounded import entries_of, first_fall, trimmed
+from tacit.kernels.entries import entries_of, first_fall, rows_of, trimmed
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +76,9 @@ def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, pres
     if rate == 1:
         return sample_users(indptr, 1, stream, present)
     entries = np.sort(stream.choice(total, stream.binomial(total, rate), replace=False, shuffle=False)).astype(np.int64)
-    users = np.searchsorted(indptr, entries, side="right") - 1
     if present is not None:
-        entries, users = entries[present[users]], users[present[users]]
-    rows, counts = np.unique(users, return_counts=True)
-    return Part(rows, np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), entries)
+        entries = entries[np.repeat(present, np.diff(indptr))[entries]]
+    return Part(*rows_of(indptr, entries), entries)
 
 
 def trim(part: Part, items: Array, limit: int, stream: np.random.Generator) -> Part:

@@ -39,13 +39,13 @@ def show(place: Path, delta: float | None, as_json: bool) -> None:
     if delta is not None and not 0 < delta < 1:
         raise UsageError(f"--delta {delta:g} is not possible; give a number between 0 and 1, such as 1e-6.")
     delta = delta if delta is not None else DELTA if run is None else run.delta
-    stated = None if run is None else run.guarantee
-    relation = Relation(stated["relation"]) if stated else ACCOUNTED
-    table: dict[str, Any] = {"private": bool(ledgers), "delta": delta, "relation": str(relation), "ledgers": []}
+    relations = {ledger.relation for ledger in ledgers} or {ACCOUNTED}
+    told = str(relations.pop()) if len(relations) == 1 else "as each ledger says"
+    table: dict[str, Any] = {"private": bool(ledgers), "delta": delta, "relation": told, "ledgers": []}
     console = Console(highlight=False, markup=False)
     console.width = max(console.width, 150)  # a row stays on one line; a narrow terminal breaks it itself
     for ledger in ledgers:
-        reached = cumulative(ledger.rows, delta, relation)
+        reached = cumulative(ledger.rows, delta, ledger.relation)
         if as_json:
             releases = [
                 {**_row(row), "spent": event_in_words(row), "devices": _devices(row), "epsilon": _finite(epsilon)}
@@ -56,7 +56,7 @@ def show(place: Path, delta: float | None, as_json: bool) -> None:
         else:
             console.print(f"{ledger.party} · {ledger.path}")
             console.print(_table(ledger.rows, reached))
-            console.print(_lifetime(ledger.rows, reached, delta, relation) + "\n", soft_wrap=True)
+            console.print(_lifetime(ledger.rows, reached, delta, ledger.relation) + "\n", soft_wrap=True)
     if as_json:
         typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
     elif not ledgers:

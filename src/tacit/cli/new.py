@@ -9,6 +9,8 @@ import typer
 
 from tacit.config import RunFile
 from tacit.errors import UsageError, did_you_mean
+from tacit.methods import known
+from tacit.partition import Setting
 
 PARTITIONS = {
     "horizontal": """\
@@ -19,6 +21,25 @@ by = "item"               # item · a column of the items ("genre")
 into = 5                  # parties""",
     "device": """\
 by = "device"             # every user is a party""",
+}
+
+#: By setting, parameters of the method that matter there with [privacy].
+PARAMETERS = {
+    "horizontal": """\
+# trim = 10               # with [privacy]: ratings kept of a user in a step
+# fine_tuning = 10        # with [privacy]: passes of each silo over its own ratings at the end; they stay there
+""",
+    "vertical": """\
+# trim = 5                # with [privacy]: ratings kept of a user in a step
+# final_steps = 100       # with [privacy]: last steps on items' factors alone
+""",
+    "device": "",
+}
+#: By setting, what asking for a guarantee takes.
+GUARANTEE = {
+    "horizontal": "First: tacit plan {file}",
+    "vertical": "First: tacit plan {file}",
+    "device": 'On devices only the method "bias" keeps it',
 }
 
 TEMPLATE = """\
@@ -34,9 +55,11 @@ feedback = "explicit"     # explicit · implicit · count
 # user_table = "users.csv"                # attributes of users or items, with an id column
 # item_table = "items.csv"
 
-[public]                  # facts that everyone may know
+[public]                  # facts that everyone may know; [privacy] needs the first three, unless a set brings them
 # scale = [1, 5]          # without it the scale is read off the data, and the run says so
+# users = 1000            # at least as many as the data has
 # catalogue = "items.csv" # the item ids that there are
+# ratings = 50000         # about how many; private step sizes rest on it, the guarantee does not
 
 [split]
 by = "random"             # random · leave-one-out · latest · temporal · cold-users · cold-items
@@ -48,22 +71,22 @@ test = 0.1
 # taste_skew = 0.0        # 0 mixed … 1 people with like tastes in one party
 
 [method]
-name = "sgdmf"            # sgdmf · bias · central · local · item-mean · global-mean · popularity · random
+name = "sgdmf"            # {methods}
 factors = 20
 rounds = 100
 local_steps = 10
-sampling = 0.1            # users per step
-# rate = 600.0            # default: from the numbers of users and items
+# sampling = 0.1          # users per step; 0.01 with [privacy]
+# rate = 600.0            # default: from public facts and the noise
 # regularization = 0.0
-
-# [privacy]               # absent: NON-PRIVATE. Needs a method that can keep it ("bias") and the public facts above
+{method}
+# [privacy]               # absent: NON-PRIVATE. {privacy}
 # epsilon = 1.0
 # delta = 1e-6
 # unit = "user"           # user · rating
-# ledger = "DIR"          # a party's ledger, kept over runs
+# ledger = "DIR"          # the parties' ledgers, kept over runs
 
 [aggregation]
-name = "plain"            # plain · ideal (simulates a secure sum; with [privacy])
+name = "plain"            # plain · ideal (simulates a secure sum; with [privacy], for methods that make sums)
 # dropout = 0.0           # injected: each party and round independently, in sums
 
 [engine]
@@ -84,7 +107,14 @@ def new(file: Path, source: str, setting: str) -> None:
         raise UsageError(
             f'There is no setting "{setting}"; choose {", ".join(PARTITIONS)}.{did_you_mean(setting, PARTITIONS)}'
         )
-    text = TEMPLATE.format(file=file, source=json.dumps(source, ensure_ascii=False), partition=PARTITIONS[setting])
+    text = TEMPLATE.format(
+        file=file,
+        source=json.dumps(source, ensure_ascii=False),
+        partition=PARTITIONS[setting],
+        methods=_choices(setting),
+        method=PARAMETERS[setting],
+        privacy=GUARANTEE[setting].format(file=file),
+    )
     try:
         with file.open("x", encoding="utf-8") as new_file:
             new_file.write(text)
@@ -94,3 +124,9 @@ def new(file: Path, source: str, setting: str) -> None:
         raise UsageError(f'"{file}" cannot be written: {error.strerror}; name another place.') from None
     RunFile.read(file)
     typer.echo(f"Wrote {file}. Next: tacit run {file}")
+
+
+def _choices(setting: str) -> str:
+    """The methods for a setting, on as many lines as they need."""
+    names = [name for name, method in known().items() if Setting(setting) in method.sides]
+    return f" ·\n{'':26}# ".join(" · ".join(names[at : at + 8]) for at in range(0, len(names), 8))

@@ -15,6 +15,7 @@ from tacit.boundary.ledger import START, Ledger, Row, ledgers_in, read_only
 from tacit.config import RunFile
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation.transcript import Entry, Transcript
+from tacit.guarantee import Relation
 
 #: Where neither the run nor the command names a δ.
 DELTA = 1e-6
@@ -95,6 +96,7 @@ class Checked:
     path: Path
     rows: list[Row]
     messages: int
+    relation: Relation
 
     @property
     def head(self) -> str:
@@ -146,9 +148,9 @@ def _checked(path: Path, run: Run | None, sent: Sequence[Entry]) -> Checked:
         raise TamperingFound(f'The ledger "{path}" of {path.stem} is gone; put it back.')
     with _whole(path), closing(Ledger.open(path)) as ledger:
         ledger.verify()
-        rows = ledger.rows()
+        rows, relation = ledger.rows(), ledger.relation
     if run is None:
-        return Checked(ledger.party, path, rows, 0)
+        return Checked(ledger.party, path, rows, 0, relation)
     if ledger.party != path.stem:
         raise TamperingFound(f'The ledger "{path}" is that of {ledger.party}; the one of {path.stem} is gone.')
     by_head, mine = {row.head: row for row in rows}, [entry for entry in sent if entry.party == ledger.party]
@@ -163,7 +165,7 @@ def _checked(path: Path, run: Run | None, sent: Sequence[Entry]) -> Checked:
         kept = (row.run, row.round, row.step, row.kind, row.contributors, row.size * row.contributors, row.payload)
         if told != kept:
             raise TamperingFound(f'The ledger "{path}" and the transcript of the run differ about {where}.')
-    return Checked(ledger.party, path, rows, len(mine))
+    return Checked(ledger.party, path, rows, len(mine), relation)
 
 
 @contextmanager

@@ -31,13 +31,14 @@ class InProcess:
     ----------
     parties : in roster order
     timeout : seconds to wait for one step's answers, None for ever; a late party is left out of that step
-    workers : threads, None for one per core
+    workers : threads; None for one per core, or two where parties keep ledgers and wait for their disks
     """
 
     def __init__(self, parties: Sequence[Party], timeout: float | None = None, workers: int | None = None) -> None:
         self.parties = {party.name: party for party in parties}
         self._timeout = timeout
-        self._workers = min(workers or os.cpu_count() or 1, len(self.parties))
+        ledgers = any(party.gate.protection is not None for party in parties)
+        self._workers = min(workers or (1 + ledgers) * (os.cpu_count() or 1), len(self.parties))
         self._locks = {name: threading.Lock() for name in self.parties}
         self._pool: ThreadPoolExecutor | None = None
 

@@ -25,9 +25,9 @@ from tacit.partition import Setting
 Move = Callable[[np.ndarray, np.ndarray, float, float], np.ndarray]
 
 #: Final item steps κ of a private vertical run, as a part of T·T′.
-FINAL = 0.1
+FINAL = 0.3
 #: Passes over its own ratings in which a silo of a private horizontal run fine-tunes.
-FINE_TUNING = 10
+FINE_TUNING = 20
 
 
 class SGDMFParameters(Parameters):

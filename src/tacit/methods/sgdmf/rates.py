@@ -1,13 +1,16 @@
 """Step sizes of SGDMF: rules from public quantities, never from data.
 
-A step multiplies a sum of gradients over sampled ratings by c = γ_t/(η·|Ω|). Without noise the largest useful c is set by
-curvature; with noise, by how far the noise of all steps together may carry a factor.
+A step multiplies a sum of gradients over sampled ratings by c = γ_t/(η·|Ω|). Without noise the largest useful c is set
+by curvature; with noise, by how far the noise of all steps together may carry a factor. How the constants were found:
+docs/explanation/sgdmf-private-rates.md.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from tacit.federation import Facts
 from tacit.methods.sgdmf.parameters import SGDMFParameters
@@ -17,7 +20,11 @@ from tacit.methods.start import falling
 LAST = 0.02
 
 #: How far the noise of all steps may carry an entry of a factor, in parts of √(R/p), its size in a row of full length.
-DRIFT = 0.5
+DRIFT = 2.0
+#: The same for the last steps of a vertical run, which start from good item factors.
+LAST_DRIFT = 0.25
+#: The same where no projection brings a factor back.
+FREE_DRIFT = 0.2
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Rates:
     Parameters
     ----------
     parameters, facts : as everywhere
-    steps : how many steps there are
+    steps : how many steps there are: T·T', or the κ last ones of a vertical run
     noise : σ on each cell of an answer; 0 for none
     mixed : how many parties' noise a cell carries in the end
     """
@@ -55,14 +62,22 @@ class Rates:
         return min(curved, self._drifting()) if self.noise > 0 else curved
 
     def _drifting(self) -> float:
-        """The γ at which the noise of all steps moves an entry by DRIFT·√(R/p).
+        """The γ at which the noise of all steps would move an entry by `_drift`·√(R/p).
 
-        A cell moves by c·√s·σ·√steps if all steps are of size c, since averaging s parties leaves √s of each one's
-        noise once their gradients are added up.
+        A cell moves by c·√s·σ·√steps if all steps are of size c and nothing holds it, since averaging s parties leaves
+        √s of each one's noise once their gradients are added up.
         """
         entry = math.sqrt(self.facts.scale.span / self.parameters.factors)
-        c = DRIFT * entry / (self.noise * math.sqrt(self.mixed * self.steps))
+        c = self._drift * entry / (self.noise * math.sqrt(self.mixed * self.steps))
         return c * self.parameters.eta * max(1, self.facts.ratings)
+
+    @property
+    def _drift(self) -> float:
+        if self.steps != self.parameters.steps:
+            return LAST_DRIFT
+        far = np.full((1, self.parameters.factors), 2 * math.sqrt(self.facts.scale.span), dtype=np.float32)
+        held = self.parameters.project(far, self.facts.scale.span)
+        return DRIFT if np.abs(held).max() < np.abs(far).max() else FREE_DRIFT
 
 
 def stable(facts: Facts, sampling: float) -> float:

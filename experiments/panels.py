@@ -1,0 +1,281 @@
+"""Small charts side by side, one file a figure: lines with error bars on white ground, from the report's own SVG.
+
+A figure has rows of panels; a panel has lines over the same few places (ε, or rounds), evenly spaced. Lines look the
+same in every figure of their name: see `look`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from experiments.results import NOT_RUN, Cell
+from tacit.report.markup import Markup, join, tag
+from tacit.report.svg import Axis, Format, box, rule, text, tick_format, ticked, x_axis, y_axis
+
+WIDTH, PLOT = 880.0, 170.0
+GUTTER, EDGE = 58.0, 14.0  # left of a panel, for its numbers; around the figure
+HEAD, FOOT = 46.0, 56.0  # above a row of panels, and below it
+DODGE = 5.0  # pixels between the error bars of two lines
+STEEP = 3.0  # an axis is logarithmic where the largest value is more than so many times the smallest
+MOST_BESIDE = 3
+FLOOR, HOME = "bias", "local, without privacy"
+_SHAPES = 4
+_OUTLINES = {
+    "d1": ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
+    "d2": ((0, -5), (5, 0), (0, 5), (-5, 0)),
+    "d3": ((0, -4.6), (4.6, 3.6), (-4.6, 3.6)),
+}
+
+Lift = Callable[[float], float]
+
+#: The colour and the dash of each line, by its name.
+Looks = Mapping[str, tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A name and one cell for each place of the axis; a level has the same one at all of them."""
+
+    name: str
+    cells: Sequence[Cell]
+    level: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart: whose data it shows, what sets it apart from its neighbours, and its lines."""
+
+    data: str
+    facets: dict[str, str]
+    axis: str
+    places: Sequence[str]
+    lines: Sequence[Line]
+
+    def cells(self) -> list[Cell]:
+        return [cell for line in self.lines for cell in line.cells]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Panels side by side, under a title that names what they have in common; `shared` gives them one vertical axis."""
+
+    title: str
+    panels: Sequence[Panel]
+    shared: bool = False
+
+
+def figure(title: str, note: str, rows: Sequence[Row]) -> str:
+    """The whole file. Without rows it says that nothing was run."""
+    lines = {line.name: line for row in rows for panel in row.panels for line in panel.lines}
+    looks = {name: look(name, [other for other in lines if other not in (FLOOR, HOME)]) for name in lines}
+    parts: list[Markup] = [text(EDGE, 26, title, "head"), text(EDGE, 45, note, "note")]
+    keys, y = _legend(lines.values(), looks, 68.0)
+    parts.append(keys)
+    columns = max((len(row.panels) for row in rows), default=1)
+    beside = min(MOST_BESIDE, len(rows)) if columns == 1 else 1  # rows of one panel stand beside each other
+    share = (WIDTH - EDGE) / max(columns * beside, 2)
+    for place, row in enumerate(rows):
+        parts.append(_row(row, looks, share, share * (place % beside), y))
+        if place % beside == beside - 1 or place == len(rows) - 1:
+            y += HEAD + PLOT + FOOT
+    height = y + 4
+    drawing = tag(
+        "svg",
+        tag("title", title),
+        tag("style", Markup(_style())),
+        box(0, 0, WIDTH, height, "ground"),
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        role="img",
+        width=WIDTH,
+        height=height,
+        viewBox=f"0 0 {WIDTH:g} {height:g}",
+    )
+    return re.sub(r"(?=<(?:g|text|path|rect)\b)", "\n", drawing) + "\n"
+
+
+def look(name: str, others: Sequence[str]) -> tuple[int, str]:
+    """The floor is grey and dashed, what has no privacy is dotted; others have the colours in their order."""
+    if name == FLOOR:
+        return 5, "floor"
+    if name == HOME:
+        return 6, "home"
+    place = others.index(name)
+    return place % 5, f"d{place % _SHAPES}"
+
+
+def _legend(lines: Iterable[Line], looks: Looks, y: float) -> tuple[Markup, float]:
+    """The names of all lines, and where what follows may begin."""
+    parts, x = [], EDGE
+    for line in lines:
+        colour, dash = looks[line.name]
+        words = f"{line.name} (the floor)" if line.name == FLOOR else line.name
+        width = 44 + 7.0 * len(words) + 18
+        if x + width > WIDTH:
+            x, y = EDGE, y + 20
+        parts.append(rule(x, y, x + 32, y, f"line c{colour} {dash}"))
+        if not line.level:
+            parts.append(_mark(x + 16, y, colour, dash))
+        parts.append(text(x + 40, y + 4, words))
+        x += width
+    return join(parts), y + 14
+
+
+def _row(row: Row, looks: Looks, share: float, x: float, y: float) -> Markup:
+    top, bottom = y + HEAD, y + HEAD + PLOT
+    together = [cell for panel in row.panels for cell in panel.cells()]
+    turned = f"translate({x + EDGE + 2:g} {(top + bottom) / 2:g}) rotate(-90)"
+    parts = [
+        text(x + EDGE, y + 20, row.title, "row"),
+        tag("text", "test MSE", class_="title", text_anchor="middle", transform=turned),
+    ]
+    for place, panel in enumerate(row.panels):
+        title = ", ".join(words for words in panel.facets.values() if words not in row.title)
+        left, right = x + place * share + GUTTER + 6, x + (place + 1) * share - 4
+        cells = together if row.shared else panel.cells()
+        parts.append(_panel(panel, title, cells, looks, left, right, top, bottom))
+    return tag("g", *parts)
+
+
+def _panel(
+    panel: Panel,
+    title: str,
+    cells: Sequence[Cell],
+    looks: Looks,
+    left: float,
+    right: float,
+    top: float,
+    bottom: float,
+) -> Markup:
+    known = [cell for cell in cells if cell.n]
+    if not known:
+        return join([text(left, top - 8, title, "note"), text(left, top + 20, NOT_RUN, "note")])
+    height, values, write, logarithmic = scale(known, bottom, top)
+    across = Axis(-0.5, len(panel.places) - 0.5, left, right)
+    places = [float(k) for k in range(len(panel.places))]
+    parts: list[Markup | None] = [
+        text(left, top - 8, f"{title} (log scale)" if logarithmic else title, "note"),
+        y_axis(height, values, left, right, write),
+        x_axis(across, places, bottom, panel.axis, lambda k: panel.places[int(k)]),
+    ]
+    lifted: Lift = math.log10 if logarithmic else float
+    free = [line for line in panel.lines if not line.level]
+    parts += [_level(line, looks[line.name], left, right, height, lifted) for line in panel.lines if line.level]
+    for order, line in enumerate(free):
+        at = [across(k) + DODGE * (order - (len(free) - 1) / 2) for k in places]
+        parts.append(_line(panel, line, looks[line.name], at, height, lifted))
+    return tag("g", *parts)
+
+
+def scale(cells: Sequence[Cell], bottom: float, top: float) -> tuple[Axis, list[float], Format, bool]:
+    """The vertical axis for these cells: its ticks, how they are written, and whether it is logarithmic.
+
+    It never shows less than 2 % of the values, so that what does not differ does not look as if it did.
+    """
+    low = min(cell.mean - _spread(cell) for cell in cells)
+    high = max(cell.mean + _spread(cell) for cell in cells)
+    if low > 0 and high > STEEP * low:
+        axis = Axis(math.log10(low / 1.06), math.log10(high * 1.06), bottom, top)
+        values = [math.log10(v) for v in log_ticks(low / 1.06, high * 1.06)]
+        return axis, values, lambda v: f"{10**v:.3g}", True
+    missing = max(0.0, 0.02 * abs(high + low) / 2 - (high - low)) or 0.04 * (high - low)
+    axis, values = ticked(low - missing / 2, high + missing / 2, bottom, top, 5)
+    return axis, values, tick_format(values[1] - values[0]), False
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """At least four round values between low and high, where the coarsest of these steps gives so many.
+
+    >>> log_ticks(0.8, 4.5)
+    [1.0, 1.5, 2.0, 3.0]
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
+        found = [round(step * 10.0**power, 12) for power in powers for step in steps]
+        found = [value for value in found if low <= value <= high]
+        if len(found) >= 4:
+            break
+    return found
+
+
+def _line(
+    panel: Panel,
+    line: Line,
+    style: tuple[int, str],
+    at: Sequence[float],
+    height: Axis,
+    lifted: Lift,
+) -> Markup:
+    """One line with its error bars and marks; a seed that diverged, or was not run, is a gap."""
+    colour, dash = style
+    path, pen, marks = [], "M", []
+    for x, place, cell in zip(at, panel.places, line.cells, strict=True):
+        if not cell.n:
+            pen = "M"
+            continue
+        path.append(f"{pen}{x:.1f} {height(lifted(cell.mean)):.1f}")
+        pen = "L"
+        low, high = (height(lifted(cell.mean + side * _spread(cell))) for side in (-1, 1))
+        bars = [rule(x, low, x, high, f"bar c{colour}")]
+        bars += [rule(x - 3, end, x + 3, end, f"bar c{colour}") for end in (low, high)]
+        told = tag("title", f"{line.name}, {panel.axis} {place}: {cell.written()}")
+        marks.append(tag("g", *bars, _mark(x, height(lifted(cell.mean)), colour, dash), told))
+    return join([tag("path", d="".join(path), class_=f"line c{colour} {dash}") if path else None, *marks])
+
+
+def _level(line: Line, style: tuple[int, str], left: float, right: float, height: Axis, lifted: Lift) -> Markup | None:
+    """A line across, in a pale band of one standard deviation to both sides."""
+    (colour, dash), cell = style, line.cells[0]
+    if not cell.n:
+        return None
+    y = height(lifted(cell.mean))
+    low, high = (height(lifted(cell.mean + side * _spread(cell))) for side in (-1, 1))
+    told = tag("title", f"{line.name}: {cell.written()}")
+    band = box(left, high, right - left, low - high, f"band c{colour}")
+    return tag("g", band, rule(left, y, right, y, f"line c{colour} {dash}"), told)
+
+
+def _mark(x: float, y: float, colour: int, dash: str) -> Markup:
+    """A dot, square, diamond or triangle, so that lines are told apart without their colours."""
+    if dash == "floor":
+        return join([rule(x - 3, y - 3, x + 3, y + 3, "bar c5"), rule(x - 3, y + 3, x + 3, y - 3, "bar c5")])
+    if dash not in _OUTLINES:
+        return tag("circle", cx=x, cy=y, r=3.6, class_=f"fill c{colour}")
+    corners = "L".join(f"{x + a:.1f} {y + b:.1f}" for a, b in _OUTLINES[dash])
+    return tag("path", d=f"M{corners}Z", class_=f"fill c{colour}")
+
+
+def _spread(cell: Cell) -> float:
+    return 0.0 if math.isnan(cell.sd) else min(cell.sd, 0.999 * abs(cell.mean))
+
+
+@cache
+def _style() -> str:
+    """Rules with the report's light colours written out, since a picture in a page is styled by nobody else."""
+    sheet = files("tacit.report").joinpath("style.css").read_text(encoding="utf-8").partition("@media")[0]
+    palette = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", sheet))
+    hues = [palette[f"c{k}"] for k in range(6)] + [palette["ink"]]
+    rules = [
+        'text { font: 12.5px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", Arial, sans-serif; '
+        f"fill: {palette['ink']}; }}",
+        f".ground {{ fill: #ffffff; stroke: {palette['rule']}; }}",
+        f".tick, .title, .note {{ fill: {palette['soft']}; }}",
+        ".head { font-weight: 600; font-size: 15px; }",
+        ".row { font-weight: 600; }",
+        f".grid {{ stroke: {palette['grid']}; }}",
+        f".base {{ stroke: {palette['soft']}; }}",
+        ".line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }",
+        ".bar { stroke-width: 1.2; }",
+        ".band { opacity: 0.12; }",
+        ".floor { stroke-dasharray: 6 4; }",
+        ".home { stroke-dasharray: 1.5 4; stroke-linecap: round; stroke-width: 2.2; }",
+    ]
+    for k, hue in enumerate(hues):
+        rules.append(f".line.c{k}, .bar.c{k} {{ stroke: {hue}; }} .fill.c{k}, .band.c{k} {{ fill: {hue}; }}")
+    return "\n".join(["", *rules, ""])

@@ -1,0 +1,208 @@
+"""Loops over entries of compressed rows: which of them a query looks at, and what it finds there.
+
+Rows are given by pointers: row i has the entries indptr[i] … indptr[i + 1] − 1, and arrays of items and values have one
+number an entry.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba.extending import register_jitable
+
+from tacit.rng import mix
+
+
+@numba.njit(cache=True, nogil=True)
+def _entries_of(indptr, rows):
+    pointers = np.zeros(len(rows) + 1, dtype=np.int64)
+    for a in range(len(rows)):
+        pointers[a + 1] = pointers[a] + indptr[rows[a] + 1] - indptr[rows[a]]
+    entries = np.empty(pointers[-1], dtype=np.int64)
+    for a in range(len(rows)):
+        mine = entries[pointers[a] : pointers[a + 1]]
+        for e in range(len(mine)):
+            mine[e] = indptr[rows[a]] + e
+    return pointers, entries
+
+
+def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All entries of some rows, (nnz,) int64, and the pointers of these rows into them."""
+    return _entries_of(indptr, rows)
+
+
+def entries_of_numpy(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The twin of `entries_of`."""
+    counts = np.diff(indptr)[rows]
+    pointers = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    return pointers, np.repeat(indptr[rows] - pointers[:-1], counts) + np.arange(pointers[-1])
+
+
+@numba.njit(cache=True, nogil=True)
+def _rows_of(indptr, entries):
+    rows, pointers = np.empty(len(entries), dtype=np.int64), np.zeros(len(entries) + 1, dtype=np.int64)
+    i, count = 0, 0
+    for e in range(len(entries)):
+        if count == 0 or entries[e] >= indptr[i + 1]:
+            while entries[e] >= indptr[i + 1]:
+                i += 1
+            rows[count] = i
+            count += 1
+        pointers[count] = e + 1
+    return rows[:count], pointers[: count + 1]
+
+
+def rows_of(indptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that some entries, which increase, are in, int64; and the pointers of these rows into them."""
+    return _rows_of(indptr, entries)
+
+
+def rows_of_numpy(indptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The twin of `rows_of`."""
+    rows, counts = np.unique(np.searchsorted(indptr, entries, side="right") - 1, return_counts=True)
+    return rows, np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+
+
+@register_jitable
+def _rank(key, item):
+    """`tacit.rng.mix` for one pair of words."""
+    z = key ^ ((item << np.uint64(32)) | (item >> np.uint64(32)))
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+
+
+@register_jitable
+def _lowest(ranks, few, limit):
+    """The `limit`-th lowest rank. Ranks are uniform, so it is mostly among the few that are below about limit/count."""
+    below, found = (limit + 6 * np.sqrt(limit) + 6) / len(ranks), 0
+    for e in range(len(ranks)):
+        if ranks[e] < below:
+            few[found] = ranks[e]
+            found += 1
+    among = few[:found] if found >= limit else ranks
+    return np.partition(among, limit - 1)[limit - 1]
+
+
+@numba.njit(cache=True, nogil=True)
+def _trimmed(pointers, entries, items, keys, limit):
+    after = np.zeros(len(pointers), dtype=np.int64)
+    kept = np.empty(min(len(entries), limit * len(keys)), dtype=np.int64)
+    ranks, few = np.empty(len(entries), dtype=np.float64), np.empty(len(entries), dtype=np.float64)
+    at = 0
+    for a in range(len(keys)):
+        mine = entries[pointers[a] : pointers[a + 1]]
+        if len(mine) <= limit:
+            for e in range(len(mine)):
+                kept[at + e] = mine[e]
+            at += len(mine)
+        else:
+            below = 0
+            for e in range(len(mine)):
+                ranks[e] = _rank(keys[a], np.uint64(items[mine[e]]))
+            last = _lowest(ranks[: len(mine)], few, limit)
+            for e in range(len(mine)):
+                below += ranks[e] < last
+            room = limit - below  # of equal ranks the first
+            for e in range(len(mine)):
+                if ranks[e] <= last and (ranks[e] < last or room > 0):
+                    room -= ranks[e] == last
+                    kept[at] = mine[e]
+                    at += 1
+        after[a + 1] = at
+    return after, kept[:at]
+
+
+def trimmed(
+    pointers: np.ndarray, entries: np.ndarray, items: np.ndarray, keys: np.ndarray, limit: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `limit` ≥ 1 entries of each row that rank lowest, and the pointers of the rows into them.
+
+    An entry's rank is `mix` of its row's key and its item. entries: (nnz,) int64, row a's being those from pointers[a]
+    to pointers[a + 1]; items: the columns of all entries there are; keys: uint64, one a row.
+    """
+    return _trimmed(pointers, entries, items, keys, limit)
+
+
+def trimmed_numpy(
+    pointers: np.ndarray, entries: np.ndarray, items: np.ndarray, keys: np.ndarray, limit: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The twin of `trimmed`."""
+    counts = np.diff(pointers)
+    owner = np.repeat(np.arange(len(keys)), counts)
+    order = np.lexsort((mix(keys[owner], items[entries].astype(np.uint64)), owner))  # rows stay where they are
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - pointers[owner]
+    return np.concatenate(([0], np.cumsum(np.minimum(counts, limit)))), entries[place < limit]
+
+
+@numba.njit(cache=True, nogil=True)
+def _looked_up(items, entries, place, places, touched):
+    for e in range(len(entries)):
+        place[items[entries[e]]] = 1
+    count = 0
+    for j in range(len(place)):
+        if place[j]:
+            touched[count] = j
+            place[j] = count
+            count += 1
+    for e in range(len(entries)):
+        places[e] = place[items[entries[e]]]
+    return count
+
+
+def looked_up(items: np.ndarray, entries: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """The items of some entries, increasing, int64; and where in that list each entry's item is."""
+    place, places = np.zeros(m, dtype=np.int64), np.empty(len(entries), dtype=np.int64)
+    touched = np.empty(min(m, len(entries)), dtype=np.int64)
+    return touched[: _looked_up(items, entries, place, places, touched)], places
+
+
+def looked_up_numpy(items: np.ndarray, entries: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """The twin of `looked_up`."""
+    touched, places = np.unique(items[entries], return_inverse=True)
+    return touched.astype(np.int64), places
+
+
+@numba.njit(cache=True, nogil=True)
+def _shifted(values, entries, low, span, out):
+    for e in range(len(entries)):
+        value = np.float64(values[entries[e]]) - low
+        out[e] = min(value, span) if value > 0 else 0.0
+
+
+def shifted(values: np.ndarray, entries: np.ndarray, low: float, span: float) -> np.ndarray:
+    """The values of some entries, shifted to start at 0 and clipped into [0, span], float64; NaN counts as 0."""
+    out = np.empty(len(entries), dtype=np.float64)
+    _shifted(values, entries, float(low), float(span), out)
+    return out
+
+
+def shifted_numpy(values: np.ndarray, entries: np.ndarray, low: float, span: float) -> np.ndarray:
+    """The twin of `shifted`."""
+    return np.nan_to_num(np.clip(values[entries].astype(np.float64) - low, 0.0, span), nan=0.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _first_fall(indptr, items):
+    for i in range(len(indptr) - 1):
+        row, falls = items[indptr[i] : indptr[i + 1]], 0
+        for e in range(len(row) - 1):  # counted rather than looked for, which compilers can do many at a time
+            falls += row[e + 1] <= row[e]
+        if falls:
+            for e in range(len(row) - 1):
+                if row[e + 1] <= row[e]:
+                    return indptr[i] + e + 1
+    return -1
+
+
+def first_fall(indptr: np.ndarray, items: np.ndarray) -> int:
+    """The first entry whose item is not above the one before it in its row; −1 if there is none."""
+    return int(_first_fall(indptr, items))
+
+
+def first_fall_numpy(indptr: np.ndarray, items: np.ndarray) -> int:
+    """The twin of `first_fall`."""
+    falls = np.flatnonzero(items[1:] <= items[:-1]) + 1
+    falls = np.setdiff1d(falls, indptr)
+    return int(falls[0]) if len(falls) else -1

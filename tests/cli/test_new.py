@@ -1,0 +1,63 @@
+"""`tacit new`: what its files say about methods and privacy is true."""
+
+import re
+
+import pytest
+from test_cli import refused, tacit
+
+from tacit.config import RunFile
+from tacit.errors import PrivacyRefused
+from tacit.experiment import check, plan
+from tacit.methods import chosen, known
+
+SETTINGS = ("horizontal", "vertical", "device")
+
+
+def written(folder, setting):
+    assert tacit("new", f"{setting}.toml", "--setting", setting, cwd=folder).returncode == 0
+    return folder / f"{setting}.toml"
+
+
+def with_privacy(path, *further):
+    """The file with its [privacy] section, and the further lines named, no longer commented out."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("# [privacy]"))
+    section = range(start, next(n for n in range(start, len(lines)) if not lines[n]))
+    for n, line in enumerate(lines):
+        if (n in section and "ledger" not in line) or line.startswith(tuple(f"# {key} " for key in further)):
+            lines[n] = line.removeprefix("# ")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return RunFile.read(path)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_methods_listed_are_those_of_the_setting(tmp_path, setting):
+    text = written(tmp_path, setting).read_text(encoding="utf-8")
+    listed = re.search(r'^name = "sgdmf" +((?:#.+\n +)*#.+)$', text, re.MULTILINE)[1]
+    names = [name.strip(" #\n·") for name in re.split(r"·", listed)]
+    assert names == [name for name, method in known().items() if setting in method.sides]
+
+
+@pytest.mark.parametrize("setting", ["horizontal", "vertical"])
+def test_the_privacy_section_holds_as_it_stands_once_the_marks_are_off(tmp_path, setting):
+    file = with_privacy(written(tmp_path, setting))
+    made = plan(file, *check(file))
+    assert made.terms.guarantee.epsilon == pytest.approx(1, rel=1e-3)
+    assert made.parameters.sampling == 0.01
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"), [("horizontal", ("trim", "fine_tuning")), ("vertical", ("trim", "final_steps"))]
+)
+def test_defaults_that_privacy_brings_are_shown_as_they_are(tmp_path, setting, shown):
+    file = with_privacy(written(tmp_path, setting), *shown)
+    left_out = file.model_copy(update={"method": {k: v for k, v in file.method.items() if k not in shown}})
+    assert set(shown) <= set(file.method)
+    assert plan(file, *chosen(file.method)).parameters == plan(left_out, *chosen(left_out.method)).parameters
+
+
+def test_on_devices_sgdmf_is_refused_as_the_file_says(tmp_path):
+    file = with_privacy(written(tmp_path, "device"))
+    with pytest.raises(PrivacyRefused, match="devices"):
+        check(file)
+    refused(tacit("plan", "device.toml", cwd=tmp_path), 4, "bias")

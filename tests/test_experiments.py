@@ -1,0 +1,319 @@
+"""The run files, sweeps, figures and tables behind docs/results: valid, resumable, and drawn as they are."""
+
+import math
+import re
+import statistics
+import sys
+import xml.etree.ElementTree as ET
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.config import RunFile
+from tacit.errors import UsageError
+from tacit.methods import chosen
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # as `python -m experiments.…` has it
+
+from experiments import figures, panels, sweep, tables  # noqa: E402
+from experiments.orderings import CLAIMS, Ordering, orderings  # noqa: E402
+from experiments.p0 import SWEEPS  # noqa: E402
+from experiments.results import AFTER, BEFORE, Cell, Results, said_n, usual_n  # noqa: E402
+
+SVG = "{http://www.w3.org/2000/svg}"
+FILES = sorted((ROOT / "experiments").glob("*.toml"))
+SEEDS = (7, 8, 9)
+ERRORS = st.lists(st.floats(0.1, 100), min_size=2, max_size=6)
+
+
+# -- run files and sweeps ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_run_file_is_valid(path):
+    chosen(RunFile.read(path).method, str(path))
+
+
+def test_every_run_file_of_p0_belongs_to_a_sweep():
+    assert {path.stem for path in FILES if path.stem.startswith("p0-")} <= {each.file for each in SWEEPS.values()}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_point_of_a_sweep_is_valid_and_a_run_of_its_own(name):
+    of = SWEEPS[name]
+    points = list(of.points("ml-1m", [7, 8]))
+    assert len(points) == 2 * len(of.variants) * math.prod(map(len, of.axes.values()))
+    for _, file in points[: len(points) // 2]:
+        chosen(file.method)
+    rows = [row_of(name, "ml-1m", variant, file) for variant, file in points]
+    assert len({sweep.key(row) for row in rows}) == len(points)
+
+
+@pytest.mark.parametrize("data", sweep.DATA)
+def test_every_data_set_of_a_sweep_can_be_named(data):
+    _, file = next(SWEEPS["noise"].points(data, [7]))
+    assert file.data.source in (data, "demo")
+
+
+def row_of(name, data, variant, file):
+    return {"sweep": name, "data": data, "variant": variant, **sweep.described(file)}
+
+
+def test_a_row_is_read_back_as_it_was_written(tmp_path):
+    table = tmp_path / "p0.csv"
+    row = {"sweep": "noise", "data": "ml-1m", "variant": 'a, "b"', "seed": "7", "mse": "0.9"}
+    assert sweep.read(table) == []
+    table.touch()
+    for _ in range(2):
+        sweep.append(table, row)
+    assert sweep.read(table) == 2 * [dict.fromkeys(sweep.COLUMNS, "") | row]
+
+
+def test_a_sweep_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    table, runs = tmp_path / "p0.csv", []
+
+    def measured(file):
+        if len(runs) == 4:
+            raise KeyboardInterrupt
+        runs.append(file)
+        return {"mse": "1.0", "mse_shared": "", "seconds": "0.1"}
+
+    monkeypatch.setattr(sweep, "measured", measured)
+    arguments = "noise", SWEEPS["noise"], "ml-1m", [7], table
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run_sweep(*arguments)
+    assert len(sweep.read(table)) == 4
+    monkeypatch.setattr(sweep, "measured", lambda file: runs.append(file) or {"mse": "1.0", "seconds": "0.1"})
+    sweep.run_sweep(*arguments)
+    sweep.run_sweep(*arguments)
+    points = list(SWEEPS["noise"].points("ml-1m", [7]))
+    assert len(runs) == len(points) == len(sweep.read(table))
+    assert {file.to_toml() for file in runs} == {file.to_toml() for _, file in points}
+
+
+# -- statistics -------------------------------------------------------------------------------------------------
+
+
+@given(ERRORS)
+def test_a_cell_has_the_mean_and_the_sample_standard_deviation(values):
+    cell = Cell({str(seed): value for seed, value in enumerate(values)})
+    assert (cell.n, cell.mean) == (len(values), pytest.approx(np.mean(values)))
+    assert cell.sd == pytest.approx(np.std(values, ddof=1), abs=1e-9)
+
+
+def test_a_cell_says_what_is_missing():
+    assert Cell({}).written(3) == "not run"
+    assert Cell({"7": 0.9}).written(1) == "0.900"
+    assert Cell({"7": 0.9, "8": 0.7}).written(3) == "0.800 ± 0.141 (n = 2)"
+    assert Cell({"7": 25.0, "8": math.nan}).written(1) == "25.00 (1 diverged)"
+    assert said_n([Cell({"7": 1.0, "10": 1.0}), Cell({"7": 1.0}), Cell({})]) == "n = 1 to 2 (seeds 7, 10)"
+    assert usual_n([Cell({"7": 1.0}), Cell({"7": 1.0, "8": 1.0}), Cell({})]) == 2
+
+
+def test_before_fine_tuning_is_the_only_error_of_a_method_that_has_no_such_stage():
+    common = {"sweep": "synsgd", "data": "ml-1m", "seed": "7", "epsilon": "0.5"}
+    own = common | {"variant": "sgdmf", "mse": "0.8", "mse_shared": "1.1"}
+    floor = common | {"variant": "bias", "mse": "0.9", "mse_shared": ""}
+    results = Results([own, floor])
+    found = [
+        results.cell("synsgd", "ml-1m", what, variant=v, epsilon=0.5).mean
+        for what in (BEFORE, AFTER)
+        for v in ("sgdmf", "bias")
+    ]
+    assert found == [1.1, 0.9, 0.8, 0.9]
+
+
+def compared(lower, upper, alike=False):
+    cells = [("x", Cell({str(seed): value for seed, value in enumerate(values)})) for values in (lower, upper)]
+    return Ordering("claim", "ml-1m", "user", "", *cells, alike)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "verdict"),
+    [
+        ([1.0, 2.0, 3.0], [1.1, 2.11, 3.09], "holds"),  # paired: seeds vary far more than methods
+        ([1.1, 2.11, 3.09], [1.0, 2.0, 3.0], "reversed"),
+        ([1.0, 2.0, 3.0], [1.3, 1.9, 3.1], "no difference"),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], "no difference"),
+        ([1.0], [2.0], "one seed"),
+        ([], [2.0], "not run"),
+        ([1.0, math.nan], [2.0, 2.0], "diverged"),
+    ],
+)
+def test_a_verdict_goes_by_the_differences_seed_by_seed(lower, upper, verdict):
+    assert compared(lower, upper).verdict == verdict
+
+
+def test_alike_means_within_two_per_cent():
+    assert compared([1.0, 1.1], [1.015, 1.115], alike=True).verdict == "holds"
+    assert compared([1.0, 1.1], [1.03, 1.13], alike=True).verdict == "differ"
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), max_size=5))
+def test_exchanging_the_sides_reverses_the_verdict(pairs):
+    a, b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    other = {"holds": "reversed", "reversed": "holds"}
+    verdict = compared(a, b).verdict
+    assert compared(b, a).verdict == other.get(verdict, verdict)
+
+
+def test_one_comparison_in_twenty_is_a_false_alarm():
+    """4,000 comparisons of three seeds without a difference: 200 ± 14 alarms are due; the test fails beyond 5 sd."""
+    draws = np.random.default_rng(7).normal(1.0, 0.01, (4000, 2, 3))
+    alarms = sum(compared(*pair).verdict in ("holds", "reversed") for pair in draws.tolist())
+    assert 130 < alarms < 270
+
+
+# -- figures and tables -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Every run of every sweep on one data set: below each other in the order of the variants, falling with ε."""
+    made = []
+    for name, of in SWEEPS.items():
+        order = {variant: place for place, variant in enumerate(of.variants)}
+        for variant, file in of.points("ml-1m", [7]):
+            row = row_of(name, "ml-1m", variant, file)
+            error = 0.8 + 0.1 * order[variant] + 0.2 / float(row["epsilon"] or 8)
+            shared = f"{error + 0.3:.5f}" if row["setting"] == "user" and variant != "bias" else ""
+            noise = {"sigma": "79.067", "signal_to_noise": "0.000431", "true_epsilon": "0.4883"}
+            for seed in SEEDS:
+                own = {"seed": str(seed), "mse": f"{error + 0.01 * seed:.5f}", "mse_shared": shared}
+                made.append(dict.fromkeys(sweep.COLUMNS, "") | row | noise | own)
+    return made
+
+
+@pytest.fixture(scope="module")
+def results(rows):
+    return Results(rows)
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_a_figure_is_well_formed_and_draws_every_line_and_the_floor(name, results, tmp_path):
+    (path,) = (path for path in figures.write_figures(results, tmp_path) if path.stem == name)
+    root = ET.parse(path).getroot()
+    words = [each.text for each in root.iter(f"{SVG}text")]
+    lines = {line.name for row in figures.rows_of(name, results) for panel in row.panels for line in panel.lines}
+    assert {"bias (the floor)", "MovieLens 1M", "test MSE"} <= {*words, *(word.split(",")[0] for word in words)}
+    assert lines - {"bias"} <= set(words)
+    assert any("n = 3 (seeds 7, 8, 9)" in word for word in words)
+    assert "nan" not in path.read_text()
+    width, height = (float(root.get(side)) for side in ("width", "height"))
+    for mark in root.iter(f"{SVG}circle"):
+        assert 0 < float(mark.get("cx")) < width
+        assert 0 < float(mark.get("cy")) < height
+
+
+def test_a_line_and_its_error_bars_lie_where_its_numbers_are():
+    cells = [Cell({"7": 1.0, "8": 1.2}), Cell({}), Cell({"7": 2.0})]
+    panel = panels.Panel("ml-1m", {}, "ε", ["1", "2", "4"], [panels.Line("sgdmf", cells)])
+    root = ET.fromstring(panels.figure("", "", [panels.Row("", [panel])]))
+    height, *_ = panels.scale([cell for cell in cells if cell.n], 0.0, -panels.PLOT)
+    marks = [each for each in root.iter(f"{SVG}g") if each.find(f"{SVG}title") is not None]
+    centres = [float(each.find(f"{SVG}circle").get("cy")) for each in marks]
+    bars = [[float(each.find(f"{SVG}line").get(end)) for end in ("y1", "y2")] for each in marks]
+    sd = statistics.stdev([1.0, 1.2])
+    assert len(marks) == 2
+    assert centres[1] - centres[0] == pytest.approx(height(2.0) - height(1.1), abs=0.1)
+    assert bars[0][1] - bars[0][0] == pytest.approx(height(1.1 + sd) - height(1.1 - sd), abs=0.1)
+    assert bars[1][0] == bars[1][1]
+    (path,) = (each.get("d") for each in root.iter(f"{SVG}path"))
+    assert path.count("M") == 2  # what was not run is a gap
+    assert "L" not in path
+
+
+@given(st.lists(st.floats(0.01, 500), min_size=1, max_size=8))
+def test_an_axis_holds_all_its_values_and_does_not_blow_up_what_is_alike(values):
+    cells = [Cell({"7": value}) for value in values]
+    axis, ticks, write, logarithmic = panels.scale(cells, 0.0, 1.0)
+    low, high = (10**axis.low, 10**axis.high) if logarithmic else (axis.low, axis.high)
+    assert low <= min(values) <= max(values) <= high
+    assert high - low >= 0.0199 * min(values)
+    assert len({write(tick) for tick in ticks}) == len(ticks) >= 2
+
+
+def test_colours_and_shapes_tell_up_to_five_lines_apart():
+    names = ["a", "b", "c", "d", "e"]
+    assert len({panels.look(name, names) for name in [*names, panels.FLOOR, panels.HOME]}) == 7
+
+
+def page_and_table(folder, rows):
+    """Copies of the pages, and a table of these rows."""
+    page, table = folder / "p0.md", folder / "p0.csv"
+    (folder / "p0").mkdir()
+    page.write_text((ROOT / "docs/results/p0.md").read_text())
+    (folder / "p0/orderings.md").write_text((ROOT / "docs/results/p0/orderings.md").read_text())
+    for row in rows:
+        sweep.append(table, row)
+    return page, ["--table", str(table), "--page", str(page)]
+
+
+def around(text):
+    """A page without its tables."""
+    return re.sub(r"(?s)(<!-- table: [\w-]+ -->).*?(<!-- end -->)", r"\1\2", text)
+
+
+def written(page):
+    return {path.name: path.read_text() for path in (page, *page.with_suffix("").iterdir())}
+
+
+def test_tables_come_between_their_marks_and_a_second_time_changes_nothing(rows, tmp_path):
+    page, arguments = page_and_table(tmp_path, rows)
+    before = page.read_text()
+    figures.main(arguments)
+    first = written(page)
+    figures.main(arguments)
+    assert written(page) == first
+    assert around(first["p0.md"]) == around(before)
+    assert "| per rating | 0.5 | 1.280 ± 0.010 |" in first["p0.md"]  # 0.8 + 0.2/0.5 + 0.08
+    assert "**Jester:** not run." in first["p0.md"]
+    assert "| 1 | 79.07 | 79.07 | 0.00043 | 0.00043 | 0.49 |" in first["p0.md"]
+
+
+def test_what_was_not_run_is_said_to_be_so(tmp_path, rows):
+    few = [row for row in rows if row["sweep"] == "clipping" and row["variant"] != "embedding"]
+    page, arguments = page_and_table(tmp_path, few)
+    figures.main(arguments)
+    found = written(page)
+    assert "| per user | 8 | not run | 1.0" in found["p0.md"]
+    assert "Not run." in found["parties.svg"]
+    assert "Not run: embedding clipping below" in found["orderings.md"]
+    for name in figures.FIGURES:
+        ET.fromstring(found[f"{name}.svg"])
+
+
+def test_without_any_run_there_is_still_a_page(tmp_path):
+    page, arguments = page_and_table(tmp_path, [])
+    figures.main(arguments)
+    assert "not run" in written(page)["p0.md"]
+
+
+def test_the_pages_ask_for_every_table_and_figure_there_is():
+    pages = [(ROOT / "docs/results" / name).read_text() for name in ("p0.md", "p0/orderings.md")]
+    assert set(re.findall(r"<!-- table: ([\w-]+) -->", "".join(pages))) == set(figures.all_tables(Results([])))
+    assert set(re.findall(r"\(p0/([\w-]+)\.svg\)", pages[0])) == set(figures.FIGURES)
+    assert all(page.count("<!-- table:") == page.count("<!-- end -->") for page in pages)
+
+
+def test_a_table_that_there_is_not_is_named():
+    with pytest.raises(UsageError, match='no table "nothing"'):
+        tables.filled("<!-- table: nothing -->\n<!-- end -->", {"noise": ""})
+
+
+def test_every_claim_finds_its_runs(results):
+    """A comparison that names a variant or column wrongly would say "not run" for ever."""
+    found = [each for each in orderings(results) if each.data == "ml-1m"]
+    assert {each.claim for each in found if each.verdict == "not run"} == set()
+    assert all(len(each.differences) == 3 for each in found)
+
+
+def test_claims_name_variants_that_there_are():
+    for claim, side in product(CLAIMS, ("lower", "upper")):
+        named = getattr(claim, side)
+        assert set(named.variants) <= set(SWEEPS[named.sweep].variants)
