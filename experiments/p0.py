@@ -27,6 +27,8 @@ SWEEPS: Mapping[str, Sweep] = {
             "gradient C=1": _clip(1.0),
             "gradient C=10": _clip(10.0),
             "gradient C=50": _clip(50.0),
+            "both C=5": ("method={name='gradient-clipping', threshold=5.0, projected=true}",),
+            "both C=10": ("method={name='gradient-clipping', threshold=10.0, projected=true}",),
             "bias": BIAS,
         },
         {"privacy.unit": UNITS, "privacy.epsilon": EPSILONS},

@@ -55,12 +55,14 @@ class Sweep:
                 yield variant, RunFile.read(HERE / f"{self.file}.toml", [*DATA[data], *axes, *changes], seed)
 
 
-def run_sweep(name: str, sweep: Sweep, data: str, seeds: Sequence[int], table: Path) -> None:
-    """Run what is missing, in an order in which data is loaded once."""
+def run_sweep(
+    name: str, sweep: Sweep, data: str, seeds: Sequence[int], table: Path, only: Mapping[str, Sequence[str]]
+) -> None:
+    """Run what is missing of what `only` asks for, in an order in which data is loaded once."""
     done = {key(row) for row in read(table)}
     for variant, file in sorted(sweep.points(data, seeds), key=lambda point: _division(point[1])):
         row = {"sweep": name, "data": data, "variant": variant, **described(file)}
-        if key(row) in done:
+        if key(row) in done or any(row[column] not in wanted for column, wanted in only.items()):
             continue
         row.update(measured(file))
         append(table, row)
@@ -176,9 +178,11 @@ def main() -> None:
     parser.add_argument("--data", choices=sorted(DATA), default="ml-1m")
     parser.add_argument("--seeds", type=int, nargs="+", default=[7, 8, 9])
     parser.add_argument("--out", type=Path, default=Path("docs/results/p0.csv"))
+    parser.add_argument("--only", nargs="+", default=[], metavar="COLUMN=A,B", help="as in unit=rating epsilon=1,4")
     asked = parser.parse_args()
+    only = {column: values.split(",") for column, _, values in (text.partition("=") for text in asked.only)}
     for name in asked.names:
-        run_sweep(name, SWEEPS[name], asked.data, asked.seeds, asked.out)
+        run_sweep(name, SWEEPS[name], asked.data, asked.seeds, asked.out, only)
 
 
 if __name__ == "__main__":

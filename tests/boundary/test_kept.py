@@ -211,7 +211,7 @@ def test_what_stands_under_a_secret_name_is_secret_whoever_put_it_there(trained)
 
 def test_a_gate_that_forgets_its_secrets_is_noticed(trained, monkeypatch):
     """Planted: without the check the same requests release what is kept, so it is the check that refuses them."""
-    monkeypatch.setattr(Gate, "_no_secret", lambda self, *blocks: None)
+    monkeypatch.setattr(Gate, "_no_secret", lambda self, *blocks, **others: None)
     release = ask(trained, "improve", how="fine-tuned, by the update")
     np.testing.assert_array_equal(decode(release.body)["items"], fitted(ITEMS, 2))
     assert rows(trained) == ["train", "improve"]

@@ -149,18 +149,26 @@ class Gate:
     # -- the ways out -----------------------------------------------------------------------------------------
 
     def chain(
-        self, query: Query, update: Update, state: Mapping[str, Any], steps: int, lets_out: Sequence[str]
+        self,
+        query: Query,
+        update: Update,
+        state: Mapping[str, Any],
+        steps: int,
+        lets_out: Sequence[str],
+        received: Sequence[str] = (),
     ) -> Release:
         """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave.
 
         All of the final state stays in `home`, as public and noised values, so under a protection no block of it may be
-        a secret, or bear the name of one.
+        a secret, or bear the name of one. Blocks that came with the request are named in `received`: that one of these
+        equals a secret, as a guess may, must change nothing.
         """
-        self._no_secret(state, lets_out)
+        self._no_secret(state, lets_out, received)
         current, event = dict(state), self._admitted(query, steps)
         for step in range(steps):
             current = update(current, self._answer(query, current, step), step)
-        return self._let_out(Kind.CHAIN, {name: current[name] for name in lets_out}, event, state=current)
+        payload = {name: current[name] for name in lets_out}
+        return self._let_out(Kind.CHAIN, payload, event, state=current, received=received)
 
     def solve(self, problem: Problem) -> Release:
         """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them."""
@@ -218,12 +226,16 @@ class Gate:
             )
         return self._request
 
-    def _no_secret(self, blocks: Mapping[str, Any], lets_out: Sequence[str] = ()) -> None:
+    def _no_secret(
+        self, blocks: Mapping[str, Any], lets_out: Sequence[str] = (), received: Sequence[str] = ()
+    ) -> None:
         """Refuse, under a protection, blocks that are secret, and names of what is."""
         if self.protection is None:
             return
         named = next((name for name in (*lets_out, *blocks) if name in self._kept.names), None)
-        found = self._kept.found_in(blocks) if named is None else named
+        sent = {name: block for name, block in blocks.items() if name in received}
+        own = {name: block for name, block in blocks.items() if name not in received}
+        found = named or self._kept.found_in(own) or self._kept.found_in(sent, by_value=False)
         if found is not None:
             raise PrivacyRefused(
                 f'{self.party} was about to let out "{found}", which it keeps at home for good; nothing was released: '
@@ -264,12 +276,13 @@ class Gate:
         sealed: bool = False,
         present: Array | None = None,
         state: Mapping[str, Any] | None = None,
+        received: Sequence[str] = (),
     ) -> Release:
         request = self._serving()
         if self._made is not None:
             raise PrivacyRefused(f"{self.party} tried to let out two releases for one request; end a step in one.")
         self._no_secret(payload)
-        self._no_secret(state or {})
+        self._no_secret(state or {}, received=received)
         body, row = encode(payload), None
         if request.agreed is not None:
             request.agreed(kind, decode(body))
@@ -297,7 +310,7 @@ class Gate:
         return self._made
 
     def _saved(self, payload: Mapping[str, Value | Array]) -> bytes:
-        """What is at home, to start again from; a block that leaves as it is stands in the answer, and is only named."""
+        """What is at home, to start again from; a block that leaves as it is stands in the answer and is only named."""
         sent = [name for name, block in payload.items() if self.home.get(name) is block]
         rest = {name: block for name, block in self.home.items() if name not in sent}
         return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})

@@ -39,12 +39,16 @@ class Kept:
         if name in self._home and not _trivial(values := _values(self._home[name])):
             digests.setdefault(values.size, set()).add(_digest(values))
 
-    def found_in(self, thing: object) -> str | None:
-        """The name of a secret that `thing` is, looks into, equals, or has somewhere inside; None for none."""
-        return next((name for array in _arrays(thing) if (name := self._of(array)) is not None), None)
+    def found_in(self, thing: object, by_value: bool = True) -> str | None:
+        """The name of a secret that `thing` is, looks into, equals, or has somewhere inside; None for none.
 
-    def _of(self, array: Array) -> str | None:
-        numbers = array.dtype.kind in "biuf"
+        Not `by_value`: a copy passes. What a peer sent may equal a secret because it was guessed, and a refusal would
+        tell that the guess was right.
+        """
+        return next((name for array in _arrays(thing) if (name := self._of(array, by_value)) is not None), None)
+
+    def _of(self, array: Array, by_value: bool) -> str | None:
+        numbers = by_value and array.dtype.kind in "biuf"
         values = _values(array) if numbers else None
         plain = values is None or _trivial(values)
         for name, digests in self._earlier.items():

@@ -343,11 +343,9 @@ class Ledger:
 
     def _seal(self, *values: object) -> str:
         """A keyed hash of some values; the key never leaves."""
-        mac = hmac.new(self._key, FORMAT.encode(), hashlib.sha256)
-        for value in values:
-            part = value if isinstance(value, bytes) else repr(value).encode()
-            mac.update(len(part).to_bytes(8, "little") + part)
-        return mac.hexdigest()
+        parts = [value if isinstance(value, bytes) else repr(value).encode() for value in values]
+        message = b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
+        return hmac.digest(self._key, FORMAT.encode() + message, "sha256").hex()
 
     def _page_seal(self, about: Mapping[str, str]) -> str:
         """The first page's seal, over names and values."""

@@ -136,11 +136,13 @@ class Protection:
     # -- the veto ---------------------------------------------------------------------------------------------
 
     def fits(self, step: str, query: Sensitive) -> None:
-        """Refuse a query that moves further than the plan said: an aggregation's noise would be too small for it."""
-        planned = self.terms.sensitivities.get(step)
-        if planned is not None and query.sensitivity(self.terms.unit, Relation.ZERO_OUT) > planned * (1 + 1e-9):
+        """Refuse a query whose bound is not the plan's: a larger one would drown in too little noise of an aggregation,
+        and a smaller one is not what was planned, whatever it is."""
+        planned, own = self.terms.sensitivities.get(step), query.sensitivity(self.terms.unit, Relation.ZERO_OUT)
+        if planned is not None and not math.isclose(own, planned, rel_tol=1e-9):
+            what = "more" if own > planned else "something else"
             raise PrivacyRefused(
-                f'Step "{step}" of {self.ledger.party} asks for more than was planned; nothing was released.'
+                f'Step "{step}" of {self.ledger.party} asks for {what} than was planned; nothing was released.'
             )
 
     def admit(self, step: str, event: Event) -> None:

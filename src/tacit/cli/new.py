@@ -27,11 +27,11 @@ by = "device"             # every user is a party""",
 PARAMETERS = {
     "horizontal": """\
 # trim = 10               # with [privacy]: ratings kept of a user in a step
-# fine_tuning = 10        # with [privacy]: passes of each silo over its own ratings at the end; they stay there
+# fine_tuning = 20        # with [privacy]: passes of each silo over its own ratings at the end; they stay there
 """,
     "vertical": """\
 # trim = 5                # with [privacy]: ratings kept of a user in a step
-# final_steps = 100       # with [privacy]: last steps on items' factors alone
+# final_steps = 300       # with [privacy]: last steps on items' factors alone
 """,
     "device": "",
 }

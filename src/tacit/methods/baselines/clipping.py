@@ -33,11 +33,13 @@ class GradientClippingParameters(SGDMFParameters):
     Parameters
     ----------
     threshold : C, the norm that one rating's gradient is clipped to
+    projected : whether the factors are kept short as well, by Π after every step; the noise is C's all the same
     """
 
     method: ClassVar[str] = "gradient-clipping"
 
     threshold: float = Field(default=10.0, gt=0)
+    projected: bool = False
 
     def gradient(
         self, ratings: Ratings, facts: Facts, blocks: Sequence[str], *, users_are_public: bool, at: At = None
@@ -57,14 +59,17 @@ class GradientClippingParameters(SGDMFParameters):
         return self._bound(ClippedGradient, self.threshold, unit, blocks, users_are_public)
 
     def project(self, received: np.ndarray, span: float) -> np.ndarray:
-        """A copy: the clip holds whatever the factors are."""
-        return received.copy()
+        """A copy, where nothing is projected: the clip holds whatever the factors are."""
+        return super().project(received, span) if self.projected else received.copy()
 
     def predictor(self, scale: Scale, users: np.ndarray, items: np.ndarray) -> Factors:
         """What factors predict, cut to the scale."""
         return Factors(scale.low, users, items, scale.high)
 
     def mover(self, span: float, noise: float, stream: np.random.Generator) -> Move:
+        if self.projected:
+            return super().mover(span, noise, stream)
+
         def move(x: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
             x *= np.float32(1 - decay)
             x -= np.float32(rate) * gradient

@@ -6,7 +6,7 @@ every silo adds its own noise, under an aggregation that hides single contributi
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -36,6 +36,7 @@ class SynchronousParameters(SGDMFParameters):
 
     rounds: int = Field(default=1000, ge=1, le=100_000)
     local_steps: int = Field(default=1, ge=1, le=1)
+    users: Literal["together", "pretrained"] | None = None
 
     def resolved(self, unit: Unit | None, situation: Situation) -> SynchronousParameters:
         """Users' factors are fitted "together" unless told otherwise."""

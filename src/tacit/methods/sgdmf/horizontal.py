@@ -77,7 +77,7 @@ class HorizontalSilo(SiloAtHome):
         state = {"items": self.parameters.project(items, span)}
         if self._users_move_along:
             state["users"] = self.home["users"].copy()
-        return self.gate.chain(self._query(), update, state, local, lets_out=("items",))
+        return self.gate.chain(self._query(), update, state, local, lets_out=("items",), received=("items",))
 
     @property
     def _users_move_along(self) -> bool:

@@ -42,7 +42,7 @@ class SGDMFParameters(Parameters):
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
         there are more than ten
-    final_steps : κ, last steps of a vertical run on item factors alone; with privacy a tenth of T·T'
+    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     rate : γ, the first step's size for the mean gradient; default a rule from public quantities
     regularization : the first step's weight decay, once per row and step; it falls with the rate
     users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
@@ -50,7 +50,7 @@ class SGDMFParameters(Parameters):
         privacy per user "pretrained", per rating "noised"
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
-        round, never released; 10 with privacy, else 0
+        round, never released; 20 with privacy, else 0
     """
 
     method: ClassVar[str] = "sgdmf"

@@ -20,11 +20,11 @@ from tacit.methods.start import falling
 LAST = 0.02
 
 #: How far the noise of all steps may carry an entry of a factor, in parts of √(R/p), its size in a row of full length.
-DRIFT = 2.0
+DRIFT = 3.0
 #: The same for the last steps of a vertical run, which start from good item factors.
 LAST_DRIFT = 0.25
 #: The same where no projection brings a factor back.
-FREE_DRIFT = 0.2
+FREE_DRIFT = 0.5
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def horizontal(parameters: SGDMFParameters, facts: PublicFacts, unit: Unit, step
         warnings = (
             f'Users\' factors are "{parameters.users}" on raw ratings, so one rating can change all its user adds: '
             'per rating this is the replace case of the unit user, and costs more than unit = "user"; '
-            'use users = "noised", or protect users.',
+            'protect users, or use sgdmf with users = "noised".',
         )
     of = Unit.USER if accounted else unit
     blocks = BOTH if noised else ITEMS
