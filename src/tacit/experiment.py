@@ -199,7 +199,7 @@ def _absences(transcript: Transcript, parties: int) -> list[str]:
 def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
-    from tacit.floor import bias_floor
+    from tacit.evaluate.floor import bias_floor
     from tacit.report.about import about, metrics_table
 
     began = perf_counter()

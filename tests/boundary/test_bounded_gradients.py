@@ -348,19 +348,19 @@ class ThetaForItems(EmbeddingGradient):
 
 
 class NoProjection(EmbeddingGradient):
-    def _clipped(self, x):
-        return np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0)
+    def _clipped(self, x, rows):
+        return np.nan_to_num(x[rows].astype(np.float64), posinf=0, neginf=0)
 
 
 class NoSign(EmbeddingGradient):
-    def _clipped(self, x):
-        x = np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0)
+    def _clipped(self, x, rows):
+        x = np.nan_to_num(x[rows].astype(np.float64), posinf=0, neginf=0)
         return x / np.maximum(1, np.linalg.norm(x, axis=1) / 2)[:, None]
 
 
 class LetsNaNThrough(EmbeddingGradient):
-    def _clipped(self, x):
-        x = np.maximum(x.astype(np.float64), 0)
+    def _clipped(self, x, rows):
+        x = np.maximum(x[rows].astype(np.float64), 0)
         return x / np.maximum(1, np.linalg.norm(x, axis=1) / 2)[:, None]
 
 

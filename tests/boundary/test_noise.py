@@ -56,7 +56,7 @@ def test_the_order_of_blocks_does_not_matter():
 def touched():
     """A block of 400 rows, three of which are other than 0, and one that is whole."""
     rows = np.array([0, 7, 399])
-    return {"items": Rows(400, rows, np.full((3, 4), 1e6)), "users": np.full((50, 4), 1e6 + 1e-3)}
+    return {"items": Rows(400, rows, np.full((3, 4), 3.0)), "users": np.full((50, 4), 1e6 + 1e-3)}
 
 
 def test_what_is_0_but_in_a_few_rows_gets_the_noise_of_the_whole():
@@ -75,7 +75,7 @@ def test_what_is_0_but_in_a_few_rows_gets_the_noise_of_the_whole():
 def test_rows_that_nobody_touched_are_noised_too(make):
     """n = 1,600 cells, five standard deviations of a sample's; a false alarm in about two million."""
     found = Gaussian(2.0).noised(touched(), make())["items"]
-    found[[0, 7, 399]] -= 1e6
+    found[[0, 7, 399]] -= 3
     assert np.all(found != 0)
     assert np.std(found) == pytest.approx(2.0, abs=5 * 2.0 / np.sqrt(2 * 1600))
 

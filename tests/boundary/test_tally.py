@@ -42,7 +42,7 @@ def counted(ledger, mine, days=None):
 
 def agrees(tally, ledger):
     return all(
-        (tally.mine(days) if mine else tally.earlier(days)) == counted(ledger, mine, days)
+        (tally.spent(days).mine if mine else tally.spent(days).earlier) == counted(ledger, mine, days)
         for mine in (True, False)
         for days in (None, 30.0)
     )
@@ -73,9 +73,9 @@ def test_it_is_the_sum_of_all_rows_after_every_row_and_writer(tmp_path_factory, 
 def test_what_another_connection_wrote_is_seen_before_the_last_word(tmp_path):
     own, other = (Ledger(tmp_path / "party-1.sqlite", "party-1") for _ in range(2))
     tally, seen = Tally(own, "run-1"), []
-    assert tally.earlier() == ()
+    assert tally.spent().earlier == ()
     write(other, Gaussian(2.0), "run-2")
-    write(own, Gaussian(2.0), admit=lambda: seen.append(tally.earlier()))
+    write(own, Gaussian(2.0), admit=lambda: seen.append(tally.spent().earlier))
     assert seen == [(Gaussian(2.0),)]
 
 
@@ -83,14 +83,14 @@ def test_a_tally_that_does_not_look_for_other_writers_is_found(tmp_path, monkeyp
     own, other = (Ledger(tmp_path / "party-1.sqlite", "party-1") for _ in range(2))
     write(own, Gaussian(2.0))
     tally = Tally(own, "run-1")
-    tally.mine()
+    tally.spent()
     other._database.execute("update releases set event = ?", ('{"count":7,"kind":"Gaussian","multiplier":2.0}',))
-    assert tally.mine() == (Gaussian(2.0, 7),)
+    assert tally.spent().mine == (Gaussian(2.0, 7),)
     monkeypatch.setattr(Ledger, "version", (0, 0))
     blind = Tally(own, "run-1")
-    blind.mine()
+    blind.spent()
     other._database.execute("update releases set event = ?", ('{"count":9,"kind":"Gaussian","multiplier":2.0}',))
-    assert blind.mine() == (Gaussian(2.0, 7),)
+    assert blind.spent().mine == (Gaussian(2.0, 7),)
 
 
 def test_a_row_that_was_taken_back_is_not_counted(tmp_path):
@@ -102,19 +102,19 @@ def test_a_row_that_was_taken_back_is_not_counted(tmp_path):
 
     with pytest.raises(ValueError, match="no"):
         write(ledger, Gaussian(2.0), admit=refuse)
-    assert tally.mine() == ()
+    assert tally.spent().mine == ()
     write(ledger, Gaussian(2.0))
-    assert tally.mine() == (Gaussian(2.0),)
+    assert tally.spent().mine == (Gaussian(2.0),)
 
 
 def test_the_first_schedule_is_the_one_that_stands(tmp_path):
     own, other = (Ledger(tmp_path / "party-1.sqlite", "party-1") for _ in range(2))
     tally = Tally(own, "run-1")
-    assert tally.first() == ()
+    assert tally.spent().first == ()
     own.first_schedule([Gaussian(2.0, 5)])
-    assert tally.first() == (Gaussian(2.0, 5),)
+    assert tally.spent().first == (Gaussian(2.0, 5),)
     other.first_schedule([Gaussian(3.0, 5)])
-    assert tally.first() == (Gaussian(3.0, 5),)
+    assert tally.spent().first == (Gaussian(3.0, 5),)
 
 
 def test_what_left_unprotected_stays_so():

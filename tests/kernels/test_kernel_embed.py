@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import FIXED, assert_finds, assert_near, cases
 
-from tacit.kernels.embed import descend_and_embed, descend_and_embed_numpy, embed, embed_numpy
+from tacit.kernels.embed import (
+    descend_and_embed,
+    descend_and_embed_numpy,
+    embed,
+    embed_numpy,
+    embed_rows,
+    embed_rows_numpy,
+)
 from tacit.rng import derive
 
 SIZES = st.sampled_from([0.0, 1e-20, 1e-3, 1.0, 100.0, 1e15, 1e30])
@@ -98,6 +105,19 @@ def check_embed(kernel, case):
 @settings(deadline=None)
 def test_the_projection_equals_its_twin(dtype, seed, size, span):
     check_embed(embed, (seed, dtype, size, span))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.integers(0, 2**32), SIZES, SPANS)
+@settings(deadline=None)
+def test_some_rows_are_projected_as_the_twin_does(dtype, seed, size, span):
+    x, rows = points(seed, size, 9, 7).astype(dtype), np.flatnonzero(derive(seed, "rows").random(9) < 0.5)
+    x[0, :3] = np.nan, np.inf, -np.inf
+    before = x.copy()
+    found, wanted = embed_rows(x, rows, span), embed_rows_numpy(x, rows, span)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, wanted, rtol=8 * np.finfo(np.float64).eps)
+    np.testing.assert_array_equal(x, before)
 
 
 @pytest.mark.parametrize(

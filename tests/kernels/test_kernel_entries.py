@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tacit.kernels.entries import (
     entries_of,
     entries_of_numpy,
-    first_fall,
-    first_fall_numpy,
+    first_fault,
+    first_fault_numpy,
     looked_up,
     looked_up_numpy,
     rows_of,
@@ -35,19 +35,21 @@ def entries_case(seed, longest=300, catalogue=2000):
 
 
 def check_entries(kernels, seed, limit, catalogue):
-    entries_of_, trimmed_, looked_up_, first_fall_ = kernels
+    entries_of_, trimmed_, looked_up_, first_fault_ = kernels
     indptr, items, looked_at, keys = entries_case(seed, catalogue=catalogue)
     pointers, entries = entries_of_(indptr, looked_at)
     after, left = trimmed_(pointers, entries, items, keys, limit)
     places = looked_up_(items, left, catalogue)
     wanted = entries_of_numpy(indptr, looked_at)
-    found = (pointers, entries, after, left, *places, first_fall_(indptr, items))
+    found = (pointers, entries, after, left, *places, first_fault_(indptr, items, catalogue - 1))
     trims, lookups = trimmed_numpy(*wanted, items, keys, limit), looked_up_numpy(items, left, catalogue)
-    for actual, expected in zip(found, (*wanted, *trims, *lookups, first_fall_numpy(indptr, items)), strict=True):
+    for actual, expected in zip(
+        found, (*wanted, *trims, *lookups, first_fault_numpy(indptr, items, catalogue - 1)), strict=True
+    ):
         np.testing.assert_array_equal(actual, expected)
 
 
-KERNELS = (entries_of, trimmed, looked_up, first_fall)
+KERNELS = (entries_of, trimmed, looked_up, first_fault)
 
 
 @given(SEEDS, st.integers(1, 40), st.sampled_from([3, 2000]))
@@ -62,7 +64,7 @@ def test_entries_are_those_of_the_twins(seed, limit, catalogue):
         (lambda indptr, rows: entries_of(indptr, np.minimum(rows + 1, len(indptr) - 2)), *KERNELS[1:]),
         (entries_of, lambda *case: trimmed(*case[:-1], case[-1] + 1), *KERNELS[2:]),  # one more than the limit
         (entries_of, lambda p, e, i, keys, n: trimmed(p, e, i, keys[::-1].copy(), n), *KERNELS[2:]),
-        (entries_of, trimmed, lambda *case: tuple(part[::-1] for part in looked_up(*case)), first_fall),
+        (entries_of, trimmed, lambda *case: tuple(part[::-1] for part in looked_up(*case)), first_fault),
         (*KERNELS[:3], lambda *case: -1),
     ],
 )

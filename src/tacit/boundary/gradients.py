@@ -29,7 +29,7 @@ from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.bounded import bounded_gradients
-from tacit.kernels.embed import embed
+from tacit.kernels.embed import embed_rows
 from tacit.kernels.entries import looked_up, shifted
 
 BLOCKS = ("users", "items")
@@ -108,8 +108,8 @@ class Gradient(Bounded):
             part.indptr,
             places,
             self._rated(part.entries),
-            self._clipped(U[part.rows]),
-            self._clipped(V[touched]),
+            self._clipped(U, part.rows),
+            self._clipped(V, touched),
             ROOM * self.threshold,
             "users" in self.blocks,
             "items" in self.blocks,
@@ -160,8 +160,8 @@ class Gradient(Bounded):
         """R or C."""
         raise NotImplementedError
 
-    def _clipped(self, x: Array) -> Array:
-        """Factors as gradients use them, (k, p) float64 and finite."""
+    def _clipped(self, x: Array, rows: Array) -> Array:
+        """Rows of factors as gradients use them, (k, p) float64 and finite."""
         raise NotImplementedError
 
     @staticmethod
@@ -203,8 +203,8 @@ class EmbeddingGradient(Gradient):
     def _size(self) -> float:
         return self.ratings.scale.span
 
-    def _clipped(self, x: Array) -> Array:
-        return embed(x.astype(np.float64), ROOM * self.ratings.scale.span)
+    def _clipped(self, x: Array, rows: Array) -> Array:
+        return embed_rows(x, rows, ROOM * self.ratings.scale.span)
 
     @staticmethod
     def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:
@@ -259,8 +259,8 @@ class ClippedGradient(Gradient):
     def _size(self) -> float:
         return self.threshold
 
-    def _clipped(self, x: Array) -> Array:
-        return np.clip(finite(x), -LARGEST, LARGEST)
+    def _clipped(self, x: Array, rows: Array) -> Array:
+        return np.clip(finite(x[rows]), -LARGEST, LARGEST)
 
     @staticmethod
     def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:

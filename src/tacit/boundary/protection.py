@@ -152,7 +152,7 @@ class Protection:
                 f'{self.ledger.party} was asked for release {self._made[step] + 1} of step "{step}", and the '
                 f"run's guarantee covers {self.terms.schedule.get(step, 0)}; nothing was released."
             )
-        planned, now = _counts(together(self.terms.events)), _counts(together(self._tally.mine(), (event,)))
+        planned, now = _counts(together(self.terms.events)), _counts(together(self._tally.spent().mine, (event,)))
         if planned is None or now is None or any(count > planned.get(kind, 0) for kind, count in now.items()):
             raise PrivacyRefused(
                 f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
@@ -176,9 +176,9 @@ class Protection:
         The ledger's first schedule was fixed before its first release, and the tightest composition holds for it. What
         comes after was chosen in the light of answers and composes by a privacy filter, which shares δ with the first.
         """
-        now = self.terms.events if planned else self._tally.mine(days)
-        spent = together(self._tally.earlier(days), now)
-        return math.inf if spent is None else _reached(self.budget, self.terms.relation, self._tally.first(), spent)
+        spent = self._tally.spent(days)
+        all_of_it = together(spent.earlier, self.terms.events if planned else spent.mine)
+        return math.inf if all_of_it is None else _reached(self.budget, self.terms.relation, spent.first, all_of_it)
 
 
 @lru_cache(maxsize=1024)

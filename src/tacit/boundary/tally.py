@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from tacit.boundary.events import Event
 from tacit.boundary.ledger import Ledger, Row
@@ -16,6 +17,14 @@ from tacit.boundary.spending import Noised, merge
 
 #: Events, like with like; None where something left unprotected.
 Merged = tuple[Noised, ...] | None
+
+
+class Spent(NamedTuple):
+    """What this run spent, what others did, and what was planned before the ledger's very first release."""
+
+    mine: Merged
+    earlier: Merged
+    first: tuple[Event, ...]
 
 
 class Tally:
@@ -31,20 +40,10 @@ class Tally:
         self._ledger, self._run = ledger, run
         self._version: object = None
 
-    def mine(self, days: float | None = None) -> Merged:
-        """What this run has spent; with `days`, in the last so many."""
+    def spent(self, days: float | None = None) -> Spent:
+        """What was spent so far; with `days`, in the last so many."""
         self._look()
-        return self._mine.within(days)
-
-    def earlier(self, days: float | None = None) -> Merged:
-        """What other runs have spent; with `days`, in the last so many."""
-        self._look()
-        return self._others.within(days)
-
-    def first(self) -> tuple[Event, ...]:
-        """What was planned before the ledger's very first release."""
-        self._look()
-        return self._first
+        return Spent(self._mine.within(days), self._others.within(days), self._first)
 
     def _look(self) -> None:
         """Add the rows that are new since the last look. The version is read first: what comes after it is new."""

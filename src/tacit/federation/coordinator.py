@@ -142,8 +142,9 @@ class Federation:
             weights = np.array([self.facts.weight(answer.party) for answer, _body in answers])
             weights /= weights.sum()
             total = np.zeros(answers[0][1][name].shape, dtype=np.float64)
+            weighted = np.empty_like(total)
             for weight, (_answer, body) in zip(weights, answers, strict=True):
-                total += weight * body[name]
+                total += np.multiply(body[name], weight, out=weighted)
             return {"mean": total.astype(np.float32)}
 
         mean: Array = self._call("mean", self._steps[step], payload, compute)["mean"]

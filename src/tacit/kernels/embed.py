@@ -6,8 +6,11 @@ point of a cone towards the origin stays in the cone and is the projection onto 
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
+from numba.extending import register_jitable
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
@@ -42,25 +45,42 @@ def descend_and_embed_numpy(
 
 
 # No flag here lets the compiler assume that numbers are finite: a peer sent them.
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@register_jitable(fastmath={"reassoc", "contract", "nsz"})
+def _project(x, root, out):
+    squares = 0.0
+    for f in range(len(x)):
+        value = x[f] if 0 < x[f] < np.inf else x.dtype.type(0)
+        out[f] = value
+        squares += np.float64(value) * np.float64(value)
+    longer = np.sqrt(squares) / root
+    if longer > 1:
+        for f in range(len(x)):
+            out[f] = np.float64(out[f]) / longer
+
+
+@numba.njit(cache=True, nogil=True)
 def _embed(x, root):
-    n, p = x.shape
-    for i in range(n):
-        squares = 0.0
-        for f in range(p):
-            value = x[i, f] if 0 < x[i, f] < np.inf else x.dtype.type(0)
-            x[i, f] = value
-            squares += np.float64(value) * np.float64(value)
-        longer = np.sqrt(squares) / root
-        if longer > 1:
-            for f in range(p):
-                x[i, f] = np.float64(x[i, f]) / longer
+    for i in range(len(x)):
+        _project(x[i], root, x[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def _embed_rows(x, rows, root, out):
+    for k in range(len(rows)):
+        _project(x[rows[k]], root, out[k])
 
 
 def embed(x: np.ndarray, span: float) -> np.ndarray:
     """Π(x), a new array; x: (n, p). What is not finite becomes 0, so that a peer cannot poison a norm."""
     out = np.array(x, order="C")
-    _embed(out, np.sqrt(span))
+    _embed(out, math.sqrt(span))
+    return out
+
+
+def embed_rows(x: np.ndarray, rows: np.ndarray, span: float) -> np.ndarray:
+    """Π(x[rows]) in float64, a new array; x: (n, p) float32 or float64, rows: (k,) whole numbers in [0, n)."""
+    out = np.empty((len(rows), x.shape[1]), dtype=np.float64)
+    _embed_rows(x, rows, math.sqrt(span), out)
     return out
 
 
@@ -69,3 +89,8 @@ def embed_numpy(x: np.ndarray, span: float) -> np.ndarray:
     clipped = np.maximum(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0), 0)
     norms = np.sqrt(np.einsum("if,if->i", clipped, clipped, dtype=np.float64))
     return (clipped / np.maximum(1.0, norms / np.sqrt(span))[:, None]).astype(x.dtype)
+
+
+def embed_rows_numpy(x: np.ndarray, rows: np.ndarray, span: float) -> np.ndarray:
+    """The twin of `embed_rows`."""
+    return embed_numpy(x[rows].astype(np.float64), span)

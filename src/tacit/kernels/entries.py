@@ -184,25 +184,25 @@ def shifted_numpy(values: np.ndarray, entries: np.ndarray, low: float, span: flo
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_fall(indptr, items):
+def _first_fault(indptr, items, m):
     for i in range(len(indptr) - 1):
         row, falls = items[indptr[i] : indptr[i + 1]], 0
         for e in range(len(row) - 1):  # counted rather than looked for, which compilers can do many at a time
             falls += row[e + 1] <= row[e]
-        if falls:
-            for e in range(len(row) - 1):
-                if row[e + 1] <= row[e]:
-                    return indptr[i] + e + 1
+        if falls or (len(row) and (row[0] < 0 or row[-1] >= m)):
+            for e in range(len(row)):
+                if row[e] < 0 or row[e] >= m or (e and row[e] <= row[e - 1]):
+                    return indptr[i] + e
     return -1
 
 
-def first_fall(indptr: np.ndarray, items: np.ndarray) -> int:
-    """The first entry whose item is not above the one before it in its row; −1 if there is none."""
-    return int(_first_fall(indptr, items))
+def first_fault(indptr: np.ndarray, items: np.ndarray, m: int) -> int:
+    """The first entry whose item is outside [0, m), or not above the one before it in its row; −1 if there is none."""
+    return int(_first_fault(indptr, items, m))
 
 
-def first_fall_numpy(indptr: np.ndarray, items: np.ndarray) -> int:
-    """The twin of `first_fall`."""
-    falls = np.flatnonzero(items[1:] <= items[:-1]) + 1
-    falls = np.setdiff1d(falls, indptr)
-    return int(falls[0]) if len(falls) else -1
+def first_fault_numpy(indptr: np.ndarray, items: np.ndarray, m: int) -> int:
+    """The twin of `first_fault`."""
+    falls = np.setdiff1d(np.flatnonzero(items[1:] <= items[:-1]) + 1, indptr)
+    faults = np.union1d(falls, np.flatnonzero((items < 0) | (items >= m)))
+    return int(faults[0]) if len(faults) else -1

@@ -225,7 +225,7 @@ def noised_rows(n: int, rows: np.ndarray, values: np.ndarray, sigma: float, key:
     """
     out = np.empty((n, values.shape[1]), dtype=np.float32)
     words = np.frombuffer(key, dtype="<u4", count=8)
-    if not _noised_rows(out, rows, values, _at_least(sigma, values.dtype), words, np.uint64(stream)):
+    if not _noised_rows(out, rows, values, float(sigma), words, np.uint64(stream)):
         raise ValueError(f"the rows of a noised block must increase, from 0 at least to {n - 1} at most")
     return out
 

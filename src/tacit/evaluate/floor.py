@@ -22,15 +22,12 @@ from tacit.config import PrivacySection, RunFile
 from tacit.data.ratings import Ratings
 from tacit.engine.simulate import Safeguards, Trained, train, with_newcomers
 from tacit.errors import TacitError
-from tacit.evaluate import Evaluation, compare_paired, evaluate
+from tacit.evaluate.evaluation import Evaluation, evaluate
+from tacit.evaluate.paired import compare_paired
 from tacit.methods import Method, chosen
 from tacit.methods.plan import Plan, make_plan
 from tacit.partition import Parties, Setting
-from tacit.report.glossary import leading
 from tacit.secure import IdealSum, Plain
-
-#: Metrics whose mean over test ratings is that over users, weighted by how many each has.
-OVER_RATINGS = ("mse", "mae")
 
 
 class Prepared(Protocol):
@@ -133,15 +130,14 @@ def _judged(prepared: Prepared, trained: Trained) -> Evaluation:
 
 
 def _paired(run: Evaluation, floor: Evaluation, test: Ratings) -> dict[str, Mapping[str, Any]]:
-    """The run against the floor by the metric that a report leads with: run − floor, over the users of both."""
-    name = leading(metric for metric in run.metrics if metric in floor.metrics)
-    if name is None:
+    """The run's squared error against the floor's, user by user: run − floor, weighted by ratings."""
+    if "mse" not in run.per_user:
         return {}
-    weights = test.counts.astype(np.float64) if name in OVER_RATINGS else None
-    result = compare_paired(run.per_user[name], floor.per_user[name], metric=name, weights=weights)
+    weights = test.counts.astype(np.float64)
+    result = compare_paired(run.per_user["mse"], floor.per_user["mse"], metric="mse", weights=weights)
     interval = None if np.isnan(result.interval).any() else list(result.interval)
     return {
-        name: {
+        "mse": {
             "users": result.users,
             "difference": result.difference,
             "interval": interval,

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit import floor as floors
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
 from tacit.engine.simulate import train, with_newcomers
 from tacit.evaluate import evaluate
+from tacit.evaluate import floor as floors
+from tacit.evaluate.floor import bias_floor
 from tacit.experiment import prepare, run
-from tacit.floor import bias_floor
 from tacit.guarantee import Guarantee
 
 DATA = {"source": "demo", "users": 200, "items": 40, "ratings": 3000}
