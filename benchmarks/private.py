@@ -15,11 +15,11 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -128,7 +128,9 @@ def of_children() -> float:
 class Timed(Seeded):
     """A seeded source that remembers what was drawn from it, and for how long."""
 
-    seconds, drawn, lock = 0.0, Counter[tuple[int, int]](), threading.Lock()
+    seconds = 0.0
+    drawn: ClassVar[Counter[tuple[int, int]]] = Counter()
+    lock = threading.Lock()
 
     def noised_rows(self, n: int, rows: np.ndarray, values: np.ndarray, sigma: float) -> np.ndarray:
         began = thread_time()
@@ -179,14 +181,14 @@ def trained(by: str, silos: int, rounds: int, folder: Path) -> tuple[float, list
 
 def noise_alone() -> tuple[float, float]:
     """Seconds, and CPU seconds, of drawing the same blocks again and nothing else."""
-    nothing = np.zeros(0, dtype=np.int64)
-
-    def draw(shape: tuple[int, int], stream: int) -> None:
-        noised_rows(shape[0], nothing, np.zeros((0, shape[1])), 1.0, bytes(32), stream)
-
-    blocks = [shape for shape, count in Timed.drawn.items() for _ in range(count)]
-    parts = [blocks[start :: 4 * (os.cpu_count() or 1)] for start in range(4 * (os.cpu_count() or 1))]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    blocks, threads = [shape for shape, count in Timed.drawn.items() for _ in range(count)], os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
         began, cpu = perf_counter(), process_time()
-        list(pool.map(lambda part: [draw(shape, stream) for stream, shape in enumerate(part)], parts))
+        list(pool.map(draw, (blocks[start :: 4 * threads] for start in range(4 * threads))))
         return perf_counter() - began, process_time() - cpu
+
+
+def draw(blocks: Sequence[tuple[int, int]]) -> None:
+    nothing = np.zeros(0, dtype=np.int64)
+    for stream, (n, p) in enumerate(blocks):
+        noised_rows(n, nothing, np.zeros((0, p)), 1.0, bytes(32), stream)

@@ -40,7 +40,8 @@ def test_it_is_what_a_run_of_bias_gives(tmp_path, by, private):
 
 @pytest.mark.parametrize("unit", ["user", "rating"])
 def test_it_has_the_same_epsilon_delta_unit_and_aggregation(unit):
-    prepared = prepare(file(privacy={**PRIVATE, "unit": unit}, aggregation={"name": "ideal"}))
+    summed = {"name": "synsgd", "factors": 4, "rounds": 3}
+    prepared = prepare(file(method=summed, privacy={**PRIVATE, "unit": unit}, aggregation={"name": "ideal"}))
     stated = bias_floor(prepared)["guarantee"]
     assert (stated["unit"], stated["delta"], stated["model"]) == (unit, 1e-6, "distributed")
     assert 3.9 < stated["epsilon"] <= 4.0

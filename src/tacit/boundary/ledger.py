@@ -176,8 +176,13 @@ class Ledger:
     @property
     def head(self) -> str:
         """The chain's head; `START` where nothing was released yet."""
-        found = self._database.execute("select head from releases order by number desc limit 1").fetchone()
-        return str(found[0]) if found else START
+        return self._latest()[1]
+
+    def _latest(self) -> tuple[int, str, str]:
+        """Number, head and the state's seal of the latest row; 0, `START` and nothing before the first."""
+        found = self._database.execute("select number, head, state from releases order by number desc limit 1")
+        number, head, state = found.fetchone() or (0, START, "")
+        return int(number), str(head), str(state)
 
     def events(self) -> list[Event]:
         """What was spent, oldest first."""
@@ -277,19 +282,20 @@ class Ledger:
         with self._transaction():
             if admit is not None:
                 admit()
-            number = self._database.execute("select coalesce(max(number), 0) + 1 from releases").fetchone()[0]
+            number, head, was = self._latest()
             line, payload = canonical(event), self._seal(body) if sealed else digest(body)
-            head = next_head(self.head, line, request, payload)
+            sealed_state = self._seal(state)
             values = (
-                *(number, _now(), run, round, step, attempt, kind, request, line, payload),
-                *(len(body), contributors, present, self._seal(state), head),
+                *(number + 1, _now(), run, round, step, attempt, kind, request, line, payload),
+                *(len(body), contributors, present, sealed_state, next_head(head, line, request, payload)),
             )
-            self._database.execute("update releases set body = null where number = ?", (number - 1,))
+            self._database.execute("update releases set body = null where number = ?", (number,))
             marks = ", ".join("?" * (len(values) + 2))
             self._database.execute(
                 f"insert into releases ({_ROW}, seal, body) values ({marks})", (*values, self._seal(*values), body)
             )
-            self._database.execute("insert or replace into home values (1, ?)", (state,))
+            if sealed_state != was:
+                self._database.execute("insert or replace into home values (1, ?)", (state,))
         return Row(*values)
 
     # -- checking ---------------------------------------------------------------------------------------------

@@ -130,14 +130,16 @@ def _judged(prepared: Prepared, trained: Trained) -> Evaluation:
 
 
 def _paired(run: Evaluation, floor: Evaluation, test: Ratings) -> dict[str, Mapping[str, Any]]:
-    """The run's squared error against the floor's, user by user: run − floor, weighted by ratings."""
-    if "mse" not in run.per_user:
+    """The run against the floor, user by user: run − floor by squared error, or by NDCG where a run only ranks."""
+    both = [metric for metric in run.per_user if metric in floor.per_user]
+    name = "mse" if "mse" in both else next((metric for metric in both if metric.startswith("ndcg")), None)
+    if name is None:
         return {}
-    weights = test.counts.astype(np.float64)
-    result = compare_paired(run.per_user["mse"], floor.per_user["mse"], metric="mse", weights=weights)
+    weights = test.counts.astype(np.float64) if name == "mse" else None
+    result = compare_paired(run.per_user[name], floor.per_user[name], metric=name, weights=weights)
     interval = None if np.isnan(result.interval).any() else list(result.interval)
     return {
-        "mse": {
+        name: {
             "users": result.users,
             "difference": result.difference,
             "interval": interval,
