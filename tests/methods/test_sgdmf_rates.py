@@ -12,8 +12,10 @@ from tacit.data.synthetic import synthesize
 from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.methods import chosen
+from tacit.methods.baselines.clipping import FREE_DRIFT
 from tacit.methods.plan import Situation
-from tacit.methods.sgdmf.rates import DRIFT, FREE_DRIFT, LAST, LAST_DRIFT, Rates, stable
+from tacit.methods.sgdmf.parameters import DRIFT
+from tacit.methods.sgdmf.rates import LAST, LAST_DRIFT, Rates, stable
 from tacit.partition import Setting, partition
 
 PARTIES = partition(synthesize(60, 30, 600, seed=5).ratings, by="item", into=3)
@@ -58,21 +60,20 @@ def test_more_noise_never_means_larger_steps(noise):
 
 
 @pytest.mark.parametrize(
-    ("name", "steps", "drift"),
+    ("name", "others", "drift"),
     [
-        ("sgdmf", 100, DRIFT),
-        ("dp-sgld", 100, DRIFT),
-        ("gradient-clipping", 100, FREE_DRIFT),
-        ("sgdmf", 30, LAST_DRIFT),
-        ("gradient-clipping", 30, LAST_DRIFT),
+        ("sgdmf", {}, DRIFT),
+        ("dp-sgld", {}, DRIFT),
+        ("gradient-clipping", {}, FREE_DRIFT),
+        ("gradient-clipping", {"projected": True}, DRIFT),
     ],
 )
-def test_last_steps_and_factors_that_nothing_holds_are_treated_gently(name, steps, drift):
-    """Also where training and last steps have the same noise, as gradient clipping has per rating."""
-    parameters = resolved(name)
-    assert (parameters.steps, parameters.final_steps) == (100, 30)
-    facts = dataclasses.replace(FACTS, noise={"improve": 1e4, "finish": 1e4})
-    assert drifted(Rates(parameters, facts, steps, 1e4, 3)) == pytest.approx(drift)
+def test_factors_that_nothing_holds_are_treated_gently(name, others, drift):
+    assert drifted(Rates(resolved(name, **others), FACTS, 100, 1e4, 3)) == pytest.approx(drift)
+
+
+def test_last_steps_are_gentle():
+    assert drifted(Rates(resolved(), FACTS, 30, 1e4, drift=LAST_DRIFT)) == pytest.approx(LAST_DRIFT)
 
 
 def test_rates_do_not_look_at_ratings():

@@ -26,6 +26,9 @@ from tacit.methods.sgdmf.vertical import VerticalCoordinator, VerticalSilo
 from tacit.model import Factors
 from tacit.partition import Setting
 
+#: How far noise may carry a factor's entry that nothing brings back; docs/explanation/sgdmf-private-rates.md.
+FREE_DRIFT = 0.5
+
 
 class GradientClippingParameters(SGDMFParameters):
     """Parameters of `gradient-clipping`: those of SGDMF, and
@@ -40,6 +43,11 @@ class GradientClippingParameters(SGDMFParameters):
 
     threshold: float = Field(default=10.0, gt=0)
     projected: bool = False
+
+    @property
+    def drift(self) -> float:
+        """Less where no projection brings a factor back."""
+        return super().drift if self.projected else FREE_DRIFT
 
     def gradient(
         self, ratings: Ratings, facts: Facts, blocks: Sequence[str], *, users_are_public: bool, at: At = None

@@ -24,6 +24,8 @@ from tacit.partition import Setting
 #: One step of factors, in place: (x, gradient, rate, decay).
 Move = Callable[[np.ndarray, np.ndarray, float, float], np.ndarray]
 
+#: Found on synthetic worlds, as are the next two: docs/explanation/sgdmf-private-rates.md.
+DRIFT = 3.0
 #: Final item steps κ of a private vertical run, as a part of T·T′.
 FINAL = 0.3
 #: Passes over its own ratings in which a silo of a private horizontal run fine-tunes.
@@ -75,6 +77,11 @@ class SGDMFParameters(Parameters):
     def steps(self) -> int:
         """T·T'."""
         return self.rounds * self.local_steps
+
+    @property
+    def drift(self) -> float:
+        """How far the noise of all steps may carry a factor's entry, in parts of √(R/p), where Π brings it back."""
+        return DRIFT
 
     @property
     def eta(self) -> float:

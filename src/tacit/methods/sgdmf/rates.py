@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from tacit.federation import Facts
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.start import falling
@@ -19,12 +17,8 @@ from tacit.methods.start import falling
 #: The last rate as a part of the first.
 LAST = 0.02
 
-#: How far the noise of all steps may carry an entry of a factor, in parts of √(R/p), its size in a row of full length.
-DRIFT = 3.0
-#: The same for the last steps of a vertical run, which start from good item factors.
+#: The drift of the κ last steps of a vertical run, which start from good item factors.
 LAST_DRIFT = 0.25
-#: The same where no projection brings a factor back.
-FREE_DRIFT = 0.5
 
 
 @dataclass(frozen=True)
@@ -34,9 +28,11 @@ class Rates:
     Parameters
     ----------
     parameters, facts : as everywhere
-    steps : how many steps there are: T·T', or the κ last ones of a vertical run
+    steps : how many steps there are
     noise : σ on each cell of an answer; 0 for none
     mixed : how many parties' noise a cell carries in the end
+    drift : how far the noise of all steps may carry an entry of a factor, in parts of √(R/p), its size in a row of full
+        length; None means as the parameters say
     """
 
     parameters: SGDMFParameters
@@ -44,6 +40,7 @@ class Rates:
     steps: int
     noise: float = 0.0
     mixed: int = 1
+    drift: float | None = None
 
     def per_rating(self, step: int) -> float:
         """γ_t/(η·|Ω|): what one sampled rating's gradient is multiplied by."""
@@ -62,22 +59,15 @@ class Rates:
         return min(curved, self._drifting()) if self.noise > 0 else curved
 
     def _drifting(self) -> float:
-        """The γ at which the noise of all steps would move an entry by `_drift`·√(R/p).
+        """The γ at which the noise of all steps would move an entry by drift·√(R/p).
 
         A cell moves by c·√s·σ·√steps if all steps are of size c and nothing holds it, since averaging s parties leaves
         √s of each one's noise once their gradients are added up.
         """
         entry = math.sqrt(self.facts.scale.span / self.parameters.factors)
-        c = self._drift * entry / (self.noise * math.sqrt(self.mixed * self.steps))
+        drift = self.parameters.drift if self.drift is None else self.drift
+        c = drift * entry / (self.noise * math.sqrt(self.mixed * self.steps))
         return c * self.parameters.eta * max(1, self.facts.ratings)
-
-    @property
-    def _drift(self) -> float:
-        if self.steps != self.parameters.steps:
-            return LAST_DRIFT
-        far = np.full((1, self.parameters.factors), 2 * math.sqrt(self.facts.scale.span), dtype=np.float32)
-        held = self.parameters.project(far, self.facts.scale.span)
-        return DRIFT if np.abs(held).max() < np.abs(far).max() else FREE_DRIFT
 
 
 def stable(facts: Facts, sampling: float) -> float:

@@ -18,7 +18,7 @@ from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import Rates
+from tacit.methods.sgdmf.rates import LAST_DRIFT, Rates
 from tacit.methods.start import start_factors
 from tacit.model import Factors, Model
 from tacit.partition import Share
@@ -102,5 +102,7 @@ class VerticalSilo(Party):
         return self.parameters.predictor(self.facts.scale, self._latest("users", shared), self.home["items"])
 
     def _rates(self, step: str, steps: int) -> Rates:
-        mixed = len(self.facts.roster) if step == "improve" else 1
-        return Rates(self.parameters, self.facts, steps, self.facts.noise.get(step, 0.0), mixed)
+        noise = self.facts.noise.get(step, 0.0)
+        if step == "finish":
+            return Rates(self.parameters, self.facts, steps, noise, drift=LAST_DRIFT)
+        return Rates(self.parameters, self.facts, steps, noise, mixed=len(self.facts.roster))
