@@ -50,7 +50,7 @@ SWEEPS: Mapping[str, Sweep] = {
             "alone": ("method={name='local-private'}",),
             "bias": BIAS,
         },
-        {"privacy.unit": UNITS, "privacy.epsilon": (1, 4)},
+        {"partition.into": (5, 18), "privacy.unit": UNITS, "privacy.epsilon": (1, 4)},
     ),
     "genre": Sweep(
         "p0-rounds",

@@ -106,7 +106,7 @@ def test_defaults_are_the_papers(setting, parties, theta):
     parameters = planned(setting, parties, {"sampling": 1.0}).parameters
     assert parameters.trim == theta
     assert (parameters.factors, parameters.rounds, parameters.local_steps) == (20, 100, 10)
-    assert parameters.final_steps == (100 if setting is VERTICAL else 0)
+    assert parameters.final_steps == (300 if setting is VERTICAL else 0)
     assert SGDMFParameters().resolved("user", Situation(setting, parties, sealed=False)).eta == 0.01
 
 
