@@ -2,8 +2,9 @@
 
 The set itself is used where TACIT_DATA has it, else made-up ratings of its shape; the lines say which. Noise is timed
 inside the run, where it is drawn, in CPU seconds of the threads that draw it; the limit is the same noise, block for
-block, drawn by as many threads that do nothing else. A local step's share of a run is all that its rounds cost: steps,
-gate, ledger on disk, messages, mean, and the experimenter's glance at the test ratings.
+block, drawn by as many threads that do nothing else. Rounds are all that happens in them, the coordinator's work, the
+log and the experimenter's glance at the test ratings included. Local steps are what the parties do: the request's
+check, the steps, the gate, and the ledger on disk.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
-from typing import Any, ClassVar
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -27,12 +29,14 @@ import numpy as np
 from benchmarks.common.fresh import call
 from benchmarks.common.result import Missing, Result
 from benchmarks.common.shapes import ML_1M
-from tacit.boundary import protection
+from tacit.boundary import Release, protection
 from tacit.boundary.source import Seeded
 from tacit.config import RunFile
 from tacit.data.named import known_sets
 from tacit.engine.simulate import train
 from tacit.experiment import prepare, safeguards
+from tacit.federation import Party
+from tacit.federation.messages import Request
 from tacit.kernels.noise import noised_rows
 from tacit.report.folder import RunFolder
 
@@ -56,10 +60,10 @@ def measure() -> list[Result]:
             Result("· its training", inside["wall"], "s", threads, inside["limit"]),
             Result("· CPU of the whole run", whole["cpu"], "s", "its noise alone, CPU", inside["limit_cpu"]),
             of_rounds(inside),
-            per_thousand(f"one of {SILOS} silos", inside["rounds"] / SILOS),
+            per_thousand(f"one of {SILOS} silos", inside["steps"] / SILOS),
         ]
     alone = call("private", "inside", "user", 1)
-    return [*results, of_rounds(alone), per_thousand("all of it in one silo", alone["rounds"])]
+    return [*results, per_thousand(f"{data} in one silo", alone["steps"])]
 
 
 def of_rounds(inside: Mapping[str, float]) -> Result:
@@ -125,48 +129,69 @@ def of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class Timed(Seeded):
-    """A seeded source that remembers what was drawn from it, and for how long."""
+class Clock:
+    """CPU seconds of all threads, by what they were spent on, and the blocks of noise that were drawn."""
 
-    seconds = 0.0
-    drawn: ClassVar[Counter[tuple[int, int]]] = Counter()
-    lock = threading.Lock()
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.drawn: Counter[tuple[int, int]] = Counter()
+        self._lock = threading.Lock()
 
-    def noised_rows(self, n: int, rows: np.ndarray, values: np.ndarray, sigma: float) -> np.ndarray:
+    @contextmanager
+    def timing(self, what: str) -> Iterator[None]:
         began = thread_time()
-        out = super().noised_rows(n, rows, values, sigma)
+        yield
         took = thread_time() - began
-        with Timed.lock:
-            Timed.seconds += took
-            Timed.drawn[out.shape] += 1
-        return out
+        with self._lock:
+            self.seconds[what] += took
+
+    def started(self) -> ExitStack:
+        """While it runs: seeded noise counts as "noise", and a party's answers as the steps that they answer."""
+        clock, real = self, Party.answer
+
+        class Timed(Seeded):
+            def noised_rows(self, n: int, rows: np.ndarray, values: np.ndarray, sigma: float) -> np.ndarray:
+                with clock.timing("noise"):
+                    out = super().noised_rows(n, rows, values, sigma)
+                clock.drawn[out.shape] += 1
+                return out
+
+        def answer(party: Party, request: Request, present: np.ndarray | None = None) -> Release:
+            with clock.timing(request.step):
+                return real(party, request, present)
+
+        patches = ExitStack()
+        patches.enter_context(patch.object(protection, "Seeded", Timed))
+        patches.enter_context(patch.object(Party, "answer", answer))
+        return patches
 
 
 def inside(by: str, silos: int) -> dict[str, float]:
-    """One run's training, its rounds, their noise, and the limit; after a short run that compiles everything."""
+    """One run's training, its rounds and steps, their noise, and the limit; a short run before compiles everything."""
     with tempfile.TemporaryDirectory() as folder:
-        trained(by, silos, 2, Path(folder) / "short")
-        Timed.drawn.clear()
-        seconds, glances = trained(by, silos, ROUNDS, Path(folder) / "long")
+        trained(by, silos, 2, Path(folder) / "short", Clock())
+        clock = Clock()
+        seconds, glances = trained(by, silos, ROUNDS, Path(folder) / "long", clock)
     (first, first_noise), (last, last_noise) = glances[0], glances[-1]
     scale = ROUNDS / (ROUNDS - 1)  # from the end of the first round to the end of the last
-    limit, limit_cpu = noise_alone()
+    limit, limit_cpu = noise_alone(clock.drawn)
     return {
         "wall": seconds,
         "rounds": scale * (last - first),
         "noise": scale * (last_noise - first_noise),
+        "steps": clock.seconds["improve"],
         "limit": limit,
         "limit_cpu": limit_cpu,
     }
 
 
-def trained(by: str, silos: int, rounds: int, folder: Path) -> tuple[float, list[tuple[float, float]]]:
+def trained(by: str, silos: int, rounds: int, folder: Path, clock: Clock) -> tuple[float, list[tuple[float, float]]]:
     """Seconds of training, and after every round the CPU seconds so far, all of them and those of noise."""
     file = RunFile.model_validate(run_file(by, silos, rounds))
     prepared = prepare(file)
     glances: list[tuple[float, float]] = []
     assert prepared.plan is not None
-    with patch.object(protection, "Seeded", Timed):
+    with clock.started():
         done = train(
             prepared.method,
             prepared.parameters,
@@ -174,14 +199,14 @@ def trained(by: str, silos: int, rounds: int, folder: Path) -> tuple[float, list
             seed=file.seed,
             safeguards=safeguards(file, prepared.plan, RunFolder.make(folder, "sgdmf", file)),
             test=prepared.test,
-            watch=lambda _glance: glances.append((process_time(), Timed.seconds)),
+            watch=lambda _glance: glances.append((process_time(), clock.seconds["noise"])),
         )
     return done.seconds, glances
 
 
-def noise_alone() -> tuple[float, float]:
+def noise_alone(drawn: Mapping[tuple[int, int], int]) -> tuple[float, float]:
     """Seconds, and CPU seconds, of drawing the same blocks again and nothing else."""
-    blocks, threads = [shape for shape, count in Timed.drawn.items() for _ in range(count)], os.cpu_count() or 1
+    blocks, threads = [shape for shape, count in drawn.items() for _ in range(count)], os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
         began, cpu = perf_counter(), process_time()
         list(pool.map(draw, (blocks[start :: 4 * threads] for start in range(4 * threads))))

@@ -96,6 +96,11 @@ SWEEPS: Mapping[str, Sweep] = {
         {"local, without privacy": ("method={name='local'}",)},
         {"partition.into": (2, 10, 40)},
     ),
+    "home": Sweep(
+        "p0-synsgd",
+        {"biases, tuned at home": ("method={name='bias', fine_tuning=20}",), "biases": BIAS},
+        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
+    ),
     "noise": Sweep(
         "p0-noise",
         {"corrected": SGDMF, "paper": (*SGDMF, "privacy.accounting=paper", "privacy.budget=1000.0")},

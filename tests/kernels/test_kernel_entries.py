@@ -86,6 +86,18 @@ def test_the_rows_of_some_entries_are_those_of_the_twin(seed, share):
         np.testing.assert_array_equal(found, wanted)
 
 
+@given(SEEDS, st.integers(1, 40), st.sampled_from([0.3, 0.9]))
+@settings(deadline=None, max_examples=100)
+def test_rows_with_gaps_are_trimmed_as_the_twin_does(seed, limit, share):
+    indptr, items, _, _ = entries_case(seed)
+    entries = np.flatnonzero(derive(seed, "some").random(len(items)) < share)
+    rows, pointers = rows_of(indptr, entries)
+    keys = derive(seed, "keys").integers(0, 2**64, size=len(rows), dtype=np.uint64)
+    case = (pointers, entries, items, keys, limit)
+    for found, wanted in zip(trimmed(*case), trimmed_numpy(*case), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 @given(st.lists(st.sampled_from([-3.0, 0.5, 1.0, 2.5, 5.0, 9.0, np.nan, np.inf, -np.inf, 1e38]), max_size=9))
 @settings(deadline=None, max_examples=100)
 def test_shifted_values_are_those_of_the_twin(values):

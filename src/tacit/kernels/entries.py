@@ -65,49 +65,64 @@ def rows_of_numpy(indptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, 
 
 @register_jitable
 def _rank(key, item):
-    """`tacit.rng.mix` for one pair of words."""
+    """2⁵³ times `tacit.rng.mix` of two words."""
     z = key ^ ((item << np.uint64(32)) | (item >> np.uint64(32)))
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+    return (z ^ (z >> np.uint64(31))) >> np.uint64(11)
 
 
 @register_jitable
-def _lowest(ranks, few, limit):
-    """The `limit`-th lowest rank. Ranks are uniform, so it is mostly among the few that are below about limit/count."""
-    below, found = (limit + 6 * np.sqrt(limit) + 6) / len(ranks), 0
-    for e in range(len(ranks)):
-        if ranks[e] < below:
-            few[found] = ranks[e]
-            found += 1
-    among = few[:found] if found >= limit else ranks
-    return np.partition(among, limit - 1)[limit - 1]
+def _lowest(ranks, limit):
+    """The `limit`-th lowest of some ranks."""
+    if limit > 32:
+        return np.partition(ranks, limit - 1)[limit - 1]
+    lowest, last = ranks[:limit].copy(), 0
+    for e in range(limit):
+        last = e if lowest[e] > lowest[last] else last
+    for e in range(limit, len(ranks)):
+        if ranks[e] < lowest[last]:
+            lowest[last] = ranks[e]
+            for k in range(limit):
+                last = k if lowest[k] > lowest[last] else last
+    return lowest[last]
 
 
 @numba.njit(cache=True, nogil=True)
 def _trimmed(pointers, entries, items, keys, limit):
-    after = np.zeros(len(pointers), dtype=np.int64)
-    kept = np.empty(min(len(entries), limit * len(keys)), dtype=np.int64)
-    ranks, few = np.empty(len(entries), dtype=np.float64), np.empty(len(entries), dtype=np.float64)
+    """Ranks are uniform, so that the lowest are mostly among the few below about limit/count, and only those count."""
+    after, most = np.zeros(len(pointers), dtype=np.int64), len(entries)
+    kept = np.empty(min(most, limit * len(keys)), dtype=np.int64)
+    ranks, few, place = np.empty(most, np.uint64), np.empty(most, np.uint64), np.empty(most, np.int64)
     at = 0
     for a in range(len(keys)):
         mine = entries[pointers[a] : pointers[a + 1]]
-        if len(mine) <= limit:
-            for e in range(len(mine)):
+        count, found = len(mine), 0
+        if count <= limit:
+            for e in range(count):
                 kept[at + e] = mine[e]
-            at += len(mine)
+            at += count
         else:
-            below = 0
-            for e in range(len(mine)):
-                ranks[e] = _rank(keys[a], np.uint64(items[mine[e]]))
-            last = _lowest(ranks[: len(mine)], few, limit)
-            for e in range(len(mine)):
-                below += ranks[e] < last
-            room = limit - below  # of equal ranks the first
-            for e in range(len(mine)):
-                if ranks[e] <= last and (ranks[e] < last or room > 0):
-                    room -= ranks[e] == last
-                    kept[at] = mine[e]
+            whole = mine[-1] - mine[0] == count - 1  # a row's entries side by side can be ranked many at a time
+            theirs = items[mine[0] : mine[0] + count] if whole else items[mine]
+            for e in range(count):
+                ranks[e] = _rank(keys[a], np.uint64(theirs[e]))
+            below = 2.0**53 * min(1.0, (limit + 6 * np.sqrt(limit) + 6) / count)
+            for e in range(count):
+                few[found], place[found] = ranks[e], e
+                found += ranks[e] < np.uint64(below)
+            if found < limit:
+                found = count
+                for e in range(count):
+                    few[e], place[e] = ranks[e], e
+            last, room = _lowest(few[:found], limit), limit
+            for e in range(found):
+                room -= few[e] < last
+            for e in range(found):
+                equal = few[e] == last and room > 0  # of equal ranks the first
+                if equal or few[e] < last:
+                    room -= equal
+                    kept[at] = mine[place[e]]
                     at += 1
         after[a + 1] = at
     return after, kept[:at]
