@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -117,20 +118,37 @@ def synsgd(results: Results, data: str) -> list[Row]:
     return drawn
 
 
+def home(results: Results, data: str) -> list[Row]:
+    """Biases alone and with factors at home, per user; local training without privacy as a level."""
+    panels = []
+    for s in SWEEPS["home"].axes["partition.into"]:
+        alone = results.cell("alone", data, variant=HOME, parties=s)
+        level = Line(HOME, [alone] * len(EPSILONS), level=True)
+        panels.append(_over_epsilon(results, "home", data, {"parties": f"s = {s}"}, levels=[level], parties=s))
+    return [Row(SETS[data], panels, shared=True)]
+
+
 FIGURES: Mapping[str, tuple[str, Drawn]] = {
     "clipping": ("Embedding clipping beside gradient clipping, one party", clipping),
     "methods": ("SGDMF, DP-SGLD and objective perturbation, one silo, before fine-tuning", methods),
-    "rounds": ("How often to synchronise at T·T′ = 1000, 18 vertical parties", rounds),
+    "rounds": ("How often to synchronise at T·T′ = 1000; 18 vertical parties, 5 on ML-10M's shape", rounds),
     "parties": ("Vertical parties, together and alone", parties),
     "pretrain": ("Horizontal: users' factors pre-trained, or trained together with the item factors", pretrain),
     "per-rating": ("Horizontal per rating, 10 silos: users noised, or the replace case", per_rating),
     "synsgd": ("Horizontal SGDMF beside synSGD", synsgd),
+    "home": ("Private biases, and factors that each silo learns at home from there", home),
 }
 
 
 def rows_of(name: str, results: Results) -> list[Row]:
-    """The rows of a figure, for the data sets on which it was begun."""
-    return [row for data in results.sets(name) for row in FIGURES[name][1](results, data)]
+    """The rows of a figure, for the data sets on which it was begun, without what was not."""
+    drawn = [row for data in results.sets(name) for row in FIGURES[name][1](results, data)]
+    begun = [replace(row, panels=_begun(row.panels)) for row in drawn]
+    return [row for row in begun if row.panels]
+
+
+def _begun(panels: Iterable[Panel]) -> list[Panel]:
+    return [begun for panel in panels if (begun := panel.begun()) is not None]
 
 
 def write_figures(results: Results, folder: Path) -> list[Path]:
@@ -159,7 +177,7 @@ def all_tables(results: Results) -> dict[str, str]:
 
 
 def _panels(name: str, results: Results) -> dict[str, list[Panel]]:
-    return {data: [panel for row in FIGURES[name][1](results, data) for panel in row.panels] for data in SETS}
+    return {data: _begun(panel for row in FIGURES[name][1](results, data) for panel in row.panels) for data in SETS}
 
 
 def main(words: Iterable[str] | None = None) -> None:

@@ -24,7 +24,6 @@ SWEEPS: Mapping[str, Sweep] = {
         "p0-clipping",
         {
             "embedding": SGDMF,
-            "gradient C=1": _clip(1.0),
             "gradient C=10": _clip(10.0),
             "gradient C=50": _clip(50.0),
             "both C=5": ("method={name='gradient-clipping', threshold=5.0, projected=true}",),
@@ -98,7 +97,7 @@ SWEEPS: Mapping[str, Sweep] = {
     ),
     "home": Sweep(
         "p0-synsgd",
-        {"biases, tuned at home": ("method={name='bias', fine_tuning=20}",), "biases": BIAS},
+        {"biases, tuned at home": ("method={name='bias', fine_tuning=20}",), "bias": BIAS},
         {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
     ),
     "noise": Sweep(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -58,6 +58,13 @@ class Panel:
 
     def cells(self) -> list[Cell]:
         return [cell for line in self.lines for cell in line.cells]
+
+    def begun(self) -> Panel | None:
+        """The panel with those places alone at which something was run; None for a panel without any."""
+        tried = [line for line in self.lines if not line.level]
+        kept = [k for k in range(len(self.places)) if any(line.cells[k].by_seed for line in tried)]
+        lines = [replace(line, cells=[line.cells[k] for k in kept]) for line in self.lines]
+        return replace(self, places=[self.places[k] for k in kept], lines=lines) if kept else None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,12 @@ class Sweep:
 
 
 def run_sweep(
-    name: str, sweep: Sweep, data: str, seeds: Sequence[int], table: Path, only: Mapping[str, Sequence[str]]
+    name: str,
+    sweep: Sweep,
+    data: str,
+    seeds: Sequence[int],
+    table: Path,
+    only: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """Run what is missing of what `only` asks for, in an order in which data is loaded once."""
     done = {key(row) for row in read(table)}

@@ -45,7 +45,7 @@ def of_panels(panels: Mapping[str, Sequence[Panel]]) -> str:
     parts = []
     for data, own in panels.items():
         cells = [cell for panel in own for cell in panel.cells()]
-        if not any(cell.by_seed for cell in cells):
+        if not own:
             parts.append(f"**{SETS[data]}:** {NOT_RUN}.")
             continue
         usual = usual_n(cells)

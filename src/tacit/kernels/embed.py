@@ -47,11 +47,11 @@ def descend_and_embed_numpy(
 # No flag here lets the compiler assume that numbers are finite: a peer sent them.
 @register_jitable(fastmath={"reassoc", "contract", "nsz"})
 def _project(x, root, out):
-    squares = 0.0
+    zero, infinite, squares = x.dtype.type(0), x.dtype.type(np.inf), 0.0
     for f in range(len(x)):
-        value = x[f] if 0 < x[f] < np.inf else x.dtype.type(0)
-        out[f] = value
-        squares += np.float64(value) * np.float64(value)
+        out[f] = x[f] if (x[f] > zero) & (x[f] < infinite) else zero
+    for f in range(len(x)):
+        squares += np.float64(out[f]) * np.float64(out[f])
     longer = np.sqrt(squares) / root
     if longer > 1:
         for f in range(len(x)):
@@ -59,9 +59,9 @@ def _project(x, root, out):
 
 
 @numba.njit(cache=True, nogil=True)
-def _embed(x, root):
+def _embed(x, root, out):
     for i in range(len(x)):
-        _project(x[i], root, x[i])
+        _project(x[i], root, out[i])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -72,8 +72,8 @@ def _embed_rows(x, rows, root, out):
 
 def embed(x: np.ndarray, span: float) -> np.ndarray:
     """Π(x), a new array; x: (n, p). What is not finite becomes 0, so that a peer cannot poison a norm."""
-    out = np.array(x, order="C")
-    _embed(out, math.sqrt(span))
+    out = np.empty(x.shape, dtype=x.dtype)
+    _embed(np.ascontiguousarray(x), math.sqrt(span), out)
     return out
 
 
