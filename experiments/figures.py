@@ -118,16 +118,6 @@ def synsgd(results: Results, data: str) -> list[Row]:
     return drawn
 
 
-def home(results: Results, data: str) -> list[Row]:
-    """Biases alone and with factors at home, per user; local training without privacy as a level."""
-    panels = []
-    for s in SWEEPS["home"].axes["partition.into"]:
-        alone = results.cell("alone", data, variant=HOME, parties=s)
-        level = Line(HOME, [alone] * len(EPSILONS), level=True)
-        panels.append(_over_epsilon(results, "home", data, {"parties": f"s = {s}"}, levels=[level], parties=s))
-    return [Row(SETS[data], panels, shared=True)]
-
-
 FIGURES: Mapping[str, tuple[str, Drawn]] = {
     "clipping": ("Embedding clipping beside gradient clipping, one party", clipping),
     "methods": ("SGDMF, DP-SGLD and objective perturbation, one silo, before fine-tuning", methods),
@@ -136,7 +126,6 @@ FIGURES: Mapping[str, tuple[str, Drawn]] = {
     "pretrain": ("Horizontal: users' factors pre-trained, or trained together with the item factors", pretrain),
     "per-rating": ("Horizontal per rating, 10 silos: users noised, or the replace case", per_rating),
     "synsgd": ("Horizontal SGDMF beside synSGD", synsgd),
-    "home": ("Private biases, and factors that each silo learns at home from there", home),
 }
 
 

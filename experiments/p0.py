@@ -92,13 +92,11 @@ SWEEPS: Mapping[str, Sweep] = {
     ),
     "alone": Sweep(
         "ml-1m-horizontal-local",
-        {"local, without privacy": ("method={name='local'}",)},
+        {
+            "local, without privacy": ("method={name='local'}",),
+            "local, flat start": ("method={name='local', start='flat', epochs=20}",),
+        },
         {"partition.into": (2, 10, 40)},
-    ),
-    "home": Sweep(
-        "p0-synsgd",
-        {"biases, tuned at home": ("method={name='bias', fine_tuning=20}",), "bias": BIAS},
-        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
     ),
     "noise": Sweep(
         "p0-noise",

@@ -280,7 +280,6 @@ class Bias(Estimator):
     Parameters
     ----------
     count_weight, shrinkage : as in the method `bias`
-    fine_tuning, factors : passes in which each silo learns factors for itself that start from the biases, and how many
     privacy : DP(…), or None
     seed : of everything
     """
@@ -288,19 +287,10 @@ class Bias(Estimator):
     method = "bias"
 
     def __init__(
-        self,
-        *,
-        count_weight: float = 0.7,
-        shrinkage: float = 5.0,
-        fine_tuning: int = 0,
-        factors: int = 20,
-        privacy: DP | None = None,
-        seed: int = 7,
+        self, *, count_weight: float = 0.7, shrinkage: float = 5.0, privacy: DP | None = None, seed: int = 7
     ) -> None:
         self.count_weight = count_weight
         self.shrinkage = shrinkage
-        self.fine_tuning = fine_tuning
-        self.factors = factors
         self.privacy = privacy
         self.seed = seed
 
@@ -313,12 +303,14 @@ class _Descent(Estimator):
         epochs: int = 40,
         rate: float = 0.32,
         regularization: float = 0.0125,
+        start: str = "random",
         seed: int = 7,
     ) -> None:
         self.factors = factors
         self.epochs = epochs
         self.rate = rate
         self.regularization = regularization
+        self.start = start
         self.seed = seed
 
 

@@ -80,14 +80,3 @@ class TestPretrained(MethodContract):
     def pytest_generate_tests(self, metafunc):
         if "setting" in metafunc.fixturenames:
             metafunc.parametrize("setting", [Setting.HORIZONTAL])
-
-
-class TestBiasTunedAtHome(MethodContract):
-    name = "bias"
-    parameters = {"fine_tuning": 2, "factors": 4}
-    seeded = False  # what crosses are sums over all users
-    never = {"horizontal": ("own users", "own items")}
-
-    def pytest_generate_tests(self, metafunc):
-        if "setting" in metafunc.fixturenames:
-            metafunc.parametrize("setting", [Setting.HORIZONTAL])

@@ -18,7 +18,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -98,6 +98,8 @@ class Ledger:
     """One party's ledger, opened or begun at `path`."""
 
     _turned = 0
+    #: Entered while a commit waits for the disk: whoever computes may go on meanwhile.
+    aside: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
 
     def __init__(self, path: Path, party: str) -> None:
         self.path, self.party = path, party
@@ -358,20 +360,21 @@ class Ledger:
         return self._seal(*(part for name in sorted(about) for part in (name, about[name])))
 
     def _transaction(self) -> _Transaction:
-        return _Transaction(self._database)
+        return _Transaction(self._database, self.aside)
 
 
 class _Transaction:
     """BEGIN IMMEDIATE … COMMIT, or ROLLBACK if anything went wrong."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
+    def __init__(self, database: sqlite3.Connection, aside: Callable[[], AbstractContextManager[None]]) -> None:
+        self._database, self._aside = database, aside
 
     def __enter__(self) -> None:
         self._database.execute("begin immediate")
 
     def __exit__(self, kind: object, *others: object) -> None:
-        self._database.execute("commit" if kind is None else "rollback")
+        with self._aside():
+            self._database.execute("commit" if kind is None else "rollback")
 
 
 def _key_beside(path: Path, new: bool) -> bytes:

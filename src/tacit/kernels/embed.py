@@ -10,7 +10,6 @@ import math
 
 import numba
 import numpy as np
-from numba.extending import register_jitable
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
@@ -45,42 +44,32 @@ def descend_and_embed_numpy(
 
 
 # No flag here lets the compiler assume that numbers are finite: a peer sent them.
-@register_jitable(fastmath={"reassoc", "contract", "nsz"})
-def _project(x, root, out):
-    zero, infinite, squares = x.dtype.type(0), x.dtype.type(np.inf), 0.0
-    for f in range(len(x)):
-        out[f] = x[f] if (x[f] > zero) & (x[f] < infinite) else zero
-    for f in range(len(x)):
-        squares += np.float64(out[f]) * np.float64(out[f])
-    longer = np.sqrt(squares) / root
-    if longer > 1:
-        for f in range(len(x)):
-            out[f] = np.float64(out[f]) / longer
-
-
-@numba.njit(cache=True, nogil=True)
-def _embed(x, root, out):
-    for i in range(len(x)):
-        _project(x[i], root, out[i])
-
-
-@numba.njit(cache=True, nogil=True)
-def _embed_rows(x, rows, root, out):
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _embed(x, rows, root, out):
+    zero, infinite = x.dtype.type(0), x.dtype.type(np.inf)
     for k in range(len(rows)):
-        _project(x[rows[k]], root, out[k])
+        there, here, squares = x[rows[k]], out[k], 0.0
+        for f in range(len(there)):
+            here[f] = there[f] if (there[f] > zero) & (there[f] < infinite) else zero
+        for f in range(len(here)):
+            squares += np.float64(here[f]) * np.float64(here[f])
+        longer = np.sqrt(squares) / root
+        if longer > 1:
+            for f in range(len(here)):
+                here[f] = np.float64(here[f]) / longer
 
 
 def embed(x: np.ndarray, span: float) -> np.ndarray:
     """Π(x), a new array; x: (n, p). What is not finite becomes 0, so that a peer cannot poison a norm."""
     out = np.empty(x.shape, dtype=x.dtype)
-    _embed(np.ascontiguousarray(x), math.sqrt(span), out)
+    _embed(np.ascontiguousarray(x), np.arange(len(x)), math.sqrt(span), out)
     return out
 
 
 def embed_rows(x: np.ndarray, rows: np.ndarray, span: float) -> np.ndarray:
     """Π(x[rows]) in float64, a new array; x: (n, p) float32 or float64, rows: (k,) whole numbers in [0, n)."""
     out = np.empty((len(rows), x.shape[1]), dtype=np.float64)
-    _embed_rows(x, rows, math.sqrt(span), out)
+    _embed(x, rows, math.sqrt(span), out)
     return out
 
 

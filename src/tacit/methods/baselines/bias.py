@@ -31,14 +31,13 @@ from tacit.boundary.deviations import DeviationSum
 from tacit.boundary.release import Kind
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Feedback
-from tacit.errors import PrivacyRefused, UsageError
+from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.baselines.shrink import item_biases
-from tacit.methods.baselines.tune import from_biases, tuned
 from tacit.methods.plan import Asked, Noisy, Situation
-from tacit.model import Factors, Model, Predictor
+from tacit.model import Model
 from tacit.model.predictor import Biases
 from tacit.partition import Setting
 
@@ -50,23 +49,10 @@ class BiasParameters(Parameters):
     ----------
     count_weight : s, how much of a contribution tells that an item was rated, beside how
     shrinkage : how many ratings' worth of the middle of the scale a user's own level starts with
-    fine_tuning : passes over its own ratings in which a horizontal silo learns factors for itself that start from the
-        biases; they never leave and cost nothing, and protect nobody from others of the same silo
-    factors : p, columns of these factors
     """
 
     count_weight: float = Field(default=0.7, gt=0, le=10)
     shrinkage: float = Field(default=5.0, ge=0)
-    fine_tuning: int = Field(default=0, ge=0, le=10_000)
-    factors: int = Field(default=20, ge=2, le=1024)
-
-    def resolved(self, unit: Unit | None, situation: Situation) -> BiasParameters:
-        if self.fine_tuning and situation.setting is not Setting.HORIZONTAL:
-            raise UsageError(
-                f"fine_tuning = {self.fine_tuning} is for silos that divide users, and this setting is "
-                f"{situation.setting}; leave it out."
-            )
-        return self
 
 
 class BiasCoordinator:
@@ -149,21 +135,10 @@ class BiasParty(Levels):
     @step(Kind.PUBLIC, takes=Schema(biases=Floats("items")), what="the word that the item biases have arrived")
     def finish(self, biases: np.ndarray) -> Release:
         self.home["biases"] = biases.copy()
-        if self.parameters.fine_tuning:
-            stream = self.gate.stream("fine-tune")
-            start = from_biases(self.ratings, biases, self.parameters.factors, stream)
-            U, V = tuned(self.ratings, start, self.parameters.fine_tuning, stream)
-            self.gate.keep("own users", U)
-            self.gate.keep("own items", V)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Predictor:
-        if "own users" in self.home:
-            return Factors(self.facts.scale.low, self.home["own users"], self.home["own items"])
+    def at_home(self, **shared: np.ndarray) -> Biases:
         return self._predictor(self._latest("biases", shared))
-
-    def before_fine_tuning(self, **shared: np.ndarray) -> Predictor | None:
-        return self._predictor(self._latest("biases", shared)) if self.parameters.fine_tuning else None
 
 
 class VerticalBiasParty(Levels):

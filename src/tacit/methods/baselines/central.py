@@ -10,8 +10,7 @@ from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.federation.messages import Wholes
 from tacit.methods.base import Method, Sides
-from tacit.methods.baselines.descent import DescentParameters, descend
-from tacit.methods.start import start_factors
+from tacit.methods.baselines.descent import DescentParameters, descend, started
 from tacit.model import Factors, Model
 from tacit.partition import Setting
 from tacit.rng import derive
@@ -24,10 +23,11 @@ class CentralCoordinator:
         self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
-        facts, p = self.facts, self.parameters.factors
+        facts = self.facts
         users, items, values = self._pooled(federation.ask("surrender"))
-        start = start_factors(facts, facts.users, p, "users"), start_factors(facts, facts.items, p, "items")
-        descent = descend(users, items, values, facts.scale, start, self.parameters, derive(facts.seed, "epochs"))
+        U = started(self.parameters, facts, facts.users, "users")
+        V = started(self.parameters, facts, facts.items, "items")
+        descent = descend(users, items, values, facts.scale, (U, V), self.parameters, derive(facts.seed, "epochs"))
         for _t, (U, V) in zip(federation.rounds(self.parameters.epochs), descent, strict=True):
             federation.show(users=U, items=V)
         return Model("central", facts.scale, facts.item_ids, item_factors=V, user_factors=U)

@@ -9,8 +9,7 @@ from tacit.boundary.release import Kind
 from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Party, Schema, Whole, step
 from tacit.methods.base import Method, Sides
-from tacit.methods.baselines.descent import DescentParameters, descend
-from tacit.methods.start import start_factors
+from tacit.methods.baselines.descent import DescentParameters, descend, started
 from tacit.model import Factors, Model
 from tacit.model.predictor import Predictor, UserScores
 from tacit.partition import Setting
@@ -38,9 +37,9 @@ class Alone(Party):
 
     @step(Kind.PUBLIC, takes=Schema(t=Whole(0, 0)), what="the word that it has trained")
     def train(self, t: int) -> Release:
-        ratings, p = self.ratings, self.parameters.factors
-        U = start_factors(self.facts, self.member.users, p, "users", self.name)
-        V = start_factors(self.facts, self.member.items, p, "items", self.name)
+        ratings = self.ratings
+        U = started(self.parameters, self.facts, self.member.users, "users", self.name)
+        V = started(self.parameters, self.facts, self.member.items, "items", self.name)
         stream = derive(self.facts.seed, self.name, "epochs")
         columns = ratings.users, ratings.items, ratings.values
         for _epoch in descend(*columns, ratings.scale, (U, V), self.parameters, stream):

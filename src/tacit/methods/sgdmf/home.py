@@ -8,7 +8,7 @@ from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Floats, Party, Schema, step
 from tacit.kernels.users import user_descent
-from tacit.methods.baselines.tune import tuned
+from tacit.methods.baselines.descent import DescentParameters, descend
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.start import start_factors
 from tacit.model import Factors
@@ -46,7 +46,7 @@ class SiloAtHome(Party):
         if self.parameters.users == "noised":
             U = self._fitted(V, np.arange(self.member.users), self.parameters.pretraining)
         if self.parameters.fine_tuning:
-            U, V = tuned(self.ratings, (U, V), self.parameters.fine_tuning, self.gate.stream("fine-tune"))
+            U, V = self._fine_tuned(U, V)
         self.gate.keep("own users", U)
         self.gate.keep("own items", V)
         return self.gate.public("done")
@@ -71,3 +71,12 @@ class SiloAtHome(Party):
         ratings, scale = self.ratings, self.facts.scale
         users = self.home["users"].copy()
         return user_descent(ratings.indptr, ratings.items, ratings.values, scale.low, rows, users, V, scale.span, steps)
+
+    def _fine_tuned(self, U: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Both blocks after a few passes of plain SGD over the silo's own ratings, all of them."""
+        ratings = self.ratings
+        tuning = DescentParameters(factors=U.shape[1], epochs=self.parameters.fine_tuning or 1)
+        columns, start = (ratings.users, ratings.items, ratings.values), (U.copy(), V.copy())
+        for _epoch in descend(*columns, self.facts.scale, start, tuning, self.gate.stream("fine-tune")):
+            pass
+        return start
