@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from tacit.data import named, sql
 from tacit.data.columns import Origin, Records
+from tacit.data.public import PUBLISHED
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.sides import align, listed_ids, read_catalogue, read_side
 from tacit.data.tables import ratings_from_table
@@ -119,6 +120,8 @@ def load(
         notes=notes,
     )
     pa.default_memory_pool().release_unused()
+    if (published := PUBLISHED.get(text)) is not None and published.items == loaded.n_items:
+        loaded.item_ids.listed = True  # the publisher says how many items there are, and these are all of them
     return replace(
         loaded,
         user_attributes=_attributes(people, loaded.user_ids, people_origin),

@@ -24,7 +24,7 @@ TYPICAL = 50
 
 
 # As published with each set: users, items listed, scale, ratings.
-_PUBLISHED = {
+PUBLISHED = {
     "ml-100k": PublicFacts(943, 1_682, Scale(1, 5), 100_000),
     "ml-1m": PublicFacts(6_040, 3_883, Scale(1, 5), 1_000_209),
     "ml-latest-small": PublicFacts(610, 9_742, Scale(0.5, 5), 100_836),
@@ -37,7 +37,7 @@ _PUBLISHED = {
 
 def public_facts(data: DataSection, public: PublicSection) -> PublicFacts:
     """What [public] declares, or what a named set and the demo bring; a missing fact is an error."""
-    known = _PUBLISHED.get(data.source)
+    known = PUBLISHED.get(data.source)
     if data.source == "demo" and data.feedback == "explicit":
         size = data.users or 1_000
         known = PublicFacts(size, data.items or 500, Scale(1, 5), data.ratings or 50 * size)
