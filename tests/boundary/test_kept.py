@@ -245,7 +245,9 @@ NUMBERS = arrays.arrays(
 )
 
 
-@given(NUMBERS)
+@given(
+    NUMBERS.filter(lambda x: (x != np.rint(x)).any())
+)  # a block that repeats a whole number is found by memory alone
 def test_a_copy_in_another_shape_type_or_place_is_found(secret):
     kept = Kept(home := {"x": secret.copy()})
     kept.mark("x")

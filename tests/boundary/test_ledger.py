@@ -10,7 +10,7 @@ from tacit.boundary.ledger import START, Ledger, next_head
 from tacit.errors import PrivacyRefused, TamperingFound
 
 
-def write(ledger, number, event=None, body=b"payload", run="run-1", sealed=False):
+def write(ledger, number, event=None, body=b"payload", run="run-1", sealed=False, state=None):
     return ledger.record(
         run=run,
         round=number,
@@ -23,7 +23,7 @@ def write(ledger, number, event=None, body=b"payload", run="run-1", sealed=False
         sealed=sealed,
         contributors=1,
         present=None,
-        state=f"state {number}".encode(),
+        state=f"state {number}".encode() if state is None else state,
     )
 
 
@@ -161,6 +161,21 @@ def test_a_row_is_all_or_nothing(ledger):
         write(ledger, 5, event=Bad(1.0))
     assert len(ledger.rows()) == 4
     assert ledger.verify() == 4
+
+
+@pytest.mark.parametrize("states", [b"aab", b"aba", b" a ", b"abb"])
+def test_a_state_that_stays_the_same_is_as_sealed_as_one_that_changes(tmp_path, states):
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    for number, state in enumerate(states, start=1):
+        if number == 3:  # also over restarts
+            ledger.close()
+            ledger = Ledger(ledger.path, "party-1")
+        write(ledger, number, state=bytes([state]).strip())
+        assert ledger.state() == bytes([state]).strip()
+        assert ledger.verify() == number
+    assert len({row.state for row in ledger.rows()}) == len(set(states))
+    with pytest.raises(TamperingFound, match="state"):
+        tamper(ledger, "update home set state = ?", b"other").verify()
 
 
 def test_it_belongs_to_one_party(ledger):

@@ -177,6 +177,7 @@ def test_nobody_tells_more_than_the_guarantee_says(tmp_path, case):
 
 def test_half_the_noise_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(ItemObjectives, "sensitivity", lambda self, unit, relation: self.conditions.gradient / 2)
+    monkeypatch.setattr(Protection, "fits", lambda self, step, query: None)  # which would have noticed it first
     assert distinguished(tmp_path, *STIFF) > CLAIMED
 
 

@@ -86,14 +86,14 @@ def received_factors_are_not_projected(patch):
 
 def nobody_projects(patch):
     received_factors_are_not_projected(patch)
-    patch.setattr(EmbeddingGradient, "_clipped", lambda self, x: np.clip(finite(x), -1e18, 1e18))
+    patch.setattr(EmbeddingGradient, "_clipped", lambda self, x, rows: np.clip(finite(x[rows]), -1e18, 1e18))
 
 
 def negative_entries_stay(patch):
     """Rows are scaled to √R, but keep their signs: |u·v − r| reaches 2R."""
 
-    def scaled(self, x):
-        x = np.clip(finite(x), -1e18, 1e18)
+    def scaled(self, x, rows):
+        x = np.clip(finite(x[rows]), -1e18, 1e18)
         return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True) / math.sqrt(self.ratings.scale.span))
 
     received_factors_are_not_projected(patch)

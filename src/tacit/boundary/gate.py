@@ -226,9 +226,7 @@ class Gate:
             )
         return self._request
 
-    def _no_secret(
-        self, blocks: Mapping[str, Any], lets_out: Sequence[str] = (), received: Sequence[str] = ()
-    ) -> None:
+    def _no_secret(self, blocks: Mapping[str, Any], lets_out: Sequence[str] = (), received: Sequence[str] = ()) -> None:
         """Refuse, under a protection, blocks that are secret, and names of what is."""
         if self.protection is None:
             return

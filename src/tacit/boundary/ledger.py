@@ -98,6 +98,8 @@ class Ledger:
     """One party's ledger, opened or begun at `path`."""
 
     _turned = 0
+    #: The state that was sealed last, and its seal: one that stays the same is compared sooner than sealed.
+    _state: tuple[bytes | None, str] = (None, "")
     #: Entered while a commit waits for the disk: whoever computes may go on meanwhile.
     aside: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
 
@@ -286,17 +288,18 @@ class Ledger:
                 admit()
             number, head, was = self._latest()
             line, payload = canonical(event), self._seal(body) if sealed else digest(body)
-            sealed_state = self._seal(state)
+            if state != self._state[0]:
+                self._state = state, self._seal(state)
             values = (
                 *(number + 1, _now(), run, round, step, attempt, kind, request, line, payload),
-                *(len(body), contributors, present, sealed_state, next_head(head, line, request, payload)),
+                *(len(body), contributors, present, self._state[1], next_head(head, line, request, payload)),
             )
             self._database.execute("update releases set body = null where number = ?", (number,))
             marks = ", ".join("?" * (len(values) + 2))
             self._database.execute(
                 f"insert into releases ({_ROW}, seal, body) values ({marks})", (*values, self._seal(*values), body)
             )
-            if sealed_state != was:
+            if self._state[1] != was:
                 self._database.execute("insert or replace into home values (1, ?)", (state,))
         return Row(*values)
 

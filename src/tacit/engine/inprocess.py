@@ -1,19 +1,18 @@
 """Everything in one process: the parties are objects, and a message is a call.
 
-Messages are the same bytes that would travel between sites. Streams are derived, so nothing depends on who is faster.
-Kernels let go of the interpreter's lock, and with large blocks parties compute side by side, one a core. With small
-ones their threads would only wait for each other's hold on the interpreter, and cool each other's caches: then one
-computes at a time, while others wait for their ledgers' disks.
+Messages are the same bytes that would travel between sites. Parties work in a few threads, since kernels let go of the
+interpreter's lock; but where a chain's steps are short they take turns, and wait for their ledgers' disks together.
+Streams are derived, so nothing depends on who is faster.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from time import monotonic
 
 import numpy as np
@@ -21,14 +20,15 @@ import numpy as np
 from tacit.boundary import Release
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.release import Kind
+from tacit.engine.turns import Turns
 from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Answer, Request
 from tacit.federation.party import Party
 
-#: Bytes of a request from which parties compute side by side.
-LARGE = 2_000_000
-#: Threads that at least are there where parties wait for their ledgers' disks.
+#: Bytes of a request from which a chain's steps are long enough for parties to compute side by side.
+LARGE = 500_000
+#: The fewest threads where parties keep ledgers: most of them wait for disks.
 WAITING = 4
 
 
@@ -39,25 +39,25 @@ class InProcess:
     ----------
     parties : in roster order
     timeout : seconds to wait for one step's answers, None for ever; a late party is left out of that step
-    workers : threads, None for one per core
+    workers : threads; None for one per core, or a few more where parties keep ledgers
     """
 
     def __init__(self, parties: Sequence[Party], timeout: float | None = None, workers: int | None = None) -> None:
         self.parties = {party.name: party for party in parties}
         self._timeout = timeout
-        protections = [party.gate.protection for party in parties if party.gate.protection is not None]
-        usual = max(os.cpu_count() or 1, WAITING if protections else 1)
-        self._workers, self._ledgers = min(workers or usual, len(self.parties)), bool(protections)
-        self._turns = _Turns()
-        for protection in protections:
-            protection.ledger.aside = self._turns.aside
+        ledgers = [party.gate.protection.ledger for party in parties if party.gate.protection is not None]
+        usual = max(os.cpu_count() or 1, WAITING if ledgers else 1)
+        self._workers, self._waits = min(workers or usual, len(self.parties)), bool(ledgers)
+        self._turns = Turns()
+        for ledger in ledgers:
+            ledger.aside = self._turns.aside
         self._locks = {name: threading.Lock() for name in self.parties}
         self._pool: ThreadPoolExecutor | None = None
 
     def deliver(self, request: Request, attendance: Attendance) -> list[Answer]:
         """Hand the request to every party and gather the answers, in roster order."""
-        alone = self._workers == 1 or not (self._ledgers or len(request.body) >= LARGE)
-        if alone and self._timeout is None:
+        nobody_waits = self._in_turns(request) and not self._waits
+        if self._timeout is None and (self._workers == 1 or nobody_waits):
             return [self._serve(party, request, attendance) for party in self.parties.values()]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(max(self._workers, 2), thread_name_prefix="tacit-party")
@@ -73,6 +73,12 @@ class InProcess:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
+    def _in_turns(self, request: Request) -> bool:
+        """Whether one party at a time is to compute; not where one that is late would make the others so."""
+        steps = next(iter(self.parties.values())).steps
+        short = request.step in steps and steps[request.step].kind is Kind.CHAIN and len(request.body) < LARGE
+        return short and self._timeout is None
+
     def _gather(self, name: str, future: Future[Answer], request: Request, deadline: float | None) -> Answer:
         try:
             return future.result(None if deadline is None else max(0.0, deadline - monotonic()))
@@ -86,7 +92,8 @@ class InProcess:
         if not listeners:
             return Answer(party.name, "lost", kind)
         survivors = attendance.survivors(party.name)
-        with self._locks[party.name], self._turns.taken(kind is Kind.CHAIN and len(request.body) < LARGE):
+        turn = self._turns.taken() if self._in_turns(request) else nullcontext()
+        with self._locks[party.name], turn:
             try:
                 release = party.answer(request, survivors if party.member.devices else None)
             except BudgetSpent as refusal:
@@ -104,32 +111,3 @@ class InProcess:
         if survivors is not None and not np.any(survivors):
             return Answer(party.name, "lost", kind)
         return Answer(party.name, "ok", release.kind, release.body, release.contributors, *recorded)
-
-
-class _Turns:
-    """One thread computes at a time; who waits for a disk steps aside meanwhile."""
-
-    def __init__(self) -> None:
-        self._turn, self._mine = threading.Lock(), threading.local()
-
-    @contextmanager
-    def taken(self, wanted: bool) -> Iterator[None]:
-        """This thread's turn, if turns are `wanted`."""
-        with self._turn if wanted else nullcontext():
-            self._mine.held = wanted
-            try:
-                yield
-            finally:
-                self._mine.held = False
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Somebody else's turn, if it is this thread's; afterwards it is again."""
-        held = getattr(self._mine, "held", False)
-        if held:
-            self._turn.release()
-        try:
-            yield
-        finally:
-            if held:
-                self._turn.acquire()
