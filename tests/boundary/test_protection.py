@@ -1,9 +1,12 @@
 """The gate with a protection: what it adds, what it charges, what it refuses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tacit.boundary import Gate, Unbounded
+from tacit.boundary.account import epsilon
 from tacit.boundary.bounded import ClippedSum
 from tacit.boundary.events import Event, Gaussian
 from tacit.boundary.ledger import Ledger
@@ -17,8 +20,6 @@ CELLS = 4000
 
 
 def promise(releases: int, own_noise: bool = True) -> Terms:
-    from tacit.boundary.account import epsilon
-
     events = (Gaussian(Z, releases),)
     reached = epsilon(events, DELTA, Relation.ZERO_OUT)
     guarantee = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
@@ -286,3 +287,23 @@ def test_a_veto_that_looks_away_is_noticed(tmp_path, monkeypatch):
     gate = make(tmp_path, releases=3, budget=1.0)
     tell(gate)
     assert total_epsilon(gate.protection.ledger.rows(), DELTA) > 1.0
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_the_veto_counts_under_the_relation_of_the_terms(tmp_path, refused):
+    """A budget between what three answers at z = 2 cost under zero-out and under replace does not hold them.
+
+    At twice the noise replace costs what zero-out does, and the same budget holds it.
+    """
+    z = Z if refused else 2 * Z
+    terms = promise(3)
+    counted = replace(terms, multiplier=z, events=(Gaussian(z, 3),), accounted=(Unit.USER, Relation.REPLACE))
+    assert epsilon([Gaussian(Z, 3)], DELTA, Relation.ZERO_OUT) < 8 < epsilon([Gaussian(Z, 3)], DELTA, Relation.REPLACE)
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    gate = Gate("party-1", 7, {}, 0, Protection(counted, ledger, Budget(8.0, DELTA), "run-1", 7))
+    if refused:
+        with pytest.raises(BudgetSpent):
+            tell(gate)
+    else:
+        assert tell(gate).guarantee == counted.guarantee
+    assert ledger.relation is Relation.REPLACE
