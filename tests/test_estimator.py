@@ -170,3 +170,16 @@ def test_a_private_fit_can_keep_its_ledgers(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*.sqlite")) == [f"party-{k}.sqlite" for k in (1, 2, 3)]
     with pytest.raises(PrivacyRefused, match="budget"):
         tacit.Bias(privacy=privacy, seed=8).fit(parties)
+
+
+def test_a_private_model_says_so_when_it_is_saved(tmp_path):
+    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
+    model = tacit.Bias(privacy=tacit.DP(1, 1e-6)).fit(parties)
+    assert tacit.Model.load(model.save(tmp_path / "m")).stamp == str(model.guarantee_)
+    assert tacit.Bias().fit(parties).model_.stamp == "NON-PRIVATE"
+
+
+def test_a_budget_that_holds_no_step_is_refused_with_what_the_fit_costs():
+    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
+    with pytest.raises(PrivacyRefused, match=r"ε = 1\.000 .* budget is 0\.5"):
+        tacit.Bias(privacy=tacit.DP(1, 1e-6, budget=0.5)).fit(parties)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -22,7 +23,7 @@ from tacit.data.ratings import Ratings
 from tacit.errors import UsageError
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, find
-from tacit.methods.plan import Situation, make_plan
+from tacit.methods.plan import Situation, affordable, make_plan
 from tacit.model import Model, Predictor
 from tacit.model.model import best
 from tacit.partition import Parties
@@ -73,6 +74,7 @@ def guarded(
     count = sum(max(1, share.devices) for share in parties)
     situation = Situation(parties.setting, count, sealed=False)
     plan = make_plan(method.name, method.schedule, parameters, privacy, facts, situation, seeded=True)
+    affordable(plan, privacy)
     with TemporaryDirectory() as folder:
         yield Safeguards(
             plan=plan,
@@ -141,7 +143,7 @@ class Estimator:
             with guarded(method, parameters, privacy, parties, ratings) as safeguards:
                 trained = train(method, parameters, parties, seed=self.seed, safeguards=safeguards)
         promise = NON_PRIVATE if privacy is None else safeguards.plan.terms.guarantee
-        self.model_: Model = trained.model
+        self.model_: Model = replace(trained.model, stamp=str(promise))
         self.predictor_: Predictor = trained.predictor
         self.parties_ = parties
         self.history_ = trained.history

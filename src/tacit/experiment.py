@@ -9,10 +9,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.protection import Budget
 from tacit.boundary.release import Kind
-from tacit.config import PrivacySection, RunFile
+from tacit.config import RunFile
 from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
 from tacit.engine.log import CallLog
@@ -21,7 +20,7 @@ from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts, Transcript
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters, chosen
-from tacit.methods.plan import Plan, Situation, make_plan
+from tacit.methods.plan import Plan, Situation, affordable, make_plan
 from tacit.partition import Parties, Setting
 from tacit.report.folder import RunFolder
 from tacit.secure import IdealSum, Plain
@@ -62,21 +61,8 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
             "noise for that, which this version does not have; leave it out to simulate."
         )
     if file.privacy is not None:
-        _affordable(plan(file, method, parameters), file.privacy)
+        affordable(plan(file, method, parameters), file.privacy)
     return method, parameters
-
-
-def _affordable(made: Plan, privacy: PrivacySection) -> None:
-    """Refuse a run that every party would refuse at its first step, since even an empty ledger cannot hold it."""
-    if privacy.budget is None and privacy.accounting == "sound":
-        return
-    budget, terms = privacy.budget or privacy.epsilon, made.terms
-    spent = epsilon_of(terms.events, made.delta, terms.relation)
-    if spent > budget * (1 + 1e-9):
-        raise PrivacyRefused(
-            f"This run takes every party to ε = {spent:.3f} at δ = {made.delta:g}, and its budget is {budget:g}: no "
-            "step would be answered; raise [privacy] budget, or ask for a smaller epsilon."
-        )
 
 
 def plan(
@@ -219,6 +205,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         watch=watch,
     )
     lifetimes = () if guards is None else guards.lifetime_notes()
+    warnings = () if prepared.plan is None else prepared.plan.warnings
     promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
     evaluated = partial(
         evaluate,
@@ -256,7 +243,12 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.method,
             prepared.parameters,
             prepared.method.sides[prepared.parties.setting].party.steps,
-            notes=[*evaluation.notes, *lifetimes, *_absences(trained.transcript, len(prepared.parties))],
+            notes=[
+                *warnings,
+                *evaluation.notes,
+                *lifetimes,
+                *_absences(trained.transcript, len(prepared.parties)),
+            ],
             sealed=file.aggregation.name != "plain",
             floor=bias_floor(prepared, evaluation),
             noise=None if prepared.plan is None else prepared.plan.loudness(),

@@ -307,3 +307,10 @@ def test_the_veto_counts_under_the_relation_of_the_terms(tmp_path, refused):
     else:
         assert tell(gate).guarantee == counted.guarantee
     assert ledger.relation is Relation.REPLACE
+
+
+def test_a_run_that_cannot_be_afforded_leaves_no_row_not_even_a_public_one(tmp_path):
+    gate = make(tmp_path, releases=3, budget=0.5)
+    with gate.serving("ready", 1, 0, "request 1"), pytest.raises(BudgetSpent):
+        gate.public("done")
+    assert gate.protection.ledger.rows() == []

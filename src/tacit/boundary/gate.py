@@ -206,6 +206,8 @@ class Gate:
                 f'{self.party} tried to pass "{fact}" as a public fact; only {", ".join(PUBLIC_FACTS)} can leave so: '
                 "let anything computed from data leave through gate.chain or gate.sum."
             )
+        if self.protection is not None:
+            self.protection.afford()
         return self._let_out(Kind.PUBLIC, {fact: True}, Public(), max(1, self._devices))
 
     def disclose(self, **payload: Value) -> Release:

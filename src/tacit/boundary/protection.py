@@ -158,6 +158,10 @@ class Protection:
                 f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
                 "nothing was released."
             )
+        self.afford()
+
+    def afford(self) -> None:
+        """Refuse a run that the party's budget does not cover, before anything of it is released or recorded."""
         reached = self.lifetime(planned=True, days=self.budget.days)
         if reached > self.budget.epsilon * (1 + 1e-9):
             span = "" if self.budget.days is None else f" in {self.budget.days:g} days"

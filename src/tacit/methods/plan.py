@@ -197,6 +197,19 @@ def make_plan(
     return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
 
 
+def affordable(made: Plan, privacy: PrivacySection) -> None:
+    """Refuse a run that every party would refuse at its first step, since even an empty ledger cannot hold it."""
+    if privacy.budget is None and privacy.accounting == "sound":
+        return
+    budget, terms = privacy.budget or privacy.epsilon, made.terms
+    spent = epsilon_of(terms.events, made.delta, terms.relation)
+    if spent > budget * (1 + 1e-9):
+        raise PrivacyRefused(
+            f"This run takes every party to ε = {spent:.3f} at δ = {made.delta:g}, and its budget is {budget:g}: no "
+            "step would be answered; raise the budget of [privacy], or ask for a smaller epsilon."
+        )
+
+
 def _calibrated(noisy: tuple[Noisy, ...], epsilon: float, delta: float, relation: Relation) -> float:
     return float(calibrated(lambda z: [n.together(z) for n in noisy], epsilon, delta, relation))
 
