@@ -172,7 +172,11 @@ def test_one_party_without_budget_stops_the_run_or_is_left_out(tmp_path, monkeyp
         run(file(privacy={"epsilon": 4.0, "delta": 1e-6, "on_refusal": "stop"}), tmp_path / "stop")
     run(file(), tmp_path / "continue")
     messages = pq.read_table(tmp_path / "continue" / "transcript" / "messages.parquet").to_pylist()
-    assert [m["party"] for m in messages if m["status"] == "refused"] == ["party-2"]
+    refused = [(m["party"], m["step"]) for m in messages if m["status"] == "refused"]
+    assert refused == [
+        ("party-2", "contribute"),
+        ("party-2", "finish"),
+    ]  # it has no part in a run that it cannot afford
 
 
 def test_a_budget_for_a_period_prints_the_lifetime_beside_it(tmp_path):
