@@ -10,7 +10,19 @@ from benchmarks.common.machine import described
 from benchmarks.common.result import Missing, Result, quantity
 
 #: One module each, in the order in which they run.
-NAMES = ("sgd", "noise", "horizontal", "private", "message", "memory", "start", "synthetic", "peers")
+NAMES = (
+    "sgd",
+    "noise",
+    "secure",
+    "devices",
+    "horizontal",
+    "private",
+    "message",
+    "memory",
+    "start",
+    "synthetic",
+    "peers",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -11,10 +11,13 @@ import argparse
 import csv
 import itertools
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from os import SEEK_END
 from pathlib import Path
+from statistics import fmean
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
@@ -22,14 +25,17 @@ from typing import Any
 import numpy as np
 
 from tacit.config import RunFile
-from tacit.engine.simulate import train
+from tacit.engine.simulate import Trained, train
 from tacit.experiment import Prepared, prepare, safeguards
+from tacit.methods.plan import Plan
+from tacit.partition import Setting
 from tacit.report.folder import RunFolder
 
 HERE = Path(__file__).parent
 COLUMNS = (
     *("sweep", "data", "setting", "variant", "unit", "epsilon", "parties", "rounds", "local_steps", "seed"),
     *("mse", "mse_shared", "true_epsilon", "multiplier", "sigma", "signal_to_noise", "rate", "seconds"),
+    *("mse_start", "delta", "contributors", "noise", "void", "bytes_up"),
 )
 
 #: What stands for each data set: the sets at hand, and synthetic ratings of the shape of one that is not.
@@ -42,18 +48,19 @@ DATA: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """One claim: a run file, the variants that are compared, and what else is varied."""
+    """One claim: a run file, the variants that are compared, what else is varied, and what stands for each data set."""
 
     file: str
     variants: Mapping[str, Sequence[str]]
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    data: Mapping[str, Sequence[str]] = field(default_factory=lambda: DATA)
 
     def points(self, data: str, seeds: Sequence[int]) -> Iterator[tuple[str, RunFile]]:
         """Every run of the sweep: the variant's name and the resolved run file."""
         for (variant, changes), seed in itertools.product(self.variants.items(), seeds):
             for values in itertools.product(*self.axes.values()):
                 axes = [f"{key}={value}" for key, value in zip(self.axes, values, strict=True)]
-                yield variant, RunFile.read(HERE / f"{self.file}.toml", [*DATA[data], *axes, *changes], seed)
+                yield variant, RunFile.read(HERE / f"{self.file}.toml", [*self.data[data], *axes, *changes], seed)
 
 
 def run_sweep(
@@ -101,7 +108,15 @@ def measured(file: RunFile) -> dict[str, Any]:
         guards = None
         if own.plan is not None:
             guards = safeguards(file, own.plan, RunFolder.make(Path(folder) / "run", own.method.name, file))
-        trained = train(own.method, own.parameters, own.parties, seed=file.seed, safeguards=guards)
+        trained = train(
+            own.method,
+            own.parameters,
+            own.parties,
+            seed=file.seed,
+            dropout=file.aggregation.dropout,
+            safeguards=guards,
+            test=own.test if own.parties.setting is Setting.DEVICE else None,
+        )
     test = own.test
 
     def error(predictor: Any) -> str:
@@ -119,6 +134,28 @@ def measured(file: RunFile) -> dict[str, Any]:
             sigma=f"{own.plan.sigma()[first]:.5g}",
             signal_to_noise=f"{own.plan.signal_to_noise()[first]:.4g}",
         )
+        row.update(_watched(own.plan, trained))
+    return row
+
+
+def _watched(plan: Plan, trained: Trained) -> dict[str, str]:
+    """What else the experimenter saw: the error before the first release, who stayed, what the sums carried."""
+    first, entries = plan.noisy[0], trained.transcript.entries
+    answered = [entry for entry in entries if entry.step == first.step and entry.direction == "up" and entry.copies]
+    sums = {entry.round for entry in entries if entry.step == first.step and entry.party == "sum"}
+    stayed = Counter[int]()
+    for entry in answered:
+        stayed[entry.round] += entry.copies if entry.status == "ok" else 0
+    row = {"delta": f"{plan.delta:.3g}", "bytes_up": str(trained.transcript.meter.bytes_up)}
+    starts = [glance.mse for glance in trained.history if glance.round == 0 and glance.mse is not None]
+    if starts:
+        row["mse_start"] = f"{starts[0]:.5f}"
+    if first.summed is not None and stayed:
+        kept = [count for round, count in stayed.items() if round in sums or not plan.situation.sealed]
+        noise = [plan.situation.aggregation.noise(plan.sigma()[first.step], count) for count in kept]
+        row["contributors"] = f"{fmean(stayed.values()):.1f}"
+        row["void"] = str(len(stayed) - len(kept))
+        row["noise"] = f"{fmean(noise):.5g}" if noise else ""
     return row
 
 
@@ -149,7 +186,8 @@ def _with(prepared: Prepared, file: RunFile) -> Prepared:
     method, parameters = check(file)
     planned = None
     if file.privacy is not None:
-        planned = plan(file, method, parameters, prepared.parties.setting, len(prepared.parties))
+        count = sum(max(1, share.devices) for share in prepared.parties)
+        planned = plan(file, method, parameters, prepared.parties.setting, count)
         parameters = planned.parameters
     return replace(prepared, file=file, method=method, parameters=parameters, plan=planned)
 
@@ -168,10 +206,13 @@ def read(table: Path) -> list[dict[str, str]]:
 
 
 def append(table: Path, row: Mapping[str, Any]) -> None:
-    """One more row, on disk before the next run starts."""
-    with table.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        if file.tell() == 0:
+    """One more row, on disk before the next run starts; a table keeps the columns that it began with."""
+    with table.open("a+", newline="", encoding="utf-8") as file:
+        file.seek(0)
+        begun = next(csv.reader(file), None)
+        file.seek(0, SEEK_END)
+        writer = csv.DictWriter(file, begun or COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+        if begun is None:
             writer.writeheader()
         writer.writerow(row)
 

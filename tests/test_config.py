@@ -56,6 +56,8 @@ name = "secagg"
 tolerate = 0.1
 collusion = 0.2
 dropout = 0.3
+signed = true
+retries = 2
 [engine]
 name = "flare"
 seeded = false

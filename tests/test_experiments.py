@@ -20,7 +20,7 @@ from tacit.methods import chosen
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # as `python -m experiments.…` has it
 
-from experiments import figures, panels, sweep, tables  # noqa: E402
+from experiments import figures, lfl, panels, sweep, tables  # noqa: E402
 from experiments.orderings import CLAIMS, Ordering, orderings  # noqa: E402
 from experiments.p0 import SWEEPS  # noqa: E402
 from experiments.results import AFTER, BEFORE, Cell, Results, said_n, usual_n  # noqa: E402
@@ -40,7 +40,8 @@ def test_every_run_file_is_valid(path):
 
 
 def test_every_run_file_of_p0_belongs_to_a_sweep():
-    assert {path.stem for path in FILES if path.stem.startswith("p0-")} <= {each.file for each in SWEEPS.values()}
+    sweeps = [*SWEEPS.values(), *lfl.SWEEPS.values()]
+    assert {path.stem for path in FILES if path.stem.startswith("p0-")} <= {each.file for each in sweeps}
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -52,6 +53,15 @@ def test_every_point_of_a_sweep_is_valid_and_a_run_of_its_own(name):
         chosen(file.method)
     rows = [row_of(name, "ml-1m", variant, file) for variant, file in points]
     assert len({sweep.key(row) for row in rows}) == len(points)
+
+
+@pytest.mark.parametrize("name", lfl.SWEEPS)
+def test_every_point_of_a_sweep_over_devices_and_sums_is_valid_and_a_run_of_its_own(name):
+    of = lfl.SWEEPS[name]
+    found = [(data, *point) for data in of.data for point in of.points(data, [7])]
+    for _, _, file in found:
+        chosen(file.method)
+    assert len({sweep.key(row_of(name, data, variant, file)) for data, variant, file in found}) == len(found)
 
 
 @pytest.mark.parametrize("data", sweep.DATA)
@@ -299,6 +309,20 @@ def test_the_pages_ask_for_every_table_and_figure_there_is():
     assert set(re.findall(r"<!-- table: ([\w-]+) -->", "".join(pages))) == set(figures.all_tables(Results([])))
     assert set(re.findall(r"\(p0/([\w-]+)\.svg\)", pages[0])) == set(figures.FIGURES)
     assert all(page.count("<!-- table:") == page.count("<!-- end -->") for page in pages)
+
+
+def test_the_page_of_secure_sums_has_every_table_and_figure_and_is_as_its_runs_make_it(tmp_path):
+    page, table = (ROOT / "docs/results" / f"lfl.{kind}" for kind in ("md", "csv"))
+    text, copy = page.read_text(), tmp_path / "lfl.md"
+    assert set(re.findall(r"<!-- table: ([\w-]+) -->", text)) == set(lfl.all_tables(Results([])))
+    assert set(re.findall(r"\(lfl/([\w-]+)\.svg\)", text)) == set(lfl.FIGURES)
+    copy.write_text(text)
+    lfl.write_page(Results.read(table), copy)
+    assert copy.read_text() == text
+    for name in lfl.FIGURES:
+        drawn = (tmp_path / "lfl" / f"{name}.svg").read_text()
+        ET.fromstring(drawn)
+        assert drawn == (ROOT / "docs/results/lfl" / f"{name}.svg").read_text()
 
 
 def test_a_table_that_there_is_not_is_named():

@@ -89,6 +89,8 @@ class AggregationSection(Frozen):
     tolerate: float = Field(default=0.3, ge=0, lt=1)
     collusion: float = Field(default=0.0, ge=0, lt=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    signed: bool = False
+    retries: int = Field(default=0, ge=0, le=1000)
 
 
 class EngineSection(Frozen):

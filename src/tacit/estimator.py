@@ -27,7 +27,6 @@ from tacit.methods.plan import Situation, affordable, make_plan
 from tacit.model import Model, Predictor
 from tacit.model.model import best
 from tacit.partition import Parties
-from tacit.secure import Plain
 
 if TYPE_CHECKING:
     from tacit.engine.simulate import Safeguards
@@ -81,7 +80,6 @@ def guarded(
             run=uuid4().hex,
             ledgers=Path(privacy.ledger or folder),
             budget=Budget(privacy.budget or privacy.epsilon, plan.delta, privacy.period),
-            aggregation=Plain(),
             stop_on_refusal=privacy.on_refusal == "stop",
         )
 

@@ -23,7 +23,9 @@ from tacit.methods import Method, Parameters, chosen
 from tacit.methods.plan import Plan, Situation, affordable, make_plan
 from tacit.partition import Parties, Setting
 from tacit.report.folder import RunFolder
-from tacit.secure import IdealSum, Plain
+
+#: How sums can be made here.
+AGGREGATIONS = ("plain", "ideal", "secagg", "shuffle")
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,15 @@ class Prepared:
 def check(file: RunFile) -> tuple[Method, Parameters]:
     """Everything that can be refused before data is touched."""
     method, parameters = chosen(file.method)
-    if file.aggregation.name not in ("plain", "ideal"):
+    aggregation = file.aggregation.name
+    if aggregation not in AGGREGATIONS:
+        able = ", ".join(f'"{name}"' for name in AGGREGATIONS)
+        raise UsageError(f'[aggregation] name = "{aggregation}" is not available in this version; use one of {able}.')
+    if aggregation != "plain" and file.privacy is None:
         raise UsageError(
-            f'[aggregation] name = "{file.aggregation.name}" is not available in this version; use "plain" or "ideal".'
+            f'[aggregation] name = "{aggregation}" carries the noise of a private sum, and a sum without noise '
+            "protects nobody from whoever sees it; add [privacy]."
         )
-    if file.aggregation.name == "ideal" and file.privacy is None:
-        raise UsageError('[aggregation] name = "ideal" brings the noise of a private sum, so it needs [privacy].')
     if file.engine.name != "inprocess":
         raise UsageError(f'[engine] name = "{file.engine.name}" is not available in this version; use "inprocess".')
     if file.engine.seeded is False and file.privacy is None:
@@ -77,12 +82,25 @@ def plan(
     if setting not in method.sides:
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
+    share = file.aggregation
     situation = Situation(
-        setting, parties, sealed=file.aggregation.name != "plain", collusion=file.aggregation.collusion
+        setting,
+        parties,
+        sealed=share.name in ("ideal", "secagg"),
+        collusion=share.collusion,
+        tolerate=share.tolerate if share.name == "secagg" else None,
+        signed=share.signed,
+        retries=share.retries,
+        shuffled=share.name == "shuffle",
     )
     made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded=True)
-    steps = method.sides[setting].party.steps
-    if situation.sealed and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
+    steps = method.sides_for(setting, private=True).party.steps
+    if situation.shuffled and not all(noisy.reported for noisy in made.noisy):
+        raise PrivacyRefused(
+            f'[aggregation] name = "shuffle" mixes single reports, and {method.name} sends none in the {setting} '
+            'setting; use "secagg" or "plain".'
+        )
+    if share.name == "ideal" and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
         raise PrivacyRefused(
             f'[aggregation] name = "{file.aggregation.name}" hides contributions to a sum, and {method.name} has '
             f'no sum to protect in the {setting} setting: every party adds noise of its own; use "plain".'
@@ -94,13 +112,12 @@ def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | Non
     """What guards a private run: ledgers, budget, log, aggregation."""
     if file.privacy is None:
         return None
-    privacy, share = file.privacy, file.aggregation
+    privacy = file.privacy
     return Safeguards(
         plan=made,
         run=folder.run_id,
         ledgers=Path(privacy.ledger) if privacy.ledger is not None else folder.path / "ledger",
         budget=Budget(privacy.budget or privacy.epsilon, made.delta, privacy.period),
-        aggregation=IdealSum(made.situation.colluding, file.seed) if share.name == "ideal" else Plain(),
         log=CallLog(folder.path / "transcript" / "log.sqlite"),
         stop_on_refusal=privacy.on_refusal == "stop",
     )
@@ -182,6 +199,14 @@ def _absences(transcript: Transcript, parties: int) -> list[str]:
     return notes
 
 
+def _sealing(prepared: Prepared) -> list[str]:
+    """How sums are sealed, in words."""
+    from tacit.report.sealing import sentences
+
+    told = None if prepared.plan is None else prepared.plan.sealing()
+    return [] if told is None else sentences(told, prepared.parties.setting is Setting.DEVICE)
+
+
 def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
@@ -242,16 +267,17 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.parties,
             prepared.method,
             prepared.parameters,
-            prepared.method.sides[prepared.parties.setting].party.steps,
+            prepared.method.sides_for(prepared.parties.setting, prepared.plan is not None).party.steps,
             notes=[
                 *warnings,
                 *evaluation.notes,
                 *lifetimes,
                 *_absences(trained.transcript, len(prepared.parties)),
             ],
-            sealed=file.aggregation.name != "plain",
+            sealed=prepared.plan is not None and prepared.plan.situation.sealed,
             floor=bias_floor(prepared, evaluation),
             noise=None if prepared.plan is None else prepared.plan.loudness(),
+            sealing=_sealing(prepared),
         ),
         metrics=metrics_table(
             [(g.round, g.mse) for g in trained.history if g.mse is not None],

@@ -20,6 +20,7 @@ from tacit.boundary.events import (
     Public,
     Pure,
     SampledGaussian,
+    SampledSkellam,
     Shuffled,
     Skellam,
 )
@@ -32,6 +33,7 @@ ONE_OF_EACH = [
     Gaussian(3.0),
     SampledGaussian(2.0, 0.1),
     Skellam(1e4, 100.0, 30.0),
+    SampledSkellam(1e4, 100.0, 30.0, 0.1),
     DiscreteGaussian(1e3, 30.0, 10, 10),
     Laplace(5.0),
     Pure(0.2, "exponential"),
@@ -166,7 +168,8 @@ def test_all_kinds_compose_and_the_order_does_not_matter():
     total = account.epsilon(ONE_OF_EACH, 1e-6, ZERO_OUT)
     assert account.epsilon(ONE_OF_EACH[::-1], 1e-6, ZERO_OUT) == total
     assert max(account.epsilon([event], 1e-6, ZERO_OUT) for event in ONE_OF_EACH) < total < 20
-    without_discrete = [event for event in ONE_OF_EACH if not isinstance(event, Skellam | DiscreteGaussian)]
+    discrete = Skellam | SampledSkellam | DiscreteGaussian
+    without_discrete = [event for event in ONE_OF_EACH if not isinstance(event, discrete)]
     assert account.epsilon(without_discrete, 1e-6, ZERO_OUT) < total
 
 
@@ -297,6 +300,10 @@ def test_an_accountant_that_waves_strangers_through_would_be_noticed(monkeypatch
         SampledGaussian(1.0, -0.1),
         Skellam(-1.0, 1.0, 1.0),
         Skellam(1.0, 0.5, 1.0),
+        SampledSkellam(-1.0, 1.0, 1.0, 0.1),
+        SampledSkellam(1.0, 0.5, 1.0, 0.1),
+        SampledSkellam(1.0, 1.0, 1.0, 1.1),
+        SampledSkellam(1.0, 1.0, 1.0, math.nan),
         DiscreteGaussian(4.0, 1.0, 0, 1),
         DiscreteGaussian(4.0, 1.0, 1, 0),
         Laplace(math.nan),

@@ -146,10 +146,10 @@ def test_a_coordinator_cannot_ask_for_sealed_contributions_one_by_one(tmp_path, 
 Z, DELTA = 2.0, 1e-6
 
 
-def terms(releases=1, own_noise=True, z=Z, unit=Unit.USER):
+def terms(releases=1, z=Z, unit=Unit.USER):
     events = (Gaussian(z, releases),)
     g = Guarantee(epsilon(events, DELTA, Relation.ZERO_OUT), DELTA, unit, Relation.ZERO_OUT, Trust.SILO, "all", True)
-    return Terms(g, z, {"tell": releases}, events, own_noise)
+    return Terms(g, z, {"tell": releases}, events)
 
 
 def gate(path, t=None, budget=100.0, run="run-1", days=None):

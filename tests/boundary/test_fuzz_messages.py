@@ -252,7 +252,7 @@ class Forger:
     def __init__(self) -> None:
         self.answers: object = []
 
-    def deliver(self, request, attendance):
+    def deliver(self, requests, attendance):
         return self.answers
 
 
@@ -314,7 +314,7 @@ def hear_coordinator(number: int, seed: int = SEED) -> int:
     for place in range(number):
         if place % 500 == 0:  # a transcript grows with what it holds
             federation = Federation(engine, FACTS, BiasParty.steps, method="bias")
-        federation._heads.clear()
+        federation._line._heads.clear()
         step = "contribute" if draw.random() < 0.5 else "finish"
         engine.answers = forged_answers(draw, step)
         try:

@@ -5,6 +5,7 @@
 
 import math
 import os
+from dataclasses import replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
@@ -53,8 +54,8 @@ def skellam_law(variance):
 LAWS = {
     discrete_laplace: (laplace_law, (0.05, 0.3, 1.0, math.pi, 30.0)),
     discrete_gaussian: (gaussian_law, (0.04, 0.3, 1.0, 2.5, 1000.0)),
-    poisson: (poisson_law, (1e-6, 0.2, 1.0, 3.7, 15.9, 80.0, 2500.0)),
-    skellam: (skellam_law, (1e-6, 0.1, 1.0, 2.0, 37.5, 900.0)),
+    poisson: (poisson_law, (1e-6, 0.2, 1.0, 3.7, 15.9, 80.0, 2500.0, 1e5)),
+    skellam: (skellam_law, (1e-6, 0.1, 1.0, 2.0, 37.5, 900.0, 1e5)),
 }
 CASES = [(sampler, law, size) for sampler, (law, sizes) in LAWS.items() for size in sizes]
 
@@ -142,12 +143,12 @@ def float_errors(sampler, size, monkeypatch):
     """|p in float64 − p to 50 digits|, over all coins of a few draws."""
     errors, coins = [0.0], discrete._coins
 
-    def watched(source, p, exact):
+    def watched(source, p, exact, *leading):
         errors.extend(abs(float(Decimal(float(p[i])) - exact(i))) for i in range(0, len(p), max(1, len(p) // 20)))
-        return coins(source, p, exact)
+        return coins(source, p, exact, *leading)
 
     monkeypatch.setattr(discrete, "_coins", watched)
-    sampler(seeded("errors", str(size)), size, 100)
+    sampler(seeded("errors", str(size)), size, 1000)
     return max(errors)
 
 
@@ -164,6 +165,7 @@ def test_an_inexact_probability_is_found(monkeypatch):
         return k * math.log(mean) - mean - special.gammaln(k + 1.0)
 
     monkeypatch.setattr(discrete, "_log_poisson", careless)
+    monkeypatch.setattr(discrete, "_table", discrete._table.__wrapped__)  # keep none that was made carelessly
     assert float_errors(poisson, 1e12, monkeypatch) > discrete.DOUBT
 
 
@@ -193,6 +195,16 @@ def test_a_tie_in_53_bits_is_broken_by_the_next_128(more, heads):
     assert found.tolist() == [heads]
 
 
+@pytest.mark.parametrize(
+    ("first", "more", "heads"),
+    [(K - 1, 2**64 - 1, True), (K + 1, 0, False), (K, 2**63 - 1, True), (K, 2**63, False)],
+)
+def test_bits_that_were_drawn_before_come_first(first, more, heads):
+    leading = np.array([first >> 21], dtype=np.uint64)
+    tape = Tape((first & (2**21 - 1)) << 43, more, 0)
+    assert discrete._coins(tape, np.array([float(BETWEEN)]), lambda i: BETWEEN, leading).tolist() == [heads]
+
+
 @pytest.mark.parametrize(("first", "heads"), [(K - 1, True), (K + 1, False)])
 def test_where_53_bits_tell_no_more_are_drawn(first, heads):
     source = Tape(first << 11, 77)
@@ -207,6 +219,113 @@ def test_fifty_digits_are_fifty_digits():
         with localcontext() as digits:
             digits.prec = 100
             assert abs(discrete._log_factorial(k) - Decimal(math.factorial(k)).ln()) < Decimal("1e-48")
+
+
+# -- tables of Poisson candidates ----------------------------------------------------------------------------------
+
+MEANS = (1e-9, 0.3, 3.7, 80.0, 4095.9, 4096.0, 123456.7, 1e9, 2.0**40)
+
+
+def kept_with(table, mean, b, k):
+    """F·P(k)/w for numbers k of bin b, by SciPy, which is good to 10⁻¹⁰ or so below a mean of 10⁶."""
+    return table.factor * stats.poisson.pmf(k, mean) / table.slots[b]
+
+
+def too_sure(table, mean):
+    """Bins in which some number is kept unseen more often than it may be, or would have to be kept more than always."""
+    found = []
+    for b in range(table.inside):
+        odds = kept_with(table, mean, b, table.starts[b] + np.arange(table.mask + 1))
+        if table.sure[b] > 2.0**32 * odds.min() * (1 + 1e-9) or odds.max() > 1 + 1e-9:
+            found.append(b)
+    return found
+
+
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_table_has_a_slot_for_every_number(mean):
+    table = discrete._table(mean)
+    np.testing.assert_array_equal(np.bincount(table.bin_of), table.slots)
+    assert table.slots.sum() == 2**16
+    assert table.slots.min() >= 1
+    width, bins = table.mask + 1, table.inside
+    assert width in 2 ** np.arange(17)
+    np.testing.assert_array_equal(np.diff(table.starts[:bins]), width)
+    assert table.starts[bins] == table.starts[bins - 1] + width  # the right tail begins where the last bin ends
+    below = table.starts[0] - 1
+    assert table.starts[bins + 1 :].tolist() == ([below] if below >= 0 else [])
+    assert table.steps[bins:].tolist() == ([1, -1] if below >= 0 else [1])
+
+
+@pytest.mark.parametrize("mean", [mean for mean in MEANS if mean < 1e6])
+def test_nothing_is_kept_unseen_more_often_than_it_may_be(mean):
+    table = discrete._table(mean)
+    assert too_sure(table, mean) == []
+    assert too_sure(replace(table, sure=table.sure + np.uint64(2**23)), mean) != []  # 0.2 % too sure
+    assert too_sure(replace(table, factor=1.05 * table.factor), mean) != []
+
+
+@pytest.mark.parametrize("mean", [1e9, 2.0**40])
+def test_the_ends_of_wide_bins_are_kept_more_often_than_unseen(mean, monkeypatch):
+    """To 50 digits, where SciPy's are not enough."""
+    table, odds = discrete._table(mean), []
+    monkeypatch.setattr(discrete, "_coins", lambda source, p, exact, leading: [exact(i) for i in range(len(p))])
+    for ends in (table.starts[: table.inside], table.starts[: table.inside] + table.mask):
+        odds.append(discrete._weighed(None, table, mean, ends, np.arange(table.inside), None)[1])
+    for sure, *pair in zip(table.sure.tolist(), *odds, strict=False):
+        assert sure <= min(pair) * 2**32
+        assert max(pair) <= 1
+
+
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_word_is_a_slot_then_a_place_in_its_bin_then_a_coin(mean):
+    table = discrete._table(mean)
+    middle = int(np.argmax(table.slots))
+    slot, sure = int(np.searchsorted(table.bin_of, middle)), int(table.sure[middle])
+    places = {0, table.mask, table.mask // 3}
+    for place, leading in ((place, leading) for place in places for leading in (0, sure // 3, sure - 1)):
+        assert table.bin_of[slot] == middle
+        first = poisson(Tape(slot << 48 | place << 32 | leading), mean, 1)
+        assert first.tolist() == [table.starts[middle] + place]
+
+
+def halves_of_bins(mean, n):
+    """χ² over half bins, of so many draws that 1 % too many or too few in a half would show: p-value."""
+    table, half = discrete._table(mean), max(1, (discrete._table(mean).mask + 1) // 2)
+    support, law = poisson_law(mean)
+    cell = (support - table.starts[0]) // half
+    drawn = (poisson(seeded("halves", str(mean)), mean, n) - table.starts[0]) // half
+    return fits(drawn, np.arange(cell[0], cell[-1] + 1), np.bincount(cell - cell[0], weights=law))
+
+
+@pytest.mark.parametrize("mean", [30.3, 1e5, 1.1e6])
+def test_within_a_bin_the_law_is_kept_too(mean):
+    assert halves_of_bins(mean, 50 * N) > ALARM
+
+
+@pytest.mark.parametrize("mean", [1e5, 1.1e6])
+@pytest.mark.parametrize("answer", [True, False])
+def test_keeping_all_or_none_of_the_unsure_would_be_noticed(mean, answer, monkeypatch):
+    monkeypatch.setattr(discrete, "_coins", lambda source, p, exact, leading: np.full(len(p), answer))
+    monkeypatch.setattr(discrete, "_geometric", lambda source, t, m: np.zeros(m, dtype=np.int64))
+    assert halves_of_bins(mean, 50 * N) < ALARM
+
+
+@pytest.mark.parametrize(
+    ("mean", "side"), [(3.7, 0), (80.0, 0), (4096.0, 0), (123456.7, 0), (4096.0, 1), (123456.7, 1)]
+)
+def test_tails_follow_the_law_too(mean, side, monkeypatch):
+    """What one draw in 10⁵ comes from, drawn on purpose: P beyond the bins, on the right and on the left."""
+    table = discrete._table(mean)
+    tail = table.inside + side
+    start, step = int(table.starts[tail]), int(table.steps[tail])
+    support = np.arange(start, start + 60 * table.scales[side] + 60) if step > 0 else np.arange(start + 1)
+    law = stats.poisson.pmf(support, mean) / stats.poisson.pmf(support, mean).sum()
+    only = replace(table, bin_of=np.full(discrete.SLOTS, tail, dtype=np.uint16))
+    monkeypatch.setattr(discrete, "_table", lambda mean: only)
+    assert fits(poisson(seeded("tail", str(mean), side), mean, N), support, law) > ALARM
+    geometric = discrete._geometric
+    monkeypatch.setattr(discrete, "_geometric", lambda source, t, m: geometric(source, 2 * t, m))
+    assert fits(poisson(seeded("planted"), mean, N), support, law) < ALARM
 
 
 # -- edges ---------------------------------------------------------------------------------------------------------

@@ -11,19 +11,26 @@ from tacit.boundary.bounded import ClippedSum
 from tacit.boundary.events import Event, Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
+from tacit.boundary.sealed import SEALED, Grid
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.secure.masks import unpack
+from tacit.secure.quantize import Rounding
 
 Z, DELTA = 2.0, 1e-6
 CELLS = 4000
 
 
+#: What a sealed sum is made of: vectors of norm at most 1, spread over all cells.
+GRID = Grid(Rounding.fine(1.0, CELLS), 1.0, Z, 32)
+
+
 def promise(releases: int, own_noise: bool = True) -> Terms:
-    events = (Gaussian(Z, releases),)
+    events = (Gaussian(Z, releases) if own_noise else GRID.event(1.0, releases),)
     reached = epsilon(events, DELTA, Relation.ZERO_OUT)
     guarantee = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
-    return Terms(guarantee, Z, {"tell": releases}, events, own_noise)
+    return Terms(guarantee, Z, {"tell": releases}, events, grids={} if own_noise else {"tell": GRID})
 
 
 def make(tmp_path, releases=3, budget=100.0, run="run-1", days=None, own_noise=True, seed=7, devices=0) -> Gate:
@@ -106,7 +113,9 @@ def test_each_device_of_a_cohort_adds_noise_of_its_own(tmp_path):
 def test_where_the_aggregation_brings_the_noise_the_contribution_leaves_sealed(tmp_path):
     gate = make(tmp_path, own_noise=False)
     release = tell(gate, what=query(value=1.0))
-    np.testing.assert_allclose(noise(release), 1 / np.sqrt(CELLS), rtol=1e-4)
+    whole = GRID.numbers(unpack(decode(release.body)[SEALED], CELLS, GRID.bits))
+    np.testing.assert_allclose(whole, 1 / np.sqrt(CELLS), atol=GRID.rounding.step)
+    assert abs(whole.mean() * np.sqrt(CELLS) - 1) < 0.01
     from tacit.boundary.wire import digest
 
     assert release.payload != digest(release.body)
@@ -223,7 +232,7 @@ def test_data_as_it_is_and_single_reports_are_refused(tmp_path):
     with gate.serving("tell", 1, 0, "r"):
         with pytest.raises(PrivacyRefused, match="as it is"):
             gate.disclose(x=1)
-        with pytest.raises(PrivacyRefused, match="single reports"):
+        with pytest.raises(PrivacyRefused, match="more than was planned"):
             gate.report(query())
     assert gate.protection.ledger.rows() == []
 
@@ -276,7 +285,7 @@ def test_an_event_that_the_accountant_does_not_know_is_an_error(tmp_path, monkey
         pass
 
     gate = make(tmp_path)
-    monkeypatch.setattr(Protection, "event", lambda self, query, answers: Homemade())
+    monkeypatch.setattr(Protection, "event", lambda self, step, query, answers: Homemade())
     with pytest.raises(PrivacyRefused, match="Homemade"):
         tell(gate)
     assert gate.protection.ledger.rows() == []

@@ -88,6 +88,9 @@ class Party:
         self.ledger = SimpleNamespace()
         self.gate = SimpleNamespace(protection=SimpleNamespace(ledger=self.ledger) if ledger else None)
 
+    def step(self, name):
+        return self.steps.get(name)
+
     def answer(self, request, present=None):
         self._work(self)
         raise BudgetSpent("no")
@@ -97,7 +100,7 @@ def ask(parties, size=10, **options):
     engine = InProcess(parties, **options)
     request = Request("m", "", "improve", 1, 0, bytes(size))
     try:
-        return [answer.status for answer in engine.deliver(request, Attendance.full())]
+        return [answer.status for answer in engine.deliver(dict.fromkeys(engine.parties, request), Attendance.full())]
     finally:
         engine.close()
 

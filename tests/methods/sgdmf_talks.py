@@ -31,7 +31,6 @@ from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.model import Model
 from tacit.partition import Setting
 from tacit.rng import derive
-from tacit.secure import Plain
 
 # -- what noised answers are pinned to --------------------------------------------------------------------------------
 
@@ -132,7 +131,7 @@ class Quick(Safeguards):
 
     books: dict[str, InMemory] = field(default_factory=dict)
 
-    def protect(self, share, seed):
+    def protect(self, share, seed, circle=None):
         book = self.books[share.name] = InMemory(share.name)
         people = [str(user) for user in share.ratings.user_ids.ids]
         return Protection(self.plan.terms, book, self.budget, self.run, seed, people)
@@ -201,7 +200,7 @@ def converse(
     method = replace(SGDMF, sides={case.setting: Sides(asks, party or own.party)})
     books = {} if books is None else books
     budget = Budget(plan.terms.guarantee.epsilon, DELTA)
-    guards = Quick(plan, "run", Path(), budget, Plain(), books=books)
+    guards = Quick(plan, "run", Path(), budget, books=books)
     with written_down(pin) as (answers, started):
         parties = parties_of(case, records, items)
         trained = train(method, plan.parameters, parties, seed=7, safeguards=guards, payloads=payloads)

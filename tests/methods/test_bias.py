@@ -94,8 +94,11 @@ def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
     from tacit.experiment import plan
     from tacit.methods import chosen
 
-    z = plan(file(data=big), *chosen({"name": "bias"})).terms.multiplier
-    for name, variance in (("noised", 4 * z**2), ("one", z**2 * 4 / 3)):
+    own, one = (
+        plan(file(data=big, aggregation={"name": name}), *chosen({"name": "bias"})).sigma()["contribute"] ** 2
+        for name in ("plain", "ideal")
+    )
+    for name, variance in (("noised", 4 * own), ("one", one * 4 / 3)):
         measured = np.var(sums[name] - sums["exact"])
         assert abs(measured / variance - 1) < 5 * np.sqrt(2 / 4000), name
 
@@ -188,7 +191,7 @@ def test_a_budget_for_a_period_prints_the_lifetime_beside_it(tmp_path):
 
 
 def test_an_ideal_sum_without_privacy_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"needs \[privacy\]"):
+    with pytest.raises(UsageError, match=r"add \[privacy\]"):
         run(file(privacy=None, aggregation={"name": "ideal"}), tmp_path / "run")
 
 

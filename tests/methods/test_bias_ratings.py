@@ -83,8 +83,11 @@ def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
         sums[name] = np.concatenate(
             [sum(b[block].astype(np.float64) for b in bodies) for block in ("errors", "weights")]
         )
-    sigma = plan(file(data=big), *chosen({"name": "bias"})).sigma()["contribute"]
-    for name, variance in (("own", 4 * sigma**2), ("one", sigma**2 * 4 / 3)):
+    own, one = (
+        plan(file(data=big, aggregation={"name": name}), *chosen({"name": "bias"})).sigma()["contribute"] ** 2
+        for name in ("plain", "ideal")
+    )
+    for name, variance in (("own", 4 * own), ("one", one * 4 / 3)):
         measured = np.var(sums[name] - sums["exact"])
         assert abs(measured / variance - 1) < 5 * np.sqrt(2 / 4000), name
 

@@ -93,7 +93,8 @@ def test_synchronous_descends_by_the_sum_of_all_silos():
 
 def test_synchronous_under_one_noise_carries_less(tmp_path):
     plain, ideal = (planned("synsgd", aggregation=name, factors=3, rounds=4) for name in ("plain", "ideal"))
-    assert plain.sigma() == ideal.sigma()
+    own, one = (made.sigma()["contribute"] for made in (plain, ideal))
+    assert own < one < 1.3 * own  # whole numbers under Rényi accounting cost a little more noise
     assert ideal.signal_to_noise()["contribute"] > plain.signal_to_noise()["contribute"]
     summary = run(file("synsgd", aggregation="ideal", factors=3, rounds=4), tmp_path / "run")
     assert summary["guarantee"]["model"] == "distributed"

@@ -228,8 +228,9 @@ REFUSED = {
     "κ where users are divided": ({"method": {"final_steps": 3}}, 2, "final_steps = 3"),
     "users where items are divided": ({"partition": PER_ITEM, "method": {"users": "noised"}}, 2, "horizontal setting"),
     "fine-tuning, vertical": ({"partition": PER_ITEM, "method": {"fine_tuning": 3}}, 2, "horizontal setting"),
-    "by device": ({"partition": BY_DEVICE}, 4, "no guarantee on devices"),
-    "by device, per rating": ({"partition": BY_DEVICE, "privacy": PER_RATING}, 4, "no guarantee on devices"),
+    "θ on devices": ({"partition": BY_DEVICE, "method": {"trim": 3}}, 2, "one rating or its record"),
+    "sends without devices": ({"method": {"send": "record"}}, 2, "for private runs on devices"),
+    "the paper's, on devices": ({"partition": BY_DEVICE, "privacy": {"accounting": "paper"}}, 4, "no paper's account"),
     "the paper's, vertical": ({"partition": PER_ITEM, "privacy": {"accounting": "paper"}}, 4, "no paper's accounting"),
     "the paper's, per rating": ({"privacy": {"accounting": "paper", **PER_RATING}}, 4, "no paper's accounting"),
 }

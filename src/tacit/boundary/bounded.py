@@ -11,15 +11,16 @@ before, and of fresh secret randomness. C and the catalogue's size are public, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tacit.boundary.query import Blocks, Exact, Rows
 from tacit.boundary.trim import check_rows
 from tacit.boundary.wire import Array
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.guarantee import Relation, Unit
+from tacit.secure.quantize import Pieces
 
 #: Limits are met a millionth early: rounding lifts a norm of k numbers by less than k·2⁻⁵³ of itself, so no norm of
 #: fewer than 2³² numbers exceeds its limit in float64 either.
@@ -38,6 +39,14 @@ class Bounded:
     def exact(self, state: Blocks, stream: np.random.Generator) -> Mapping[str, Exact]:
         """The answer, float64."""
         raise NotImplementedError(f"{type(self).__name__} must say what it answers.")
+
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+        """What each user, or each rating, adds: where the answer is a sum of such."""
+        raise PrivacyRefused(f"A {type(self).__name__} is no sum of bounded pieces, and cannot be sealed.")
+
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+        """The same, some at a time where all would be too many."""
+        yield self.pieces(state, stream)
 
     def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return {name: rounded(block) for name, block in self.exact(state, stream).items()}
@@ -137,6 +146,10 @@ class NormalisedSum(Bounded):
             for name, x in self.contributions().items()
         }
 
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+        """A user's numbers in all channels are one piece."""
+        return in_channels(self.indptr, self.items, self.contributions(), self.n_items)
+
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         return self.bound(unit, relation)
 
@@ -180,6 +193,13 @@ class ClippedSum(Bounded):
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return {name: x.sum(axis=0) for name, x in self.contributions().items()}
 
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+        """A user's row over all blocks is one piece."""
+        n = len(self.taking_part)
+        flat = np.concatenate([x.reshape(n, -1) for _name, x in sorted(self.contributions().items())], axis=1)
+        size = flat.shape[1]
+        return Pieces(size * np.arange(n + 1), np.tile(np.arange(size), n), flat.ravel(), size)
+
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         return self.bound(self.clip, unit, relation)
 
@@ -216,6 +236,14 @@ class ClippedWhole(Bounded):
     def bound(clip: float, unit: Unit, relation: Relation) -> float:
         """The sensitivity of such an answer, before there is data."""
         return 2 * clip
+
+
+def in_channels(starts: Array, items: Array, channels: Mapping[str, Array], n_items: int) -> Pieces:
+    """Pieces with one number a channel in each of their entries; a channel is a block of `n_items` cells."""
+    names = sorted(channels)
+    cells = np.stack([place * n_items + items.astype(np.int64) for place, _name in enumerate(names)], axis=1)
+    values = np.stack([channels[name] for name in names], axis=1)
+    return Pieces(len(names) * starts, cells.ravel(), values.ravel(), len(names) * n_items)
 
 
 def clipped_rows(x: Array, limit: float) -> Array:

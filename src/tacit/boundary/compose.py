@@ -14,7 +14,7 @@ import math
 from functools import lru_cache
 
 from tacit.boundary import gdp, losses, renyi, spending
-from tacit.boundary.events import DiscreteGaussian, Gaussian, Skellam
+from tacit.boundary.events import DiscreteGaussian, Gaussian, SampledSkellam, Skellam
 from tacit.boundary.spending import Noised
 from tacit.guarantee import Relation
 
@@ -72,7 +72,7 @@ def plain_mu(events: tuple[Noised, ...], relation: Relation) -> float | None:
 
 def discrete(events: tuple[Noised, ...]) -> bool:
     """Whether an event has discrete noise, which only Rényi bounds cover."""
-    return any(isinstance(event, Skellam | DiscreteGaussian) for event in events)
+    return any(isinstance(event, Skellam | SampledSkellam | DiscreteGaussian) for event in events)
 
 
 def _anywhere(events: tuple[Noised, ...], at: float, relation: Relation) -> float:

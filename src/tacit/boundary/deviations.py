@@ -11,13 +11,14 @@ import math
 
 import numpy as np
 
-from tacit.boundary.bounded import ROOM, Bounded, attendance, finite, on_grid, positive
+from tacit.boundary.bounded import ROOM, Bounded, attendance, finite, in_channels, on_grid, positive
 from tacit.boundary.query import Blocks
 from tacit.boundary.trim import check_rows
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
+from tacit.secure.quantize import Pieces
 
 
 class DeviationSum(Bounded):
@@ -73,6 +74,11 @@ class DeviationSum(Bounded):
             name: np.bincount(self.ratings.items, weights=x, minlength=m).astype(np.float64)
             for name, x in self.contributions().items()
         }
+
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+        """Every rating is a piece of its own, in two cells."""
+        ratings = self.ratings
+        return in_channels(np.arange(ratings.n_ratings + 1), ratings.items, self.contributions(), ratings.n_items)
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         scale = self.ratings.scale

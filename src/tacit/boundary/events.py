@@ -47,6 +47,17 @@ class Skellam(Event):
 
 
 @dataclass(frozen=True)
+class SampledSkellam(Event):
+    """`count` such integer answers, each over a fresh, secret Poisson sample of the units, of that rate."""
+
+    variance: float
+    l1: float
+    l2: float
+    rate: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class DiscreteGaussian(Event):
     """`count` integer answers plus a sum of `shares` discrete Gaussians of `variance` each; Δ₂ in grid units."""
 
@@ -110,6 +121,7 @@ KINDS: Mapping[str, type[Event]] = {
         Gaussian,
         SampledGaussian,
         Skellam,
+        SampledSkellam,
         DiscreteGaussian,
         Laplace,
         Pure,

@@ -2,7 +2,7 @@
 
 A *chain* is a number of queries with a pure update between them, or a convex problem *solved* with noise inside it; a
 *sum* is one linear contribution, a *report* is a set of single reports for the shuffler, a *public* fact has no data
-in it, and *disclose* hands out data as it is.
+in it, no more than an *exchange* of keys and shares for a secure sum, and *disclose* hands out data as it is.
 With a protection every one of them is noised or refused, charged and recorded before it leaves; without one,
 NON-PRIVATE. What a party *keeps* stays at home for good: under a protection the gate refuses to let it out.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,18 +25,26 @@ from tacit.boundary.kept import Kept
 from tacit.boundary.ledger import Row
 from tacit.boundary.objective import Problem
 from tacit.boundary.protection import Protection
-from tacit.boundary.query import Query, Sensitive, Update
+from tacit.boundary.query import Query, Randomised, Sensitive, Summable, Update
 from tacit.boundary.release import Kind, Release
+from tacit.boundary.sealed import SEALED, Fixed, Grid
+from tacit.boundary.seals import STATE, Seals
+from tacit.boundary.source import Seeded, Source
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE
-from tacit.rng import derive
+from tacit.rng import derive, stream_key
+from tacit.secure.masks import pack
+from tacit.secure.quantize import wrapped
 
-#: Facts that no data goes into, and the only values they can have. Keys and shares will join them.
+#: Facts that no data goes into, and the only values they can have; keys and shares leave by `exchange`.
 PUBLIC_FACTS: Mapping[str, frozenset[object]] = {"done": frozenset({True})}
 
 #: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
 NAMES = ""
+
+#: What a party can be asked in the course of a secure sum, beside the contribution itself.
+EXCHANGES = ("advertise", "share", "collect", "confirm", "unmask")
 
 #: Raises unless a release of this kind, with these blocks, is what the step was agreed to give.
 Agreed = Callable[[Kind, Mapping[str, Value]], None]
@@ -81,6 +89,11 @@ class Gate:
         self._request: Served | None = None
         self._made: Release | None = None
         self._kept = Kept(home)
+        self._seals: Seals | None = None
+        if protection is not None and protection.circle is not None and devices <= 1:
+            self._seals = Seals(
+                party, protection.circle, lambda: home.get(STATE), partial(self.keep, STATE), protection.key
+            )
         if protection is not None and (state := protection.ledger.state()) is not None:
             rows = protection.ledger.rows()
             if rows[-1].run == protection.run:
@@ -128,10 +141,12 @@ class Gate:
             self._made = self._sealed(Kind(row.kind), body, row.contributors, row)
             return self._made
         if ledger.another(run, round, step, attempt, request_hash):
-            raise PrivacyRefused(
+            why = (
                 f'{self.party} has answered step "{step}" of round {round} for another request; the same round is not '
                 "answered twice under other terms."
             )
+            ledger.refuse(run, round, step, request_hash, why)
+            raise PrivacyRefused(why)
         return None
 
     def stream(self, *purpose: str | int) -> np.random.Generator:
@@ -156,8 +171,13 @@ class Gate:
         steps: int,
         lets_out: Sequence[str],
         received: Sequence[str] = (),
+        weight: float = 1.0,
     ) -> Release:
         """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave.
+
+        Where masks were agreed on for this request the blocks leave masked, times the public `weight` that they have in
+        a mean over parties. Their noise is the party's own all the same: a chain is not linear, so that no sum of
+        parts of it could carry a common noise.
 
         All of the final state stays in `home`, as public and noised values, so under a protection no block of it may be
         a secret, or bear the name of one. Blocks that came with the request are named in `received`: that one of these
@@ -167,7 +187,10 @@ class Gate:
         current, event = dict(state), self._admitted(query, steps)
         for step in range(steps):
             current = update(current, self._answer(query, current, step), step)
-        payload = {name: current[name] for name in lets_out}
+        blocks = {name: current[name] for name in lets_out}
+        payload: Mapping[str, Value] = blocks
+        if self._seals is not None and self._seals.ready(context := self._serving().hash):
+            payload = self._seals.masked(Fixed.encoded(blocks, weight), Fixed.BITS, context)
         return self._let_out(Kind.CHAIN, payload, event, state=current, received=received)
 
     def solve(self, problem: Problem) -> Release:
@@ -182,22 +205,34 @@ class Gate:
     def sum(self, query: Query, contributors: int = 1, present: Array | None = None) -> Release:
         """One contribution to a sum over parties; `contributors` devices or parties are in it.
 
-        Where the aggregation carries the noise the contribution leaves sealed, for the aggregation alone; otherwise
+        Where the sum as a whole carries the noise the contribution is made of whole numbers: a party adds its share of
+        the noise and its masks, and a simulated cohort leaves both to the aggregation that alone opens it. Otherwise
         every party, and every device of a cohort, adds noise of its own.
         """
-        event = self._admitted(query, 1)
-        own = self.protection is None or self.protection.terms.own_noise
-        shares = (max(1, contributors) if self._devices else 1) if own else 0
-        answer = self._answer(query, {}, 0, shares)
-        return self._let_out(Kind.SUM, answer, event, contributors, sealed=not own, present=present)
+        event, request, protection = self._admitted(query, 1), self._serving(), self.protection
+        grid = None if protection is None else protection.terms.grids.get(request.step)
+        if protection is None or grid is None:
+            answer = self._answer(query, {}, 0, max(1, contributors) if self._devices else 1)
+            return self._let_out(Kind.SUM, answer, event, contributors, present=present)
+        whole = self._whole(query, grid)
+        if grid.shares is None or self._seals is None:
+            sealed = {SEALED: pack(wrapped(whole, grid.bits), grid.bits)}
+            return self._let_out(Kind.SUM, sealed, event, contributors, sealed=True, present=present)
+        source = protection.source("noise", request.round, request.step, 0, request.hash)
+        noised = self._seals.noised(whole, grid, source, request.hash)
+        masked = self._seals.masked(wrapped(noised, grid.bits), grid.bits, request.hash)
+        return self._let_out(Kind.SUM, masked, event, contributors, present=present)
 
-    def report(self, query: Query, contributors: int = 1) -> Release:
+    def report(self, query: Randomised, contributors: int = 1, present: Array | None = None) -> Release:
         """Single reports, one per entry of the arrays' first axis, that a shuffler may part from their sender."""
-        if self.protection is not None:
-            raise PrivacyRefused(
-                f"{self.party} has no mechanism for single reports in this version; nothing was released."
-            )
-        return self._let_out(Kind.REPORT, query({}, self.stream("sample", 0)), None, contributors)
+        request, protection = self._serving(), self.protection
+        if protection is None:
+            coins: Source = Seeded(stream_key(self._seed, self.party, request.round, "coins", request.hash))
+            return self._let_out(Kind.REPORT, query.reports(self.stream("sample", 0), coins), None, contributors)
+        event = protection.reported(request.step, query)
+        protection.admit(request.step, event)
+        reports = query.reports(self.stream("sample", 0), protection.source("coins", request.round, request.hash))
+        return self._let_out(Kind.REPORT, reports, event, contributors, present=present)
 
     def public(self, fact: str, value: object = True) -> Release:
         """A fact that no data went into, by schema."""
@@ -209,6 +244,19 @@ class Gate:
         if self.protection is not None:
             self.protection.afford()
         return self._let_out(Kind.PUBLIC, {fact: True}, Public(), max(1, self._devices))
+
+    def exchange(self, name: str, payload: Mapping[str, Any]) -> Release:
+        """One exchange of a secure sum: keys, shares, and what unmasks it; random numbers alone, drawn by `Seals`."""
+        request = self._serving()
+        if self._seals is None or self.protection is None or name not in EXCHANGES:
+            raise PrivacyRefused(f'{self.party} takes part in no secure sum here; "{name}" was not answered.')
+        self.protection.afford()
+        try:
+            answer = getattr(self._seals, name)(**payload)
+        except PrivacyRefused as refusal:
+            self.protection.ledger.refuse(self.protection.run, request.round, request.step, request.hash, str(refusal))
+            raise
+        return self._let_out(Kind.PUBLIC, answer, Public())
 
     def disclose(self, **payload: Value) -> Release:
         """Data as it is. It exists for the baselines that pool data, and its name is meant to be noticed."""
@@ -244,7 +292,8 @@ class Gate:
 
     def _admitted(self, query: Query, answers: int) -> Event | None:
         """The event of so many noisy answers."""
-        return self._allowed(query, lambda protection: protection.event(query, answers))
+        step = self._serving().step
+        return self._allowed(query, lambda protection: protection.event(step, query, answers))
 
     def _allowed(self, query: Sensitive, spends: Callable[[Protection], Event]) -> Event | None:
         """The event of a noisy release, once the schedule and the budget allow it; None without a protection."""
@@ -266,6 +315,18 @@ class Gate:
         return self.protection.noised(
             query.exact(state, stream), sigma, request.round, request.step, step, request.hash
         )
+
+    def _whole(self, query: Query, grid: Grid) -> Array:
+        """A query's answer in whole numbers, each piece rounded by itself; (size,) int64."""
+        if self.protection is None or not hasattr(query, "chunks"):
+            raise PrivacyRefused(
+                f"A sum of {self.party} is no sum of bounded pieces, and cannot be sealed; nothing was released."
+            )
+        request, summable = self._serving(), cast(Summable, query)
+        coins = self.protection.source("rounding", request.round, request.step, request.hash)
+        parts = [grid.rounding.summed(part, coins) for part in summable.chunks({}, self.stream("sample", 0))]
+        whole: Array = np.sum(parts, axis=0)
+        return whole
 
     def _let_out(
         self,

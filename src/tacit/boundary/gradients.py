@@ -23,14 +23,15 @@ import numpy as np
 
 from tacit.boundary.bounded import ROOM, Bounded, attendance, chosen, finite, of_record, positive
 from tacit.boundary.query import Blocks, Rows
-from tacit.boundary.trim import check_rate, check_rows, sample_ratings, sample_users, trim
+from tacit.boundary.trim import Part, check_rate, check_rows, sample_ratings, sample_users, trim
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.kernels.bounded import bounded_gradients
+from tacit.kernels.bounded import bounded_gradients, bounded_slopes
 from tacit.kernels.embed import embed_rows
 from tacit.kernels.entries import looked_up, shifted
+from tacit.secure.quantize import Pieces
 
 BLOCKS = ("users", "items")
 
@@ -99,10 +100,7 @@ class Gradient(Bounded):
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:
         U, V = self._factors({**(self._at(state) if callable(self._at) else self._at), **state})
-        draw = sample_users if self.sampled is Unit.USER else sample_ratings
-        part = draw(self.ratings.indptr, self.sampling, stream, self.present)
-        if self.trim is not None:
-            part = trim(part, self.ratings.items, self.trim, stream)
+        part = self._part(stream)
         touched, places = looked_up(self.ratings.items, part.entries, len(V))
         by_user, by_item = bounded_gradients(
             part.indptr,
@@ -116,6 +114,21 @@ class Gradient(Bounded):
         )
         answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
         return {name: answer[name] for name in self.blocks}
+
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+        """What each sampled user adds to the item rows; of item gradients alone."""
+        if self.blocks != ("items",):
+            raise UsageError("Only gradients of item factors are summed over parties; ask for that block alone.")
+        U, V = self._factors({**(self._at(state) if callable(self._at) else self._at), **state})
+        part, p = self._part(stream), V.shape[1]
+        touched, places = looked_up(self.ratings.items, part.entries, len(V))
+        u = self._clipped(U, part.rows)
+        slopes = bounded_slopes(
+            part.indptr, places, self._rated(part.entries), u, self._clipped(V, touched), ROOM * self.threshold
+        )
+        owners = np.repeat(np.arange(len(part.rows)), np.diff(part.indptr))
+        cells = touched[places][:, None] * p + np.arange(p)
+        return Pieces(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         if not self.ratings.scale.declared:
@@ -170,6 +183,12 @@ class Gradient(Bounded):
         raise NotImplementedError
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _part(self, stream: np.random.Generator) -> Part:
+        """The ratings that this answer looks at: a fresh sample, trimmed."""
+        draw = sample_users if self.sampled is Unit.USER else sample_ratings
+        part = draw(self.ratings.indptr, self.sampling, stream, self.present)
+        return part if self.trim is None else trim(part, self.ratings.items, self.trim, stream)
 
     def _rated(self, entries: Array) -> Array:
         """r − low in [0, R]; NaN counts as 0."""

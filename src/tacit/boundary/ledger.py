@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from tacit.boundary.events import Event, from_json, to_json
 from tacit.boundary.wire import digest
@@ -35,7 +36,9 @@ SAME_PEOPLE = 0.8
 #: Bytes. An answer's hundreds of kilobytes fill few such pages, and a small one wastes little.
 PAGE_SIZE = 16384
 #: What may stand on the first page, beside its seal.
-_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people"})
+_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refusals"})
+#: How many refusals are told in full; of older ones only the number is kept, so that nobody can fill a disk.
+TOLD = 50
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
 
 _SCHEMA = """
@@ -217,6 +220,20 @@ class Ledger:
             self._turn_page(name, value)
         elif kept != value:
             raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
+
+    def refuse(self, run: str, round: int, step: str, request: str, why: str) -> None:
+        """Keep that a request was refused, durably: when, which, and why."""
+        known = self.refusals()
+        told = [
+            *known["told"],
+            {"moment": _now(), "run": run, "round": round, "step": step, "request": request, "why": why},
+        ]
+        self._turn_page("refusals", json.dumps({"number": known["number"] + 1, "told": told[-TOLD:]}, sort_keys=True))
+
+    def refusals(self) -> dict[str, Any]:
+        """How many requests were refused for what they asked, and the latest of them."""
+        kept: dict[str, Any] = json.loads(self._about().get("refusals", '{"number": 0, "told": []}'))
+        return kept
 
     @property
     def relation(self) -> Relation:

@@ -13,11 +13,13 @@ import numpy as np
 
 from tacit.boundary import noise as mechanism
 from tacit.boundary.bounded import rounded
-from tacit.boundary.events import Event, Gaussian, SampledGaussian
+from tacit.boundary.events import Event, Gaussian, Pure, SampledGaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.query import Exact, Query, Sensitive
-from tacit.boundary.source import Seeded
+from tacit.boundary.query import Exact, Query, Randomised, Sensitive
+from tacit.boundary.sealed import Grid
+from tacit.boundary.seals import Circle
+from tacit.boundary.source import Seeded, Source
 from tacit.boundary.tally import Merged, Tally, together
 from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
@@ -43,7 +45,9 @@ class Terms:
     schedule : how many releases of each step the whole run makes
     events : what all of them together spend
     sensitivities : by step, the Δ that an aggregation's noise was made for; a query with a larger one is refused
-    own_noise : False where an aggregation carries the noise of a sum, and nobody sees a single contribution
+    grids : by step, the whole numbers of a sum that nobody sees a single contribution to, and whose noise it carries as
+        a whole; every other answer has noise of its own
+    reports : by step, what one round of randomised reports spends
     accounted : the unit that sensitivities are asked for and the relation that events are counted under, where the
         guarantee rests on stronger ones than it names; None means the guarantee's own
     """
@@ -52,8 +56,9 @@ class Terms:
     multiplier: float
     schedule: Mapping[str, int]
     events: tuple[Event, ...]
-    own_noise: bool = True
     sensitivities: Mapping[str, float] = field(default_factory=dict)
+    grids: Mapping[str, Grid] = field(default_factory=dict)
+    reports: Mapping[str, Event] = field(default_factory=dict)
     accounted: tuple[Unit, Relation] | None = None
 
     @property
@@ -81,7 +86,8 @@ class Protection:
     Guarantee
     ---------
     Every noisy answer is the query's answer plus N(0, (multiplier·Δ)²) on every cell, Δ being the sensitivity that
-    the query itself enforces for the run's unit and relation. Releases beyond the schedule that the multiplier was
+    the query itself enforces for the run's unit and relation; or, under a seal, whole numbers and Skellam noise as the
+    step's `Grid` says, of which this party adds its share. Releases beyond the schedule that the multiplier was
     calibrated for are refused, so the guarantee of the terms covers everything that leaves in this run; what left in
     earlier runs is composed by a privacy filter, and a release that would exceed the party's own budget is refused
     whatever the coordinator says.
@@ -93,6 +99,7 @@ class Protection:
     run: str
     seed: int
     people: Sequence[str] = ()
+    circle: Circle | None = None
     _made: Counter[str] = field(default_factory=Counter)
     _tally: Tally = field(init=False)
 
@@ -120,18 +127,37 @@ class Protection:
             )
         return self.terms.multiplier * sensitivity
 
-    def event(self, query: Query, answers: int) -> Event:
+    def event(self, step: str, query: Query, answers: int) -> Event:
         """What `answers` noisy answers of a query spend."""
+        if (grid := self.terms.grids.get(step)) is not None:
+            return grid.event(query.sampling, answers)
         if query.sampling < 1:
             return SampledGaussian(self.terms.multiplier, query.sampling, answers)
         return Gaussian(self.terms.multiplier, answers)
+
+    def reported(self, step: str, query: Randomised) -> Event:
+        """What one report of every device spends; reports that tell more than was planned are refused."""
+        planned = self.terms.reports.get(step)
+        told = planned.epsilon if isinstance(planned, Pure) else getattr(planned, "local_epsilon", 0.0)
+        if planned is None or not 0 < getattr(query, "epsilon", math.inf) <= told * (1 + 1e-12):
+            raise PrivacyRefused(
+                f'Reports of step "{step}" of {self.ledger.party} tell more than was planned; nothing was released.'
+            )
+        return planned
 
     def noised(self, blocks: Mapping[str, Exact], sigma: float, *purpose: str | int) -> dict[str, Array]:
         """Fresh noise on every cell of every block, sampled or not."""
         if sigma == 0:
             return {name: rounded(block) for name, block in blocks.items()}
-        source = Seeded(stream_key(self.seed, self.ledger.party, "noise", *purpose))
-        return mechanism.Gaussian(sigma).noised(blocks, source)
+        return mechanism.Gaussian(sigma).noised(blocks, self.source("noise", *purpose))
+
+    def source(self, *purpose: str | int) -> Source:
+        """The party's private randomness for one purpose: seeded, hence SIMULATED."""
+        return Seeded(self.key(*purpose))
+
+    def key(self, *purpose: str | int) -> bytes:
+        """32 private bytes for one purpose."""
+        return stream_key(self.seed, self.ledger.party, *purpose)
 
     # -- the veto ---------------------------------------------------------------------------------------------
 

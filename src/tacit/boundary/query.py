@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from tacit.boundary.source import Source
 from tacit.boundary.wire import Array
 from tacit.guarantee import Relation, Unit
+from tacit.secure.quantize import Pieces
 
 Blocks = Mapping[str, Array]
 
@@ -59,6 +61,28 @@ class Query(Sensitive, Protocol):
     @property
     def sampling(self) -> float:
         """The rate at which the query itself draws a fresh, secret Poisson sample of the units; 1 for no sampling."""
+
+
+class Summable(Query, Protocol):
+    """A query that is a sum of pieces, each of which can be made whole numbers by itself."""
+
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+        """What each user, or each rating, adds to the answer's blocks, flattened in the order of their names."""
+
+
+class Randomised(Protocol):
+    """Single reports that each device randomises by itself, so that they tell little whatever the device holds."""
+
+    @property
+    def epsilon(self) -> float:
+        """ε₀: any two records make any report within a factor e^ε₀ as likely."""
+
+    def reports(self, stream: np.random.Generator, coins: Source) -> dict[str, Array]:
+        """One report of every device that takes part, one entry each along the first axis of every array.
+
+        `stream` makes draws that any device would make alike, such as which coordinate it reports; the randomising
+        coins come from `coins`.
+        """
 
 
 class Unbounded:

@@ -11,6 +11,9 @@ Proposition 1), which is why filters reckon with them. They are the only publish
   when one of them moves by Δ₁ on its own: the logarithm of its moment is convex in the shift, and 0 at 0.
 * ε-DP by its own proof: as randomised response, the worst of all ε-DP mechanisms (Kairouz, Oh and Viswanath 2015)
 * a Poisson-sampled Gaussian: its pair of neighbours, integrated; a shuffle: the pair of `shuffling`
+* Poisson-sampled Skellam noise: the binomial sum for symmetric noise (Mironov, Talwar and Zhang 2019, §3.3), with a
+  proof for whole numbers in `poisson_sampled`; never more than without sampling. Under replace by way of the emptied
+  record, as below, or without sampling and with twice the sensitivity, whichever is less.
 * a perturbed objective of curvature β: α/(2z²) + β, of the pair in `tacit.boundary.objective`. Under replace by way
   of the emptied record, (α − ½)/(α − 1)·D_2α + D_(2α−1) (Mironov 2017, Proposition 11).
 
@@ -37,6 +40,7 @@ from tacit.boundary.events import (
     PerturbedObjective,
     Pure,
     SampledGaussian,
+    SampledSkellam,
     Shuffled,
     Skellam,
 )
@@ -93,6 +97,8 @@ def _single(event: Noised, relation: Relation, orders: tuple[float, ...]) -> tup
                 costs = _sampled(sampled.multiplier, sampled.rate, alpha, relation)
             case Skellam() as noise:
                 costs = _between_whole_orders(partial(skellam, noise), alpha)
+            case SampledSkellam() as sampled_noise:
+                costs = sampled_skellam(sampled_noise, alpha, relation)
             case DiscreteGaussian() as shares:
                 costs = discrete_gaussian(shares, alpha)
             case Laplace(multiplier=b):
@@ -111,6 +117,60 @@ def skellam(event: Skellam, orders: Floats) -> Floats:
     variance, l1, squared = event.variance, event.l1, event.l2 * event.l2
     fine = ((2 * orders - 1) * squared + 6 * l1) / 4 / variance / variance
     return orders * squared / 2 / variance + np.minimum(fine, 3 * l1 / 2 / variance)
+
+
+def sampled_skellam(event: SampledSkellam, orders: Floats, relation: Relation) -> Floats:
+    """`poisson_sampled`, at any order; no more than the same noise costs where nobody is left out.
+
+    Sampling never adds to a cost: the answers under two neighbours are the same mixture, over who else was sampled and
+    over whether the unit was, of pairs that are equal or as far apart as without sampling; divergence is quasi-convex.
+    """
+    noise = Skellam(event.variance, event.l1, event.l2)
+
+    def whole(alpha: Floats) -> Floats:
+        return np.minimum(poisson_sampled(partial(skellam, noise), event.rate, alpha), skellam(noise, alpha))
+
+    once = partial(_between_whole_orders, whole)
+    if relation is not Relation.REPLACE:
+        return once(orders)
+    apart = Skellam(event.variance, 2 * event.l1, 2 * event.l2)
+    return np.minimum(_by_the_emptied_record(once, orders), _between_whole_orders(partial(skellam, apart), orders))
+
+
+def poisson_sampled(bound: Callable[[Floats], Floats], rate: float, orders: Floats) -> Floats:
+    """Of symmetric noise over a secret Poisson sample of rate q < 1, from a bound ε(l) on what it costs itself.
+
+    For whole orders α ≥ 2, both directions of zero-out and add/remove, with B binomial of α tries at rate q:
+
+        e^((α−1)·ε′(α)) ≤ Σ_l P(B = l)·e^((l−1)·ε(l)) = 1 + Σ_{l≥2} P(B = l)·(e^((l−1)·ε(l)) − 1)
+
+    All terms are at least 0, and no digits are lost however small they are; it is rounded up by more than logarithms
+    can be off. Without symmetry the terms from l = 3 on would count threefold (Zhu and Wang 2019, Theorem 5).
+
+    Proof. Given who else was sampled, and what the unit would add, c, the answers are P₀, the noise moved somewhere,
+    and (1 − q)·P₀ + q·P₁ with P₁(x) = P₀(x − c); mixing over both only brings them closer (joint convexity). Let r =
+    P₁/P₀. *With against without*: E_P₀ (1 − q + q·r)^α is the sum above, term by term, since E_P₀ r^l is
+    e^((l−1)·D_l(P₁‖P₀)). *Without against with*: E_P₀ (1 − q + q·r)^(1−α), which is no larger (Mironov, Talwar and
+    Zhang 2019, Theorem 5, for densities). Noise is symmetric, so a reflection ν swaps P₀ and P₁: P₀(νx) = r·P₀(x),
+    and r becomes 1/r there. For a pair x, νx with r > 1 put a = 1 − q + q·r = e^s and b = 1 − q + q/r = e^−t; to be
+    shown is a^α + r·b^α ≥ a^(1−α) + r·b^(1−α), that is √a·sinh(κs) ≥ r·√b·sinh(κt) with κ = α − ½. ab ≥ 1, so s ≥ t,
+    and sinh(κs)/sinh(κt) grows with κ; at κ = ½ both sides are q·(r − 1)/2.
+    """
+    from scipy.special import gammaln
+
+    hits = np.arange(2.0, int(orders.max()) + 1)
+    power = (hits - 1) * bound(hits)
+    excess = power + np.log(-np.expm1(-power))
+    logs = gammaln(np.arange(1.0, len(hits) + 3))  # ln k! for k = 0, 1, …
+    weights = excess + hits * (math.log(rate) - math.log1p(-rate)) - logs[2:]
+    room = 1e-9 + 1e-15 * np.maximum.accumulate(np.abs(weights))
+    costs = np.empty(len(orders))
+    for i, alpha in enumerate(orders.astype(int)):
+        terms = weights[: alpha - 1] - logs[alpha - 2 :: -1]
+        top = max(float(terms.max()), -1e300)
+        total = top + np.log(np.exp(terms - top).sum()) + logs[alpha] + alpha * math.log1p(-rate) + room[alpha - 2]
+        costs[i] = np.logaddexp(0.0, total) / (alpha - 1)
+    return costs
 
 
 def discrete_gaussian(event: DiscreteGaussian, orders: Floats) -> Floats:
@@ -146,6 +206,11 @@ def perturbed_objective(event: PerturbedObjective, orders: Floats, relation: Rel
 
     if relation is not Relation.REPLACE:
         return once(orders)
+    return _by_the_emptied_record(once, orders)
+
+
+def _by_the_emptied_record(once: Callable[[Floats], Floats], orders: Floats) -> Floats:
+    """Replacing as emptying and filling again, by the weak triangle inequality (Mironov 2017, Proposition 11)."""
     return (orders - 0.5) / (orders - 1) * once(2 * orders) + once(2 * orders - 1)
 
 
@@ -153,8 +218,10 @@ def _between_whole_orders(bound: Callable[[Floats], Floats], orders: Floats) -> 
     """A bound that holds at whole orders, carried to all: (α − 1)·D_α is convex in α, and 0 at α = 1."""
     low = np.floor(orders)
     share = orders - low
-    at_low = np.where(low > 1, (low - 1) * bound(np.maximum(low, 2.0)), 0.0)
-    return np.where(share > 0, (1 - share) * at_low + share * low * bound(low + 1), at_low) / (orders - 1)
+    whole = np.unique(np.concatenate([np.maximum(low, 2.0), low[share > 0] + 1]))
+    moments = np.append(0.0, (whole - 1) * bound(whole))
+    at_low, above = (moments[np.searchsorted(whole, at, "right")] for at in (low, np.ceil(orders)))
+    return np.where(share > 0, (1 - share) * at_low + share * above, at_low) / (orders - 1)
 
 
 def _sampled(multiplier: float, rate: float, orders: Floats, relation: Relation) -> Floats:

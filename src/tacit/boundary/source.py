@@ -1,8 +1,8 @@
-"""Where randomness comes from: `Seeded` for simulations, `Secure` for deployments.
+"""Where randomness comes from: `Seeded` for simulations, `Secure` for deployments, `Keyed` for noise to be taken back.
 
-Both are streams of 64-bit words, with the same ways to read them. Every call draws anew; nothing is ever drawn twice.
-Only `Secure` protects anybody: whoever knows a seed can subtract the noise that grew from it, which is why a seeded
-source says that it is `simulated`.
+All are streams of 64-bit words, with the same ways to read them. Every call draws anew; nothing is ever drawn twice.
+`Secure` protects, and `Keyed` protects from those who do not hold its key: whoever knows a seed can subtract the noise
+that grew from it, which is why a seeded source says that it is `simulated`.
 """
 
 from __future__ import annotations
@@ -171,17 +171,13 @@ class Secure(_Words):
         _LIVE.add(self)
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        out = np.empty(n + 2, dtype=np.uint64)  # the cipher wants room for a block more
         with self._lock:
             if self._stream is None:
                 self._stream = _keystream()
             self._blocks += n // 2 + 1
             if self._blocks > self._MOST_BLOCKS:
                 raise PrivacyRefused("A secure source has given 2⁴⁸ blocks and stops there; make a new one.")
-            for at in range(0, n, _STEP):
-                size = min(_STEP, n - at)
-                self._stream.update_into(_ZEROS[: 8 * size], out[at : at + size + 2].view(np.uint8).data)
-        return out[:n]
+            return _read(self._stream, n)
 
     def add_normal(self, x: Floats, sigma: float) -> None:
         flat = x.reshape(-1, copy=False)
@@ -208,10 +204,48 @@ class Secure(_Words):
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
 
+class Keyed(_Words):
+    """AES-256 in counter mode from 0 under a given key of 32 bytes: the same words on every machine.
+
+    It expands the seed of a share of discrete noise, or of rounding, that is to be taken back later by whoever is given
+    the seed then. The words are one stream, however the calls cut it up. It has no floating-point Gaussians, which
+    nobody could take back to the last bit. One thread reads it; one key is for one purpose, once.
+
+    >>> a, b = (Keyed(bytes(range(32))) for _ in range(2))
+    >>> bool((a.words(4) == b.words(4)).all()), bool((a.words(4) == a.words(4)).any())
+    (True, False)
+
+    Guarantee
+    ---------
+    Indistinguishable from uniform words for whoever does not hold the key, as long as AES-256 is a good block cipher
+    and the key was 32 bytes from the operating system, used for nothing else. Whoever holds it knows every draw: noise
+    from a revealed key protects nobody any more, and only what the promise can spare may grow from it.
+    """
+
+    simulated = False
+
+    def __init__(self, key: bytes) -> None:
+        if not isinstance(key, bytes) or len(key) != 32:
+            raise UsageError("A keyed source needs a key of exactly 32 bytes; draw one with os.urandom(32).")
+        self._stream = _counter_mode(key)
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        return _read(self._stream, n)
+
+    def add_normal(self, x: Floats, sigma: float) -> None:
+        raise PrivacyRefused(
+            "A keyed source has no Gaussians, because floating-point noise cannot be taken back exactly; "
+            "use Skellam noise on a grid."
+        )
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise PrivacyRefused("A keyed source cannot be copied or stored; make another from the same key.")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+
 def _keystream() -> CipherContext:
     """AES-256 in counter mode from 0, under a fresh key that only the cipher keeps."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
     try:
         drawn = os.urandom(32)
     except (OSError, NotImplementedError) as error:
@@ -219,9 +253,24 @@ def _keystream() -> CipherContext:
     if len(drawn) != 32 or len(set(drawn)) < 8:  # chance: 2⁻¹²²
         raise PrivacyRefused("The operating system's randomness is not random; nothing can be released.")
     key = bytearray(drawn)
-    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    stream = _counter_mode(key)
     key[:] = bytes(32)
     return stream
+
+
+def _counter_mode(key: bytes | bytearray) -> CipherContext:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+
+def _read(stream: CipherContext, n: int) -> NDArray[np.uint64]:
+    """The next n words of a key stream, the lowest byte first."""
+    out = np.empty(n + 2, dtype="<u8")  # the cipher wants room for a block more
+    for at in range(0, n, _STEP):
+        size = min(_STEP, n - at)
+        stream.update_into(_ZEROS[: 8 * size], out[at : at + size + 2].view(np.uint8).data)
+    return out[:n].astype(np.uint64, copy=False)
 
 
 def _size(shape: Shape) -> int:

@@ -2,9 +2,9 @@
 
 A multiplier is noise over the ℓ2 norm of what one unit's record can add to an answer, the sensitivity under zero-out.
 Under *replace* a record is taken away and another put in its place, so the answer moves up to twice as far: `under`
-carries that one factor 2, and nothing else in the accountant does. Three kinds are not doubled: a sampled Gaussian,
+carries that one factor 2, and nothing else in the accountant does. Four kinds are not doubled: a sampled Gaussian,
 whose pair of neighbours is a different one (see `losses` and `renyi`); a shuffle, whose bound is for replace as it is;
-and a perturbed objective, which goes by way of the emptied record (see `compose` and `renyi`).
+and sampled Skellam noise and a perturbed objective, which go by way of the emptied record (see `compose` and `renyi`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,24 @@ from tacit.boundary.events import (
     Public,
     Pure,
     SampledGaussian,
+    SampledSkellam,
     Shuffled,
     Skellam,
 )
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 
-Noised = Gaussian | SampledGaussian | Skellam | DiscreteGaussian | Laplace | Pure | PerturbedObjective | Shuffled
+Noised = (
+    Gaussian
+    | SampledGaussian
+    | Skellam
+    | SampledSkellam
+    | DiscreteGaussian
+    | Laplace
+    | Pure
+    | PerturbedObjective
+    | Shuffled
+)
 
 
 def merge(events: Iterable[Event]) -> tuple[Noised, ...] | None:
@@ -52,6 +63,8 @@ def merge(events: Iterable[Event]) -> tuple[Noised, ...] | None:
         single = replace(event, count=1)
         if isinstance(single, SampledGaussian) and single.rate == 1:
             single = Gaussian(single.multiplier)
+        if isinstance(single, SampledSkellam) and single.rate == 1:
+            single = Skellam(single.variance, single.l1, single.l2)
         counts[single] = counts.get(single, 0) + event.count
     if not private:
         return None
@@ -60,7 +73,7 @@ def merge(events: Iterable[Event]) -> tuple[Noised, ...] | None:
 
 
 def under(event: Noised, relation: Relation) -> Noised:
-    """The event as `relation` sees it: twice the sensitivity under replace, but for the three kinds above.
+    """The event as `relation` sees it: twice the sensitivity under replace, but for the four kinds above.
 
     >>> under(Gaussian(3.0, count=2), Relation.REPLACE)
     Gaussian(multiplier=1.5, count=2)
@@ -83,7 +96,7 @@ def under(event: Noised, relation: Relation) -> Noised:
             return replace(event, l2=2 * event.l2)
         case Pure():
             return replace(event, epsilon=2 * event.epsilon)
-        case SampledGaussian() | Shuffled() | PerturbedObjective():
+        case SampledGaussian() | SampledSkellam() | Shuffled() | PerturbedObjective():
             return event
 
 
@@ -134,8 +147,10 @@ def check(event: Event) -> None:
             fine = _at_least(event.multiplier, 0)
         case SampledGaussian():
             fine = _at_least(event.multiplier, 0) and _at_least(event.rate, 0) and event.rate <= 1
-        case Skellam():
+        case Skellam() | SampledSkellam():
             fine = _at_least(event.variance, 0) and _at_least(event.l2, 0) and _at_least(event.l1, event.l2)
+            if isinstance(event, SampledSkellam):
+                fine = fine and _at_least(event.rate, 0) and event.rate <= 1
         case DiscreteGaussian():
             fine = _at_least(event.variance, 0) and _at_least(event.l2, 0)
             fine = fine and _whole(event.dimensions, 1) and _whole(event.shares, 1)
@@ -165,6 +180,8 @@ def _bare(event: Noised) -> bool:
             return event.multiplier == 0 and event.rate > 0
         case Skellam():
             return (event.variance == 0 and event.l1 > 0) or event.l1 == math.inf
+        case SampledSkellam():
+            return event.rate > 0 and ((event.variance == 0 and event.l1 > 0) or event.l1 == math.inf)
         case DiscreteGaussian():
             return (event.variance == 0 and event.l2 > 0) or event.l2 == math.inf
         case Pure():
@@ -184,6 +201,8 @@ def _silent(event: Noised) -> bool:
             return event.rate == 0 or event.multiplier == math.inf
         case Skellam():
             return event.l1 == 0
+        case SampledSkellam():
+            return event.rate == 0 or event.l1 == 0
         case DiscreteGaussian():
             return event.l2 == 0
         case Pure():

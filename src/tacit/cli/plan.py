@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.boundary.release import Kind
+from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import Value, encode
 from tacit.config import RunFile
 from tacit.errors import UsageError
@@ -23,6 +25,7 @@ from tacit.methods.plan import Noisy, Plan
 from tacit.partition import Setting
 from tacit.report.promises import in_several_silos, meant
 from tacit.report.record import StatedGuarantee
+from tacit.report.sealing import sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
 
 #: Signal over noise from which on a sentence holds for a single cell; the sentence below 1 comes last.
@@ -59,7 +62,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
     """Everything that is said, as one JSON object."""
     guarantee, facts, situation = made.terms.guarantee, made.facts, made.situation
     alone = made.epsilon_of_one()
-    up, down = _bytes(method, parameters, made)
+    up, down = _bytes(method, made.parameters, made)
     return {
         "method": method.name,
         "setting": str(situation.setting),
@@ -71,6 +74,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
         "guarantee": guarantee.to_json(),
         "in_words": str(guarantee),
         "multiplier": made.terms.multiplier,
+        "sealing": made.sealing(),
         "steps": [
             {
                 **loud,
@@ -79,7 +83,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
             }
             for loud in made.loudness()
         ],
-        "rounds": _rounds(parameters),
+        "rounds": _rounds(made.parameters),
         "forecast": {"bytes_up": up, "bytes_down": down},
         "instead": [_instead(file, method, parameters, words, factor) for words, factor in INSTEAD],
         "notes": _notes(file, made),
@@ -154,11 +158,23 @@ def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int
         **parameters.dimensions,
     }
     up = down = 0
-    for step in method.sides[made.situation.setting].party.steps.values():
-        times = made.terms.schedule.get(step.name, 1) * parties
-        up += times * _message(step.gives, dimensions)
+    traffic, used = made.situation.traffic, made.terms.schedule
+    for step in method.sides_for(made.situation.setting, private=True).party.steps.values():
+        if step.kind is not Kind.PUBLIC and step.name not in used:
+            continue
+        times, grid = used.get(step.name, 1) * parties, made.terms.grids.get(step.name)
+        up += times * (
+            _message(step.gives, dimensions) if grid is None else _sealed(step.gives.cells(dimensions), grid.bits)
+        )
         down += times * _message(step.takes, dimensions)
+        if traffic is not None and step.name in used:
+            up, down = up + times * traffic.up, down + times * traffic.down
     return up, down
+
+
+def _sealed(cells: int, bits: int) -> int:
+    """How long a sealed contribution is."""
+    return len(encode({SEALED: np.zeros(cells * bits // 8, dtype=np.uint8)}))
 
 
 def _message(schema: Schema, dimensions: Mapping[str, int]) -> int:
@@ -200,6 +216,10 @@ def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
     console.print(_steps(made.noisy, told["steps"]))
     for step in told["steps"]:
         console.print(f"{step['step']}: signal over noise {step['signal_to_noise']:.3g} in a cell. {step['words']}")
+    if told["sealing"] is not None:
+        console.print("\nHow sums are sealed:")
+        for sentence in sentences(told["sealing"], setting == "device"):
+            console.print(f"· {sentence}")
     up, down = told["forecast"]["bytes_up"], told["forecast"]["bytes_down"]
     rounds = plural(told["rounds"], "round")
     console.print(f"\nForecast: {rounds} · {size(up)} up, {size(down)} down, over all {parties} if none drops out.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from contextlib import nullcontext
@@ -25,6 +25,7 @@ from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Answer, Request
 from tacit.federation.party import Party
+from tacit.secure.secagg import VoidRound
 
 #: Bytes of a request from which a chain's steps are long enough for parties to compute side by side.
 LARGE = 500_000
@@ -54,18 +55,19 @@ class InProcess:
         self._locks = {name: threading.Lock() for name in self.parties}
         self._pool: ThreadPoolExecutor | None = None
 
-    def deliver(self, request: Request, attendance: Attendance) -> list[Answer]:
-        """Hand the request to every party and gather the answers, in roster order."""
-        nobody_waits = self._in_turns(request) and not self._waits
+    def deliver(self, requests: Mapping[str, Request], attendance: Attendance) -> list[Answer]:
+        """Hand each party its request and gather the answers, in roster order."""
+        asked = {name: (self.parties[name], requests[name]) for name in self.parties if name in requests}
+        nobody_waits = not self._waits and all(self._in_turns(request) for _party, request in asked.values())
         if self._timeout is None and (self._workers == 1 or nobody_waits):
-            return [self._serve(party, request, attendance) for party in self.parties.values()]
+            return [self._serve(party, request, attendance) for party, request in asked.values()]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(max(self._workers, 2), thread_name_prefix="tacit-party")
         waiting = {
-            name: self._pool.submit(self._serve, party, request, attendance) for name, party in self.parties.items()
+            name: self._pool.submit(self._serve, party, request, attendance) for name, (party, request) in asked.items()
         }
         deadline = None if self._timeout is None else monotonic() + self._timeout
-        return [self._gather(name, future, request, deadline) for name, future in waiting.items()]
+        return [self._gather(name, future, requests[name], deadline) for name, future in waiting.items()]
 
     def close(self) -> None:
         """Let go of the threads, once the steps that still run are done: nobody's ledger is closed under them."""
@@ -79,25 +81,32 @@ class InProcess:
         short = request.step in steps and steps[request.step].kind is Kind.CHAIN and len(request.body) < LARGE
         return short and self._timeout is None
 
+    @staticmethod
+    def _kind(party: Party, request: Request) -> Kind:
+        step = party.step(request.step)
+        return Kind.PUBLIC if step is None else step.kind
+
     def _gather(self, name: str, future: Future[Answer], request: Request, deadline: float | None) -> Answer:
         try:
             return future.result(None if deadline is None else max(0.0, deadline - monotonic()))
         except Late:
             future.cancel()
-            return Answer(name, "late", self.parties[name].steps[request.step].kind)
+            return Answer(name, "late", self._kind(self.parties[name], request))
 
     def _serve(self, party: Party, request: Request, attendance: Attendance) -> Answer:
         listeners = attendance.listeners(party.name, party.member.devices)
-        kind = party.steps[request.step].kind if request.step in party.steps else Kind.PUBLIC
+        kind = self._kind(party, request)
         if not listeners:
             return Answer(party.name, "lost", kind)
         survivors = attendance.survivors(party.name)
         turn = self._turns.taken() if self._in_turns(request) else nullcontext()
         with self._locks[party.name], turn:
             try:
-                release = party.answer(request, survivors if party.member.devices else None)
+                release = party.answer(request, survivors if party.member.devices > 1 else None)
             except BudgetSpent as refusal:
                 return Answer(party.name, "refused", kind, why=str(refusal))
+            except VoidRound:  # it heard too few neighbours, and leaves this sum
+                return Answer(party.name, "lost", kind)
             except TacitError:
                 raise
             except Exception as error:

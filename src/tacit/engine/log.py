@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tacit.boundary.ledger import PAGE_SIZE
 from tacit.errors import TamperingFound
-from tacit.federation.coordinator import Logged
+from tacit.federation.line import Logged
 from tacit.federation.transcript import Entry
 
 _SCHEMA = """create table if not exists calls (

@@ -9,20 +9,22 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget, Protection, total_epsilon
+from tacit.boundary.seals import Circle
 from tacit.data.ratings import Ratings
 from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
+from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Party, Transcript
 from tacit.methods import Method, Parameters
 from tacit.methods.plan import Plan, Situation
 from tacit.model import Factors, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
 from tacit.partition import Parties, Setting, Share
-from tacit.rng import derive
-from tacit.secure import Aggregation
+from tacit.rng import derive, stream_key
 
 #: How many test ratings are looked at after every round; the final metrics use all of them.
 GLANCE = 200_000
@@ -41,13 +43,12 @@ class Glance:
 
 @dataclass(frozen=True)
 class Safeguards:
-    """What makes a run private and resumable: the plan, the parties' ledgers and budget, the log, the aggregation."""
+    """What makes a run private and resumable: the plan, the parties' ledgers and budget, the log."""
 
     plan: Plan
     run: str
     ledgers: Path
     budget: Budget
-    aggregation: Aggregation
     log: CallLog | None = None
     stop_on_refusal: bool = False
 
@@ -55,7 +56,19 @@ class Safeguards:
     def promise(self) -> str:
         """What every request binds beside the method's parameters."""
         terms = self.plan.terms
-        return f"|{terms.guarantee.to_json()}|{terms.multiplier!r}|{dict(terms.schedule)}"
+        return f"|{terms.guarantee.to_json()}|{terms.multiplier!r}|{dict(terms.schedule)}|{dict(terms.grids)}"
+
+    def circle(self, facts: Facts) -> Circle | None:
+        """Who makes masks with whom, where each party of the roster is one; a cohort of devices is simulated."""
+        shares, situation = self.plan.situation.shares, self.plan.situation
+        if shares is None or any(member.devices > 1 for member in facts.roster):
+            return None
+        shape, names = situation.shape, tuple(member.name for member in facts.roster)
+        if shape is None or shape.parties != len(names):
+            raise UsageError(
+                f"The noise was planned for {shares.parties:,} parties, and {len(names):,} take part; plan anew."
+            )
+        return Circle(names, shape, shares)
 
     def lifetime_notes(self) -> tuple[str, ...]:
         """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""
@@ -68,11 +81,13 @@ class Safeguards:
         words = f"Over the lifetime of the ledgers, all runs together: ε = {math.ceil(reached * 100) / 100:.2f} at most"
         return (f"{words}, at δ = {self.budget.delta:g}.",) if reached else ()
 
-    def protect(self, share: Share, seed: int) -> Protection:
+    def protect(self, share: Share, seed: int, circle: Circle | None) -> Protection:
         """One party's protection, with its own ledger, which is bound to the party's people."""
         ledger = Ledger(self.ledgers / f"{share.name}.sqlite", share.name)
         people = [str(user) for user in share.ratings.user_ids.ids]
-        return Protection(self.plan.terms, ledger, self.budget, self.run, seed, people)
+        return Protection(
+            self.plan.terms, ledger, self.budget, self.run, seed, people, _known(circle, share.name, seed)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +128,8 @@ def train(
         facts = replace(facts, ratings=declared, unit=plan.terms.guarantee.unit, noise=plan.sigma())
     sides = method.sides_in(facts)
     promise = "" if safeguards is None else f"{safeguards.promise}|{seed}"
-    guarded = [None if safeguards is None else safeguards.protect(share, seed) for share in parties]
+    circle = None if safeguards is None else safeguards.circle(facts)
+    guarded = [None if safeguards is None else safeguards.protect(share, seed, circle) for share in parties]
     members = tuple(
         method.make_party(share, parameters, facts, protection)
         for share, protection in zip(parties, guarded, strict=True)
@@ -128,10 +144,14 @@ def train(
         sides.party.steps,
         method=method.name,
         parameters=parameters.hash + promise,
-        aggregation=None if safeguards is None else safeguards.aggregation,
+        aggregation=None if safeguards is None else safeguards.plan.situation.aggregation,
         log=None if safeguards is None else safeguards.log,
         stop_on_refusal=safeguards is not None and safeguards.stop_on_refusal,
         sigma=None if safeguards is None else safeguards.plan.sigma(),
+        grids=None if safeguards is None else safeguards.plan.terms.grids,
+        circle=_known(circle, None, seed),
+        retries=0 if safeguards is None else safeguards.plan.situation.retries,
+        traffic=None if safeguards is None else safeguards.plan.situation.traffic,
         dimensions=parameters.dimensions,
         dropout=dropout,
         transcript=transcript,
@@ -158,6 +178,17 @@ def train(
         history=tuple(onlooker.history),
         seconds=perf_counter() - began,
     )
+
+
+def _known(circle: Circle | None, name: str | None, seed: int) -> Circle | None:
+    """A circle with everybody's signing keys, as `name` has them; derived from the seed, since this is a simulation."""
+    if circle is None or not circle.shape.signed:
+        return circle
+    private = {
+        member: Ed25519PrivateKey.from_private_bytes(stream_key(seed, member, "identity")) for member in circle.names
+    }
+    public = {member: key.public_key() for member, key in private.items()}
+    return replace(circle, identity=private.get(name or ""), identities=public)
 
 
 class _Onlooker:

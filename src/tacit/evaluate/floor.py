@@ -27,7 +27,6 @@ from tacit.evaluate.paired import compare_paired
 from tacit.methods import Method, chosen
 from tacit.methods.plan import Plan, make_plan
 from tacit.partition import Parties, Setting
-from tacit.secure import IdealSum, Plain
 
 
 class Prepared(Protocol):
@@ -92,7 +91,6 @@ def _trained(prepared: Prepared, method: Method) -> tuple[Trained, Plan | None]:
                 run=secrets.token_hex(16),
                 ledgers=Path(folder),
                 budget=Budget(math.inf, plan.delta),
-                aggregation=IdealSum(plan.situation.colluding, file.seed) if plan.situation.sealed else Plain(),
             )
         dropout = file.aggregation.dropout
         trained = train(method, parameters, prepared.parties, seed=file.seed, dropout=dropout, safeguards=guards)

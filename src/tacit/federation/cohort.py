@@ -44,6 +44,22 @@ class Attendance:
             hears[member.name], arrives[member.name] = ~(gone & early), ~gone
         return cls(hears, arrives)
 
+    @classmethod
+    def over(cls, facts: Facts, dropout: float, round: int, call: int, exchanges: int) -> list[Attendance]:
+        """Independent drop-outs over several exchanges about one sum: whoever goes at one of them stays away."""
+        if dropout == 0:
+            return [cls.full()] * exchanges
+        hears: list[dict[str, Array]] = [{} for _ in range(exchanges)]
+        arrives: list[dict[str, Array]] = [{} for _ in range(exchanges)]
+        for member in facts.roster:
+            stream = derive(facts.seed, member.name, round, "drop-out", call)
+            last = int(stream.integers(exchanges)) if stream.random() < dropout else exchanges
+            early = bool(stream.random() < 0.5)
+            for exchange in range(exchanges):
+                hears[exchange][member.name] = np.array([exchange < last or (exchange == last and not early)])
+                arrives[exchange][member.name] = np.array([exchange < last])
+        return [cls(*pair) for pair in zip(hears, arrives, strict=True)]
+
     def listeners(self, name: str, devices: int) -> int:
         """How many devices, or whether the one silo, hear the request."""
         heard = self.hears.get(name)

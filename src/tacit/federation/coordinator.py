@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.boundary.ledger import next_head
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import Array, Value, decode, encode
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
+from tacit.boundary.sealed import Fixed, Grid, in_blocks
+from tacit.boundary.seals import Circle
+from tacit.boundary.wire import Array, Value, encode
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
 from tacit.federation.cohort import Attendance
 from tacit.federation.facts import Facts
-from tacit.federation.messages import Answer, Request, Step
-from tacit.federation.transcript import Entry, Transcript
+from tacit.federation.line import Engine, Line, Log
+from tacit.federation.messages import Request, Step
+from tacit.federation.sums import MaskedSums, simulated_total
+from tacit.federation.transcript import Transcript
 from tacit.rng import derive
 from tacit.secure import Aggregation, Plain
-
-
-@dataclass(frozen=True)
-class Logged:
-    """What one call left: its result in the wire format, its messages, and the parties' heads after it."""
-
-    result: bytes
-    entries: tuple[Entry, ...]
-    heads: Mapping[str, str]
-
-
-class Log(Protocol):
-    """Where calls are kept, so that a run can be resumed."""
-
-    def recall(self, key: str, request: str) -> Logged | None: ...
-
-    def keep(self, key: str, request: str, logged: Logged) -> None: ...
-
-
-class Engine(Protocol):
-    """What carries messages: deliver one to all parties, gather the answers in roster order, time out."""
-
-    def deliver(self, request: Request, attendance: Attendance) -> Sequence[Answer]: ...
+from tacit.secure.plain import exact_sum
+from tacit.secure.traffic import Traffic
 
 
 class Observer(Protocol):
@@ -76,6 +58,10 @@ class Federation:
     log : where calls are kept, or None for a run that is not resumed
     stop_on_refusal : whether one party's refusal ends the run, or the others go on without it
     sigma : by step, the standard deviation that the run's guarantee needs on a sum
+    grids : by step, the whole numbers of a sealed sum
+    circle : who takes part in secure sums, where masks are made by the parties
+    retries : how many void rounds may be tried again, over the whole run
+    traffic : what a secure sum costs a simulated device, beside its contribution
     """
 
     def __init__(
@@ -93,16 +79,22 @@ class Federation:
         log: Log | None = None,
         stop_on_refusal: bool = False,
         sigma: Mapping[str, float] | None = None,
+        grids: Mapping[str, Grid] | None = None,
+        circle: Circle | None = None,
+        retries: int = 0,
+        traffic: Traffic | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.facts, self.transcript = facts, transcript or Transcript()
-        self._engine, self._steps, self._method, self._parameters = engine, steps, method, parameters
+        self._steps, self._method, self._parameters = steps, method, parameters
         self._dimensions, self._dropout, self._observer = dict(dimensions or {}), dropout, observer
         self._aggregation = aggregation or Plain()
-        self._log, self._stop_on_refusal = log, stop_on_refusal
-        self._round, self._calls = 0, 0
-        self._heads: dict[str, str] = {}
-        self._sigma = dict(sigma or {})
+        self._sigma, self._grids, self._retries = dict(sigma or {}), dict(grids or {}), retries
+        self._traffic = traffic
+        self._round = 0
+        private = bool(self._sigma)
+        self._line = Line(engine, facts, steps, self._dimensions, self.transcript, log, stop_on_refusal, private)
+        self._masks = None if circle is None else MaskedSums(self._line, circle, facts)
 
     # -- the coordinator's verbs ------------------------------------------------------------------------------
 
@@ -120,10 +112,10 @@ class Federation:
         """The releases of those that answered, by party."""
 
         def compute(request: Request) -> dict[str, Value]:
-            answers = self._exchange(request, Attendance.full())
+            answers = self._line.broadcast(request, Attendance.full())
             return {f"{answer.party}/{name}": value for answer, body in answers for name, value in body.items()}
 
-        if self._steps[step].kind is Kind.SUM and self._aggregation.sealed:
+        if step in self._grids:
             raise PrivacyRefused(
                 f'Step "{step}" is summed under a seal; ask for its sum, not for single contributions.'
             )
@@ -134,11 +126,14 @@ class Federation:
         return by_party
 
     def mean(self, step: str, **payload: Value) -> Array:
-        """The weighted mean of chains, by the roster's weights over those that answered; a step with one block."""
+        """The weighted mean of chains, by the roster's weights over those that answered; a step with one block.
+
+        Where parties make masks, only the mean is seen; each party's noise is its own all the same.
+        """
         (name,) = self._step(step, Kind.CHAIN).gives.fields
 
         def compute(request: Request) -> dict[str, Value]:
-            answers = self._exchange(request, Attendance.full())
+            answers = self._line.broadcast(request, Attendance.full())
             weights = np.array([self.facts.weight(answer.party) for answer, _body in answers])
             weights /= weights.sum()
             total = np.zeros(answers[0][1][name].shape, dtype=np.float64)
@@ -147,40 +142,44 @@ class Federation:
                 total += np.multiply(body[name], weight, out=weighted)
             return {"mean": total.astype(np.float32)}
 
+        if self._masks is not None:
+            return self._masked_mean(name, self._request(step, payload))
         mean: Array = self._call("mean", self._steps[step], payload, compute)["mean"]
         return mean
 
     def sum(self, step: str, **payload: Value) -> Total:
-        """Only the sum, under the run's aggregation; drop-outs are injected here."""
+        """Only the sum, under the run's aggregation; drop-outs are injected here. Too few contributors end the run."""
+        total = self.sum_unless_void(step, **payload)
+        if total is None:
+            raise PeerFailed(
+                f'Too few parties stayed for the sum of step "{step}" in round {self._round}, and at least '
+                f"{self._aggregation.fewest:,} must; what left is charged. Allow for more drop-outs with [aggregation] "
+                "tolerate, or for another try with retries."
+            )
+        return total
 
-        def compute(request: Request) -> dict[str, Value]:
-            call = self._calls
-            answers = self._exchange(request, Attendance.draw(self.facts, self._dropout, self._round, call))
-            contributors = sum(answer.contributors for answer, _body in answers)
-            noise = self._aggregation.noise(self._sigma[step], contributors) if step in self._sigma else 0.0
-            bodies = [body for _answer, body in answers]
-            blocks = self._aggregation.combine(bodies, noise, step, self._round, call, request.hash)
-            if self._aggregation.sealed:
-                self.transcript.sum(call, self._round, step, encode(blocks))
-            summed = {f"sum/{name}": block for name, block in blocks.items()}
-            return {"contributors": contributors, "noise": noise, **summed}
-
-        result = self._call("sum", self._step(step, Kind.SUM), payload, compute)
-        contributors, noise = result.pop("contributors"), result.pop("noise")
-        return Total({name.removeprefix("sum/"): block for name, block in result.items()}, contributors, noise)
+    def sum_unless_void(self, step: str, **payload: Value) -> Total | None:
+        """The same, or None where too few stayed: the round is void, what left is charged, the next one is fresh."""
+        self._step(step, Kind.SUM)
+        attempt, total = 0, self._attempted(step, payload, 0)
+        while total is None and self._retries > 0:
+            self._retries, attempt = self._retries - 1, attempt + 1
+            total = self._attempted(step, payload, attempt)
+        return total
 
     def reports(self, step: str, **payload: Value) -> dict[str, Array]:
         """Everybody's single reports, parted from their senders and shuffled together."""
 
         def compute(request: Request) -> dict[str, Value]:
-            answers = self._exchange(request, Attendance.draw(self.facts, self._dropout, self._round, self._calls))
+            attendance = Attendance.draw(self.facts, self._dropout, self._round, self._line.calls)
+            answers = self._line.broadcast(request, attendance)
             together = {name: np.concatenate([body[name] for _answer, body in answers]) for name in answers[0][1]}
             sizes = {len(array) for array in together.values()}
             if len(sizes) > 1:
                 raise BadMessage(
                     f'The reports of step "{step}" are of unequal number; every array needs one entry a report.'
                 )
-            order = derive(self.facts.seed, self._round, "shuffle", self._calls).permutation(
+            order = derive(self.facts.seed, self._round, "shuffle", self._line.calls).permutation(
                 sizes.pop() if sizes else 0
             )
             return {name: array[order] for name, array in together.items()}
@@ -200,100 +199,60 @@ class Federation:
             raise BadMessage(f'Step "{name}" of {self._method} is a {step.kind}; it cannot be used as a {kind}.')
         return step
 
+    def _request(self, step: str, payload: Mapping[str, Value], attempt: int = 0) -> Request:
+        return Request(self._method, self._parameters, step, self._round, attempt, encode(payload))
+
     def _call(
         self, verb: str, step: Step, payload: Mapping[str, Value], compute: Callable[[Request], dict[str, Value]]
     ) -> dict[str, Any]:
-        """One call: its logged result if the run is being resumed, or else a new one, logged before it is used."""
-        key = f"{self._calls}/{self._round}/{step.name}/{verb}"
-        request = Request(self._method, self._parameters, step.name, self._round, 0, encode(payload))
-        logged = None if self._log is None else self._log.recall(key, request.hash)
-        if logged is not None:
-            self.transcript.restore(logged.entries)
-            self._heads.update(logged.heads)
-            result = dict(decode(logged.result))
+        request = self._request(step.name, payload)
+        return self._line.call(f"{self._round}/{step.name}/{verb}", request.hash, lambda: compute(request))
+
+    def _shapes(self, step: str) -> dict[str, tuple[int, ...]]:
+        """The shapes of a summed step's blocks; they are the same for all parties."""
+        return self._steps[step].gives.shapes({**self.facts.roster[0].dimensions, **self._dimensions})
+
+    def _attempted(self, step: str, payload: Mapping[str, Value], attempt: int) -> Total | None:
+        """One attempt at a sum; None if it is void."""
+        request = self._request(step, payload, attempt)
+        grid = self._grids.get(step)
+        if grid is None:
+            return self._plain_sum(request)
+        size = self._steps[step].gives.cells({**self.facts.roster[0].dimensions, **self._dimensions})
+        if self._masks is not None:
+            found = self._masks.noised_total(request, grid, size, self._dropout)
         else:
-            first = len(self.transcript.entries)
-            result = compute(request)
-            if self._log is not None:
-                entries = tuple(self.transcript.entries[first:])
-                self._log.keep(key, request.hash, Logged(encode(result), entries, dict(self._heads)))
-        self._calls += 1
-        return result
+            found = simulated_total(
+                self._line, request, grid, self._aggregation, self.facts, self._dropout, size, self._traffic
+            )
+        if found is None:
+            return None
+        contributors, whole = found
+        blocks = in_blocks(grid.numbers(whole).astype(np.float32), self._shapes(step))
+        self.transcript.sum(self._line.calls - 1, self._round, step, encode(blocks))
+        return Total(blocks, contributors, self._aggregation.noise(self._sigma[step], contributors))
 
-    def _exchange(self, request: Request, attendance: Attendance) -> list[tuple[Answer, dict[str, Any]]]:
-        """One request to all parties: send, gather, check against schema and chain, write down."""
-        step, call, sealed = self._steps[request.step], self._calls, False
-        if step.kind is Kind.SUM:
-            sealed = self._aggregation.sealed
-        for member in self.facts.roster:
-            copies = attendance.listeners(member.name, member.devices)
-            if copies:
-                self.transcript.down(
-                    call, self._round, step.name, member.name, step.kind, request.body, request.digest, copies
-                )
-        arrived, refused, heard = [], [], set()
-        devices = {member.name: member.devices for member in self.facts.roster}
-        for answer in self._engine.deliver(request, attendance):
-            if type(answer) is not Answer:
-                raise BadMessage(f'Something that is no answer came back for step "{step.name}".')
-            answer.check(devices)
-            if answer.party in heard:
-                raise BadMessage(f'{answer.party} answered step "{step.name}" twice.')
-            heard.add(answer.party)
-            copies = 1 if step.kind is Kind.DISCLOSE else answer.contributors
-            self.transcript.up(
-                call,
-                self._round,
-                step.name,
-                answer.party,
-                step.kind,
-                answer.body,
-                "" if sealed else answer.digest,
-                copies,
-                answer.status,
-                sealed,
-                answer.head,
-            )
-            if answer.status == "ok":
-                self._check_head(request, answer)
-                arrived.append((answer, self._opened(step, answer)))
-            elif answer.status == "refused":
-                refused.append(answer)
-            else:  # what was lost is in its ledger all the same, so the next head cannot be foretold
-                self._heads.pop(answer.party, None)
-        if refused and (self._stop_on_refusal or not arrived):
-            raise PrivacyRefused(refused[0].why)
-        if not arrived:
-            raise PeerFailed(
-                f'Nobody answered step "{step.name}" of round {self._round}; allow more time with [engine] timeout, '
-                "or fewer drop-outs with [aggregation] dropout."
-            )
-        return arrived
+    def _plain_sum(self, request: Request) -> Total:
+        """The sum of contributions that the coordinator sees."""
 
-    def _check_head(self, request: Request, answer: Answer) -> None:
-        """Every answer's head must go on from the one before it: a shortened or restored ledger does not."""
-        if not answer.head and not self._sigma:
-            return
-        before = self._heads.get(answer.party)
-        goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)
-        sealed = self._steps[request.step].kind is Kind.SUM and self._aggregation.sealed
-        genuine = sealed or answer.payload == answer.digest
-        if not goes_on or not genuine:
-            raise TamperingFound(
-                f"The ledger of {answer.party} does not go on from where it was: rows were cut off or changed, "
-                "or an old ledger was put back."
-            )
-        self._heads[answer.party] = answer.head
+        def compute() -> dict[str, Value]:
+            attendance = Attendance.draw(self.facts, self._dropout, self._round, self._line.calls)
+            answers = self._line.broadcast(request, attendance)
+            contributors = sum(answer.contributors for answer, _body in answers)
+            blocks = exact_sum([body for _answer, body in answers])
+            return {"contributors": contributors, **{f"sum/{name}": block for name, block in blocks.items()}}
 
-    def _opened(self, step: Step, answer: Answer) -> dict[str, Any]:
-        if answer.kind is not step.kind:
-            raise BadMessage(
-                f'{answer.party} answered step "{step.name}" with a {answer.kind} where a {step.kind} is agreed.'
-            )
-        try:
-            body = decode(answer.body)
-        except BadMessage as error:
-            raise BadMessage(f"{answer.party}: {error}") from None
-        dimensions = {**self.facts.member(answer.party).dimensions, **self._dimensions}
-        step.gives.check(body, dimensions, answer.party, step.name)
-        return body
+        result = self._line.call(f"{self._round}/{request.step}/sum", request.hash, compute)
+        contributors = result.pop("contributors")
+        noise = self._aggregation.noise(self._sigma[request.step], contributors) if request.step in self._sigma else 0.0
+        return Total({name.removeprefix("sum/"): block for name, block in result.items()}, contributors, noise)
+
+    def _masked_mean(self, block: str, request: Request) -> Array:
+        """Σ weight·block over those that stayed, by their masks, over the sum of their weights."""
+        assert self._masks is not None
+        shape = self._shapes(request.step)[block]
+        survivors, total = self._masks.total(request, Fixed.BITS, int(np.prod(shape)))
+        weight = sum(self.facts.weight(name) for name in survivors)
+        mean: Array = (Fixed.decoded(total) / weight).reshape(shape).astype(np.float32)
+        self.transcript.sum(self._line.calls - 1, self._round, request.step, encode({"mean": mean}))
+        return mean

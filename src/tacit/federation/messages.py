@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tacit.boundary.release import Kind
+from tacit.boundary.sealed import SEALED
+from tacit.boundary.seals import unmarked
 from tacit.boundary.wire import Array, Value, digest
 from tacit.errors import BadMessage
 
@@ -78,6 +81,37 @@ class Choice:
         return None
 
 
+class Hash:
+    """A SHA-256, in hexadecimal."""
+
+    def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
+        return None if type(value) is str and len(value) == 64 and _SHA.fullmatch(value) else "is not a SHA-256"
+
+
+class Bytes:
+    """A string of bytes, of a size from 1 to `most`."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
+        if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
+            return "is not a string of bytes"
+        return (
+            None if 1 <= value.size <= self.most else f"has {value.size:,} bytes where at most {self.most:,} are agreed"
+        )
+
+
+class Marks:
+    """One bit for each party of the roster, in its order, packed into bytes."""
+
+    def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
+        size = -(-dimensions["roster"] // 8)
+        if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == (size,):
+            return None if not unmarked(value, 8 * size)[dimensions["roster"] :].any() else "marks nobody"
+        return "is not one mark for each party of the roster"
+
+
 class Schema:
     """The names and fields of one payload: all of them, and no other."""
 
@@ -94,8 +128,45 @@ class Schema:
             if wrong:
                 raise BadMessage(f'In what {who} sent for step "{step}", "{name}" {wrong}.')
 
+    def shapes(self, dimensions: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """The shape of every block, where all of them are arrays of agreed shapes."""
+        arrays = {name: field for name, field in self.fields.items() if isinstance(field, Floats)}
+        return {
+            name: tuple(dimensions[s] if isinstance(s, str) else s for s in field.shape)
+            for name, field in arrays.items()
+        }
+
+    def cells(self, dimensions: Mapping[str, int]) -> int:
+        """How many numbers there are in all blocks together."""
+        return sum(math.prod(shape) for shape in self.shapes(dimensions).values())
+
+
+class Letters(Schema):
+    """Some fields, and beside them letters: strings of bytes under the names of parties."""
+
+    def __init__(self, **fields: Field) -> None:
+        super().__init__(**fields)
+        self._letter = Bytes(MOST_LETTER)
+
+    def check(self, payload: Mapping[str, Value], dimensions: Mapping[str, int], who: str, step: str) -> None:
+        letters = {name: value for name, value in payload.items() if _PARTY.fullmatch(name)}
+        super().check({name: value for name, value in payload.items() if name not in letters}, dimensions, who, step)
+        for name, value in letters.items():
+            if wrong := self._letter.problem(value, dimensions):
+                raise BadMessage(f'In what {who} sent for step "{step}", the letter of {name} {wrong}.')
+
 
 DONE = Schema(done=Choice(True))
+
+
+def check_sealed(payload: Mapping[str, Value], cells: int, bits: int, who: str, step: str) -> None:
+    """Raise `BadMessage` unless a sealed contribution is so many cells of so many bits, and nothing else."""
+    body = payload.get(SEALED)
+    fine = isinstance(body, np.ndarray) and body.dtype == np.uint8 and body.shape == (cells * bits // 8,)
+    if not fine or len(payload) > 1:
+        raise BadMessage(
+            f'What {who} sent for step "{step}" is not {cells:,} cells of {bits} bits under a seal, as is agreed.'
+        )
 
 
 @dataclass(frozen=True)
@@ -197,6 +268,9 @@ class Answer:
             raise BadMessage(f"The envelope of an answer of {who} is not as agreed; it was damaged or forged.")
 
 
+#: The longest letter: shares for, or of, every neighbour.
+MOST_LETTER = 2**20
+_PARTY = re.compile("party-[1-9][0-9]{0,8}")
 #: The longest text of an envelope, and one more than its largest number: what SQLite and a screen can hold.
 MOST_WORDS, MOST = 4096, 2**31
 _SHA = re.compile("(?:[0-9a-f]{64})?")

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
+from tacit.boundary.sealed import SEALED, Fixed
 from tacit.boundary.wire import Array, Value, decode
 from tacit.errors import BadMessage, UngatedRelease
+from tacit.federation.exchanges import exchange_step
 from tacit.federation.facts import Facts
-from tacit.federation.messages import Request, Step
+from tacit.federation.messages import Request, Step, check_sealed
 from tacit.model.predictor import Predictor
 from tacit.partition import Share
 
@@ -45,12 +47,16 @@ class Party:
     @property
     def dimensions(self) -> dict[str, int]:
         """What the names in a schema's shapes stand for at this party."""
-        return {**self.member.dimensions, **self.parameters.dimensions}
+        return {**self.member.dimensions, **self.parameters.dimensions, "roster": len(self.facts.roster)}
+
+    def step(self, name: str) -> Step | None:
+        """A step of the method, or an exchange of a secure sum; None where there is none of that name."""
+        return self.steps.get(name) or exchange_step(name, self.steps)
 
     def answer(self, request: Request, present: Array | None = None) -> Release:
         """Serve one request: check it, do the step, and let out only what the gate made for it."""
         request.check()
-        step = self.steps.get(request.step)
+        step = self.step(request.step)
         if step is None:
             raise BadMessage(f'{self.name} was asked for "{request.step[:40]}", which is not a step of its method.')
         payload = decode(request.body)
@@ -60,7 +66,10 @@ class Party:
             return recorded
         self.present = present
         with self.gate.serving(*terms, agreed=partial(self._agreed, step)):
-            result = getattr(self, step.name)(**payload)
+            if step.name in self.steps:
+                result = getattr(self, step.name)(**payload)
+            else:
+                result = self.gate.exchange(step.name.partition(":")[0], payload)
         if not self.gate.made(result):
             raise UngatedRelease(
                 f'Step "{step.name}" of {self.name} returned a {type(result).__name__} that its gate did not make; '
@@ -75,7 +84,16 @@ class Party:
             raise UngatedRelease(
                 f'Step "{step.name}" of {self.name} is declared a {step.kind} and ended in a {kind}; nothing was sent.'
             )
-        step.gives.check(payload, self.dimensions, self.name, step.name)
+        if SEALED in payload:
+            check_sealed(payload, step.gives.cells(self.dimensions), self._bits(step), self.name, step.name)
+        else:
+            step.gives.check(payload, self.dimensions, self.name, step.name)
+
+    def _bits(self, step: Step) -> int:
+        """How many bits a cell of a sealed contribution has."""
+        protection = self.gate.protection
+        grid = None if protection is None else protection.terms.grids.get(step.name)
+        return Fixed.BITS if grid is None else grid.bits
 
     def _latest(self, block: str, shared: Mapping[str, Array]) -> Array:
         """A shared block as it is now: the one given, or the one that arrived last."""

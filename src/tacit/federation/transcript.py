@@ -41,7 +41,7 @@ class Transcript:
     payloads : a folder for the messages themselves, or None to keep digests only
 
     The run's digest covers round, step, party and payload of the method's messages in that order, and neither envelopes
-    nor lost messages, so that it is the same whichever engine carried them.
+    nor lost messages, keys, shares and masks, so that it is the same whichever engine carried them.
     """
 
     def __init__(self, payloads: Path | None = None) -> None:
@@ -98,7 +98,7 @@ class Transcript:
         if entry.bytes:
             count = self.meter.sent_down if entry.direction == "down" else self.meter.sent_up
             count(entry.party, entry.bytes)
-        if entry.status == "ok":
+        if entry.status == "ok" and entry.kind != "protocol":
             self._digest.update(f"{entry.round}|{entry.step}|{entry.party}|{entry.direction}|{entry.digest}\n".encode())
 
     def _keep(self, call: int, party: str, direction: str, body: bytes) -> None:

@@ -74,3 +74,18 @@ def bounded_gradients_numpy(
     np.add.at(by_user, np.repeat(np.arange(len(users)), np.diff(indptr)), slope[:, None] * v)
     np.add.at(by_item, items, slope[:, None] * u)
     return by_user, by_item
+
+
+def bounded_slopes(
+    indptr: np.ndarray, items: np.ndarray, values: np.ndarray, users: np.ndarray, factors: np.ndarray, threshold: float
+) -> np.ndarray:
+    """What each rating multiplies its user's factors by, in the gradient of its item's alone; (nnz,) float64.
+
+    Shapes and the clip are as in `bounded_gradients` for items alone: rating e adds slope_e·u to its item's row.
+    """
+    owners = np.repeat(np.arange(len(users)), np.diff(indptr))
+    slope: np.ndarray = 2 * (np.einsum("ef,ef->e", users[owners], factors[items]) - values)
+    length = np.abs(slope) * np.sqrt(np.einsum("nf,nf->n", users, users))[owners]
+    clipped = length > threshold
+    slope[clipped] *= threshold / length[clipped]
+    return slope

@@ -24,11 +24,12 @@ def known() -> Mapping[str, Method]:
     from tacit.methods.baselines.means import GLOBAL_MEAN, ITEM_MEAN, POPULARITY
     from tacit.methods.baselines.objective import OBJECTIVE
     from tacit.methods.baselines.random import RANDOM
+    from tacit.methods.baselines.reduced import REDUCED
     from tacit.methods.baselines.sgld import SGLD
     from tacit.methods.baselines.synchronous import SYNCHRONOUS
     from tacit.methods.sgdmf import SGDMF
 
-    others = (GRADIENT_CLIPPING, SGLD, OBJECTIVE, SYNCHRONOUS, ALONE)
+    others = (GRADIENT_CLIPPING, SGLD, OBJECTIVE, SYNCHRONOUS, REDUCED, ALONE)
     simple = (BIAS, CENTRAL, LOCAL, GLOBAL_MEAN, ITEM_MEAN, POPULARITY, RANDOM)
     return {method.name: method for method in (SGDMF, *others, *simple)}
 

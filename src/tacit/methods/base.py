@@ -56,7 +56,8 @@ class Sides:
 class Method:
     """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows.
 
-    `schedule` says what noisy releases a private run makes; a method without one carries no guarantee.
+    `schedule` says what noisy releases a private run makes; a method without one carries no guarantee. `private` are
+    the sides of a private run, where these are others.
     """
 
     name: str
@@ -66,6 +67,11 @@ class Method:
     sides: Mapping[Setting, Sides]
     feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
     schedule: Schedule | None = None
+    private: Mapping[Setting, Sides] = field(default_factory=dict)
+
+    def sides_for(self, setting: Setting, private: bool) -> Sides:
+        """The two sides in a setting that the method knows."""
+        return self.private[setting] if private and setting in self.private else self.sides[setting]
 
     def sides_in(self, facts: Facts) -> Sides:
         """The two sides for a run with these facts, or one sentence that says why there are none."""
@@ -78,7 +84,7 @@ class Method:
         if facts.setting not in self.sides:
             able = ", ".join(self.sides)
             raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {facts.setting} one.")
-        return self.sides[facts.setting]
+        return self.sides_for(facts.setting, facts.unit is not None)
 
     def make_party(
         self, share: Share, parameters: Parameters, facts: Facts, protection: Protection | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,39 @@ import numpy as np
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.curves import epsilon_curve
-from tacit.boundary.events import Event, Gaussian, SampledGaussian
+from tacit.boundary.events import Event, Gaussian, Pure, SampledGaussian, Shuffled
 from tacit.boundary.protection import Terms
+from tacit.boundary.sealed import Grid, skellam_event
 from tacit.config import PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import Guarantee, Relation, Trust, Unit
 from tacit.partition import Setting
-from tacit.secure import IdealSum, Plain
+from tacit.secure import Aggregation, IdealSum, Plain, SecureSum
+from tacit.secure.graph import Shape, choose
+from tacit.secure.quantize import WRAP, Rounding, bits_for
+from tacit.secure.shares import Shares
+from tacit.secure.traffic import Traffic, overhead
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What a step that is a sum adds up.
+
+    Attributes
+    ----------
+    clip : the norm that no piece exceeds: what one user adds, or one rating
+    touched : how many cells of a piece may be other than 0
+    pieces : how many can meet in one cell, over all parties
+    """
+
+    clip: float
+    touched: int
+    pieces: int
+
+    @property
+    def rounding(self) -> Rounding:
+        return Rounding.fine(self.clip, self.touched)
 
 
 @dataclass(frozen=True)
@@ -36,6 +61,10 @@ class Noisy:
     signal : the forecast size of one cell of one answer, all parties' contributions added, from public quantities
     parties : in how many parties' releases one unit can be; all these compose
     mixed : how many parties' noise one cell carries in the end; None means that of all
+    summed : what a step that is a sum adds up; None for a chain
+    sealed : whether the sum as a whole carries the noise, in whole numbers; set by the plan
+    reported : whether the answers are single reports that devices randomise by themselves: ε₀ is 1 over the multiplier
+    crowd : how many honest devices' reports a shuffle loses one among; 0 for no shuffle; set by the plan
     """
 
     step: str
@@ -47,6 +76,10 @@ class Noisy:
     signal: float
     parties: int = 1
     mixed: int | None = None
+    summed: Summed | None = None
+    sealed: bool = False
+    reported: bool = False
+    crowd: int = 0
 
     def event(self, multiplier: float) -> Event:
         """What all releases of one party spend."""
@@ -58,22 +91,70 @@ class Noisy:
 
     def event_of(self, multiplier: float, count: int) -> Event:
         """What `count` of its answers spend."""
+        if self.reported:
+            local = 1 / multiplier
+            return Shuffled(local, self.crowd, count) if self.crowd else Pure(local, "randomised reports", count)
+        if self.sealed and self.summed is not None:
+            rounding, times = self.summed.rounding, self.sensitivity / self.summed.clip
+            return skellam_event(multiplier, times * rounding.l1, times * rounding.l2, self.sampling, count)
         return SampledGaussian(multiplier, self.sampling, count) if self.sampling < 1 else Gaussian(multiplier, count)
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Where a plan is made: the setting and how sums are protected."""
+    """Where a plan is made: the setting and how sums are protected.
+
+    Attributes
+    ----------
+    sealed : whether nobody sees a single contribution to a sum
+    collusion : the fraction of parties that may collude; at least one may
+    tolerate : ω, the fraction that may drop out of a secure sum; None where an ideal one is simulated
+    signed : whether survivors sign who survived, against a coordinator that lies
+    retries : how many void rounds may be tried again, over the whole run
+    shuffled : whether reports go through a shuffler, which parts them from their senders
+    """
 
     setting: Setting
     parties: int
     sealed: bool
     collusion: float = 0.0
+    tolerate: float | None = None
+    signed: bool = False
+    retries: int = 0
+    shuffled: bool = False
 
     @property
     def colluding(self) -> int:
         """How many of all parties may collude."""
         return max(1, math.ceil(self.collusion * self.parties))
+
+    @property
+    def shares(self) -> Shares | None:
+        """How noise is shared among the parties of a secure sum; None where there is none."""
+        if not self.sealed or self.tolerate is None:
+            return None
+        return Shares.of(self.parties, self.tolerate, self.colluding)
+
+    @property
+    def shape(self) -> Shape | None:
+        """Who masks with whom in a secure sum; None where there is none."""
+        if self.shares is None or self.tolerate is None:
+            return None
+        return choose(self.parties, self.tolerate, self.colluding, self.signed)
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What a secure sum costs one party, beside its contribution."""
+        if self.shape is None or self.shares is None:
+            return None
+        return overhead(self.shape, self.shares.extras, self.shares.extras)
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How contributions are added up."""
+        if not self.sealed:
+            return Plain()
+        return IdealSum(self.colluding) if self.shares is None else SecureSum(self.shares, self.signed)
 
 
 @dataclass(frozen=True)
@@ -110,15 +191,18 @@ class Plan:
     warnings: tuple[str, ...]
 
     def sigma(self) -> dict[str, float]:
-        """By step, the standard deviation of the noise on one answer."""
-        return {noisy.step: self.terms.multiplier * noisy.sensitivity for noisy in self.noisy}
+        """By step, the standard deviation of the noise that one answer, or one sealed sum, must have."""
+        grids, z = self.terms.grids, self.terms.multiplier
+        return {n.step: grids[n.step].sigma if n.step in grids else z * n.sensitivity for n in self.noisy}
 
     def signal_to_noise(self) -> dict[str, float]:
         """By step, the forecast size of a cell over its noise, once all parties' contributions are added."""
-        here = self.situation
-        aggregation = IdealSum(here.colluding, 0) if here.sealed else Plain()
-        sigma = self.sigma()
-        return {n.step: n.signal / aggregation.noise(sigma[n.step], n.mixed or here.parties) for n in self.noisy}
+        here, plain, sigma = self.situation, Plain(), self.sigma()
+        ratios = {}
+        for n in self.noisy:
+            aggregation = here.aggregation if n.sealed else plain
+            ratios[n.step] = n.signal / aggregation.noise(sigma[n.step], n.mixed or here.parties)
+        return ratios
 
     def loudness(self) -> list[dict[str, Any]]:
         """By step, what is asked and how loud its noise is, for plans and reports."""
@@ -137,6 +221,29 @@ class Plan:
             }
             for n in self.noisy
         ]
+
+    def sealing(self) -> dict[str, Any] | None:
+        """How sums are sealed, for plans and cards; None where every party's noise is its own and nothing is masked."""
+        here = self.situation
+        if not here.sealed:
+            return None
+        told: dict[str, Any] = {
+            "colluding": here.colluding,
+            "bits": {step: grid.bits for step, grid in self.terms.grids.items()},
+            "wrap": WRAP,
+        }
+        if here.shares is not None and here.shape is not None and here.traffic is not None:
+            told |= {
+                "honest": here.shares.honest,
+                "fewest": here.shares.fewest,
+                "levels": list(here.shares.levels),
+                "neighbours": here.shape.degree,
+                "threshold": here.shape.threshold,
+                "signed": here.signed,
+                "bytes_up_each": here.traffic.up,
+                "bytes_down_each": here.traffic.down,
+            }
+        return told
 
     def curve(self) -> np.ndarray:
         """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
@@ -170,7 +277,7 @@ def make_plan(
     delta, warnings = checked_delta(privacy.delta, facts.users)
     unit = Unit(privacy.unit)
     parameters = parameters.resolved(unit, situation)
-    asked = schedule(parameters, facts, unit, situation)
+    asked = _sealed(schedule(parameters, facts, unit, situation), situation)
     relation = Relation.ZERO_OUT if asked.accounted is None else asked.accounted[1]
     if privacy.accounting == "paper":
         if asked.claim is None:
@@ -182,7 +289,7 @@ def make_plan(
     else:
         z, claimed = _calibrated(asked.noisy, privacy.epsilon, delta, relation), None
     reached = float(epsilon_of([n.together(z) for n in asked.noisy], delta, relation))
-    trust, against = _trust(situation)
+    trust, against = _trust(situation, all(n.sealed for n in asked.noisy))
     per_silo = unit is Unit.USER and situation.setting is Setting.HORIZONTAL
     guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo, claimed)
     terms = Terms(
@@ -190,11 +297,32 @@ def make_plan(
         z,
         schedule={n.step: n.releases for n in asked.noisy},
         events=tuple(n.event(z) for n in asked.noisy),
-        own_noise=not situation.sealed,
         sensitivities={n.step: n.sensitivity for n in asked.noisy},
+        grids={n.step: _grid(n, z, situation) for n in asked.noisy if n.sealed},
+        reports={n.step: n.event_of(z, 1) for n in asked.noisy if n.reported},
         accounted=asked.accounted,
     )
     return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
+
+
+def _sealed(asked: Asked, situation: Situation) -> Asked:
+    """The same with sums sealed, where the aggregation does that, and with a release more for every retry."""
+    crowd = situation.parties - situation.colluding if situation.shuffled else 0
+    noisy = tuple(
+        replace(n, sealed=situation.sealed and n.summed is not None, crowd=crowd if n.reported else 0)
+        for n in asked.noisy
+    )
+    more = {n.step: n.releases + situation.retries for n in noisy if n.sealed}
+    return replace(asked, noisy=tuple(replace(n, releases=more.get(n.step, n.releases)) for n in noisy))
+
+
+def _grid(noisy: Noisy, multiplier: float, situation: Situation) -> Grid:
+    """The whole numbers of a sealed sum: as fine as rounding needs, as wide as everybody's pieces and noise do."""
+    assert noisy.summed is not None
+    shares, rounding = situation.shares, noisy.summed.rounding
+    grid = Grid(rounding, noisy.sensitivity / noisy.summed.clip, multiplier, 64, shares)
+    largest = grid.variance * (situation.colluding + 1) if shares is None else shares.largest(grid.variance)
+    return replace(grid, bits=bits_for(noisy.summed.pieces, rounding, largest, noisy.cells))
 
 
 def affordable(made: Plan, privacy: PrivacySection) -> None:
@@ -228,11 +356,16 @@ def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ..
     return delta, ()
 
 
-def _trust(situation: Situation) -> tuple[Trust, str]:
-    if situation.sealed:
-        count = situation.colluding
+def _trust(situation: Situation, sealed: bool) -> tuple[Trust, str]:
+    if sealed:
+        count, shares = situation.colluding, situation.shares
         who = "one colluding party" if count == 1 else f"{count} colluding parties"
-        return Trust.DISTRIBUTED, f"the coordinator and {who}"
+        lying = ", who may lie about who stayed," if situation.signed else ""
+        held = "" if shares is None else f", if {shares.honest:,} honest parties stay"
+        return Trust.DISTRIBUTED, f"the coordinator{lying} and {who}{held}"
+    if situation.shuffled:
+        who = "one colluding device" if situation.colluding == 1 else f"{situation.colluding:,} colluding devices"
+        return Trust.SHUFFLED, f"whoever sees the shuffled reports, with {who}"
     if situation.setting is Setting.DEVICE:
         return Trust.LOCAL, "everyone"
     return Trust.SILO, "the coordinator and other silos"

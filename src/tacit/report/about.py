@@ -44,11 +44,13 @@ def about(
     sealed: bool = False,
     floor: Mapping[str, Any] | None = None,
     noise: Sequence[Mapping[str, Any]] | None = None,
+    sealing: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The contents of about.json; `data` is what `about_data` said.
 
     `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
-    and `noise` what each private step's answers carry. A run that has neither says nothing of them.
+    `noise` what each private step's answers carry, and `sealing` says how sums were sealed. A run that has none of
+    these says nothing of them.
     """
     from importlib.metadata import version
 
@@ -89,6 +91,7 @@ def about(
         "notes": list(notes),
         **({} if floor is None else {"floor": dict(floor)}),
         **({} if noise is None else {"steps_noise": [dict(step) for step in noise]}),
+        **({"sealing": list(sealing)} if sealing else {}),
     }
 
 

@@ -161,7 +161,7 @@ def _assumptions(record: RunRecord) -> Section:
     points = [f"Aggregation is {_AGGREGATION.get(aggregation, aggregation)}."]
     if record.guarantee is not None:
         chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
-        points = [*promises.resting_on(record.guarantee, chains), *points]
+        points = [*promises.resting_on(record.guarantee, chains), *points, *record.about.sealing]
     return Section("Assuming what", points=points)
 
 

@@ -161,3 +161,4 @@ class About(Written):
     notes: list[str] = Field(default_factory=list)
     floor: AboutFloor | None = None
     steps_noise: list[AboutNoise] = Field(default_factory=list)
+    sealing: list[str] = Field(default_factory=list)

@@ -1,37 +1,36 @@
-"""`IdealSum`: the functionality that a secure sum with distributed noise realises. It exists in simulations only."""
+"""`IdealSum`, what a secure sum with distributed noise realises, and `SecureSum`, which realises it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tacit.errors import PrivacyRefused
-from tacit.rng import derive
-from tacit.secure.plain import Array, exact_sum
+from tacit.secure.shares import Shares
 
 
+@dataclass(frozen=True)
 class IdealSum:
-    """The exact sum plus the noise that a secure sum leaves: N(0, σ²·|S|/(|S| − c)) per cell.
+    """The exact sum of whole numbers plus the noise that a secure sum leaves: variance σ²·|S|/(|S| − c) per cell.
 
     Parameters
     ----------
-    colluding : how many of all parties may collude; at least one
-    seed : of the noise, which is SIMULATED
+    colluding : c, how many of all parties may collude; at least one
 
     Guarantee
     ---------
     Each of |S| contributors adds a share of variance σ²/(|S| − c); c of them can subtract their own and are left with
-    σ². So whoever sees the sum, and c colluding contributors, face a Gaussian mechanism of standard deviation σ.
-    Assumes what a secure sum provides: that nobody sees a single contribution.
+    σ². Assumes what a secure sum provides: that nobody sees a single contribution. It exists in simulations only.
     """
 
-    sealed = True
+    colluding: int
 
-    def __init__(self, colluding: int, seed: int) -> None:
-        self._colluding, self._seed = max(1, colluding), seed
+    sealed = True
+    masked = False
+    fewest = 1
 
     def noise(self, sigma: float, contributors: int) -> float:
-        colluding = self._colluding  # of everybody, and all of them may be among those that stayed
+        colluding = max(1, self.colluding)  # of everybody, and all of them may be among those that stayed
         if contributors <= colluding:
             raise PrivacyRefused(
                 f"{contributors} contributors with {colluding} of them colluding leave nobody to add noise; "
@@ -39,9 +38,25 @@ class IdealSum:
             )
         return sigma * math.sqrt(contributors / (contributors - colluding))
 
-    def combine(
-        self, contributions: Sequence[Mapping[str, Array]], noise: float, *purpose: str | int
-    ) -> dict[str, Array]:
-        stream = derive(self._seed, "ideal sum", *purpose)
-        totals = sorted(exact_sum(contributions).items())
-        return {name: total + noise * stream.standard_normal(total.shape) for name, total in totals}
+
+@dataclass(frozen=True)
+class SecureSum:
+    """The sum that the parties' masks reveal (`tacit.secure.secagg`), with noise in shares (`tacit.secure.shares`).
+
+    Parameters
+    ----------
+    shares : who adds how much noise
+    signed : whether survivors sign the list of survivors, against a coordinator that lies
+    """
+
+    shares: Shares
+    signed: bool = False
+
+    sealed = masked = True
+
+    @property
+    def fewest(self) -> int:
+        return self.shares.fewest
+
+    def noise(self, sigma: float, contributors: int) -> float:
+        return math.sqrt(self.shares.left(sigma * sigma, contributors))

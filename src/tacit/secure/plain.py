@@ -12,21 +12,24 @@ Array = np.ndarray[Any, Any]
 
 
 class Aggregation(Protocol):
-    """One way to add up.
+    """One way to add up, as far as its noise goes.
 
-    `sealed` is True where nobody sees a single contribution, and the noise, if any, comes with the sum.
+    `sealed` is True where nobody sees a single contribution, and the sum as a whole carries the noise; `masked` where
+    a protocol between the parties sees to that, and not a simulation.
     """
 
     @property
     def sealed(self) -> bool: ...
 
+    @property
+    def masked(self) -> bool: ...
+
+    @property
+    def fewest(self) -> int:
+        """How many contributors a sum needs; with fewer the round is void."""
+
     def noise(self, sigma: float, contributors: int) -> float:
         """The standard deviation on each cell of the sum, where a guarantee needs `sigma`."""
-
-    def combine(
-        self, contributions: Sequence[Mapping[str, Array]], noise: float, *purpose: str | int
-    ) -> dict[str, Array]:
-        """The sum, block by block, of at least one contribution; a sealed one brings its noise with it."""
 
 
 def exact_sum(contributions: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
@@ -46,12 +49,8 @@ class Plain:
     None of its own: the coordinator sees every party's contribution, so each must carry noise of its own.
     """
 
-    sealed = False
+    sealed = masked = False
+    fewest = 1
 
     def noise(self, sigma: float, contributors: int) -> float:
         return sigma * math.sqrt(contributors)
-
-    def combine(
-        self, contributions: Sequence[Mapping[str, Array]], noise: float, *purpose: str | int
-    ) -> dict[str, Array]:
-        return exact_sum(contributions)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,27 @@ import pytest
 
 from tacit.boundary import Gate, Release, Unbounded
 from tacit.boundary.release import Kind
+from tacit.boundary.source import Source
 from tacit.data.synthetic import demo
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
-from tacit.federation.coordinator import Engine
+from tacit.federation.line import Engine
 from tacit.methods import Parameters
 from tacit.model import ItemScores
 from tacit.partition import Parties, Share, partition
 
 VECTOR = Schema(vector=Floats("items"))
+
+
+@dataclass(frozen=True)
+class Named:
+    """Two reports that name their sender, and hide nothing."""
+
+    number: float
+    epsilon: float = math.inf
+
+    def reports(self, stream: np.random.Generator, coins: Source) -> dict[str, np.ndarray]:
+        return {"code": np.array([self.number, self.number + 0.5], np.float32)}
 
 
 class Prober(Party):
@@ -54,8 +68,7 @@ class Prober(Party):
 
     @step(Kind.REPORT, takes=Schema(), gives=Schema(code=Floats("any")), what="two numbers that name the party")
     def reports(self) -> Release:
-        number = np.float32(self.name.removeprefix("party-"))
-        return self.gate.report(Unbounded(lambda state, stream: {"code": np.array([number, number + 0.5], np.float32)}))
+        return self.gate.report(Named(float(self.name.removeprefix("party-"))))
 
     @step(Kind.PUBLIC, takes=Schema(), what="the word that it is there")
     def ready(self) -> Release:

@@ -36,7 +36,7 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.baselines.shrink import item_biases
-from tacit.methods.plan import Asked, Noisy, Situation
+from tacit.methods.plan import Asked, Noisy, Situation, Summed
 from tacit.model import Model
 from tacit.model.predictor import Biases
 from tacit.partition import Setting
@@ -199,8 +199,10 @@ def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situati
     s, deviation, hers = parameters.count_weight, facts.scale.span / 4, facts.ratings / facts.users / silos
     if unit is Unit.RATING:
         sensitivity, weight = DeviationSum.bound(facts.scale.span, s, unit, Relation.ZERO_OUT), 1.0
+        summed = Summed(clip=sensitivity, touched=2, pieces=facts.users)
     else:
         sensitivity = NormalisedSum.bound(unit, Relation.ZERO_OUT)
+        summed = Summed(clip=1.0, touched=2 * facts.items, pieces=facts.users)
         weight = 1 / math.sqrt(max(hers, 1.0) * (deviation**2 + s**2))
     noisy = Noisy(
         "contribute",
@@ -212,6 +214,7 @@ def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situati
         signal=facts.ratings / facts.items * weight * s,
         parties=silos if unit is Unit.USER else 1,
         mixed=1 if vertical else None,
+        summed=None if vertical else summed,
     )
     return Asked((noisy,))
 

@@ -1,7 +1,8 @@
 """SGDMF: federated matrix factorization by stochastic gradient descent with embedding clipping.
 
 Li, Ding, Zhang, Li, Zhou: Federated Matrix Factorization with Privacy Guarantee. PVLDB 15(4), 2022: algorithms FMF,
-VFL-SGDMF and HFL-SGDMF. Its privacy analysis is corrected: see tacit.boundary.gradients, `horizontal` and `vertical`.
+VFL-SGDMF, HFL-SGDMF and LFL-SGDMF. Its privacy analysis is corrected: see tacit.boundary.gradients, `horizontal`,
+`vertical`, `private_device` and tacit.secure.shares.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from tacit.methods.base import Method, Sides
 from tacit.methods.sgdmf.device import DeviceCohort, DeviceCoordinator
 from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
 from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.private_device import PrivateDeviceCohort, PrivateDeviceCoordinator
 from tacit.methods.sgdmf.schedule import schedule
 from tacit.methods.sgdmf.vertical import VerticalCoordinator, VerticalSilo
 from tacit.partition import Setting
@@ -32,4 +34,5 @@ SGDMF = Method(
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
     schedule=schedule,
+    private={Setting.DEVICE: Sides(PrivateDeviceCoordinator, PrivateDeviceCohort)},
 )

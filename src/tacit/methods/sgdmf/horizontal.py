@@ -10,6 +10,11 @@ bound, and divergences are jointly convex. Per rating, a changed rating changes 
 that is the replace case of her whole record. Where users' factors are "noised" like the item factors, although they
 stay, one rating moves the pair of gradients by 2√2·R^1.5, and a sample of ratings amplifies that.
 
+With one local step (T' = 1) what a silo adds is linear in its users: then the step is a *sum*, of raw gradients without
+silo weights, projected once by the coordinator. Under `plain` every silo adds noise of its own; under a secure sum the
+sum carries one. With more steps a silo's V^(k) is no sum over users any more: masks can hide it, and each keeps its own
+noise.
+
 What is fine-tuned afterwards never leaves. It protects nobody from others of the same silo.
 """
 
@@ -28,10 +33,12 @@ from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.start import start_factors
 from tacit.model import Model
+from tacit.rng import derive
 
 
 class HorizontalCoordinator:
-    """Stage 1: users' factors are fitted at home. Stage 2: V ← Σ_k (n_k/n) V^(k), T times. Stage 3: at home again."""
+    """Stage 1: users' factors are fitted at home. Stage 2, T times: V ← Σ_k (n_k/n) V^(k), or where T' = 1
+    V ← Π(V − γ_t/(η·|Ω|) Σ_k g̃_V^(k)). Stage 3: at home again."""
 
     def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
@@ -41,10 +48,22 @@ class HorizontalCoordinator:
         if self.parameters.users == "pretrained":
             federation.ask("pretrain", items=V)
         for t in federation.rounds(self.parameters.rounds):
-            V = federation.mean("improve", items=V, t=t)
+            if self.parameters.summed:
+                V = self._descended(federation, V, t)
+            else:
+                V = federation.mean("improve", items=V, t=t)
             federation.show(items=V)
         federation.ask("finish", items=V)
         return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+
+    def _descended(self, federation: Federation, V: np.ndarray, t: int) -> np.ndarray:
+        """V after one step along all silos' gradient; as it was, where the round is void."""
+        total = federation.sum_unless_void("contribute", items=V, t=t)
+        if total is None:
+            return V
+        rates = Rates(self.parameters, self.facts, self.parameters.steps, total.noise)
+        move = self.parameters.mover(self.facts.scale.span, total.noise, derive(self.facts.seed, "move", t))
+        return move(V.copy(), total["items"].astype(np.float32), rates.per_rating(t), rates.decay(t))
 
 
 class HorizontalSilo(SiloAtHome):
@@ -77,7 +96,22 @@ class HorizontalSilo(SiloAtHome):
         state = {"items": self.parameters.project(items, span)}
         if self._users_move_along:
             state["users"] = self.home["users"].copy()
-        return self.gate.chain(self._query(), update, state, local, lets_out=("items",), received=("items",))
+        return self.gate.chain(self._query(), update, state, local, ("items",), ("items",), weight)
+
+    @step(
+        Kind.SUM,
+        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        gives=ITEMS,
+        what="the silo's gradient of the item factors, from a sample of its users",
+    )
+    def contribute(self, items: np.ndarray, t: int) -> Release:
+        V = self.parameters.project(items, self.facts.scale.span)
+        together = self.parameters.users == "together"
+        U = self._moved(V, self.gate.stream("together")) if together else self.home["users"]
+        at = {"users": U, "items": V}
+        return self.gate.sum(
+            self.parameters.gradient(self.ratings, self.facts, ("items",), users_are_public=False, at=at)
+        )
 
     @property
     def _users_move_along(self) -> bool:

@@ -38,7 +38,7 @@ class SGDMFParameters(Parameters):
     Parameters
     ----------
     factors : p, columns of both factor blocks
-    rounds : T
+    rounds : T; 100, or 10 on devices with privacy
     local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
@@ -53,6 +53,8 @@ class SGDMFParameters(Parameters):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
+    send : what a device adds to a private sum: the gradient of one "rating", drawn anew each round, or that of its
+        whole "record", clipped; default "rating"
     """
 
     method: ClassVar[str] = "sgdmf"
@@ -68,6 +70,7 @@ class SGDMFParameters(Parameters):
     users: Literal["together", "pretrained", "noised"] | None = None
     pretraining: int = Field(default=30, ge=1, le=10_000)
     fine_tuning: int | None = Field(default=None, ge=0, le=10_000)
+    send: Literal["rating", "record"] | None = None
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -77,6 +80,11 @@ class SGDMFParameters(Parameters):
     def steps(self) -> int:
         """T·T'."""
         return self.rounds * self.local_steps
+
+    @property
+    def summed(self) -> bool:
+        """Whether a horizontal step is a sum over silos: one local step, and users' factors that need no noise."""
+        return self.local_steps == 1 and self.users != "noised"
 
     @property
     def drift(self) -> float:
@@ -101,6 +109,9 @@ class SGDMFParameters(Parameters):
             raise UsageError(f"final_steps = {self.final_steps} is for the vertical setting; leave it out.")
         if self.fine_tuning and not horizontal:
             raise UsageError(f"fine_tuning = {self.fine_tuning} is for the horizontal setting; leave it out.")
+        private_device = private and situation.setting is Setting.DEVICE
+        if self.send is not None and not private_device:
+            raise UsageError(f'send = "{self.send}" is for private runs on devices; leave it out.')
         usual = {None: "together", Unit.USER: "pretrained", Unit.RATING: "noised"}[unit]
         users = (self.users or usual) if horizontal else None
         per_rating = unit is Unit.RATING and (vertical or users == "noised")
@@ -109,13 +120,17 @@ class SGDMFParameters(Parameters):
                 f"trim = {self.trim} bounds what a user adds, and here the unit is a rating; leave trim out."
             )
         trim = self.trim
-        if private and trim is None and not per_rating:
+        if private_device and trim is not None:
+            raise UsageError(f'trim = {trim} is for silos; a device sends one rating or its record: use "send".')
+        if private and trim is None and not (per_rating or private_device):
             trim = 10 if situation.parties == 1 or not vertical else 5 if situation.parties <= 10 else 2
         final = round(FINAL * self.steps) if private and vertical else 0
         tuning = FINE_TUNING if private and horizontal else 0
         return self.model_copy(
             update={
-                "sampling": self.sampling or (0.01 if private else 0.1),
+                "rounds": 10 if private_device and "rounds" not in self.model_fields_set else self.rounds,
+                "send": (self.send or "rating") if private_device else None,
+                "sampling": self.sampling or (1.0 if private_device else 0.01 if private else 0.1),
                 "trim": trim,
                 "final_steps": final if self.final_steps is None else self.final_steps,
                 "users": users,

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.events import Event, Gaussian, SampledGaussian
+from tacit.boundary.gradients import EmbeddingGradient
 from tacit.data.public import PublicFacts
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation, Unit
-from tacit.methods.plan import Asked, Noisy, Situation
+from tacit.methods.plan import Asked, Noisy, Situation, Summed
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Setting
 
@@ -25,14 +26,11 @@ def schedule(parameters: SGDMFParameters, facts: PublicFacts, unit: Unit, situat
         case Setting.VERTICAL:
             return vertical(parameters, facts, unit, situation.parties)
         case _:
-            raise PrivacyRefused(
-                "SGDMF carries no guarantee on devices in this version; divide users among silos with "
-                '[partition] by = "user", or choose the method "bias".'
-            )
+            return device(parameters, facts, unit)
 
 
-def horizontal(parameters: SGDMFParameters, facts: PublicFacts, unit: Unit, step: str = "improve") -> Asked:
-    """T releases of T' answers each; a user or rating is in one silo."""
+def horizontal(parameters: SGDMFParameters, facts: PublicFacts, unit: Unit) -> Asked:
+    """T releases of T' answers each, or where T' = 1 of T sums; a user or rating is in one silo."""
     noised, span = parameters.users == "noised", facts.scale.span
     if noised and unit is Unit.USER:
         raise PrivacyRefused(
@@ -43,22 +41,20 @@ def horizontal(parameters: SGDMFParameters, facts: PublicFacts, unit: Unit, step
     warnings: tuple[str, ...] = ()
     if unit is Unit.RATING and not noised:
         accounted = (Unit.USER, Relation.REPLACE)
-        warnings = (
-            f'Users\' factors are "{parameters.users}" on raw ratings, so one rating can change all its user adds: '
-            'per rating this is the replace case of the unit user, and costs more than unit = "user"; '
-            'protect users, or use sgdmf with users = "noised".',
-        )
+        warnings = (_as_replaced(str(parameters.users), ', or use sgdmf with users = "noised"'),)
     of = Unit.USER if accounted else unit
     blocks = BOTH if noised else ITEMS
     sensitivity = parameters.sensitivity(span, of, blocks, users_are_public=noised)
+    summed = Summed(sensitivity, (parameters.trim or 1) * parameters.factors, facts.users)
     improve = Noisy(
-        step=step,
+        step="contribute" if parameters.summed else "improve",
         releases=parameters.rounds,
         answers=parameters.local_steps,
         sampling=parameters.eta,
         sensitivity=sensitivity,
         cells=facts.items * parameters.factors,
         signal=typical_signal(parameters, facts, facts.items),
+        summed=summed if parameters.summed else None,
     )
     claim = _proposition_3(parameters, facts) if unit is Unit.USER else None
     return Asked((improve,), accounted, claim, warnings)
@@ -90,6 +86,38 @@ def vertical(parameters: SGDMFParameters, facts: PublicFacts, unit: Unit, partie
         mixed=1,
     )
     return Asked((improve, finish))
+
+
+def device(parameters: SGDMFParameters, facts: PublicFacts, unit: Unit) -> Asked:
+    """T sums of what each device adds; it is one user's, and who takes part is seen: nothing amplifies."""
+    span, cells = facts.scale.span, facts.items * parameters.factors
+    each, of_one = facts.ratings / facts.users, typical_signal(parameters, facts, facts.items)
+    if parameters.send == "record":
+        sensitivity, touched = span**1.5, cells
+        signal = facts.users * each / facts.items * sensitivity / math.sqrt(max(1.0, each) * parameters.factors) / 2
+    else:
+        sensitivity = EmbeddingGradient.bound(span, Unit.USER, Relation.ZERO_OUT, 1.0, 1, ITEMS, users_are_public=False)
+        touched, signal = parameters.factors, of_one / max(1.0, each)
+    contribute = Noisy(
+        step="contribute",
+        releases=parameters.rounds,
+        answers=1,
+        sampling=1.0,
+        sensitivity=sensitivity,
+        cells=cells,
+        signal=signal,
+        summed=Summed(sensitivity, touched, facts.users),
+    )
+    if unit is Unit.USER:
+        return Asked((contribute,))
+    return Asked((contribute,), (Unit.USER, Relation.REPLACE), None, (_as_replaced("pretrained"),))
+
+
+def _as_replaced(users: str, instead: str = "") -> str:
+    return (
+        f'Users\' factors are "{users}" on raw ratings, so one rating can change all its user adds: per rating this is '
+        f'the replace case of the unit user, and costs more than unit = "user"; protect users{instead}.'
+    )
 
 
 def typical_signal(parameters: SGDMFParameters, facts: PublicFacts, rows: int, parties: int = 1) -> float:

@@ -76,7 +76,7 @@ class VerticalSilo(Party):
 
         query = self.parameters.gradient(self.ratings, self.facts, ("users", "items"), users_are_public=True)
         state = {"users": self.parameters.project(users, span), "items": self.home["items"].copy()}
-        return self.gate.chain(query, update, state, local, lets_out=("users",), received=("users",))
+        return self.gate.chain(query, update, state, local, ("users",), ("users",), weight)
 
     @step(
         Kind.CHAIN,

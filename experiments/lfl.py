@@ -1,0 +1,326 @@
+"""Secure sums and private devices: what is varied for docs/results/lfl.md, and the page's figures and tables.
+
+    python -m experiments.lfl devices --data jester-1
+    python -m experiments.lfl
+
+The first runs a sweep, which goes on where it stopped; the second draws what is in the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+from experiments import tables
+from experiments.orderings import HOLDS, Ordering
+from experiments.panels import Line, Panel, Row, figure
+from experiments.results import AFTER, BEFORE, NOT_RUN, STAGES, Cell, Results, said_n, usual_n
+from experiments.sweep import DATA, Sweep, run_sweep
+
+EPSILONS = (1, 4, 8)
+
+#: By m, ratings a user: a set of jokes is dense, a larger catalogue is not.
+DENSITY = {100: 72, 500: 40}
+CROWDS = (8, 15, 30, 60, 120, 250)
+
+
+def _world(users: int, items: int, each: int) -> tuple[str, ...]:
+    sizes = (f"data.users={users}", f"data.items={items}", f"data.ratings={users * each}")
+    return "data.source=demo", *sizes, "privacy.delta=1e-6"
+
+
+#: Jester, and synthetic sets by their n × m.
+SETS: Mapping[str, Sequence[str]] = {
+    "jester-1": DATA["jester-1"],
+    "20000x200": _world(20_000, 200, 25),
+    "2000x500": _world(2_000, 500, 40),
+    "ml-10m-shape": (*DATA["ml-10m-shape"], "privacy.delta=1e-6"),
+}
+WORLDS = {f"{items}, {crowd}": _world(crowd * items, items, DENSITY[items]) for items in DENSITY for crowd in CROWDS}
+MOVIES = {"ml-1m": DATA["ml-1m"]}
+
+RATING, RECORD, LOCAL = "one rating", "whole record", "one rating, local noise"
+BIAS = ("method={name='bias'}",)
+PLAIN = "aggregation={name='plain'}"
+SHARED, OWN = "one noise", "a noise each"
+
+
+def _leaves(dropout: float, tolerate: float) -> str:
+    return f"{round(100 * dropout)} % at ω = {tolerate:g}"
+
+
+LEAVING = [(rate, 0.3) for rate in (0.0, 0.1, 0.2)] + [(rate, 0.6) for rate in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)]
+VOID = (0.4, 0.3)
+
+SWEEPS: Mapping[str, Sweep] = {
+    "devices": Sweep(
+        "p0-lfl-devices",
+        {
+            RATING: (),
+            RECORD: ("method.send=record",),
+            LOCAL: (PLAIN,),
+            "bias": BIAS,
+            "gd-dr shuffled": ("method={name='gd-dr'}", "aggregation={name='shuffle'}"),
+            "gd-dr local": ("method={name='gd-dr'}", PLAIN),
+        },
+        {"privacy.epsilon": EPSILONS},
+        SETS,
+    ),
+    "dropouts": Sweep(
+        "p0-lfl-dropouts",
+        {
+            _leaves(dropout, tolerate): (f"aggregation.dropout={dropout}", f"aggregation.tolerate={tolerate}")
+            for dropout, tolerate in [*LEAVING, VOID]
+        },
+        data=SETS,
+    ),
+    "crowds": Sweep(
+        "p0-lfl-devices",
+        {RATING: (), RECORD: ("method.send=record",), "bias": BIAS},
+        {"privacy.epsilon": EPSILONS},
+        WORLDS,
+    ),
+    "silos": Sweep(
+        "p0-lfl-silos",
+        {SHARED: BIAS, OWN: (*BIAS, PLAIN)},
+        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
+        MOVIES,
+    ),
+    "steps": Sweep(
+        "p0-lfl-silos",
+        {SHARED: (), OWN: (PLAIN,)},
+        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
+        MOVIES,
+    ),
+    "masks": Sweep(
+        "p0-lfl-silos",
+        {"masked": ("method={name='sgdmf'}",), "plain": ("method={name='sgdmf'}", PLAIN)},
+        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
+        MOVIES,
+    ),
+}
+
+
+#: The names of the data sets in text.
+NAMES = {
+    "jester-1": "Jester, n/m = 250",
+    "20000x200": "Synthetic, n/m = 100",
+    "2000x500": "Synthetic, n/m = 4",
+    "ml-10m-shape": "MovieLens 10M's shape, n/m = 6.5",
+}
+START, STAGE_ONE = "mse_start", "stage 1 alone"
+SHOWN = (RATING, RECORD, LOCAL, "gd-dr shuffled", "bias")
+
+
+def devices(results: Results) -> list[Row]:
+    """P0's Figure 10: all methods over ε, with stage 1, which nothing left, as a level."""
+    rows = []
+    for data in list(SETS)[:3]:
+        of = partial(results.cell, "devices", data)
+        lines = [Line(name, [of(variant=name, epsilon=e) for e in EPSILONS]) for name in SHOWN]
+        lines.append(Line(STAGE_ONE, [of(START, variant=RATING)] * len(EPSILONS), level=True))
+        rows.append(Row(NAMES[data], [Panel(data, {}, "ε", [str(e) for e in EPSILONS], lines)]))
+    return rows
+
+
+def dropouts(results: Results) -> list[Row]:
+    """The error over how many drop out, for both ω."""
+    of, panels = partial(results.cell, "dropouts", "jester-1"), []
+    floor = results.cell("devices", "jester-1", variant="bias", epsilon=4)
+    for tolerate in (0.3, 0.6):
+        rates = [rate for rate, allowed in sorted([*LEAVING, VOID]) if allowed == tolerate]
+        cells = [of(variant=_leaves(rate, tolerate)) for rate in rates]
+        lines = [Line(RATING, cells), Line("bias", [floor] * len(rates), level=True)]
+        places = [f"{round(100 * rate)} %" for rate in rates]
+        panels.append(Panel("jester-1", {"ω": f"ω = {tolerate:g}"}, "devices that drop out", places, lines))
+    return [Row("Jester, ε = 4", panels, shared=True)]
+
+
+def crowds(results: Results) -> list[Row]:
+    """The error over n/m."""
+    rows = []
+    for items in DENSITY:
+        panels = []
+        for e in EPSILONS:
+            cells = {name: [_crowd(results, items, crowd, name, e) for crowd in CROWDS] for name in _CROWDED}
+            lines = [Line(name, found) for name, found in cells.items()]
+            panels.append(Panel("demo", {"ε": f"ε = {e}"}, "n/m", [str(crowd) for crowd in CROWDS], lines))
+        rows.append(Row(f"Synthetic, m = {items}, {DENSITY[items]} ratings a user", panels, shared=True))
+    return rows
+
+
+_CROWDED = (RATING, RECORD, STAGE_ONE, "bias")
+
+
+def _crowd(results: Results, items: int, crowd: int, name: str, epsilon: int) -> Cell:
+    data = f"{items}, {crowd}"
+    if name == STAGE_ONE:
+        return results.cell("crowds", data, START, variant=RATING, epsilon=epsilon)
+    return results.cell("crowds", data, variant=name, epsilon=epsilon)
+
+
+def silos(results: Results) -> list[Row]:
+    """One noise for all silos beside a noise each: biases, and factors before fine-tuning."""
+    titles = {"silos": "bias, MovieLens 1M", "steps": "SGDMF with T' = 1, before fine-tuning, MovieLens 1M"}
+    rows = []
+    for sweep, title in titles.items():
+        panels = []
+        for s in (10, 40):
+            of = partial(results.cell, sweep, "ml-1m", BEFORE, parties=s)
+            lines = [Line(name, [of(variant=name, epsilon=e) for e in EPSILONS]) for name in (SHARED, OWN)]
+            panels.append(Panel("ml-1m", {"parties": f"{s} silos"}, "ε", [str(e) for e in EPSILONS], lines))
+        rows.append(Row(title, panels, shared=True))
+    return rows
+
+
+FIGURES = {
+    "devices": ("Private devices, at the same ε per user", devices),
+    "dropouts": ("Devices that drop out of every round: ω is what the noise allows for", dropouts),
+    "crowds": ("From how many users per item on: factors beside item biases", crowds),
+    "silos": ("One noise on the sum beside a noise for each silo, at the same ε per user", silos),
+}
+
+
+def write_figures(results: Results, folder: Path) -> None:
+    """One file a figure, without panels of which nothing was run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (title, drawn) in FIGURES.items():
+        rows = [Row(row.title, [p for x in row.panels if (p := x.begun())], row.shared) for row in drawn(results)]
+        rows = [row for row in rows if row.panels]
+        cells = [cell for row in rows for panel in row.panels for cell in panel.cells()]
+        note = f"Test MSE, lower is better: mean ± standard deviation, {said_n(cells)}."
+        (folder / f"{name}.svg").write_text(figure(title, note if rows else "Not run.", rows), encoding="utf-8")
+
+
+def all_tables(results: Results) -> dict[str, str]:
+    """Every table by its name."""
+    return {
+        "devices": _device_table(results),
+        "dropouts": _dropout_table(results),
+        "wins": _wins(results),
+        "crowds": _crowd_table(results),
+        **{name: _silo_table(results, name) for name in ("silos", "steps", "masks")},
+    }
+
+
+def _noted(head: Sequence[str], body: Sequence[Sequence[str | Cell]]) -> str:
+    """A table under a line that says over how many seeds its cells are."""
+    cells = [cell for row in body for cell in row if isinstance(cell, Cell)]
+    usual = usual_n(cells)
+    told = [[cell.written(usual) if isinstance(cell, Cell) else cell for cell in row] for row in body]
+    return f"Test MSE, mean ± standard deviation, {said_n(cells)}:\n\n{tables.markdown(head, told)}"
+
+
+def _verdict(lower: Cell, upper: Cell) -> str:
+    """How "lower is below upper" fares, seed by seed."""
+    return Ordering("", "", "", "", ("", lower), ("", upper)).verdict
+
+
+def _said(lower: Cell, upper: Cell) -> str:
+    return {"holds": "lower", "reversed": "higher"}.get(verdict := _verdict(lower, upper), verdict)
+
+
+def _device_table(results: Results) -> str:
+    variants = [*SWEEPS["devices"].variants]
+    head = ["data", "ε", STAGE_ONE, *variants, f"{RATING} and bias", f"{RECORD} and bias"]
+    body: list[list[str | Cell]] = []
+    for data, epsilon in product(SETS, EPSILONS):
+        of = partial(results.cell, "devices", data, epsilon=epsilon)
+        found = {name: of(variant=name) for name in variants}
+        if any(cell.by_seed for cell in found.values()):
+            against = [_said(found[name], found["bias"]) for name in (RATING, RECORD)]
+            body.append([NAMES[data], str(epsilon), of(START, variant=RATING), *found.values(), *against])
+    return _noted(head, body)
+
+
+def _dropout_table(results: Results) -> str:
+    of = partial(results.cell, "dropouts", "jester-1")
+    head = ["drop out", "σ needed", "noise on the sum", "devices that stayed", "void rounds of 10", "test MSE"]
+    body: list[list[str | Cell]] = []
+    for rate, tolerate in [*LEAVING, VOID]:
+        name = _leaves(rate, tolerate)
+        sigma, noise, stayed, void = (of(what, variant=name) for what in ("sigma", "noise", "contributors", "void"))
+        numbers = [f"{cell.mean:,.0f}" if cell.n else "none" for cell in (sigma, noise, stayed, void)]
+        body.append([name, *numbers, of(variant=name)])
+    return _noted(head, body)
+
+
+def _crowd_table(results: Results) -> str:
+    head = ["m", "n/m", "n", "ε", *_CROWDED]
+    body: list[list[str | Cell]] = []
+    for items, crowd, epsilon in product(DENSITY, CROWDS, EPSILONS):
+        cells = [_crowd(results, items, crowd, name, epsilon) for name in _CROWDED]
+        if any(cell.by_seed for cell in cells):
+            body.append([str(items), str(crowd), f"{items * crowd:,}", str(epsilon), *cells])
+    return _noted(head, body)
+
+
+def _wins(results: Results) -> str:
+    """From which n/m on, and at all larger ones that were run, a claim holds."""
+    body = []
+    for name, other, items in product((RATING, RECORD), (STAGE_ONE, "bias"), DENSITY):
+        row = [f"{name} below {other}", str(items)]
+        for epsilon in EPSILONS:
+            first = NOT_RUN
+            for crowd in reversed(CROWDS):
+                lower, upper = (_crowd(results, items, crowd, which, epsilon) for which in (name, other))
+                if lower.n < 2:
+                    continue
+                if _verdict(lower, upper) != HOLDS:
+                    first = "nowhere" if first == NOT_RUN else first
+                    break
+                first = f"from {crowd}"
+            row.append(first)
+        body.append(row)
+    return tables.markdown(["claim", "m", *(f"ε = {epsilon}" for epsilon in EPSILONS)], body)
+
+
+def _silo_table(results: Results, sweep: str) -> str:
+    variants = [*SWEEPS[sweep].variants]
+    stages = [AFTER] if sweep == "silos" else list(STAGES)
+    head = ["silos", "ε", *(f"{v}{_stage(s, stages)}" for s, v in product(stages, variants))]
+    head += [f"the first is{_stage(s, stages)}" for s in stages]
+    body: list[list[str | Cell]] = []
+    for parties, epsilon in product((10, 40), EPSILONS):
+        pairs = [
+            [results.cell(sweep, "ml-1m", s, variant=v, parties=parties, epsilon=epsilon) for v in variants]
+            for s in stages
+        ]
+        cells = [cell for pair in pairs for cell in pair]
+        if any(cell.by_seed for cell in cells):
+            body.append([str(parties), str(epsilon), *cells, *(_said(*pair) for pair in pairs)])
+    return _noted(head, body)
+
+
+def _stage(stage: str, stages: Sequence[str]) -> str:
+    return f", {STAGES[stage]}" if len(stages) > 1 else ""
+
+
+def write_page(results: Results, page: Path) -> None:
+    """Figures beside the page, and tables between its marks."""
+    write_figures(results, page.with_suffix(""))
+    page.write_text(tables.filled(page.read_text(encoding="utf-8"), all_tables(results)), encoding="utf-8")
+
+
+def main() -> None:
+    known = [data for sweep in SWEEPS.values() for data in sweep.data]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help=f"which sweeps: {', '.join(SWEEPS)}; none draws the page")
+    parser.add_argument("--data", choices=list(dict.fromkeys(known)), nargs="+", help="by default all of a sweep's")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[7, 8, 9])
+    parser.add_argument("--out", type=Path, default=Path("docs/results/lfl.csv"))
+    parser.add_argument("--only", nargs="+", default=[], metavar="COLUMN=A;B", help="as in parties=10 epsilon=1;8")
+    asked = parser.parse_args()
+    only = {column: values.split(";") for column, _, values in (text.partition("=") for text in asked.only)}
+    if not asked.names:
+        write_page(Results.read(asked.out), asked.out.with_suffix(".md"))
+    for name in asked.names:
+        for data in asked.data or SWEEPS[name].data:
+            run_sweep(name, SWEEPS[name], data, asked.seeds, asked.out, only)
+
+
+if __name__ == "__main__":
+    main()

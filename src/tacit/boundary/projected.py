@@ -1,0 +1,160 @@
+"""One coordinate of a device's projected item gradient, told by one bit: local differential privacy at its shortest.
+
+Shin, Kim, Shin and Xiao 2018 ("Privacy Enhanced Matrix Factorization for Recommendation with Local Differential
+Privacy", IEEE TKDE 30(9)). A device's item gradient G_i has a row for every item, nearly all of them 0, and which ones
+are not is itself a secret. With a public random Φ (q × m, entries ±1/√q: Achlioptas 2003), ΦG_i is short and dense:
+
+    (ΦG_i)[a, f] = Σ_j Φ[a, j]·2(u_i·v_j − r_ij)·u_if        over the items j that the device rated
+
+The device draws one of the q·p coordinates, whatever its data, and tells that number by one bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacit.boundary.randomize import RandomizedResponse
+from tacit.boundary.source import Source
+from tacit.boundary.wire import Array
+from tacit.data.ratings import Ratings
+from tacit.errors import BadMessage, UsageError
+
+
+@dataclass(frozen=True)
+class OneBit:
+    """A number x, clipped to ±B, told by one bit: P(1) = ½ + x/(2B)·(e^ε − 1)/(e^ε + 1).
+
+    The mean estimation of Duchi, Jordan and Wainwright 2018 ("Minimax Optimal Procedures for Locally Private
+    Estimation", JASA 113) in the form of Nguyên, Xiao, Yang, Hui, Shin and Shin 2016 ("Collecting and Analyzing Data
+    from Smart Device Users with Local Differential Privacy", arXiv 1606.05053), one coordinate a device: x/B is rounded
+    to ±1 at random, with itself as the mean, and the sign goes through randomised response.
+
+    Attributes
+    ----------
+    epsilon : ε; infinite means that the sign is told as it is, which protects nothing
+    bound : B, a public number
+
+    Formal guarantee
+    ----------------
+    Whatever x is, also one that is infinite or no number (told as 0), the sign before the response is +1 with *some*
+    probability s in [0, 1]. A bit b then has P(b | x) = s·P(b | +1) + (1 − s)·P(b | −1), which lies between the two
+    probabilities of the response; and their ratio is at most e^ε, exactly (see `RandomizedResponse`). So any two
+    numbers make any bit within a factor e^ε as likely: ε-local DP, and neither floating-point rounding nor a wrong B
+    touches it.
+
+    >>> from tacit.boundary.source import Secure
+    >>> OneBit(1.0, bound=2.0).bits(np.array([0.3, -9.0, np.nan]), Secure()).shape
+    (3,)
+    """
+
+    epsilon: float
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bound < math.inf:
+            raise UsageError(f"A bound of {self.bound:g} on what is reported is not possible; give a number above 0.")
+        _ = self._response  # refuses an ε that cannot be kept
+
+    @cached_property
+    def _response(self) -> RandomizedResponse | None:
+        return None if self.epsilon == math.inf else RandomizedResponse(self.epsilon)
+
+    def bits(self, numbers: Array, coins: Source) -> Array:
+        """A bit for each number, (n,) int32: 1 for +1, 0 for −1."""
+        inside = np.clip(np.nan_to_num(numbers / self.bound, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
+        signs = (coins.uniform(len(inside)) < (1 + inside) / 2).astype(np.int64)
+        told: Array = signs if self._response is None else self._response.report(signs, coins)
+        return told.astype(np.int32)
+
+    @property
+    def gain(self) -> float:
+        """(e^ε + 1)/(e^ε − 1): E[±1]·B·gain is the clipped number."""
+        return 1.0 if self._response is None else 1 / (self._response.truth - self._response.lie)
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedGradient:
+    """One report of each device: which coordinate of its projected item gradient, and a bit about it.
+
+    Attributes
+    ----------
+    ratings : the devices' ratings, a row each
+    users, items : U (n, p), which stays at home and may depend on each device's own ratings, and V (m, p), as received
+    signs : √q·Φ, (q, m) int8 of ±1, public
+    rows : (k,) the devices that take part
+    told : how a number is told
+
+    Formal guarantee
+    ----------------
+    ε₀-local DP for a device's whole record, ε₀ = `told.epsilon`, under replace and hence under zero-out, whoever sees
+    the report (c, b). The coordinate c is drawn uniformly before the data is looked at, so that P(c, b | record) =
+    P(b | c, record)/(q·p); given c the number told is a function of the record and of what the device received, and
+    `OneBit` makes any bit within a factor e^ε₀ as likely for any two numbers. A device without ratings has the number 0
+    and reports like all others. A rating is part of a record: per rating the same ε₀ holds. Later reports may depend
+    on earlier ones through V; given those the same argument holds again, and T reports compose to T·ε₀ or less.
+    """
+
+    ratings: Ratings
+    users: Array
+    items: Array
+    signs: Array
+    rows: Array
+    told: OneBit
+
+    @property
+    def epsilon(self) -> float:
+        """ε₀ of one report."""
+        return self.told.epsilon
+
+    def reports(self, stream: np.random.Generator, coins: Source) -> dict[str, Array]:
+        """Coordinates a·p + f and bits, (k,) int32 each."""
+        drawn = stream.integers(len(self.signs) * self.items.shape[1], size=len(self.rows), dtype=np.int32)
+        return {"coordinate": drawn, "bit": self.told.bits(self.numbers(drawn), coins)}
+
+    def numbers(self, coordinates: Array) -> Array:
+        """(ΦG_i)[a, f] of each device of `rows` at its own coordinate a·p + f, before clipping; (k,) float64.
+
+        u_if·2/√q·(u_i·Σ_j s_aj·v_j − Σ_j s_aj·r_ij), so that one pass over all ratings is enough.
+        """
+        from scipy.sparse import csr_matrix
+
+        ratings, (q, m), n = self.ratings, self.signs.shape, self.ratings.n_users
+        a, f = np.divmod(coordinates, self.items.shape[1])
+        row = np.zeros(n, dtype=np.int64)
+        row[self.rows] = a
+        owners = np.repeat(np.arange(n), np.diff(ratings.indptr))
+        signs = self.signs[row[owners], ratings.items].astype(np.float32)
+        along = csr_matrix((signs, ratings.items, ratings.indptr), shape=(n, m)) @ self.items
+        predicted = np.einsum("if,if->i", self.users, along, dtype=np.float64)
+        told = np.bincount(owners, signs * (ratings.values - np.float32(ratings.scale.low)), minlength=n)
+        numbers: Array = 2 / math.sqrt(q) * (predicted - told)[self.rows] * self.users[self.rows, f]
+        return numbers
+
+
+def estimated(coordinates: Array, bits: Array, shape: tuple[int, int], told: OneBit) -> Array:
+    """The mean of clipped ΦG_i over those that reported, from what they reported; (q, p) float64.
+
+    Unbiased: a report says q·p·B·gain·(±1) about its own coordinate and 0 about the others. One report has the
+    variance q·p·(B·gain)² at most in each coordinate, and n of them a mean of that over n.
+    """
+    cells = shape[0] * shape[1]
+    fine = len(coordinates) == len(bits) and np.all((bits == 0) | (bits == 1))
+    if not fine or np.any((coordinates < 0) | (coordinates >= cells)):
+        raise BadMessage(
+            f"A report is not a coordinate from 0 to {cells - 1:,} and a bit, as is agreed; it was damaged or forged."
+        )
+    signs = np.bincount(coordinates, 2.0 * bits - 1.0, minlength=cells)
+    mean: Array = cells * told.bound * told.gain / max(1, len(bits)) * signs.reshape(shape)
+    return mean
+
+
+def spread(shape: tuple[int, int], told: OneBit, devices: int) -> float:
+    """The standard deviation of a cell of Φᵀ·`estimated`, at most, whose reports come from so many devices.
+
+    Φᵀ adds q coordinates over √q each, which leaves a cell with the spread of one coordinate.
+    """
+    return math.sqrt(shape[0] * shape[1] / max(1, devices)) * told.bound * told.gain

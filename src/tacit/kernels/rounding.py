@@ -1,0 +1,66 @@
+"""Numbers become whole ones, piece by piece, and are added up; a piece that came out too long is marked instead."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+# No flag lets the compiler assume that numbers are finite: what is not counts as 0, whatever arrives.
+@numba.njit(cache=True, nogil=True)
+def _round_and_add(starts, cells, values, coins, step, most, most_together, total):
+    too_long = np.zeros(len(starts) - 1, dtype=np.bool_)
+    for a in range(len(starts) - 1):
+        squares, together = 0.0, 0.0
+        for e in range(starts[a], starts[a + 1]):
+            x = values[e] / step
+            whole = np.floor((x if np.isfinite(x) else 0.0) + coins[e])
+            squares += whole * whole
+            together += abs(whole)
+        if squares > most or together > most_together:
+            too_long[a] = True
+            continue
+        for e in range(starts[a], starts[a + 1]):
+            x = values[e] / step
+            total[cells[e]] += np.int64(np.floor((x if np.isfinite(x) else 0.0) + coins[e]))
+    return too_long
+
+
+def round_and_add(
+    starts: np.ndarray,
+    cells: np.ndarray,
+    values: np.ndarray,
+    coins: np.ndarray,
+    step: float,
+    most: float,
+    most_together: float,
+    total: np.ndarray,
+) -> np.ndarray:
+    """total[cell] += ⌊value/step + coin⌋ for every entry of each piece that is not too long then.
+
+    Its squares add up to at most `most`, its absolute values to at most `most_together`.
+
+    starts: (k+1,) int64, piece a has entries starts[a] : starts[a+1]; cells, values, coins: (nnz,); total: int64, in
+    place. Returns (k,) bool: the pieces that were too long, and were not added.
+    """
+    return _round_and_add(starts, cells, values, coins, float(step), float(most), float(most_together), total)
+
+
+def round_and_add_numpy(
+    starts: np.ndarray,
+    cells: np.ndarray,
+    values: np.ndarray,
+    coins: np.ndarray,
+    step: float,
+    most: float,
+    most_together: float,
+    total: np.ndarray,
+) -> np.ndarray:
+    """The twin of `round_and_add`."""
+    whole = np.floor(np.nan_to_num(values / step, nan=0.0, posinf=0.0, neginf=0.0) + coins)
+    owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    squares, together = (np.bincount(owners, weights=x, minlength=len(starts) - 1) for x in (whole**2, np.abs(whole)))
+    too_long = (squares > most) | (together > most_together)
+    kept = ~too_long[owners]
+    np.add.at(total, cells[kept], whole[kept].astype(np.int64))
+    return too_long

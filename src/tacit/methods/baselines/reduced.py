@@ -1,0 +1,228 @@
+"""`gd-dr`: every device tells one bit of its projected item gradient a round, under local DP (P0, §6.3).
+
+Private-GD-DR of Shin, Kim, Shin and Xiao 2018 (IEEE TKDE 30(9)): gradient descent with dimension reduction. Users'
+factors stay at home and are fitted there; item factors follow an estimate of the mean gradient. See
+tacit.boundary.projected for what is reported and why it is private.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from tacit.boundary import Gate, Release
+from tacit.boundary.events import Shuffled
+from tacit.boundary.projected import OneBit, ProjectedGradient, estimated, spread
+from tacit.boundary.release import Kind
+from tacit.data.public import PublicFacts
+from tacit.data.ratings import Feedback
+from tacit.errors import PrivacyRefused
+from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation.messages import Wholes
+from tacit.guarantee import Unit
+from tacit.kernels.embed import embed
+from tacit.kernels.users import user_descent
+from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.plan import Asked, Noisy, Situation
+from tacit.methods.start import falling, start_factors
+from tacit.model import Factors, Model
+from tacit.partition import Setting, Share
+from tacit.rng import derive
+
+#: How far the noise of all rounds may carry an entry of a factor, in parts of √(R/p); found on synthetic worlds.
+DRIFT = 0.2
+#: The last step's size as a part of the first.
+LAST = 0.02
+#: How much of a random start is kept, found likewise: rows that start nearly alike leave devices levels to fit.
+UNEVEN = 0.1
+#: The most rows that a projection has unless told otherwise; more would be a matrix of gigabytes.
+MOST_ROWS = 1000
+#: Steps in which a device fits its own factors to the final item factors; they cost nobody anything.
+FINAL_STEPS = 100
+
+ITEMS = Schema(items=Floats("items", "factors"))
+
+
+class ReducedParameters(Parameters):
+    """Parameters of `gd-dr`.
+
+    Parameters
+    ----------
+    factors : p, columns of both factor blocks
+    rounds : T; a device reports once in each
+    projection : q, rows of the random projection; half as many as there are items, and at most 1,000, by default
+    rate : the first step's size for the gradient of one rating; default a rule from public quantities
+    pretraining : steps of each device on its own factors before it reports first
+    local_steps : the same before every later report
+    """
+
+    factors: int = Field(default=20, ge=1, le=1024)
+    rounds: int = Field(default=10, ge=1, le=100_000)
+    projection: int | None = Field(default=None, ge=1, le=100_000)
+    rate: float | None = Field(default=None, gt=0)
+    pretraining: int = Field(default=30, ge=1, le=10_000)
+    local_steps: int = Field(default=10, ge=1, le=10_000)
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        return {"factors": self.factors}
+
+    def shape(self, items: int) -> tuple[int, int]:
+        """(q, p), the shape of a projected gradient."""
+        return self.projection or min(MOST_ROWS, math.ceil(items / 2)), self.factors
+
+    def bound(self, facts: Facts | PublicFacts) -> float:
+        """B = 2·(R/4)·√(R/p)·√(|Ω|/n)/√q: what is told of a coordinate is clipped to ±B.
+
+        It is the size of |Ω|/n terms Φ[a, j]·2e·u_f of random signs, with an error e of a quarter of the scale, and a
+        factor u_f of a row of full length. From public numbers alone; about one number in six is longer.
+        """
+        span, (q, p) = facts.scale.span, self.shape(facts.items)
+        return 2 * span / 4 * math.sqrt(span / p * facts.ratings / (facts.users * q))
+
+
+def told(parameters: ReducedParameters, facts: Facts) -> OneBit:
+    """How numbers are told: the plan's noise is 1/ε₀, and without a plan nothing is protected."""
+    epsilon = 1 / facts.noise["report"] if facts.noise else math.inf
+    return OneBit(epsilon, parameters.bound(facts))
+
+
+def projection_signs(facts: Facts, rows: int) -> np.ndarray:
+    """√q·Φ, (q, m) int8: public, from the run's seed, and the same in every round."""
+    return derive(facts.seed, "projection").integers(0, 2, (rows, facts.items), dtype=np.int8) * np.int8(2) - np.int8(1)
+
+
+def even_start(facts: Facts, rows: int, factors: int, *purpose: str) -> np.ndarray:
+    """`start_factors`, drawn together to a tenth around their mean a with factors·a² = 0.6·R; float32."""
+    a = np.float32(math.sqrt(0.6 * facts.scale.span / factors))
+    return a + np.float32(UNEVEN) * (start_factors(facts, rows, factors, *purpose) - a)
+
+
+class ReducedCoordinator:
+    """V ← Π(V − c_t·n·Φᵀ·mean), T times, `mean` being estimated from one bit of every device."""
+
+    def __init__(self, parameters: ReducedParameters, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+        self.shape, self.told = parameters.shape(facts.items), told(parameters, facts)
+
+    def run(self, federation: Federation) -> Model:
+        facts, T = self.facts, self.parameters.rounds
+        phi = projection_signs(facts, self.shape[0]).astype(np.float32) / np.float32(math.sqrt(self.shape[0]))
+        V = even_start(facts, facts.items, self.parameters.factors, "items")
+        for t in federation.rounds(T):
+            heard = federation.reports("report", items=V, t=t)
+            mean = estimated(heard["coordinate"], heard["bit"], self.shape, self.told).astype(np.float32)
+            size = falling(self.first, t, T, LAST) * facts.users
+            V = embed(V - np.float32(size) * (phi.T @ mean), facts.scale.span)
+            federation.show(items=V)
+        federation.ask("finish", items=V)
+        return Model("gd-dr", facts.scale, facts.item_ids, item_factors=V)
+
+    @property
+    def first(self) -> float:
+        """c as given, or the smaller of what curvature and noise allow.
+
+        An item has |Ω|/m ratings of curvature ≤ 2R, of which SGDMF's rule uses c = 4m/(R·|Ω|); ΦᵀΦ stretches up to
+        (1 + √(m/q))² times. The noise of T steps of size c moves an entry by c·n·spread·√T, here DRIFT·√(R/p).
+        """
+        if self.parameters.rate is not None:
+            return self.parameters.rate
+        facts, span, (q, p) = self.facts, self.facts.scale.span, self.shape
+        curved = 4 * facts.items / (span * max(1, facts.ratings)) / (1 + math.sqrt(facts.items / q)) ** 2
+        noise = facts.users * spread(self.shape, self.told, facts.users) * math.sqrt(self.parameters.rounds)
+        return min(curved, DRIFT * math.sqrt(span / p) / noise)
+
+
+class ReducedCohort(Party):
+    """Devices that fit their own factors at home and report one bit about one coordinate a round, all in one block."""
+
+    parameters: ReducedParameters
+
+    def __init__(self, share: Share, parameters: ReducedParameters, facts: Facts, gate: Gate) -> None:
+        super().__init__(share, parameters, facts, gate)
+        start = even_start(facts, self.member.users, parameters.factors, "users", share.name)
+        self.gate.keep("users", self.home.get("users", start))
+        self._signs = projection_signs(facts, parameters.shape(facts.items)[0])
+
+    @step(
+        Kind.REPORT,
+        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        gives=Schema(coordinate=Wholes("any"), bit=Wholes("any")),
+        what="one randomised bit about one random coordinate of the device's projected item gradient",
+    )
+    def report(self, items: np.ndarray, t: int) -> Release:
+        everybody = np.arange(self.member.users)
+        rows = everybody if self.present is None else np.flatnonzero(self.present)
+        self._crowded(len(rows))
+        V = embed(items, self.facts.scale.span)
+        steps = self.parameters.local_steps if t else self.parameters.pretraining
+        users = self.gate.keep("users", self._fitted(V, rows, steps))
+        query = ProjectedGradient(self.ratings, users, V, self._signs, rows, told(self.parameters, self.facts))
+        return self.gate.report(query, contributors=len(rows), present=self.present)
+
+    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
+    def finish(self, items: np.ndarray) -> Release:
+        self.home["items"] = V = embed(items, self.facts.scale.span)
+        self.gate.keep("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> Factors:
+        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+
+    def _crowded(self, reporting: int) -> None:
+        """Refuse to report through a shuffle into a crowd that is smaller than the plan's."""
+        protection = self.gate.protection
+        shuffled = protection is not None and isinstance(protection.terms.reports.get("report"), Shuffled)
+        if shuffled and reporting < self.member.users:
+            raise PrivacyRefused(
+                f"Only {reporting:,} of {self.member.users:,} devices of {self.name} would report, and the shuffle was "
+                'planned for all of them; set [aggregation] dropout = 0, or name = "plain".'
+            )
+
+    def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
+        """Users' factors with `steps` more steps for `rows`, each device on its own ratings."""
+        ratings, scale = self.ratings, self.facts.scale
+        users = self.home["users"].copy()
+        return user_descent(ratings.indptr, ratings.items, ratings.values, scale.low, rows, users, V, scale.span, steps)
+
+
+def schedule(parameters: ReducedParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
+    """T reports of every device; a rating is part of a record, so that both units cost the same.
+
+    Forecast: a coordinate of the summed gradient, in units in which its noise is √n/ε₀; that is 2B·√(q·p), as long as
+    ε₀ is not much above 1.
+    """
+    if situation.sealed:
+        raise PrivacyRefused(
+            'gd-dr sends single reports and has no sum to protect; use [aggregation] name = "plain" or "shuffle".'
+        )
+    span, (q, p) = facts.scale.span, parameters.shape(facts.items)
+    cell = facts.ratings / facts.items * 2 * span / 4 * math.sqrt(0.6 * span / p)
+    noisy = Noisy(
+        step="report",
+        releases=parameters.rounds,
+        answers=1,
+        sampling=1.0,
+        sensitivity=1.0,
+        cells=2,
+        signal=math.sqrt(facts.items / q) * cell / (2 * parameters.bound(facts) * math.sqrt(q * p)),
+        reported=True,
+    )
+    return Asked((noisy,))
+
+
+REDUCED = Method(
+    name="gd-dr",
+    title="One randomised bit of a projected gradient from every device",
+    what=(
+        "Every device fits its own factors at home and, in each round, reports one randomised bit about one random "
+        "coordinate of its item gradient, which a random projection has made short. The coordinator estimates the mean "
+        "gradient from all bits and descends. Each report protects its device by itself."
+    ),
+    parameters=ReducedParameters,
+    sides={Setting.DEVICE: Sides(ReducedCoordinator, ReducedCohort)},
+    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    schedule=schedule,
+)

@@ -1,0 +1,143 @@
+"""SGDMF where every user is a party, with privacy (P0, §6: LFL-SGDMF).
+
+Guarantee
+---------
+Only what a device adds to a sum leaves it: the gradient of *one* of its ratings, drawn anew each round, of norm at most
+2R^1.5, or of its whole *record*, clipped to R^1.5. Its factors u may depend on its own ratings and on item factors that
+were released. So emptying a record takes away at most that much in each of T rounds, and T plain answers compose: that
+one rating of many was drawn amplifies nothing per user, since all of her ratings are hers, and who takes part is seen.
+Per rating a changed one changes u, and with it everything that its device adds: the replace case of the unit user.
+
+Under a secure sum all devices share one noise. Under `plain` each adds a whole one, which is local privacy.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tacit.boundary import Release
+from tacit.boundary.gradients import EmbeddingGradient
+from tacit.boundary.query import Query
+from tacit.boundary.records import RecordGradient
+from tacit.boundary.release import Kind
+from tacit.data.ratings import Scale
+from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Whole, step
+from tacit.kernels.embed import descend_and_embed, embed
+from tacit.kernels.users import fold_in
+from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.model import Factors, Model
+from tacit.rng import derive
+
+ITEMS = Schema(items=Floats("items", "factors"))
+
+#: Rows of the start's item factors have about this part of the largest length, √R.
+LENGTH = 0.7
+#: The start's entries lie within this part of their common mean.
+SPREAD = 0.3
+#: How far the noise of all rounds may carry an entry of an item factor, in parts of √(R/p).
+DRIFT = 0.3
+#: A round's step for the mean rating, in parts of what curvature allows; for whole records, which count more, less.
+STEP = {"rating": 1.0, "record": 0.3}
+#: How much of R a device's factors are drawn to the middle of the scale, as if by so many ratings.
+PRIOR = 0.3
+
+
+class PrivateDeviceCoordinator:
+    """V nearly flat; devices fit u; then T times V ← Π(V − c_t Σ_{i∈S} g̃_i), and devices fit u again."""
+
+    def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+
+    def run(self, federation: Federation) -> Model:
+        V = flat_factors(self.facts, self.parameters.factors)
+        federation.ask("pretrain", items=V)
+        federation.show(items=V)
+        for t in federation.rounds(self.parameters.rounds):
+            total = federation.sum_unless_void("contribute", items=V, t=t)
+            if total is not None:
+                gradient = total["items"].astype(np.float32)
+                V = descend_and_embed(V.copy(), gradient, self._rate(total), self.facts.scale.span)
+            federation.show(items=V)
+        federation.ask("finish", items=V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+
+    def _rate(self, total: Total) -> float:
+        """The smaller of what curvature and noise allow, from public quantities.
+
+        A row gets |S|/m ratings a round if all are rated alike, of curvature 2‖u‖² ≤ 2R each. Of T rounds' noise an
+        entry gets c·σ·√T.
+        """
+        R, p, T = self.facts.scale.span, self.parameters.factors, self.parameters.rounds
+        send = self.parameters.send or "rating"
+        curved = (self.parameters.rate or STEP[send]) * self.facts.items / (max(1, total.contributors) * R)
+        if send == "record":
+            curved /= math.sqrt(max(1.0, self.facts.ratings / self.facts.users))
+        return min(curved, DRIFT * math.sqrt(R / p) / (total.noise * math.sqrt(T))) if total.noise else curved
+
+
+class PrivateDeviceCohort(Party):
+    """Devices, one a row: each fits u to its own ratings, and adds its bounded gradient to a sum."""
+
+    parameters: SGDMFParameters
+
+    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the device's own factors were fitted at home")
+    def pretrain(self, items: np.ndarray) -> Release:
+        self._fit(items)
+        return self.gate.public("done")
+
+    @step(
+        Kind.SUM,
+        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        gives=ITEMS,
+        what="the device's bounded gradient of the item factors, from one of its ratings or from all",
+    )
+    def contribute(self, items: np.ndarray, t: int) -> Release:
+        V = self._fit(items)
+        here = max(1, self.member.devices) if self.present is None else int(np.count_nonzero(self.present))
+        return self.gate.sum(self._query(V), contributors=here, present=self.present)
+
+    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
+    def finish(self, items: np.ndarray) -> Release:
+        self.home["items"] = self._fit(items)
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> Factors:
+        V = self._latest("items", shared)
+        return Factors(self.facts.scale.low, self._fitted(V), V)
+
+    def _query(self, V: np.ndarray) -> Query:
+        """What each device adds: one of its ratings' gradient, drawn anew, or that of its record."""
+        U = self.home["users"]
+        if self.parameters.send == "record":
+            return RecordGradient(self.ratings, self.facts.scale.span**1.5, U, V, self.present)
+        at = {"users": U, "items": V}
+        return EmbeddingGradient(self.ratings, 1.0, 1, ("items",), users_are_public=False, present=self.present, at=at)
+
+    def _fit(self, items: np.ndarray) -> np.ndarray:
+        """Fits every device's factors to item factors, which are returned as Π leaves them."""
+        V = embed(items, self.facts.scale.span)
+        self.gate.keep("users", self._fitted(V))
+        return V
+
+    def _fitted(self, V: np.ndarray) -> np.ndarray:
+        ratings, scale = self.ratings, self.facts.scale
+        prior = flat_user(scale, self.parameters.factors)
+        steps, weight = self.parameters.pretraining, PRIOR * scale.span
+        return fold_in(ratings.indptr, ratings.items, ratings.values, scale.low, V, prior, weight, scale.span, steps)
+
+
+def flat_factors(facts: Facts, factors: int) -> np.ndarray:
+    """Item factors that are nearly alike: a user's own factors then say little but her mean; (m, p) float32.
+
+    Their small differences let directions part once gradients come.
+    """
+    entry = LENGTH * math.sqrt(facts.scale.span / factors)
+    uniform = derive(facts.seed, "start", "flat").random((facts.items, factors), dtype=np.float32)
+    return embed(np.float32(entry) * (1 + np.float32(SPREAD) * (2 * uniform - 1)), facts.scale.span)
+
+
+def flat_user(scale: Scale, factors: int) -> np.ndarray:
+    """The factors whose product with a flat row is the middle of the scale: where every device starts; (p,) float32."""
+    return np.full(factors, math.sqrt(scale.span) / (2 * LENGTH * math.sqrt(factors)), dtype=np.float32)

@@ -1,0 +1,511 @@
+"""Rounding to whole numbers: the bounds hold for every outcome, sums are exact, nothing wraps.
+
+Statistical tests state their false-alarm rate; seeds are fixed, so that chance was taken once.
+"""
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.boundary.bounded import ClippedSum, NormalisedSum
+from tacit.boundary.deviations import DeviationSum
+from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient
+from tacit.boundary.noise import Skellam
+from tacit.boundary.query import Rows
+from tacit.boundary.source import Seeded
+from tacit.data.ratings import Ratings, Scale
+from tacit.data.vocabulary import Vocabulary
+from tacit.errors import DataError, PrivacyRefused, UsageError
+from tacit.guarantee import Relation, Unit
+from tacit.rng import derive, stream_key
+from tacit.secure.masks import words
+from tacit.secure.quantize import TRIES, WIDTHS, WRAP, Pieces, Rounding, bits_for, centred, reduced, wrapped
+
+UP, DOWN = 1 - 2.0**-53, 2.0**-53
+#: Rounding moves a float64 norm by less than this part of it.
+SLACK = 1 + 1e-12
+
+
+class Always:
+    """Coins that all fall the same way: up, down, or in the middle."""
+
+    def __init__(self, u):
+        self.u, self.calls = u, 0
+
+    def uniform(self, shape):
+        self.calls += 1
+        return np.full(shape, self.u)
+
+
+def real(*purpose):
+    return Seeded(stream_key(7, "coins", *purpose))
+
+
+COINS = {"up": lambda: Always(UP), "down": lambda: Always(DOWN), "half": lambda: Always(0.5), "real": real}
+
+
+def pieces_of(vectors, size=None):
+    """Dense vectors as pieces, each over the cells 0, 1, …"""
+    vectors = [np.asarray(v, dtype=np.float64) for v in vectors]
+    size = size or max((len(v) for v in vectors), default=1)
+    starts = np.cumsum([0, *map(len, vectors)])
+    cells = np.concatenate([np.arange(len(v)) for v in vectors]) if vectors else np.zeros(0, dtype=np.int64)
+    return Pieces(starts, cells.astype(np.int64), np.concatenate([*vectors, np.zeros(0)]), size)
+
+
+def adversarial(kind, d, rounding, seed):
+    """A vector of norm at most c, as bad for rounding as its kind can be, in the unit of the sum."""
+    x = _adversarial(kind, d, rounding, seed)
+    return x * min(1.0, rounding.clip / np.linalg.norm(x))
+
+
+def _adversarial(kind, d, rounding, seed):
+    stream, step, clip = derive(seed, kind, d), rounding.step, rounding.clip
+    match kind:
+        case "one cell":
+            return np.eye(1, d, int(stream.integers(d)))[0] * clip * stream.choice([-1, 1])
+        case "all equal":
+            return np.full(d, clip / math.sqrt(d)) * stream.choice([-1, 1], d)
+        case "below a boundary":  # a hair under a whole number of steps, as many as fit into the clip
+            whole = max(1, math.floor(clip / step / math.sqrt(d)))
+            return (whole - 1e-9) * step * stream.choice([-1, 1], d)
+        case "above a boundary":
+            whole = math.floor(clip / step / math.sqrt(d) * 0.999)
+            return (whole + 1e-9) * step * stream.choice([-1, 1], d)
+        case "tiny":  # every coin may push a cell from 0 to 1
+            return np.full(d, 1e-9 * step) * stream.choice([-1, 1], d)
+        case "halves":
+            whole = math.floor(clip / step / math.sqrt(d) * 0.999)
+            return np.minimum(whole + 0.5, clip / step / math.sqrt(d)) * step * stream.choice([-1, 1], d)
+        case _:
+            x = stream.normal(size=d)
+            return x * clip / np.linalg.norm(x)
+
+
+KINDS = ("one cell", "all equal", "below a boundary", "above a boundary", "tiny", "halves", "any")
+
+
+# -- the bounds, for every outcome --------------------------------------------------------------------------------
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    kind=st.sampled_from(KINDS),
+    coins=st.sampled_from(sorted(COINS)),
+    d=st.sampled_from([1, 2, 3, 10, 64, 257, 1000]),
+    clip=st.sampled_from([1.0, 0.1, 3.7, 1e-6, 1e6]),
+    coarse=st.sampled_from([1.0, 16.0, 300.0]),
+    seed=st.integers(0, 2**32),
+)
+def test_no_outcome_is_longer_than_the_bounds(kind, coins, d, clip, coarse, seed):
+    """Also where the step is much too coarse, so that rounding dominates."""
+    fine = Rounding.fine(clip, d)
+    rounding = Rounding(fine.step * coarse, clip, d)
+    x = adversarial(kind, d, rounding, seed)
+    assert np.linalg.norm(x) <= clip * SLACK
+    whole = rounding.summed(pieces_of([x]), COINS[coins]() if coins != "real" else real(seed))
+    assert np.linalg.norm(whole) <= rounding.l2
+    assert np.abs(whole).sum() <= rounding.l1 * SLACK
+    assert np.abs(whole - x / rounding.step).max() <= 1
+
+
+def test_delta_2_is_the_published_one():
+    """Kairouz, Liu and Steinke 2021, β = e^(−1/2): √(c² + d/4 + c + √d/2) in steps, or c + √d if that is less."""
+    assert Rounding(1.0, 100.0, 16).l2 == pytest.approx(math.sqrt(100**2 + 4 + 100 + 2))
+    assert Rounding(1.0, 0.25, 1).l2 == pytest.approx(min(1.25, math.sqrt(0.25**2 + 0.25 + 0.25 + 0.5)))
+    assert Rounding(0.5, 0.5, 1).l2 == pytest.approx(math.sqrt(2.75))
+
+
+def test_a_fine_step_lengthens_a_piece_by_little():
+    for d in (1, 2, 10, 1000, 10**6):
+        rounding = Rounding.fine(2.5, d)
+        assert 1 <= rounding.l2 * rounding.step / rounding.clip < 1.003
+        assert math.log2(rounding.clip / rounding.step).is_integer()
+
+
+def test_draws_are_rejected_no_more_often_than_once_in_beta():
+    """At the worst, 60 % of draws; 20,000 pieces exactly at the clip, rejected draws counted, five standard deviations:
+    a false alarm in about three million."""
+    d, n = 64, 20_000
+    rounding = Rounding(1.0, 20.0, d)
+    x = np.full(d, 20.0 / math.sqrt(d))
+    whole = np.floor(x + real("rejected").uniform((n, d)))
+    too_long = np.count_nonzero(np.square(whole).sum(axis=1) > rounding.l2**2)
+    assert too_long / n < math.exp(-0.5) + 5 * 0.5 / math.sqrt(n)
+
+
+@pytest.mark.parametrize("u", [UP, DOWN])
+def test_coins_that_never_give_in_end_in_a_cut_towards_0(u):
+    """Planted coins: every draw is too long, so that the last resort is seen at work."""
+    d = 100
+    rounding = Rounding(1.0, 10.0, d)
+    x = np.full(d, -1.0 if u == DOWN else 1.0) * (1 - 1e-3)
+    coins = Always(u)
+    whole = rounding.summed(pieces_of([1.0005 * x, np.zeros(d)]), coins)
+    assert np.linalg.norm(whole) <= rounding.l2
+    coarse = Rounding(1.0, 2.0, d)  # all of 100 cells up by one have norm 10, and Δ₂ is 6.8
+    stubborn = Always(u)
+    assert not coarse.summed(pieces_of([0.19 * x]), stubborn).any()
+    assert stubborn.calls in (TRIES, TRIES + 1)
+
+
+def test_rounding_without_a_second_draw_is_noticed():
+    """Planted bug: unconditional rounding. Where one step is much of a clip its outcome is longer than Δ₂, three times
+    in ten for this vector; coins that push make it so for many cells."""
+    rounding, x = Rounding(1.0, 1.3, 1), np.array([1.3])
+    unconditional = np.floor(x + real("unconditional").uniform(2000))
+    assert 0.2 < np.mean(np.abs(unconditional) > rounding.l2) < 0.4
+    kept = [rounding.summed(pieces_of([x]), real("conditional", i)) for i in range(200)]
+    assert max(np.linalg.norm(whole) for whole in kept) <= rounding.l2
+    many = np.full(400, 4.0 / 20)
+    assert np.linalg.norm(np.floor(many + UP)) > Rounding(1.0, 4.0, 400).l2
+
+
+def test_a_broken_clip_is_still_cut():
+    for coins in COINS.values():
+        for d in (1, 7, 300):
+            rounding = Rounding.fine(1.0, d)
+            long = np.full(d, 10.0 / math.sqrt(d))
+            good = np.full(d, 0.5 / math.sqrt(d))
+            whole = rounding.summed(pieces_of([long, good]), coins())
+            assert np.linalg.norm(rounding.summed(pieces_of([long]), coins())) <= rounding.l2
+            np.testing.assert_allclose(whole * rounding.step, good, atol=rounding.step)
+
+
+# -- neighbours ---------------------------------------------------------------------------------------------------
+
+
+def emptied(pieces, a):
+    """The same with one piece's record empty."""
+    low, high = pieces.starts[a], pieces.starts[a + 1]
+    starts = pieces.starts.copy()
+    starts[a + 1 :] -= high - low
+    return Pieces(
+        starts, np.delete(pieces.cells, slice(low, high)), np.delete(pieces.values, slice(low, high)), pieces.size
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("coins", ["up", "down", "half"])
+def test_one_piece_emptied_moves_the_sum_within_the_bounds(kind, coins):
+    """Coins that are the same for every entry are the same for every piece, whichever others there are."""
+    rounding = Rounding(1 / 50, 1.0, 40)
+    pieces = pieces_of([adversarial(kind, 40, rounding, seed) for seed in range(6)])
+    whole = rounding.summed(pieces, COINS[coins]())
+    for a in range(6):
+        moved = whole - rounding.summed(emptied(pieces, a), COINS[coins]())
+        assert np.linalg.norm(moved) <= rounding.l2
+        assert np.abs(moved).sum() <= rounding.l1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_neighbours_with_real_coins_for_each_piece(kind):
+    """Each piece has coins of its own, the same in both worlds but for the piece that differs, whose are independent:
+    emptied it moves the sum by at most Δ, and turned into its opposite by at most 2Δ."""
+    rounding, d = Rounding(1 / 50, 1.0, 40), 40
+    vectors = [adversarial(kind, d, rounding, seed) for seed in range(6)]
+    own = [rounding.summed(pieces_of([v]), real(kind, "own", i)) for i, v in enumerate(vectors)]
+    for a, vector in enumerate(vectors):
+        rest = sum(x for i, x in enumerate(own) if i != a)
+        for draw in range(5):
+            other = rounding.summed(pieces_of([-vector]), real(kind, "other", a, draw))
+            for moved, times in ((rest + own[a] - rest, 1), (own[a] - other, 2)):
+                assert np.linalg.norm(moved) <= times * rounding.l2
+                assert np.abs(moved).sum() <= times * rounding.l1
+
+
+def test_a_piece_is_rounded_by_itself():
+    """The others' numbers do not go into it: in their presence, a piece on cells of its own comes out in the same way
+    as alone, for coins that are the same for all."""
+    rounding = Rounding.fine(1.0, 5)
+    mine = np.array([0.1, -0.2, 0.3, 0.123, -0.7])
+    for coins in ("up", "down", "half"):
+        alone = rounding.summed(pieces_of([mine]), COINS[coins]())
+        starts, cells = np.array([0, 5, 10]), np.arange(10)
+        for others in (np.zeros(5), np.full(5, 0.4), np.full(5, 1e9), np.full(5, np.nan)):
+            both = rounding.summed(Pieces(starts, cells, np.concatenate([mine, others]), 10), COINS[coins]())
+            np.testing.assert_array_equal(both[:5], alone)
+
+
+# -- sums ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_sum_is_that_of_the_pieces():
+    """On cells that several pieces meet in, in any order of cells."""
+    stream, rounding = derive(7, "sums"), Rounding.fine(1.0, 8)
+    cells = [np.sort(stream.permutation(20)[: stream.integers(0, 9)]) for _ in range(30)]
+    values = [x / max(1.0, np.linalg.norm(x)) for x in (stream.normal(size=len(c)) for c in cells)]
+    starts = np.cumsum([0, *map(len, cells)])
+    for u in (UP, DOWN, 0.5):
+        whole = rounding.summed(Pieces(starts, np.concatenate(cells), np.concatenate(values), 20), Always(u))
+        wanted = np.zeros(20, dtype=np.int64)
+        for c, v in zip(cells, values, strict=True):
+            wanted[c] += rounding.summed(pieces_of([v], max(1, len(v))), Always(u))[: len(v)]
+        np.testing.assert_array_equal(whole, wanted)
+        assert whole.dtype == np.int64
+
+
+def test_means_are_kept():
+    """Well inside the clip nothing is drawn again, and rounding is unbiased: 20,000 roundings of 50 cells, whose means
+    are within 5.5 standard deviations, at most ½/√n each; a false alarm in about half a million over all cells."""
+    d, n = 50, 20_000
+    rounding = Rounding.fine(1.0, d)
+    x = 0.5 * adversarial("any", d, rounding, 7)
+    repeated = Pieces(d * np.arange(n + 1), np.tile(np.arange(d), n), np.tile(x, n), d)
+    mean = rounding.summed(repeated, real("means")) / n
+    assert np.abs(mean - x / rounding.step).max() < 5.5 * 0.5 / math.sqrt(n)
+
+
+def test_rounding_to_the_nearest_is_noticed_as_biased():
+    """Planted bug: coins that always show the middle."""
+    d, n = 50, 20_000
+    rounding = Rounding.fine(1.0, d)
+    x = 0.5 * adversarial("any", d, rounding, 7)
+    nearest = rounding.summed(pieces_of([x]), Always(0.5))
+    assert np.abs(nearest - x / rounding.step).max() > 5.5 * 0.5 / math.sqrt(n)
+
+
+def test_zeros_stay_zeros_and_empty_records_add_nothing():
+    rounding = Rounding.fine(1.0, 6)
+    for coins in COINS.values():
+        assert not rounding.summed(pieces_of([np.zeros(6), -np.zeros(6), []], 6), coins()).any()
+        assert rounding.summed(Pieces(np.array([0]), np.zeros(0, int), np.zeros(0), 6), coins()).tolist() == [0] * 6
+        sparse = rounding.summed(pieces_of([[0, 0.3, 0, 0, -0.2, 0]]), coins())
+        assert not sparse[[0, 2, 3, 5]].any()
+        assert sparse[[1, 4]].all()
+
+
+def test_what_is_no_number_counts_as_0():
+    rounding = Rounding.fine(1.0, 4)
+    for coins in COINS.values():
+        bad = rounding.summed(pieces_of([[np.nan, 0.5, np.inf, -np.inf]]), coins())
+        good = rounding.summed(pieces_of([[0, 0.5, 0, 0]]), coins())
+        np.testing.assert_array_equal(bad, good)
+
+
+def test_pieces_that_do_not_cover_their_entries_are_refused():
+    for starts, values in (([0, 2], [0.1, 0.2, 0.3]), ([0, 3], [0.1, 0.2]), ([], [0.1, 0.2, 0.3])):
+        with pytest.raises(DataError, match="do not cover"):
+            Rounding.fine(1.0, 3).summed(Pieces(np.array(starts, int), np.arange(3), np.array(values), 3), real())
+
+
+@pytest.mark.parametrize(("clip", "touched"), [(0.0, 3), (math.inf, 3), (math.nan, 3), (-1.0, 3), (1.0, 0)])
+def test_a_step_for_what_nothing_bounds_is_refused(clip, touched):
+    with pytest.raises(PrivacyRefused, match="clip it first"):
+        Rounding.fine(clip, touched)
+
+
+# -- widths -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("people", "variance"), [(1, 1.0), (5, 300.0), (2000, 1e5), (10**6, 1e9), (10**8, 1e12)])
+def test_sums_with_the_planned_noise_do_not_wrap(people, variance):
+    """All pieces at their largest in one cell, and noise on 200,000 cells: a wrap happens once in 2⁴⁰ releases. The
+    width is not wasted either: the next smaller one would not hold the bound."""
+    cells, rounding = 200_000, Rounding.fine(1.0, 10)
+    bits = bits_for(people, rounding, variance, cells)
+    largest = people * int(rounding.clip / rounding.step + 1)
+    noised = largest + Skellam(variance).sample(cells, real("wrap", people))
+    np.testing.assert_array_equal(centred(wrapped(noised, bits), bits), noised)
+    np.testing.assert_array_equal(centred(wrapped(-noised, bits), bits), -noised)
+    tail = math.log(2 * cells / WRAP)
+    assert 2.0 ** (bits - 1) >= largest + math.sqrt(2 * tail * variance)
+    assert bits == 8 or 2.0 ** (bits - 9) < largest + tail + math.sqrt(2 * tail * variance)
+
+
+def test_every_width_holds_what_it_was_chosen_for():
+    """The sum itself, all pieces at their largest, with the noise of a Bernstein tail: no bit short anywhere."""
+    rounding = Rounding.fine(1.0, 10)
+    tail = math.log(2 * 100 / WRAP)
+    for people in range(1, 3000):
+        largest = people * (rounding.clip / rounding.step + 1)
+        assert 2.0 ** (bits_for(people, rounding, 5.0, 100) - 1) > largest + math.sqrt(2 * tail * 5.0)
+
+
+def test_a_width_that_is_too_small_is_noticed():
+    """Planted bug: eight bits fewer than planned."""
+    rounding = Rounding.fine(1.0, 10)
+    bits = bits_for(2000, rounding, 1e5, 1000)
+    noised = 2000 * 257 + Skellam(1e5).sample(1000, real("narrow"))
+    assert (centred(wrapped(noised, bits - 8), bits - 8) != noised).any()
+
+
+@pytest.mark.parametrize(("people", "variance"), [(10**13, 1.0), (1, 1e31), (10**15, 1e30)])
+def test_a_sum_that_fits_into_no_width_is_refused(people, variance):
+    with pytest.raises(PrivacyRefused, match="53 are exact"):
+        bits_for(people, Rounding.fine(1.0, 10**4), variance, 10**6)
+
+
+@pytest.mark.parametrize("bits", WIDTHS[:-1])
+def test_wrapping_and_centring_are_inverse_on_the_range(bits):
+    half = 2 ** (bits - 1)
+    edges = np.array([-half, -half + 1, -1, 0, 1, half - 2, half - 1], dtype=np.int64)
+    inside = np.concatenate([edges, derive(7, bits).integers(-half, half, 500)])
+    low = wrapped(inside, bits)
+    assert low.dtype == words(bits)
+    np.testing.assert_array_equal(centred(low, bits), inside)
+    np.testing.assert_array_equal(low, reduced(low, bits))
+    np.testing.assert_array_equal(wrapped(centred(low, bits), bits), low)
+    beyond = wrapped(np.array([half, -half - 1], dtype=np.int64), bits)
+    assert centred(beyond, bits).tolist() == [-half, half - 1]
+
+
+@pytest.mark.parametrize("bits", WIDTHS[:-1])
+def test_sums_mod_2_to_the_bits_are_those_of_the_whole_numbers(bits):
+    stream, half = derive(7, "modular", bits), 2 ** (bits - 1)
+    parts = stream.integers(-half, half, (9, 100))
+    total = np.zeros(100, dtype=words(bits))
+    for part in parts:
+        total += wrapped(part, bits)
+    wanted = [(sum(map(int, column)) + half) % (2 * half) - half for column in parts.T]
+    assert centred(reduced(total, bits), bits).tolist() == wanted
+
+
+# -- the pieces of bounded queries -------------------------------------------------------------------------------------
+
+SCALE = (1, 5)
+
+
+def records(seed, users=9, items=14):
+    """Lists of (item, value): extremes, long ones, one empty, one with a single rating."""
+    stream = derive(seed, "records")
+    lists = [
+        [(int(j), float(stream.choice([1, 5, 3.3, 2]))) for j in np.sort(stream.permutation(items)[:count])]
+        for count in stream.integers(2, items, users)
+    ]
+    return [*lists, [], [(0, 5.0)]]
+
+
+def ratings_of(lists, items=14):
+    pairs = [pair for record in lists for pair in record]
+    return Ratings(
+        indptr=np.cumsum([0, *map(len, lists)]).astype(np.int64),
+        items=np.array([j for j, _ in pairs], dtype=np.int32),
+        values=np.array([r for _, r in pairs], dtype=np.float32),
+        user_ids=Vocabulary(np.arange(len(lists)), "user"),
+        item_ids=Vocabulary(np.arange(items), "item"),
+        scale=Scale(*SCALE, declared=True),
+    )
+
+
+def normalised(lists):
+    ratings = ratings_of(lists)
+    channels = {"weights": np.full(ratings.n_ratings, 0.7), "errors": ratings.values - 3.0}
+    return NormalisedSum(ratings.indptr, ratings.items, channels, ratings.n_items), 1.0
+
+
+def deviations(lists):
+    return DeviationSum(ratings_of(lists), 0.7), math.hypot(2.0, 0.7)
+
+
+def clipped(lists):
+    ratings = ratings_of(lists)
+    x = np.zeros((ratings.n_users, 14))
+    x[ratings.users, ratings.items] = ratings.values
+    return ClippedSum({"b": x, "a": -x[:, :3].reshape(-1, 3, 1)}, ratings.counts, 2.5), 2.5
+
+
+def factors(rows, purpose):
+    return derive(7, purpose).uniform(0, 2, (rows, 3)).astype(np.float32)
+
+
+def gradient(kind, trim=14, sampling=1.0, **others):
+    def query(lists):
+        at = {"users": factors(len(lists), "users"), "items": factors(14, "items")}
+        asked = kind(ratings_of(lists), sampling, trim, ("items",), users_are_public=False, at=at, **others)
+        return asked, asked.sensitivity(Unit.USER, Relation.ZERO_OUT)
+
+    return query
+
+
+QUERIES = {
+    "normalised": normalised,
+    "deviations": deviations,
+    "clipped": clipped,
+    "embedding": gradient(EmbeddingGradient),
+    "gradient clipping": gradient(ClippedGradient, threshold=1.5),
+}
+DRAWN = {
+    "trimmed": gradient(EmbeddingGradient, trim=3),
+    "sampled": gradient(EmbeddingGradient, trim=3, sampling=0.5),
+    "sampled, clipped": gradient(ClippedGradient, trim=3, sampling=0.5, threshold=1.5),
+}
+
+
+def flat(query, stream):
+    """The exact answer in one vector, in the order of its blocks' names."""
+    blocks = sorted(query.exact({}, stream).items())
+    return np.concatenate([np.asarray(x.dense() if isinstance(x, Rows) else x).ravel() for _, x in blocks])
+
+
+def each(pieces):
+    """The pieces as dense vectors."""
+    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
+    for a, (low, high) in enumerate(pairwise(pieces.starts)):
+        assert len(np.unique(pieces.cells[low:high])) == high - low  # a piece meets a cell once
+        dense[a, pieces.cells[low:high]] = pieces.values[low:high]
+    return dense
+
+
+@pytest.mark.parametrize("name", [*QUERIES, *DRAWN])
+@pytest.mark.parametrize("seed", range(5))
+def test_pieces_add_up_to_the_exact_answer_and_none_is_longer_than_the_clip(name, seed):
+    query, clip = {**QUERIES, **DRAWN}[name](records(seed))
+    exact, pieces = flat(query, derive(seed, "answer")), query.pieces({}, derive(seed, "answer"))
+    dense = each(pieces)
+    np.testing.assert_allclose(dense.sum(axis=0), exact, rtol=1e-9, atol=1e-9 * clip)
+    assert np.linalg.norm(dense, axis=1).max() <= clip
+    assert np.abs(exact).max() > 0
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_neighbour_changes_one_piece_only(name):
+    """One user's record emptied; one rating gone, where every rating is a piece of its own."""
+    lists = records(7)
+    before = each(QUERIES[name](lists)[0].pieces({}, derive(7, "answer")))
+    for i, record in enumerate(lists):
+        if not record:
+            continue
+        less = record[1:] if name == "deviations" else []
+        near = [*lists[:i], less, *lists[i + 1 :]]
+        after = each(QUERIES[name](near)[0].pieces({}, derive(7, "answer")))
+        kept = [tuple(row) for row in after if row.any()]
+        was = [tuple(row) for row in before if row.any()]
+        gone = Counter(was) - Counter(kept)
+        assert sum(gone.values()) == 1
+        assert not Counter(kept) - Counter(was)
+
+
+def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
+    """Planted bug: contributions divided by how many users there are with ratings, a realised count."""
+    lists = records(7)
+
+    def averaged(these):
+        dense = each(normalised(these)[0].pieces({}, derive(7, "answer")))
+        return dense / sum(map(bool, these))
+
+    was, kept = averaged(lists), averaged([[], *lists[1:]])
+    gone = Counter(tuple(row) for row in was if row.any()) - Counter(tuple(row) for row in kept if row.any())
+    assert sum(gone.values()) > 1
+
+
+def test_gradients_of_user_factors_have_no_pieces():
+    query = EmbeddingGradient(ratings_of(records(7)), 1.0, 3, users_are_public=True)
+    with pytest.raises(UsageError, match="item factors are summed"):
+        query.pieces({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
+
+
+# -- more than was declared ----------------------------------------------------------------------------------------
+
+
+def test_a_piece_on_more_cells_than_were_declared_keeps_within_delta_1():
+    """Of norm c, and so within Δ₂, but on 100 cells where 4 are declared: its ℓ1 norm is five times Δ₁."""
+    rounding = Rounding.fine(1.0, 4)
+    whole = rounding.summed(pieces_of([np.full(100, 0.1)]), real("many cells"))
+    assert np.linalg.norm(whole) <= rounding.l2
+    assert np.abs(whole).sum() <= rounding.l1

@@ -1,0 +1,205 @@
+"""Secure sums: exact whoever drops out, one step after the other, and what does not suit is refused."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from secure_rounds import Round, same
+
+from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound, UsageError
+from tacit.rng import derive
+from tacit.secure.graph import choose
+from tacit.secure.masks import expand
+from tacit.secure.secagg import Opener, Sealer, VoidRound
+
+BITS = (8, 16, 24, 32, 40, 48, 56, 64)
+EXCHANGES = ("advertise", "share", "collect", "mask", "unmask")
+
+
+# -- the sum is the ideal one -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("size", [0, 1, 33])
+def test_the_sum_is_exact(bits, size):
+    round_ = Round(5, size=size, bits=bits, tolerate=0.2)
+    assert same(round_.play(), round_)
+    assert round_.survivors == tuple(round_.names)
+    assert round_.opener.rejected == {}
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("signed", [False, True])
+def test_the_sum_is_exact_whoever_drops_out_before_whichever_exchange(exchange, signed):
+    for gone in (["party-1"], ["party-7"], ["party-2", "party-5"]):
+        round_ = Round(7, tolerate=0.29, signed=signed, extras=2)
+        assert same(round_.play({exchange: gone}, reveal=[1]), round_)
+        assert (gone[0] in round_.survivors) == (exchange == "unmask")
+
+
+@pytest.mark.parametrize(("n", "w", "c"), [(17, 0.2, 1), (24, 0.3, 1), (30, 0.3, 3), (40, 0.3, 1)])
+def test_the_sum_is_exact_on_a_ring(n, w, c):
+    """One party drops out before each exchange and the rest before the last two: as many as are tolerated."""
+    round_ = Round(n, tolerate=w, colluding=c, bits=24, extras=1)
+    assert not round_.shape.complete
+    leave = [str(name) for name in derive(7, n).permutation(round_.names)[: n - round_.shape.fewest]]
+    gone = {exchange: leave[i : i + 1] for i, exchange in enumerate(EXCHANGES[:3])}
+    gone |= {"mask": leave[3::2], "unmask": leave[4::2]}
+    opened = round_.play(gone, reveal=[0])
+    assert same(opened, round_)
+    assert set(leave[4::2]) <= set(round_.survivors)
+    assert opened.extras == {name: {0: round_.secrets[name][0]} for name in round_.survivors}
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_party_can_be_killed_between_any_two_calls(signed):
+    round_ = Round(6, tolerate=0.2, extras=2, signed=signed, kill=True)
+    opened = round_.play({"mask": ["party-3"]}, reveal=[0, 1])
+    assert same(opened, round_)
+    assert opened.extras["party-1"] == dict(enumerate(round_.secrets["party-1"]))
+
+
+def test_only_the_extras_that_are_asked_for_are_revealed_and_only_of_survivors():
+    round_ = Round(6, tolerate=0.3, extras=3)
+    opened = round_.play({"mask": ["party-2"], "unmask": ["party-4"]}, reveal=[2])
+    assert opened.extras == {name: {2: round_.secrets[name][2]} for name in round_.names if name != "party-2"}
+    hidden = [secret for name in round_.names for secret in round_.secrets[name][:2]] + round_.secrets["party-2"]
+    told = b"".join(round_.answers.values())
+    assert not any(secret in told for secret in hidden)
+
+
+def test_an_extra_that_cannot_be_recovered_is_left_out():
+    round_ = Round(6, tolerate=0.3, extras=1)
+    round_.until_masked()
+    round_.unmask(gone=["party-4"])
+    some = {name: round_.parties[name].unmask(round_.survivors) for name in round_.names[:3]}
+    assert some == {name: round_.answers[name] for name in some}
+    fresh = Round(6, tolerate=0.3, extras=1)
+    fresh.until_masked()
+    reveals = {name: [0] if name in ("party-1", "party-2") else [] for name in fresh.names[:5]}
+    fresh.answers = {name: fresh.parties[name].unmask(fresh.survivors, reveals[name]) for name in reveals}
+    opened = fresh.open()
+    assert same(opened, fresh)
+    assert {name for name, extras in opened.extras.items() if extras} == {"party-1", "party-2"}
+
+
+def test_too_few_left_make_the_round_void():
+    for exchange, gone in product(("advertise", "share", "mask"), (3, 4)):
+        round_ = Round(7, tolerate=0.29)
+        with pytest.raises(VoidRound, match="and 5 must"):
+            round_.play({exchange: round_.names[:gone]})
+
+
+def test_too_few_answers_make_the_round_void():
+    round_ = Round(7, tolerate=0.29)
+    round_.until_masked(gone=["party-7"])
+    round_.unmask(gone=round_.names[: 7 - round_.shape.threshold])
+    with pytest.raises(VoidRound, match="cannot be recovered"):
+        round_.open()
+
+
+# -- late, twice, out of order ------------------------------------------------------------------------------------
+
+
+def test_who_comes_late_comes_too_late():
+    round_ = Round(6, tolerate=0.3)
+    round_.until_masked(gone=["party-6"])
+    late = round_.parties["party-6"].mask(round_.vectors["party-6"], round_.bits)
+    round_.masked["party-6"] = late
+    assert "party-6" not in round_.opener.survivors(round_.masked)
+    round_.unmask()
+    with pytest.raises(PrivacyRefused, match="not on itself"):
+        round_.parties["party-6"].unmask(round_.survivors)
+    assert same(round_.open(), round_)
+
+
+def test_every_step_is_done_once_and_in_order():
+    round_ = Round(4, tolerate=0)
+    party = round_.parties["party-1"]
+    for early in (
+        lambda: party.collect({}),
+        lambda: party.mask(round_.vectors["party-1"], 32),
+        lambda: party.unmask(round_.names),
+    ):
+        with pytest.raises(UsageError, match="comes first"):
+            early()
+    round_.until_masked()
+    for again in (
+        lambda: party.share(round_.keys["party-1"], []),
+        lambda: party.collect(round_.mail["party-1"]),
+        lambda: party.mask(round_.vectors["party-1"], 32),
+    ):
+        with pytest.raises(PrivacyRefused, match="once"):
+            again()
+    assert party.unmask(round_.names) == party.unmask(round_.names[::-1])
+    round_.unmask()
+    assert same(round_.open(), round_)
+
+
+# -- bad use ------------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_suit_is_refused():
+    shape, names = choose(4, 0, 1), [f"party-{i}" for i in range(1, 5)]
+    with pytest.raises(UsageError, match="not on the roster"):
+        Sealer("mallory", names, shape, b"")
+    with pytest.raises(UsageError, match="identities"):
+        Opener(names, choose(5, 0, 1, signed=True), b"")
+    with pytest.raises(UsageError, match="256 extra"):
+        Opener(names, shape, b"", extras=256)
+    with pytest.raises(UsageError, match="no identity to sign"):
+        Sealer("party-1", names, shape, b"").confirm(names)
+    with pytest.raises(UsageError, match="both its own identity"):
+        Sealer("party-1", names, shape, b"", identities=dict.fromkeys(names))
+    with pytest.raises(UsageError, match='no identity of "party-1"'):
+        Sealer("party-1", names, shape, b"", identities={})
+    round_ = Round(4, tolerate=0, extras=1)
+    round_.advertise()
+    with pytest.raises(UsageError, match="1 extra secrets of 32 bytes"):
+        round_.parties["party-1"].share(round_.keys["party-1"], [bytes(16)])
+    round_.share()
+    round_.collect()
+    with pytest.raises(UsageError, match="uint64"):
+        round_.parties["party-1"].mask(round_.vectors["party-1"], 40)
+
+
+def test_masked_vectors_that_do_not_match_are_named():
+    round_ = Round(4, tolerate=0)
+    round_.until_masked()
+    round_.unmask()
+    good = dict(round_.masked)
+    round_.masked = good | {"party-2": good["party-2"][:-1]}
+    with pytest.raises(VoidRound, match='"party-2" has another type or size'):
+        round_.open()
+    round_.masked = {name: v for name, v in good.items() if name != "party-3"}
+    with pytest.raises(UsageError, match='"party-3"'):
+        round_.open()
+    with pytest.raises(UsageError, match="who survived first"):
+        Round(4, tolerate=0).opener.unmasked(good["party-1"], {}, 32)
+
+
+def test_a_kept_state_that_is_spoilt_or_of_another_sum_is_refused():
+    round_ = Round(4, tolerate=0)
+    round_.until_masked()
+    state = round_.parties["party-1"].state()
+    fixed = round_.fixed["party-1"]
+    for bad in (b"", state[:-1], b"[]", b"{}", state.replace(b'"secrets": ["', b'"secrets": ["zz')):
+        with pytest.raises(TamperingFound, match="cannot be read"):
+            Sealer.restore(bad, *fixed)
+    with pytest.raises(UsageError, match="another sum"):
+        Sealer.restore(state, *fixed[:2], b"another", *fixed[3:])
+
+
+def test_every_refusal_is_one_of_tacits_own():
+    assert issubclass(VoidRound, TacitError)
+    assert VoidRound.exit_code == BadMessage.exit_code == 5
+
+
+def test_masks_of_different_sums_have_nothing_in_common():
+    """The same parties, vectors and roster: two contexts give masked vectors without a cell in common."""
+    a, b = Round(4, tolerate=0, size=64), Round(4, tolerate=0, size=64, context=b"another")
+    a.until_masked()
+    b.until_masked()
+    for name in a.names:
+        assert not np.any(a.masked[name] == b.masked[name])
+    assert np.any(expand(bytes(32), 4, 32))

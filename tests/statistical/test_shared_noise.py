@@ -1,0 +1,291 @@
+"""The noise that real secure sums leave: as much as was calibrated, whoever drops out and whoever subtracts its own.
+
+Every sum goes through the real protocol, between parties in this process, and what was released less what was exact is
+looked at cell by cell. Seeds are fixed, so that the chance of a false alarm, stated beside each test, was taken once.
+"""
+
+import math
+import sqlite3
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tacit.boundary.gate import Gate
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.noise import Skellam
+from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.seals import Circle
+from tacit.boundary.source import Keyed, Seeded
+from tacit.config import PrivacySection
+from tacit.data.public import PublicFacts
+from tacit.data.synthetic import demo
+from tacit.engine.inprocess import InProcess
+from tacit.federation import Facts, Federation, sums
+from tacit.federation.cohort import Attendance
+from tacit.guarantee import Unit
+from tacit.methods.baselines.bias import BIAS, BiasParameters
+from tacit.methods.plan import Situation, make_plan
+from tacit.partition import partition
+from tacit.rng import stream_key
+from tacit.secure.graph import choose
+from tacit.secure.shares import Shares
+
+SILOS, ITEMS, TOLERATE = 10, 10_000, 0.3
+CELLS = 2 * ITEMS
+#: Standard deviations of a sample variance of that many cells, and how many of them are allowed for: chance goes beyond
+#: on one side once in 3.5 million times.
+SPREAD, ALLOWED = math.sqrt(2 / CELLS), 5.0
+DATA = demo(users=SILOS, items=ITEMS, ratings=200)
+
+
+class InMemory(Ledger):
+    """A ledger that forgets when the process ends; all else is as on disk."""
+
+    def __init__(self, party):
+        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._begin()
+
+
+@dataclass
+class Seen:
+    """One sum: by party what it added before its noise, and its share; what was released; what was taken out."""
+
+    exact: dict = field(default_factory=dict)
+    kept: dict = field(default_factory=dict)
+    released: np.ndarray = None
+    taken: np.ndarray = None
+    survivors: int = 0
+    plan: object = None
+
+    @property
+    def grid(self):
+        return self.plan.terms.grids["contribute"]
+
+    @property
+    def noise(self):
+        return self.released - sum(self.exact.values())
+
+
+def attend(gone):
+    """An attendance in which each of `gone`, a map from party to exchange, is away from that exchange on."""
+
+    def over(facts, dropout, round, call, exchanges):
+        there = []
+        for at in range(exchanges):
+            away = {name: np.array([at < last]) for name, last in gone.items()}
+            there.append(Attendance(away, away))
+        return there
+
+    return over
+
+
+def secure_sum(gone=None, by="user", seed=7, parties=SILOS):
+    """One real sum of `bias`, with everything that an experimenter can see of it."""
+    seen = Seen()
+    divided = partition(DATA, into=parties if by == "user" else 1, by=by)
+    count = sum(max(1, share.devices) for share in divided)
+    situation = Situation(divided.setting, count, sealed=True, tolerate=TOLERATE)
+    public = PublicFacts(DATA.n_users, ITEMS, DATA.scale, 200)
+    privacy = PrivacySection(epsilon=1.0, delta=1e-6)
+    seen.plan = plan = make_plan("bias", BIAS.schedule, BiasParameters(), privacy, public, situation, seeded=True)
+    facts = replace(Facts.of(divided, seed), unit=Unit.USER, noise=plan.sigma())
+    names = tuple(member.name for member in facts.roster)
+    circle = Circle(names, choose(count, TOLERATE, 1), situation.shares) if by == "user" else None
+    budget = Budget(privacy.epsilon, plan.delta)
+    members = [
+        BIAS.make_party(
+            share, plan.parameters, facts, Protection(plan.terms, InMemory(share.name), budget, "run", seed, (), circle)
+        )
+        for share in divided
+    ]
+    whole, contributed, excess_of = Gate._whole, {}, sums.excess_of
+
+    def noted(self, query, grid):
+        contributed[self.party] = whole(self, query, grid), self._serving()
+        return contributed[self.party][0]
+
+    def excess(*args):
+        seen.taken = excess_of(*args)
+        return seen.taken
+
+    engine = InProcess(members, workers=1)
+    federation = Federation(
+        engine,
+        facts,
+        type(members[0]).steps,
+        aggregation=situation.aggregation,
+        sigma=plan.sigma(),
+        grids=plan.terms.grids,
+        circle=circle,
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Gate, "_whole", noted)
+        patched.setattr(sums, "excess_of", excess)
+        patched.setattr(sums.Attendance, "over", attend(gone or {}))
+        for _ in federation.rounds(1):
+            total = federation.sum("contribute")
+    flat = np.concatenate([total["errors"], total["weights"]]).astype(np.float64) / seen.grid.rounding.step
+    seen.released, seen.survivors = np.rint(flat).astype(np.int64), total.contributors
+    np.testing.assert_array_equal(seen.released, flat)  # the step is a power of two, so float32 lost nothing
+    stayed = [party for party in members if (gone or {}).get(party.name, 5) >= 4]
+    seen.exact = {party.name: contributed[party.name][0] for party in stayed}
+    if circle is not None:
+        seen.kept = {party.name: kept_share(party, seen, contributed[party.name][1]) for party in stayed}
+    return seen
+
+
+def kept_share(party, seen, served):
+    """What is left of one party's share, recomputed from its own streams, as only it can."""
+    shares, variance, own = seen.grid.shares, seen.grid.variance, party.gate.protection
+    source = own.source("noise", served.round, served.step, 0, served.hash)
+    share = Skellam(shares.base(variance)).sample(CELLS, source)
+    for level, more in list(enumerate(shares.excess(variance)))[shares.spare(seen.survivors) :]:
+        share = share + Skellam(more).sample(CELLS, Keyed(own.key("excess", level, served.hash)))
+    return share
+
+
+def spread_of(noise):
+    """The sample variance, whose mean is known to be 0."""
+    return float(np.mean(np.square(noise, dtype=np.float64)))
+
+
+def too_small(noise, variance):
+    """Whether noise is of less than this variance, beyond chance."""
+    return spread_of(noise) < variance * (1 - ALLOWED * SPREAD)
+
+
+#: By how many drop out: who, and before which exchange (advertise, share, collect, sum, unmask).
+GONE = {0: {}, 1: {"party-6": 3}, 3: {"party-1": 1, "party-4": 2, "party-10": 3}}
+
+
+@pytest.fixture(scope="module", params=GONE, ids=lambda k: f"{k} of {SILOS} gone")
+def seen(request):
+    return secure_sum(GONE[request.param])
+
+
+# -- as much as was calibrated ------------------------------------------------------------------------------------
+
+
+def test_the_noise_on_the_sum_is_what_the_shares_leave(seen):
+    """20,000 cells, both sides: a false alarm in about 1.7 million, for each of three numbers of survivors."""
+    expected = seen.grid.shares.left(seen.grid.variance, seen.survivors)
+    assert seen.survivors == len(seen.exact) == SILOS - len(GONE[SILOS - seen.survivors])
+    assert abs(spread_of(seen.noise) / expected - 1) < ALLOWED * SPREAD
+    assert abs(seen.noise.mean()) < ALLOWED * math.sqrt(expected / CELLS)
+
+
+def test_the_noise_is_never_less_than_was_calibrated(seen):
+    assert not too_small(seen.noise, seen.grid.variance)
+
+
+def test_the_noise_is_the_sum_of_the_survivors_kept_shares_to_the_last_bit(seen):
+    np.testing.assert_array_equal(seen.noise, sum(seen.kept.values()))
+
+
+def test_no_party_that_subtracts_its_own_share_is_left_with_too_little(seen):
+    """Up to 10 one-sided comparisons: a false alarm in about 350,000."""
+    assert [name for name, share in seen.kept.items() if too_small(seen.noise - share, seen.grid.variance)] == []
+
+
+def test_shares_of_different_parties_are_independent(seen):
+    """45 correlations at most, each beyond 5.5 standard deviations once in 26 million."""
+    correlations = np.corrcoef(np.stack(list(seen.kept.values())))
+    off = correlations[~np.eye(len(correlations), dtype=bool)]
+    assert np.abs(off).max() < 5.5 / math.sqrt(CELLS)
+
+
+def test_taking_out_one_piece_too_many_is_noticed(monkeypatch):
+    """Planted bug: parties reveal the seeds of one more level than the survivors allow."""
+    spare = Shares.spare
+    monkeypatch.setattr(Shares, "spare", lambda self, n: min(self.extras, spare(self, n) + 1))
+    few = secure_sum(GONE[3])
+    assert too_small(few.noise - next(iter(few.kept.values())), few.grid.variance)
+
+
+def test_shares_sized_without_colluders_are_noticed(monkeypatch):
+    """Planted bug: c = 0. The sum has enough, but a party that subtracts its own share is left with too little."""
+    monkeypatch.setattr(Shares, "base", lambda self, v: v / self.parties)
+    monkeypatch.setattr(Shares, "excess", lambda self, v: tuple(1e-6 * v for _ in range(self.extras)))
+    seen = secure_sum()
+    assert any(too_small(seen.noise - share, seen.grid.variance) for share in seen.kept.values())
+
+
+def test_taking_out_other_noise_than_was_added_is_noticed(monkeypatch):
+    """Planted bug: the coordinator grows the spare noise from other seeds than the parties."""
+    right = sums.excess_of
+
+    def wrong(revealed, *others):
+        mixed = {name: {level: seed[::-1] for level, seed in seeds.items()} for name, seeds in revealed.items()}
+        return right(mixed, *others)
+
+    monkeypatch.setattr(sums, "excess_of", wrong)
+    seen = secure_sum()
+    assert spread_of(seen.noise) > seen.grid.shares.left(seen.grid.variance, SILOS) * (1 + ALLOWED * SPREAD)
+    assert not np.array_equal(seen.noise, sum(seen.kept.values()))
+
+
+# -- a simulated cohort -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    """Ten devices in one cohort: their noise is drawn at once."""
+    return secure_sum(by="device")
+
+
+def test_a_cohort_has_the_noise_of_its_devices_shares(cohort):
+    expected = cohort.grid.shares.left(cohort.grid.variance, SILOS)
+    assert cohort.survivors == SILOS
+    assert abs(spread_of(cohort.noise) / expected - 1) < ALLOWED * SPREAD
+    assert not too_small(cohort.noise, cohort.grid.variance)
+
+
+def test_a_cohort_has_the_distribution_of_single_shares(cohort, seen):
+    """Kolmogorov and Smirnov over 2 × 20,000 cells, each divided by its standard deviation, false alarm 10⁻⁶; and both
+    against the exact distribution, in 50 bins by chi-square, 10⁻⁶ each."""
+    samples = []
+    for one in (cohort, seen):
+        variance = one.grid.shares.left(one.grid.variance, one.survivors)
+        edges = stats.norm.ppf(np.linspace(0, 1, 51)[1:-1], scale=math.sqrt(variance)).round() + 0.5
+        counts = np.bincount(np.searchsorted(edges, one.noise), minlength=50)
+        below = np.concatenate([[0], stats.norm.cdf(edges, scale=math.sqrt(variance)), [1]])
+        assert stats.chisquare(counts, CELLS * np.diff(below)).pvalue > 1e-6
+        samples.append(one.noise / math.sqrt(variance))
+    assert stats.ks_2samp(*samples).pvalue > 1e-6
+
+
+# -- one view, not two --------------------------------------------------------------------------------------------
+
+
+def best_average(first, second):
+    """The least variance of w·first + (1 − w)·second over all w: what whoever sees both can have."""
+    a, b, both = spread_of(first), spread_of(second), float(np.mean(first * second))
+    w = (b - both) / max(a + b - 2 * both, 1e-9)
+    return spread_of(w * first + (1 - w) * second)
+
+
+def test_replacing_noise_shows_the_sum_twice():
+    """P0, Theorem 5, as it stands: shares of σ²/((1 − ω)n) at first; then those that stayed, here all, send −ξ + ξ'
+    with ξ' of σ²/n. The coordinator has seen the sum under ξ and under ξ': averaged, σ²/(2 − ω) is left."""
+    variance, size = 1e6, CELLS
+    source = Seeded(stream_key(7, "replaced"))
+    first = sum(Skellam(variance / ((1 - TOLERATE) * SILOS)).sample(size, source) for _ in range(SILOS))
+    fresh = sum(Skellam(variance / SILOS).sample(size, source) for _ in range(SILOS))
+    second = first + (fresh - first)
+    assert not too_small(first, variance)
+    assert not too_small(second, variance)
+    assert best_average(first, second) < variance * (1 - ALLOWED * SPREAD)
+    assert best_average(first, second) / variance == pytest.approx(1 / (2 - TOLERATE), rel=0.05)
+
+
+def test_taking_noise_out_shows_it_once(seen):
+    """Before and after the spare noise is taken out: no average of the two has less noise than the second alone."""
+    after, before = seen.noise, seen.noise + seen.taken
+    assert best_average(before, after) > seen.grid.variance * (1 - ALLOWED * SPREAD)
+    assert best_average(before, after) >= spread_of(after) * (1 - 30 / CELLS)
+    if seen.taken.any():
+        assert abs(np.corrcoef(seen.taken, after)[0, 1]) < 5 / math.sqrt(CELLS)
