@@ -88,7 +88,7 @@ def plan(
         parties,
         sealed=share.name in ("ideal", "secagg"),
         collusion=share.collusion,
-        tolerate=share.tolerate if share.name == "secagg" else None,
+        tolerate=share.tolerate if share.name in ("secagg", "shuffle") else None,
         signed=share.signed,
         retries=share.retries,
         shuffled=share.name == "shuffle",

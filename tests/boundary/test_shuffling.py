@@ -124,3 +124,14 @@ def test_emptying_a_record_is_one_way_to_replace_it():
 def test_impossible_crowds_are_refused(local, crowd):
     with pytest.raises(UsageError, match="not possible"):
         shuffling.epsilon(local, crowd, 1e-6)
+
+
+@pytest.mark.parametrize("local", [15.0, 25.0, 33.0, 100.0, 499.0, 501.0, 1000.0])
+def test_a_report_that_tells_nearly_everything_is_not_lost_in_any_crowd(local):
+    """Nobody else looks like a clone then: with probability near 1 − e^(ε − ε₀) the report stands alone."""
+    crowd = 1000
+    alone = (1 - math.exp(-local)) ** (crowd - 1)
+    for below in (0.5, 1.0, 3.0):
+        stated = float(shuffling.delta(local, crowd, np.array([local - below]))[0])
+        assert stated >= alone * -math.expm1(-below) * (1 - math.exp(-local)) - 1e-12
+    assert shuffling.epsilon(local, crowd, 1e-6) > local - 0.01 or local < 20

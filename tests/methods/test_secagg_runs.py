@@ -406,7 +406,6 @@ def test_a_release_that_is_charged_twice_is_noticed(tmp_path, small):
 # -- not so yet -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, raises=TamperingFound, reason="BUG: replaying a call does not forget a lost head")
 def test_a_run_with_drop_outs_is_resumed(tmp_path, monkeypatch):
     """party-4 is lost while shares are collected, so the coordinator cannot foretell its next head; the log says so by
     leaving it out, and a resumed `Line` only adds what the log holds to what it has from earlier calls."""

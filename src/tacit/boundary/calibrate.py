@@ -32,7 +32,7 @@ Schedule = Callable[[float], Sequence[Event]]
 #: The multipliers that are looked at, and the grid of the answer.
 LEAST, MOST, DIGITS = 1e-3, 1e9, 6
 #: Changes when the meaning of a kept value does.
-EDITION = 1
+EDITION = 2
 
 _GRID = Context(prec=DIGITS, rounding=ROUND_CEILING)
 

@@ -219,8 +219,9 @@ class Gate:
             sealed = {SEALED: pack(wrapped(whole, grid.bits), grid.bits)}
             return self._let_out(Kind.SUM, sealed, event, contributors, sealed=True, present=present)
         source = protection.source("noise", request.round, request.step, 0, request.hash)
-        noised = self._seals.noised(whole, grid, source, request.hash)
-        masked = self._seals.masked(wrapped(noised, grid.bits), grid.bits, request.hash)
+        with self._recording_refusals():
+            noised = self._seals.noised(whole, grid, source, request.hash)
+            masked = self._seals.masked(wrapped(noised, grid.bits), grid.bits, request.hash)
         return self._let_out(Kind.SUM, masked, event, contributors, present=present)
 
     def report(self, query: Randomised, contributors: int = 1, present: Array | None = None) -> Release:
@@ -247,15 +248,11 @@ class Gate:
 
     def exchange(self, name: str, payload: Mapping[str, Any]) -> Release:
         """One exchange of a secure sum: keys, shares, and what unmasks it; random numbers alone, drawn by `Seals`."""
-        request = self._serving()
         if self._seals is None or self.protection is None or name not in EXCHANGES:
             raise PrivacyRefused(f'{self.party} takes part in no secure sum here; "{name}" was not answered.')
         self.protection.afford()
-        try:
+        with self._recording_refusals():
             answer = getattr(self._seals, name)(**payload)
-        except PrivacyRefused as refusal:
-            self.protection.ledger.refuse(self.protection.run, request.round, request.step, request.hash, str(refusal))
-            raise
         return self._let_out(Kind.PUBLIC, answer, Public())
 
     def disclose(self, **payload: Value) -> Release:
@@ -275,6 +272,18 @@ class Gate:
                 f"{self.party}'s gate was used outside a request; only a step of the party may use it."
             )
         return self._request
+
+    @contextmanager
+    def _recording_refusals(self) -> Iterator[None]:
+        """What is refused in the course of a secure sum is kept in the ledger: when, for which request, and why."""
+        try:
+            yield
+        except PrivacyRefused as refusal:
+            request = self._serving()
+            if self.protection is not None:
+                ledger, run = self.protection.ledger, self.protection.run
+                ledger.refuse(run, request.round, request.step, request.hash, str(refusal))
+            raise
 
     def _no_secret(self, blocks: Mapping[str, Any], lets_out: Sequence[str] = (), received: Sequence[str] = ()) -> None:
         """Refuse, under a protection, blocks that are secret, and names of what is."""

@@ -34,6 +34,8 @@ from tacit.errors import UsageError
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Whole = np.ndarray[Any, np.dtype[np.int64]]
 
+#: Past this a report tells everything, and e^ε₀ is no number any more.
+MOST_TOLD = 500.0
 #: How many groups of C, and how many points of ε, a numerical bound looks at.
 GROUPS, POINTS = 256, 400
 
@@ -68,13 +70,15 @@ def delta(local_epsilon: float, crowd: int, epsilons: Floats) -> Floats:
     from scipy.stats import binom
 
     _check(local_epsilon, crowd)
+    if local_epsilon > MOST_TOLD:
+        return np.where(epsilons >= local_epsilon, 0.0, 1.0)
     ends, weights = _clones(local_epsilon, crowd)
     truth = 1 / (1 + math.exp(-local_epsilon))  # the probability that Δ = 1
-    lie = 1 - truth if local_epsilon < 30 else math.exp(-local_epsilon)
+    lie = math.exp(-local_epsilon) * truth  # 1 − truth would lose its digits where reports tell much
     inside = np.clip(epsilons, 0, local_epsilon)[:, None]
     ratio = np.exp(inside)
     meets = (truth * ratio - lie) / ((truth - lie) * (1 + ratio)) if truth > lie else np.ones_like(ratio)
-    k = np.floor(meets * (ends + 1) * (1 + 1e-14))
+    k = np.minimum(np.floor(meets * (ends + 1) * (1 + 1e-14)), ends)  # a tail past c + 1 would be empty
     above, at = binom.sf(k, ends, 0.5), binom.pmf(k, ends, 0.5)
     tail = (truth - ratio * lie) * at - (ratio - 1) * above
     total: Floats = (np.clip(tail, 0, 1) @ weights) * (1 + 1e-9)

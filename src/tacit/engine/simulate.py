@@ -152,6 +152,7 @@ def train(
         circle=_known(circle, None, seed),
         retries=0 if safeguards is None else safeguards.plan.situation.retries,
         traffic=None if safeguards is None else safeguards.plan.situation.traffic,
+        crowd=0 if safeguards is None else safeguards.plan.situation.fewest_reports,
         dimensions=parameters.dimensions,
         dropout=dropout,
         transcript=transcript,

@@ -15,13 +15,14 @@ from tacit.boundary.wire import Array, Value, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
 from tacit.federation.cohort import Attendance
 from tacit.federation.facts import Facts
-from tacit.federation.line import Engine, Line, Log
+from tacit.federation.line import Engine, Line, Log, View
 from tacit.federation.messages import Request, Step
 from tacit.federation.sums import MaskedSums, simulated_total
 from tacit.federation.transcript import Transcript
 from tacit.rng import derive
 from tacit.secure import Aggregation, Plain
 from tacit.secure.plain import exact_sum
+from tacit.secure.secagg import VoidRound
 from tacit.secure.traffic import Traffic
 
 
@@ -62,6 +63,7 @@ class Federation:
     circle : who takes part in secure sums, where masks are made by the parties
     retries : how many void rounds may be tried again, over the whole run
     traffic : what a secure sum costs a simulated device, beside its contribution
+    crowd : how many devices' reports a shuffler waits for; 0 where there is no shuffler
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Federation:
         circle: Circle | None = None,
         retries: int = 0,
         traffic: Traffic | None = None,
+        crowd: int = 0,
         observer: Observer | None = None,
     ) -> None:
         self.facts, self.transcript = facts, transcript or Transcript()
@@ -90,7 +93,7 @@ class Federation:
         self._dimensions, self._dropout, self._observer = dict(dimensions or {}), dropout, observer
         self._aggregation = aggregation or Plain()
         self._sigma, self._grids, self._retries = dict(sigma or {}), dict(grids or {}), retries
-        self._traffic = traffic
+        self._traffic, self._crowd = traffic, crowd
         self._round = 0
         private = bool(self._sigma)
         self._line = Line(engine, facts, steps, self._dimensions, self.transcript, log, stop_on_refusal, private)
@@ -172,7 +175,8 @@ class Federation:
 
         def compute(request: Request) -> dict[str, Value]:
             attendance = Attendance.draw(self.facts, self._dropout, self._round, self._line.calls)
-            answers = self._line.broadcast(request, attendance)
+            answers = self._line.broadcast(request, attendance, View.HIDDEN if self._crowd else View.OPEN)
+            self._enough(step, sum(answer.contributors for answer, _body in answers))
             together = {name: np.concatenate([body[name] for _answer, body in answers]) for name in answers[0][1]}
             sizes = {len(array) for array in together.values()}
             if len(sizes) > 1:
@@ -184,7 +188,10 @@ class Federation:
             )
             return {name: array[order] for name, array in together.items()}
 
-        return self._call("reports", self._step(step, Kind.REPORT), payload, compute)
+        shuffled = self._call("reports", self._step(step, Kind.REPORT), payload, compute)
+        if self._crowd:
+            self.transcript.sum(self._line.calls - 1, self._round, step, encode(shuffled))
+        return shuffled
 
     def show(self, **shared: Array) -> None:
         """What the coordinator holds now. In a simulation the experimenter looks; otherwise nothing happens."""
@@ -192,6 +199,15 @@ class Federation:
             self._observer(self._round, shared)
 
     # -- inside -----------------------------------------------------------------------------------------------
+
+    def _enough(self, step: str, reported: int) -> None:
+        """A shuffler passes nothing on that fewer devices sent than the guarantee was reckoned for."""
+        if reported < self._crowd:
+            raise PeerFailed(
+                f'{reported:,} devices reported for step "{step}" in round {self._round}, and the shuffler passes '
+                f"nothing on below {self._crowd:,}; what left is charged. Allow for more drop-outs with [aggregation] "
+                "tolerate."
+            )
 
     def _step(self, name: str, kind: Kind) -> Step:
         step = self._steps[name]
@@ -251,7 +267,13 @@ class Federation:
         """Σ weight·block over those that stayed, by their masks, over the sum of their weights."""
         assert self._masks is not None
         shape = self._shapes(request.step)[block]
-        survivors, total = self._masks.total(request, Fixed.BITS, int(np.prod(shape)))
+        try:
+            survivors, total = self._masks.total(request, Fixed.BITS, int(np.prod(shape)))
+        except VoidRound as void:
+            raise PeerFailed(
+                f'The masked mean of step "{request.step}" in round {self._round} is void, and what left is charged: '
+                f"{void} Allow for more drop-outs with [aggregation] tolerate."
+            ) from void
         weight = sum(self.facts.weight(name) for name in survivors)
         mean: Array = (Fixed.decoded(total) / weight).reshape(shape).astype(np.float32)
         self.transcript.sum(self._line.calls - 1, self._round, request.step, encode({"mean": mean}))

@@ -87,7 +87,7 @@ class Line:
         logged = None if self._log is None else self._log.recall(key, request)
         if logged is not None:
             self.transcript.restore(logged.entries)
-            self._heads.update(logged.heads)
+            self._heads = dict(logged.heads)
             result = dict(decode(logged.result))
         else:
             first = len(self.transcript.entries)
@@ -169,7 +169,7 @@ class Line:
                 self.transcript.restore([Entry(*place, "protocol", each * copies, copies, "", "ok")])
 
     def _write_down(self, step: Step, kind: str, request: Request, answer: Answer, view: View) -> None:
-        copies = 1 if kind == "disclose" else answer.contributors
+        copies = 1 if kind in ("disclose", "report") else answer.contributors  # those hold everybody's already
         shown = answer.digest if view is View.OPEN else ""
         hidden = view is View.HIDDEN
         place = (self.calls, request.round, step.name, answer.party, kind)
@@ -182,12 +182,13 @@ class Line:
         before = self._heads.get(answer.party)
         goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)
         genuine = view is View.HIDDEN or answer.payload == answer.digest
+        if goes_on:  # what was garbled on its way is in the sender's ledger all the same
+            self._heads[answer.party] = answer.head
         if not goes_on or not genuine:
             raise TamperingFound(
                 f"The ledger of {answer.party} does not go on from where it was: rows were cut off or changed, "
                 "or an old ledger was put back."
             )
-        self._heads[answer.party] = answer.head
 
     def _opened(self, step: Step, answer: Answer, bits: int) -> dict[str, Any]:
         if answer.kind is not step.kind:

@@ -106,6 +106,8 @@ class MaskedSums:
         letters = self._say("share", request, {n: {**context, **_letters(sent[n])} for n in sent}, there[1])
         mail = opener.mail({name: {to: _bytes(x) for to, x in body.items()} for name, body in letters.items()})
         ready = self._say("collect", request, {n: {**context, **_letters(mail[n])} for n in mail}, there[2])
+        if len(ready) < circle.shape.fewest:  # before any vector is asked for, and charged
+            raise VoidRound(f"Only {len(ready)} of {len(circle.names)} parties could be masked with each other.")
         survivors, total = self._contributions(request, list(ready), bits, size, there[3])
         listed = opener.survivors(survivors)
         about: dict[str, Value] = {**context, "survivors": marked(listed, circle.names)}

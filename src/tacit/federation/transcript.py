@@ -61,7 +61,7 @@ class Transcript:
         """The coordinator sent `body` to `copies` devices of a party, or to the one silo."""
         size = len(body) * copies
         self._add(Entry(call, round, step, party, "down", kind, size, copies, sha, "ok"))
-        self._keep(call, "all", "down", body)
+        self._keep(call, party if kind == "protocol" else "all", "down", body)
 
     def up(
         self,

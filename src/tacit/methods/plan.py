@@ -108,7 +108,7 @@ class Situation:
     ----------
     sealed : whether nobody sees a single contribution to a sum
     collusion : the fraction of parties that may collude; at least one may
-    tolerate : ω, the fraction that may drop out of a secure sum; None where an ideal one is simulated
+    tolerate : ω, the fraction that may drop out of a secure sum or a shuffle; None where an ideal sum is simulated
     signed : whether survivors sign who survived, against a coordinator that lies
     retries : how many void rounds may be tried again, over the whole run
     shuffled : whether reports go through a shuffler, which parts them from their senders
@@ -127,6 +127,11 @@ class Situation:
     def colluding(self) -> int:
         """How many of all parties may collude."""
         return max(1, math.ceil(self.collusion * self.parties))
+
+    @property
+    def fewest_reports(self) -> int:
+        """How many devices' reports a shuffler waits for; 0 where there is none."""
+        return math.ceil((1 - (self.tolerate or 0.0)) * self.parties - 1e-9) if self.shuffled else 0
 
     @property
     def shares(self) -> Shares | None:
@@ -307,7 +312,7 @@ def make_plan(
 
 def _sealed(asked: Asked, situation: Situation) -> Asked:
     """The same with sums sealed, where the aggregation does that, and with a release more for every retry."""
-    crowd = situation.parties - situation.colluding if situation.shuffled else 0
+    crowd = max(1, situation.fewest_reports - situation.colluding) if situation.shuffled else 0
     noisy = tuple(
         replace(n, sealed=situation.sealed and n.summed is not None, crowd=crowd if n.reported else 0)
         for n in asked.noisy

@@ -27,6 +27,8 @@ STEPS, STEPS_PER_ROOT = 256, 32
 TRIES = 100
 #: The chance that a release's noise makes any cell of its sum wrap around.
 WRAP = 2.0**-40
+#: The largest variance of noise that is sampled exactly, in steps².
+LOUDEST = 2.0**40
 #: Bits that a cell may have on the wire.
 WIDTHS = tuple(range(8, 65, 8))
 
@@ -114,6 +116,8 @@ class Rounding:
         """The sum of all pieces, rounded one by one; (size,) int64."""
         if len(pieces.starts) < 1 or pieces.starts[-1] != len(pieces.cells) or len(pieces.cells) != len(pieces.values):
             raise DataError("The pieces of a sum do not cover their entries; build them anew.")
+        if len(pieces.cells) and not (pieces.cells.min() >= 0 and pieces.cells.max() < pieces.size):
+            raise DataError(f"A piece of a sum lies outside its {pieces.size:,} cells; build the pieces anew.")
         total, left, most = np.zeros(pieces.size, dtype=np.int64), pieces, (self.l2**2, self.l1)
         for _attempt in range(TRIES + 1):
             drawn = coins.uniform(len(left.values))
@@ -135,6 +139,11 @@ def bits_for(pieces: int, rounding: Rounding, variance: float, cells: int) -> in
     t = L/3 + √(L²/9 + 2Lv) with L = ln(2·cells/2⁻⁴⁰) brings down to 2⁻⁴⁰ for all cells together. A wrap would cost
     accuracy, never privacy.
     """
+    if variance > LOUDEST:
+        raise PrivacyRefused(
+            f"The noise of a sum would have a variance of {variance:.3g} steps², and {LOUDEST:.3g} is the most that is "
+            "drawn exactly; ask for a larger epsilon, or for fewer rounds."
+        )
     tail = math.log(2 * cells / WRAP)
     reach = tail / 3 + math.sqrt((tail / 3) ** 2 + 2 * tail * variance)
     most = pieces * (rounding.clip / rounding.step + 1) + reach

@@ -13,7 +13,6 @@ import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Gate, Release
-from tacit.boundary.events import Shuffled
 from tacit.boundary.projected import OneBit, ProjectedGradient, estimated, spread
 from tacit.boundary.release import Kind
 from tacit.data.public import PublicFacts
@@ -155,7 +154,6 @@ class ReducedCohort(Party):
     def report(self, items: np.ndarray, t: int) -> Release:
         everybody = np.arange(self.member.users)
         rows = everybody if self.present is None else np.flatnonzero(self.present)
-        self._crowded(len(rows))
         V = embed(items, self.facts.scale.span)
         steps = self.parameters.local_steps if t else self.parameters.pretraining
         users = self.gate.keep("users", self._fitted(V, rows, steps))
@@ -170,16 +168,6 @@ class ReducedCohort(Party):
 
     def at_home(self, **shared: np.ndarray) -> Factors:
         return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
-
-    def _crowded(self, reporting: int) -> None:
-        """Refuse to report through a shuffle into a crowd that is smaller than the plan's."""
-        protection = self.gate.protection
-        shuffled = protection is not None and isinstance(protection.terms.reports.get("report"), Shuffled)
-        if shuffled and reporting < self.member.users:
-            raise PrivacyRefused(
-                f"Only {reporting:,} of {self.member.users:,} devices of {self.name} would report, and the shuffle was "
-                'planned for all of them; set [aggregation] dropout = 0, or name = "plain".'
-            )
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """Users' factors with `steps` more steps for `rows`, each device on its own ratings."""
