@@ -53,7 +53,7 @@ def _leaves(dropout: float, tolerate: float) -> str:
 
 
 LEAVING = [(rate, 0.3) for rate in (0.0, 0.1, 0.2)] + [(rate, 0.6) for rate in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)]
-VOID = (0.4, 0.3)
+VOID = [(0.3, 0.3), (0.4, 0.3)]
 
 SWEEPS: Mapping[str, Sweep] = {
     "devices": Sweep(
@@ -73,7 +73,7 @@ SWEEPS: Mapping[str, Sweep] = {
         "p0-lfl-dropouts",
         {
             _leaves(dropout, tolerate): (f"aggregation.dropout={dropout}", f"aggregation.tolerate={tolerate}")
-            for dropout, tolerate in [*LEAVING, VOID]
+            for dropout, tolerate in [*LEAVING, *VOID]
         },
         data=SETS,
     ),
@@ -131,7 +131,7 @@ def dropouts(results: Results) -> list[Row]:
     of, panels = partial(results.cell, "dropouts", "jester-1"), []
     floor = results.cell("devices", "jester-1", variant="bias", epsilon=4)
     for tolerate in (0.3, 0.6):
-        rates = [rate for rate, allowed in sorted([*LEAVING, VOID]) if allowed == tolerate]
+        rates = [rate for rate, allowed in sorted([*LEAVING, *VOID]) if allowed == tolerate]
         cells = [of(variant=_leaves(rate, tolerate)) for rate in rates]
         lines = [Line(RATING, cells), Line("bias", [floor] * len(rates), level=True)]
         places = [f"{round(100 * rate)} %" for rate in rates]
@@ -240,7 +240,7 @@ def _dropout_table(results: Results) -> str:
     of = partial(results.cell, "dropouts", "jester-1")
     head = ["drop out", "σ needed", "noise on the sum", "devices that stayed", "void rounds of 10", "test MSE"]
     body: list[list[str | Cell]] = []
-    for rate, tolerate in [*LEAVING, VOID]:
+    for rate, tolerate in [*LEAVING, *VOID]:
         name = _leaves(rate, tolerate)
         sigma, noise, stayed, void = (of(what, variant=name) for what in ("sigma", "noise", "contributors", "void"))
         numbers = [f"{cell.mean:,.0f}" if cell.n else "none" for cell in (sigma, noise, stayed, void)]

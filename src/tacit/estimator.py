@@ -23,7 +23,8 @@ from tacit.data.ratings import Ratings
 from tacit.errors import UsageError
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, find
-from tacit.methods.plan import Situation, affordable, make_plan
+from tacit.methods.asked import Situation
+from tacit.methods.plan import affordable, make_plan
 from tacit.model import Model, Predictor
 from tacit.model.model import best
 from tacit.partition import Parties

@@ -20,7 +20,8 @@ from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts, Transcript
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters, chosen
-from tacit.methods.plan import Plan, Situation, affordable, make_plan
+from tacit.methods.asked import Situation
+from tacit.methods.plan import Plan, affordable, make_plan
 from tacit.partition import Parties, Setting
 from tacit.report.folder import RunFolder
 

@@ -23,8 +23,8 @@ from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
 from tacit.experiment import plan, prepare, run
 from tacit.guarantee import Guarantee, Relation, Trust, Unit
 from tacit.methods import chosen
+from tacit.methods.asked import Asked
 from tacit.methods.baselines import bias
-from tacit.methods.plan import Asked
 from tacit.secure import IdealSum
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}

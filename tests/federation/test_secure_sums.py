@@ -26,8 +26,9 @@ from tacit.federation import Facts, Federation, Transcript, sums
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Request
 from tacit.guarantee import Unit
+from tacit.methods.asked import Situation
 from tacit.methods.baselines.bias import BIAS, BiasParameters
-from tacit.methods.plan import Situation, make_plan
+from tacit.methods.plan import make_plan
 from tacit.partition import Setting, partition
 from tacit.secure.graph import choose
 

@@ -11,7 +11,8 @@ from tacit.config import PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
-from tacit.methods.plan import Plan, Situation, make_plan
+from tacit.methods.asked import Situation
+from tacit.methods.plan import Plan, make_plan
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Parties, Setting, partition

@@ -13,9 +13,9 @@ from tacit.guarantee import Unit
 from tacit.kernels.bounded import bounded_gradients_numpy
 from tacit.kernels.embed import embed
 from tacit.methods import chosen
+from tacit.methods.asked import Situation
 from tacit.methods.baselines.clipping import GradientClippingParameters
 from tacit.methods.baselines.sgld import SGLDParameters
-from tacit.methods.plan import Situation
 from tacit.methods.start import start_factors
 from tacit.partition import Setting
 

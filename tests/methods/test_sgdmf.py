@@ -13,7 +13,7 @@ from tacit.federation import Facts, Federation
 from tacit.kernels.embed import embed
 from tacit.kernels.gradient import factor_gradients_numpy
 from tacit.methods import chosen
-from tacit.methods.plan import Situation
+from tacit.methods.asked import Situation
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
 from tacit.methods.start import falling, start_factors
 from tacit.partition import Setting, partition

@@ -12,7 +12,7 @@ from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.guarantee import Unit
 from tacit.methods import chosen
-from tacit.methods.plan import Situation
+from tacit.methods.asked import Situation
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
 from tacit.methods.start import start_factors
 from tacit.partition import Setting, partition

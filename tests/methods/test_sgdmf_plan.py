@@ -21,7 +21,8 @@ from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused
 from tacit.experiment import run
 from tacit.guarantee import Relation
-from tacit.methods.plan import Plan, Situation, make_plan
+from tacit.methods.asked import Situation
+from tacit.methods.plan import Plan, make_plan
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Setting

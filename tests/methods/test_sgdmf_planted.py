@@ -31,7 +31,7 @@ from tacit.engine import simulate
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
-from tacit.methods.plan import Noisy
+from tacit.methods.asked import Noisy
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.home import SiloAtHome
 from tacit.methods.sgdmf.parameters import SGDMFParameters

@@ -12,8 +12,8 @@ from tacit.data.synthetic import synthesize
 from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.methods import chosen
+from tacit.methods.asked import Situation
 from tacit.methods.baselines.clipping import FREE_DRIFT
-from tacit.methods.plan import Situation
 from tacit.methods.sgdmf.parameters import DRIFT
 from tacit.methods.sgdmf.rates import LAST, LAST_DRIFT, Rates, stable
 from tacit.partition import Setting, partition

@@ -26,8 +26,9 @@ from tacit.engine.inprocess import InProcess
 from tacit.federation import Facts, Federation, sums
 from tacit.federation.cohort import Attendance
 from tacit.guarantee import Unit
+from tacit.methods.asked import Situation
 from tacit.methods.baselines.bias import BIAS, BiasParameters
-from tacit.methods.plan import Situation, make_plan
+from tacit.methods.plan import make_plan
 from tacit.partition import partition
 from tacit.rng import stream_key
 from tacit.secure.graph import choose

@@ -21,7 +21,8 @@ from tacit.experiment import check
 from tacit.experiment import plan as planned
 from tacit.federation.messages import Choice, Floats, Schema, Whole
 from tacit.methods import Method, Parameters
-from tacit.methods.plan import Noisy, Plan
+from tacit.methods.asked import Noisy
+from tacit.methods.plan import Plan
 from tacit.partition import Setting
 from tacit.report.promises import in_several_silos, meant
 from tacit.report.record import StatedGuarantee

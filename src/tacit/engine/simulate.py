@@ -20,7 +20,8 @@ from tacit.engine.log import CallLog
 from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Party, Transcript
 from tacit.methods import Method, Parameters
-from tacit.methods.plan import Plan, Situation
+from tacit.methods.asked import Situation
+from tacit.methods.plan import Plan
 from tacit.model import Factors, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
 from tacit.partition import Parties, Setting, Share

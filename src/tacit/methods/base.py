@@ -14,7 +14,7 @@ from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Party
 from tacit.guarantee import Unit
-from tacit.methods.plan import Schedule, Situation
+from tacit.methods.asked import Schedule, Situation
 from tacit.model import Model
 from tacit.partition import Setting, Share
 

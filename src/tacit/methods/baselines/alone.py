@@ -18,8 +18,8 @@ from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
 from tacit.guarantee import Unit
+from tacit.methods.asked import Asked, Noisy, Situation
 from tacit.methods.base import Method, Sides
-from tacit.methods.plan import Asked, Noisy, Situation
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.sgdmf.schedule import BOTH, typical_signal

@@ -34,9 +34,9 @@ from tacit.data.ratings import Feedback
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
+from tacit.methods.asked import Asked, Noisy, Situation, Summed
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.baselines.shrink import item_biases
-from tacit.methods.plan import Asked, Noisy, Situation, Summed
 from tacit.model import Model
 from tacit.model.predictor import Biases
 from tacit.partition import Setting

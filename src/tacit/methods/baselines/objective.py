@@ -26,8 +26,8 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.embed import embed
 from tacit.kernels.users import user_descent
+from tacit.methods.asked import Asked, Noisy, Situation
 from tacit.methods.base import Method, Parameters, Sides
-from tacit.methods.plan import Asked, Noisy, Situation
 from tacit.methods.start import start_factors
 from tacit.model import Factors, Model
 from tacit.partition import Setting, Share

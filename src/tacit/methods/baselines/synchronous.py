@@ -11,8 +11,8 @@ from pydantic import Field
 
 from tacit.data.ratings import Feedback
 from tacit.guarantee import Unit
+from tacit.methods.asked import Situation
 from tacit.methods.base import Method, Sides
-from tacit.methods.plan import Situation
 from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.schedule import schedule

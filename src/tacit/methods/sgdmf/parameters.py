@@ -15,8 +15,8 @@ from tacit.errors import UsageError
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.embed import descend_and_embed, embed
+from tacit.methods.asked import Situation
 from tacit.methods.base import Parameters
-from tacit.methods.plan import Situation
 from tacit.methods.sgdmf.gradient import At, factor_gradient
 from tacit.model import Factors
 from tacit.partition import Setting

@@ -11,7 +11,7 @@ from tacit.boundary.gradients import EmbeddingGradient
 from tacit.data.public import PublicFacts
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation, Unit
-from tacit.methods.plan import Asked, Noisy, Situation, Summed
+from tacit.methods.asked import Asked, Noisy, Situation, Summed
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Setting
 
