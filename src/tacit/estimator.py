@@ -6,7 +6,7 @@ With `privacy=DP(…)` a fit is a simulated private run: its guarantee is `guara
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from uuid import uuid4
 import numpy as np
 
 from tacit.boundary.protection import Budget
-from tacit.config import PrivacySection, checked
+from tacit.config import AggregationSection, PrivacySection, checked
 from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Ratings
 from tacit.errors import UsageError
@@ -55,7 +55,12 @@ class DP(PrivacySection):
 
 @contextmanager
 def guarded(
-    method: Method, parameters: Parameters, privacy: DP, parties: Parties, ratings: int | None
+    method: Method,
+    parameters: Parameters,
+    privacy: DP,
+    parties: Parties,
+    ratings: int | None,
+    aggregation: AggregationSection,
 ) -> Iterator[Safeguards]:
     """What guards a simulated private fit; its ledgers are kept where `privacy` says, or gone afterwards."""
     from tacit.engine.simulate import Safeguards
@@ -72,7 +77,7 @@ def guarded(
         )
     facts = PublicFacts(parties.n_users, parties.n_items, parties.scale, ratings or TYPICAL * parties.n_users)
     count = sum(max(1, share.devices) for share in parties)
-    situation = Situation(parties.setting, count, sealed=False)
+    situation = Situation.of(parties.setting, count, aggregation)
     plan = make_plan(method.name, method.schedule, parameters, privacy, facts, situation, seeded=True)
     affordable(plan, privacy)
     with TemporaryDirectory() as folder:
@@ -133,13 +138,19 @@ class Estimator:
                 "make them with tacit.partition(ratings, into=10)."
             )
         method = find(self.method)
-        table = {k: v for k, v in self.get_params().items() if k not in ("seed", "privacy") and v is not None}
+        aside = ("seed", "privacy", "aggregation")
+        table = {k: v for k, v in self.get_params().items() if k not in aside and v is not None}
         parameters = checked(method.parameters, table, where=type(self).__name__)
         privacy: DP | None = getattr(self, "privacy", None)
+        wanted = self._aggregation()
+        if privacy is None and wanted.name != "plain":
+            raise UsageError(
+                f'aggregation = "{wanted.name}" carries the noise of a private sum; give privacy=tacit.DP(…), too.'
+            )
         if privacy is None:
             trained = train(method, parameters, parties, seed=self.seed)
         else:
-            with guarded(method, parameters, privacy, parties, ratings) as safeguards:
+            with guarded(method, parameters, privacy, parties, ratings, wanted) as safeguards:
                 trained = train(method, parameters, parties, seed=self.seed, safeguards=safeguards)
         promise = NON_PRIVATE if privacy is None else safeguards.plan.terms.guarantee
         self.model_: Model = replace(trained.model, stamp=str(promise))
@@ -188,6 +199,12 @@ class Estimator:
         self._fitted()
         return self.model_.save(folder)
 
+    def _aggregation(self) -> AggregationSection:
+        """How sums are made: a name, or a table as in a run file's [aggregation]."""
+        given: str | Mapping[str, Any] = getattr(self, "aggregation", "plain")
+        table = {"name": given} if isinstance(given, str) else dict(given)
+        return checked(AggregationSection, table, where=f"{type(self).__name__}'s aggregation")
+
     def _fitted(self) -> Parties:
         if not hasattr(self, "parties_"):
             raise UsageError(f"This {type(self).__name__} has not learned anything yet; call fit(parties) first.")
@@ -212,7 +229,7 @@ class SGDMF(Estimator):
     Parameters
     ----------
     factors : columns of both factor blocks
-    rounds : T, messages to and from every party
+    rounds : T, messages to and from every party; 100 by default, or 10 on devices with privacy
     local_steps : T', steps between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit
     trim : θ, ratings kept of a user in a step
@@ -222,7 +239,9 @@ class SGDMF(Estimator):
     users : how a horizontal silo treats users' factors: "together", "pretrained" or "noised"
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes in which a horizontal silo improves both blocks for itself after the last round
+    send : what a device adds to a private sum: the gradient of one "rating", or of its whole "record"
     privacy : DP(…), or None
+    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Guarantee
@@ -247,7 +266,7 @@ class SGDMF(Estimator):
         self,
         *,
         factors: int = 20,
-        rounds: int = 100,
+        rounds: int | None = None,
         local_steps: int = 10,
         sampling: float | None = None,
         trim: int | None = None,
@@ -257,7 +276,9 @@ class SGDMF(Estimator):
         users: str | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
+        send: str | None = None,
         privacy: DP | None = None,
+        aggregation: str | Mapping[str, Any] = "plain",
         seed: int = 7,
     ) -> None:
         self.factors = factors
@@ -271,7 +292,9 @@ class SGDMF(Estimator):
         self.users = users
         self.pretraining = pretraining
         self.fine_tuning = fine_tuning
+        self.send = send
         self.privacy = privacy
+        self.aggregation = aggregation
         self.seed = seed
 
 
@@ -282,17 +305,25 @@ class Bias(Estimator):
     ----------
     count_weight, shrinkage : as in the method `bias`
     privacy : DP(…), or None
+    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
     """
 
     method = "bias"
 
     def __init__(
-        self, *, count_weight: float = 0.7, shrinkage: float = 5.0, privacy: DP | None = None, seed: int = 7
+        self,
+        *,
+        count_weight: float = 0.7,
+        shrinkage: float = 5.0,
+        privacy: DP | None = None,
+        aggregation: str | Mapping[str, Any] = "plain",
+        seed: int = 7,
     ) -> None:
         self.count_weight = count_weight
         self.shrinkage = shrinkage
         self.privacy = privacy
+        self.aggregation = aggregation
         self.seed = seed
 
 

@@ -17,7 +17,8 @@ from tacit.data.ratings import Ratings
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance, Safeguards, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.federation import Facts, Transcript
+from tacit.federation import Facts, Step, Transcript
+from tacit.federation.exchanges import exchanges_about
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.asked import Situation
@@ -83,30 +84,26 @@ def plan(
     if setting not in method.sides:
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
-    share = file.aggregation
-    situation = Situation(
-        setting,
-        parties,
-        sealed=share.name in ("ideal", "secagg"),
-        collusion=share.collusion,
-        tolerate=share.tolerate if share.name in ("secagg", "shuffle") else None,
-        signed=share.signed,
-        retries=share.retries,
-        shuffled=share.name == "shuffle",
-    )
+    situation = Situation.of(setting, parties, file.aggregation)
     made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded=True)
+    _fits(file.aggregation.name, method, made)
+    return made
+
+
+def _fits(aggregation: str, method: Method, made: Plan) -> None:
+    """Refuse an aggregation that has nothing to do in this run."""
+    setting = made.situation.setting
     steps = method.sides_for(setting, private=True).party.steps
-    if situation.shuffled and not all(noisy.reported for noisy in made.noisy):
+    if aggregation == "shuffle" and not all(noisy.reported for noisy in made.noisy):
         raise PrivacyRefused(
             f'[aggregation] name = "shuffle" mixes single reports, and {method.name} sends none in the {setting} '
             'setting; use "secagg" or "plain".'
         )
-    if share.name == "ideal" and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
+    if aggregation == "ideal" and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
         raise PrivacyRefused(
-            f'[aggregation] name = "{file.aggregation.name}" hides contributions to a sum, and {method.name} has '
-            f'no sum to protect in the {setting} setting: every party adds noise of its own; use "plain".'
+            f'[aggregation] name = "ideal" hides contributions to a sum, and {method.name} has no sum to protect in '
+            f'the {setting} setting: every party adds noise of its own; use "plain".'
         )
-    return made
 
 
 def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | None:
@@ -200,6 +197,20 @@ def _absences(transcript: Transcript, parties: int) -> list[str]:
     return notes
 
 
+def _crossing(prepared: Prepared) -> dict[str, Step]:
+    """What can cross: the method's steps that this run asks for, and what a secure sum of them takes."""
+    steps = dict(prepared.method.sides_for(prepared.parties.setting, prepared.plan is not None).party.steps)
+    if prepared.plan is None:
+        return steps
+    asked, here = prepared.plan.terms.schedule, prepared.plan.situation
+    steps = {name: step for name, step in steps.items() if step.kind is Kind.PUBLIC or name in asked}
+    if here.shares is not None:
+        simulated = any(share.devices > 1 for share in prepared.parties)
+        for name in asked:
+            steps |= exchanges_about(name, steps, here.signed, simulated)
+    return steps
+
+
 def _sealing(prepared: Prepared) -> list[str]:
     """How sums are sealed, in words."""
     from tacit.report.sealing import sentences
@@ -268,7 +279,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
             prepared.parties,
             prepared.method,
             prepared.parameters,
-            prepared.method.sides_for(prepared.parties.setting, prepared.plan is not None).party.steps,
+            _crossing(prepared),
             notes=[
                 *warnings,
                 *evaluation.notes,

@@ -22,12 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.boundary.source import Source
+from tacit.boundary.stirling import log_factorial, log_poisson
 from tacit.errors import UsageError
 
 DOUBT = 2.0**-36
@@ -138,8 +139,8 @@ def _table(mean: float) -> _Table:
     first = max(0, m - reach)
     inside = -((first - m - reach) // width)
     starts = first + width * np.arange(inside)
-    ends = np.stack([_log_poisson(starts, mean), _log_poisson(starts + width - 1, mean)])
-    at_peak = float(_log_poisson(np.array([m]), mean)[0])
+    ends = np.stack([log_poisson(starts, mean), log_poisson(starts + width - 1, mean)])
+    at_peak = float(log_poisson(np.array([m]), mean)[0])
     highest = width * np.exp(np.where(np.arange(inside) == (m - first) // width, at_peak, ends.max(axis=0)))
 
     after, before = first + width * inside, max(1, first - 1)
@@ -147,7 +148,7 @@ def _table(mean: float) -> _Table:
     if first > 0:
         tails.append((first - 1, -1, 1 + int(1 / math.log(mean / before))))
     begins, steps, scales = (np.array(column) for column in zip(*tails, strict=True))
-    heights = np.append(highest, np.exp(_log_poisson(begins, mean)) / -np.expm1(-1 / scales)) * (1 + 2.0**-30)
+    heights = np.append(highest, np.exp(log_poisson(begins, mean)) / -np.expm1(-1 / scales)) * (1 + 2.0**-30)
 
     factor = float(width * (SLOTS - len(heights)) / heights.sum())
     slots = (factor / width * heights).astype(np.int64) + 1
@@ -203,7 +204,7 @@ def _weighed(
             return Decimal(0)
         with localcontext() as digits:
             digits.prec = 100
-            power = count * Decimal(mean).ln() - Decimal(mean) - _log_factorial(count)
+            power = count * Decimal(mean).ln() - Decimal(mean) - log_factorial(count)
             share = Decimal(table.factor) / int(table.slots[bins[i]])
             if tail < 0:
                 return power.exp() * share
@@ -211,7 +212,7 @@ def _weighed(
             flat = (table.mask + 1) * (1 - (Decimal(-1) / scale).exp())
             return (power + Decimal(int(beyond[i])) / scale).exp() * share / flat
 
-    p = np.exp(_log_poisson(np.maximum(k, 0), mean) + tilt + table.logs[bins])
+    p = np.exp(log_poisson(np.maximum(k, 0), mean) + tilt + table.logs[bins])
     return k, _coins(source, np.where(k < 0, 0.0, p), exact, leading)
 
 
@@ -284,47 +285,3 @@ def _gathered(n: int, some: Callable[[int], Integers], tries: float = 2.0) -> In
 def _check(what: str, value: float, most: float) -> None:
     if not SMALLEST <= value <= most:
         raise UsageError(f"Discrete noise needs a {what} in [{SMALLEST:g}, {most:g}], which {value:g} is not.")
-
-
-# -- ln P of a Poisson variable ------------------------------------------------------------------------------------
-
-#: Stirling's series of ln k! − ((k + ½) ln k − k + ½ ln 2π): it is enveloping, its error below the first term left out.
-_STIRLING = [Fraction(*c) for c in ((1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), (1, 156))]
-
-_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798")
-
-
-def _log_poisson(k: Integers, mean: float) -> NDArray[np.float64]:
-    """ln P(k) without cancellation: −½ ln 2πk − rest(k) − D, D = k ln(k/μ) + μ − k (Loader 2000, "Fast and accurate…").
-
-    With v = (k − μ)/(k + μ), D = (k − μ)·v + 2k·(v³/3 + v⁵/5 + …), which keeps its digits where k is near μ.
-    """
-    safe = np.maximum(k, 1).astype(np.float64)
-    v = (safe - mean) / (safe + mean)
-    near = np.abs(v) < 0.1
-    square = np.where(near, v * v, 0.0)
-    series = np.zeros_like(square)
-    for j in range(8, 0, -1):
-        series = square * (1 / (2 * j + 1) + series)
-    distance = np.where(near, (safe - mean) * v + 2.0 * safe * v * series, safe * np.log(safe / mean) + mean - safe)
-    inverse = 1.0 / (safe * safe)
-    rest = np.zeros_like(safe)
-    for c in reversed(_STIRLING[:5]):
-        rest = rest * inverse + float(c)
-    rest = np.where(safe < 16, _small_rests()[np.minimum(k, 15)], rest / safe)
-    return np.where(k == 0, -mean, -0.5 * np.log(2.0 * math.pi * safe) - rest - distance)
-
-
-@cache
-def _small_rests() -> NDArray[np.float64]:
-    """What Stirling's formula leaves of ln k!, for k below 16."""
-    stirling = [(k + 0.5) * math.log(k) - k + 0.5 * math.log(2 * math.pi) for k in range(1, 16)]
-    return np.array([0.0] + [math.lgamma(k + 1) - s for k, s in enumerate(stirling, start=1)])
-
-
-def _log_factorial(k: int) -> Decimal:
-    """ln k!, in the precision of the context, to 10⁻⁵⁰ or better."""
-    if k <= 2000:
-        return Decimal(math.factorial(k)).ln()
-    rest = sum((Decimal(c.numerator) / c.denominator / Decimal(k) ** (2 * j + 1) for j, c in enumerate(_STIRLING)))
-    return (k + Decimal("0.5")) * Decimal(k).ln() - k + (2 * _PI).ln() / 2 + rest

@@ -33,13 +33,15 @@ PARAMETERS = {
 # trim = 5                # with [privacy]: ratings kept of a user in a step
 # final_steps = 300       # with [privacy]: last steps on items' factors alone
 """,
-    "device": "",
+    "device": """\
+# send = "rating"         # with [privacy]: what a device adds: one rating's gradient, or its "record"; 10 rounds do
+""",
 }
 #: By setting, what asking for a guarantee takes.
 GUARANTEE = {
     "horizontal": "First: tacit plan {file}",
     "vertical": "First: tacit plan {file}",
-    "device": 'On devices only the method "bias" keeps it',
+    "device": 'With "secagg" below all devices share one noise. First: tacit plan {file}',
 }
 
 TEMPLATE = """\
@@ -86,7 +88,12 @@ local_steps = 10
 # ledger = "DIR"          # the parties' ledgers, kept over runs
 
 [aggregation]
-name = "plain"            # plain · ideal (simulates a secure sum; with [privacy], for methods that make sums)
+name = "plain"            # plain · with [privacy] also secagg (masks; sums carry one noise for all) · ideal (simulates
+                          # that) · shuffle (simulates a shuffler, for single reports)
+# tolerate = 0.3          # secagg: the fraction that may drop out; noise is sized for it, and beyond it a round is void
+# collusion = 0.0         # the fraction that may collude; at least one always may
+# signed = false          # secagg: survivors sign who stayed, against a coordinator that lies
+# retries = 0             # secagg: void rounds that are tried again; each is planned for, and charged
 # dropout = 0.0           # injected: each party and round independently, in sums
 
 [engine]

@@ -41,3 +41,13 @@ def exchange_step(name: str, steps: Mapping[str, Step]) -> Step | None:
     if exchange not in EXCHANGES or of not in steps:
         return None
     return Step(name, Kind.PUBLIC, _TAKES[exchange], _GIVES[exchange], _WHAT[exchange])
+
+
+def exchanges_about(step: str, steps: Mapping[str, Step], signed: bool, simulated: bool) -> dict[str, Step]:
+    """What is said in the course of a secure sum of one step; of simulated devices it is only counted, as one."""
+    if simulated:
+        what = "keys, sealed shares and what unmasks, of every device: counted as the protocol would send it, not run"
+        name = f"protocol:{step}"
+        return {name: Step(name, Kind.PUBLIC, Letters(), Letters(), what)}
+    names = [f"{exchange}:{step}" for exchange in EXCHANGES if signed or exchange != "confirm"]
+    return {name: found for name in names if (found := exchange_step(name, steps)) is not None}

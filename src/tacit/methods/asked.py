@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.boundary.events import Event, Gaussian, Pure, SampledGaussian, Shuffled
 from tacit.boundary.sealed import skellam_event
+from tacit.config import AggregationSection
 from tacit.data.public import PublicFacts
 from tacit.guarantee import Relation, Unit
 from tacit.partition import Setting
@@ -114,6 +115,20 @@ class Situation:
     signed: bool = False
     retries: int = 0
     shuffled: bool = False
+
+    @classmethod
+    def of(cls, setting: Setting, parties: int, wanted: AggregationSection) -> Situation:
+        """As a run file's [aggregation] has it."""
+        return cls(
+            setting,
+            parties,
+            sealed=wanted.name in ("ideal", "secagg"),
+            collusion=wanted.collusion,
+            tolerate=wanted.tolerate if wanted.name in ("secagg", "shuffle") else None,
+            signed=wanted.signed,
+            retries=wanted.retries,
+            shuffled=wanted.name == "shuffle",
+        )
 
     @property
     def colluding(self) -> int:

@@ -113,7 +113,7 @@ def leaves_out(stated: StatedGuarantee, aggregation: str) -> list[str]:
         "Counts that the experimenter sees, on this card and in about.json: ratings, test users, party sizes."
     )
     if (aggregation in {"secagg", "paillier", "lattice"} or stated.model == "distributed") and (
-        "lying" not in against(stated)
+        not any(word in against(stated) for word in ("lying", "may lie"))
     ):
         points.append("Anything from a lying coordinator: there is no guarantee against one.")
     if stated.simulated:

@@ -1,0 +1,215 @@
+"""The door itself: who is served, what was answered before, and that nothing leaves before it is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tacit.boundary import release as _release
+from tacit.boundary.events import Event, Public
+from tacit.boundary.kept import Kept
+from tacit.boundary.ledger import Row
+from tacit.boundary.protection import Protection
+from tacit.boundary.release import Kind, Release
+from tacit.boundary.seals import STATE, Seals
+from tacit.boundary.wire import Array, Value, decode, encode
+from tacit.errors import PrivacyRefused
+from tacit.guarantee import NON_PRIVATE
+from tacit.rng import derive
+
+#: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
+NAMES = ""
+
+#: Raises unless a release of this kind, with these blocks, is what the step was agreed to give.
+Agreed = Callable[[Kind, Mapping[str, Value]], None]
+
+
+@dataclass(frozen=True)
+class Served:
+    """The request that a gate is serving."""
+
+    step: str
+    round: int
+    attempt: int
+    hash: str
+    agreed: Agreed | None = None
+
+
+class Door:
+    """What every way out of a party goes through; `Gate` has the ways. Parameters and guarantee are told there."""
+
+    def __init__(
+        self, party: str, seed: int, home: dict[str, Any], devices: int = 0, protection: Protection | None = None
+    ) -> None:
+        self.party, self.home, self.protection = party, home, protection
+        self._seed, self._devices = seed, devices
+        self._request: Served | None = None
+        self._made: Release | None = None
+        self._kept = Kept(home)
+        self._seals: Seals | None = None
+        if protection is not None and protection.circle is not None and devices <= 1:
+            self._seals = Seals(
+                party, protection.circle, lambda: home.get(STATE), partial(self.keep, STATE), protection.key
+            )
+        if protection is not None and (state := protection.ledger.state()) is not None:
+            rows = protection.ledger.rows()
+            if rows[-1].run == protection.run:
+                saved = decode(state)
+                names = json.loads(str(saved.pop(NAMES)))
+                if names["sent"]:
+                    sent = decode(protection.ledger.body())
+                    saved |= {name: sent[name] for name in names["sent"]}
+                home.update({name: np.array(array) for name, array in saved.items()})
+                for name in names["kept"]:
+                    self._kept.mark(name)
+
+    @contextmanager
+    def serving(
+        self, step: str, round: int, attempt: int, request_hash: str, agreed: Agreed | None = None
+    ) -> Iterator[None]:
+        """While one request is served: streams derive from it, and one release can be made, as `agreed` allows."""
+        self._request, self._made = Served(step, round, attempt, request_hash, agreed), None
+        try:
+            yield
+        finally:
+            self._request = None
+
+    def made(self, thing: object) -> bool:
+        """Whether `thing` is the release that this gate made for the request it served last."""
+        return thing is not None and thing is self._made
+
+    def repeated(self, step: str, round: int, attempt: int, request_hash: str) -> Release | None:
+        """The recorded answer to a request that was answered before; None for a new one.
+
+        The same request gets the same bytes, at no cost. An older one, whose bytes are gone, and the same round under
+        other terms are refused, uncharged.
+        """
+        if self.protection is None:
+            return None
+        ledger, run = self.protection.ledger, self.protection.run
+        found = ledger.answered(request_hash)
+        if found is not None:
+            row, body = found
+            if body is None or row.run != run:
+                raise PrivacyRefused(
+                    f'{self.party} answered this very request for step "{step}" before, in another run of the same '
+                    "file and seed or in an earlier round, and keeps its digest only; use another seed or ledger."
+                )
+            self._made = self._sealed(Kind(row.kind), body, row.contributors, row)
+            return self._made
+        if ledger.another(run, round, step, attempt, request_hash):
+            why = (
+                f'{self.party} has answered step "{step}" of round {round} for another request; the same round is not '
+                "answered twice under other terms."
+            )
+            ledger.refuse(run, round, step, request_hash, why)
+            raise PrivacyRefused(why)
+        return None
+
+    def stream(self, *purpose: str | int) -> np.random.Generator:
+        """The party's private randomness for one purpose within the present request."""
+        request = self._serving()
+        return derive(self._seed, self.party, request.round, *purpose, request.hash)
+
+    def keep(self, name: str, array: Array | float) -> Array:
+        """Put an array into `home`, secret for good, and return it: what is fitted to raw ratings and never leaves."""
+        self.home[name] = kept = np.asarray(array)
+        if self.protection is not None:
+            self._kept.mark(name)
+        return kept
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _serving(self) -> Served:
+        if self._request is None:
+            raise PrivacyRefused(
+                f"{self.party}'s gate was used outside a request; only a step of the party may use it."
+            )
+        return self._request
+
+    @contextmanager
+    def _recording_refusals(self) -> Iterator[None]:
+        """What is refused in the course of a secure sum is kept in the ledger: when, for which request, and why."""
+        try:
+            yield
+        except PrivacyRefused as refusal:
+            request = self._serving()
+            if self.protection is not None:
+                ledger, run = self.protection.ledger, self.protection.run
+                ledger.refuse(run, request.round, request.step, request.hash, str(refusal))
+            raise
+
+    def _no_secret(self, blocks: Mapping[str, Any], lets_out: Sequence[str] = (), received: Sequence[str] = ()) -> None:
+        """Refuse, under a protection, blocks that are secret, and names of what is."""
+        if self.protection is None:
+            return
+        named = next((name for name in (*lets_out, *blocks) if name in self._kept.names), None)
+        sent = {name: block for name, block in blocks.items() if name in received}
+        own = {name: block for name, block in blocks.items() if name not in received}
+        found = named or self._kept.found_in(own) or self._kept.found_in(sent, by_value=False)
+        if found is not None:
+            raise PrivacyRefused(
+                f'{self.party} was about to let out "{found}", which it keeps at home for good; nothing was released: '
+                "give a chain public and noised blocks only, and use what is kept inside a query."
+            )
+
+    def _let_out(
+        self,
+        kind: Kind,
+        payload: Mapping[str, Value | Array],
+        event: Event | None,
+        contributors: int = 1,
+        sealed: bool = False,
+        present: Array | None = None,
+        state: Mapping[str, Any] | None = None,
+        received: Sequence[str] = (),
+    ) -> Release:
+        request = self._serving()
+        if self._made is not None:
+            raise PrivacyRefused(f"{self.party} tried to let out two releases for one request; end a step in one.")
+        self._no_secret(payload)
+        self._no_secret(state or {}, received=received)
+        body, row = encode(payload), None
+        if request.agreed is not None:
+            request.agreed(kind, decode(body))
+        self.home.update(state or {})
+        if self.protection is not None:
+            if event is None:
+                raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
+            row = self.protection.ledger.record(
+                run=self.protection.run,
+                round=request.round,
+                step=request.step,
+                attempt=request.attempt,
+                kind=str(kind),
+                request=request.hash,
+                event=event,
+                body=body,
+                sealed=sealed,
+                contributors=contributors,
+                present=None if present is None else np.packbits(present).tobytes(),
+                state=self._saved(payload),
+                admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step, event),
+            )
+            self.protection.count(request.step)
+        self._made = self._sealed(kind, body, contributors, row)
+        return self._made
+
+    def _saved(self, payload: Mapping[str, Value | Array]) -> bytes:
+        """What is at home, to start again from; a block that leaves as it is stands in the answer and is only named."""
+        sent = [name for name, block in payload.items() if self.home.get(name) is block]
+        rest = {name: block for name, block in self.home.items() if name not in sent}
+        return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})
+
+    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:
+        if row is None or self.protection is None:
+            return Release(self.party, kind, body, NON_PRIVATE, contributors, seal=_release._SEAL)
+        promised = self.protection.terms.guarantee
+        recorded = (row.event, row.payload, row.head)
+        return Release(self.party, kind, body, promised, contributors, *recorded, seal=_release._SEAL)
