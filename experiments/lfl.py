@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from experiments import tables
-from experiments.orderings import HOLDS, Ordering
+from experiments.orderings import HOLDS, REVERSED, Ordering
 from experiments.panels import Line, Panel, Row, figure
 from experiments.results import AFTER, BEFORE, NOT_RUN, STAGES, Cell, Results, said_n, usual_n
 from experiments.sweep import DATA, Sweep, run_sweep
@@ -43,9 +43,11 @@ WORLDS = {f"{items}, {crowd}": _world(crowd * items, items, DENSITY[items]) for 
 MOVIES = {"ml-1m": DATA["ml-1m"]}
 
 RATING, RECORD, LOCAL = "one rating", "whole record", "one rating, local noise"
-BIAS = ("method={name='bias'}",)
+BIAS, SGDMF = ("method={name='bias'}",), ("method={name='sgdmf'}",)
 PLAIN = "aggregation={name='plain'}"
 SHARED, OWN = "one noise", "a noise each"
+_OVER_EPSILON = {"privacy.epsilon": EPSILONS}
+_OVER_SILOS = {"partition.into": (10, 40), **_OVER_EPSILON}
 
 
 def _leaves(dropout: float, tolerate: float) -> str:
@@ -66,7 +68,7 @@ SWEEPS: Mapping[str, Sweep] = {
             "gd-dr shuffled": ("method={name='gd-dr'}", "aggregation={name='shuffle'}"),
             "gd-dr local": ("method={name='gd-dr'}", PLAIN),
         },
-        {"privacy.epsilon": EPSILONS},
+        _OVER_EPSILON,
         SETS,
     ),
     "dropouts": Sweep(
@@ -78,31 +80,12 @@ SWEEPS: Mapping[str, Sweep] = {
         data=SETS,
     ),
     "crowds": Sweep(
-        "p0-lfl-devices",
-        {RATING: (), RECORD: ("method.send=record",), "bias": BIAS},
-        {"privacy.epsilon": EPSILONS},
-        WORLDS,
+        "p0-lfl-devices", {RATING: (), RECORD: ("method.send=record",), "bias": BIAS}, _OVER_EPSILON, WORLDS
     ),
-    "silos": Sweep(
-        "p0-lfl-silos",
-        {SHARED: BIAS, OWN: (*BIAS, PLAIN)},
-        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
-        MOVIES,
-    ),
-    "steps": Sweep(
-        "p0-lfl-silos",
-        {SHARED: (), OWN: (PLAIN,)},
-        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
-        MOVIES,
-    ),
-    "masks": Sweep(
-        "p0-lfl-silos",
-        {"masked": ("method={name='sgdmf'}",), "plain": ("method={name='sgdmf'}", PLAIN)},
-        {"partition.into": (10, 40), "privacy.epsilon": EPSILONS},
-        MOVIES,
-    ),
+    "silos": Sweep("p0-lfl-silos", {SHARED: BIAS, OWN: (*BIAS, PLAIN)}, _OVER_SILOS, MOVIES),
+    "steps": Sweep("p0-lfl-silos", {SHARED: (), OWN: (PLAIN,)}, _OVER_SILOS, MOVIES),
+    "masks": Sweep("p0-lfl-silos", {"masked": SGDMF, "plain": (*SGDMF, PLAIN)}, _OVER_SILOS, MOVIES),
 }
-
 
 #: The names of the data sets in text.
 NAMES = {
@@ -113,10 +96,11 @@ NAMES = {
 }
 START, STAGE_ONE = "mse_start", "stage 1 alone"
 SHOWN = (RATING, RECORD, LOCAL, "gd-dr shuffled", "bias")
+_CROWDED = (RATING, RECORD, STAGE_ONE, "bias")
 
 
 def devices(results: Results) -> list[Row]:
-    """P0's Figure 10: all methods over ε, with stage 1, which nothing left, as a level."""
+    """P0's Figure 10: all methods over ε, with stage 1, before anything was sent, as a level."""
     rows = []
     for data in list(SETS)[:3]:
         of = partial(results.cell, "devices", data)
@@ -145,34 +129,27 @@ def crowds(results: Results) -> list[Row]:
     for items in DENSITY:
         panels = []
         for e in EPSILONS:
-            cells = {name: [_crowd(results, items, crowd, name, e) for crowd in CROWDS] for name in _CROWDED}
-            lines = [Line(name, found) for name, found in cells.items()]
+            lines = [Line(name, [_crowd(results, items, c, name, e) for c in CROWDS]) for name in _CROWDED]
             panels.append(Panel("demo", {"ε": f"ε = {e}"}, "n/m", [str(crowd) for crowd in CROWDS], lines))
         rows.append(Row(f"Synthetic, m = {items}, {DENSITY[items]} ratings a user", panels, shared=True))
     return rows
 
 
-_CROWDED = (RATING, RECORD, STAGE_ONE, "bias")
-
-
 def _crowd(results: Results, items: int, crowd: int, name: str, epsilon: int) -> Cell:
-    data = f"{items}, {crowd}"
-    if name == STAGE_ONE:
-        return results.cell("crowds", data, START, variant=RATING, epsilon=epsilon)
-    return results.cell("crowds", data, variant=name, epsilon=epsilon)
+    what, variant = (START, RATING) if name == STAGE_ONE else (AFTER, name)
+    return results.cell("crowds", f"{items}, {crowd}", what, variant=variant, epsilon=epsilon)
 
 
 def silos(results: Results) -> list[Row]:
     """One noise for all silos beside a noise each: biases, and factors before fine-tuning."""
-    titles = {"silos": "bias, MovieLens 1M", "steps": "SGDMF with T' = 1, before fine-tuning, MovieLens 1M"}
-    rows = []
+    rows, titles = [], {"silos": "bias", "steps": "SGDMF with T' = 1, before fine-tuning"}
     for sweep, title in titles.items():
         panels = []
         for s in (10, 40):
             of = partial(results.cell, sweep, "ml-1m", BEFORE, parties=s)
             lines = [Line(name, [of(variant=name, epsilon=e) for e in EPSILONS]) for name in (SHARED, OWN)]
             panels.append(Panel("ml-1m", {"parties": f"{s} silos"}, "ε", [str(e) for e in EPSILONS], lines))
-        rows.append(Row(title, panels, shared=True))
+        rows.append(Row(f"{title}, MovieLens 1M", panels, shared=True))
     return rows
 
 
@@ -220,7 +197,7 @@ def _verdict(lower: Cell, upper: Cell) -> str:
 
 
 def _said(lower: Cell, upper: Cell) -> str:
-    return {"holds": "lower", "reversed": "higher"}.get(verdict := _verdict(lower, upper), verdict)
+    return _verdict(lower, upper).replace(HOLDS, "lower").replace(REVERSED, "higher")
 
 
 def _device_table(results: Results) -> str:
@@ -240,8 +217,7 @@ def _dropout_table(results: Results) -> str:
     of = partial(results.cell, "dropouts", "jester-1")
     head = ["drop out", "σ needed", "noise on the sum", "devices that stayed", "void rounds of 10", "test MSE"]
     body: list[list[str | Cell]] = []
-    for rate, tolerate in [*LEAVING, *VOID]:
-        name = _leaves(rate, tolerate)
+    for name in SWEEPS["dropouts"].variants:
         sigma, noise, stayed, void = (of(what, variant=name) for what in ("sigma", "noise", "contributors", "void"))
         numbers = [f"{cell.mean:,.0f}" if cell.n else "none" for cell in (sigma, noise, stayed, void)]
         body.append([name, *numbers, of(variant=name)])
@@ -285,10 +261,8 @@ def _silo_table(results: Results, sweep: str) -> str:
     head += [f"the first is{_stage(s, stages)}" for s in stages]
     body: list[list[str | Cell]] = []
     for parties, epsilon in product((10, 40), EPSILONS):
-        pairs = [
-            [results.cell(sweep, "ml-1m", s, variant=v, parties=parties, epsilon=epsilon) for v in variants]
-            for s in stages
-        ]
+        of = partial(results.cell, sweep, "ml-1m", parties=parties, epsilon=epsilon)
+        pairs = [[of(s, variant=v) for v in variants] for s in stages]
         cells = [cell for pair in pairs for cell in pair]
         if any(cell.by_seed for cell in cells):
             body.append([str(parties), str(epsilon), *cells, *(_said(*pair) for pair in pairs)])

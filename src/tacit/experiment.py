@@ -64,8 +64,8 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
         raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
     if file.engine.seeded is False:
         raise PrivacyRefused(
-            "[engine] seeded = false asks for noise that holds outside a simulation, and sums would need discrete "
-            "noise for that, which this version does not have; leave it out to simulate."
+            "[engine] seeded = false asks for noise that holds outside a simulation: sums have it, but samples, "
+            "trimming and chains still draw from the seed in this version; leave it out to simulate."
         )
     if file.privacy is not None:
         affordable(plan(file, method, parameters), file.privacy)

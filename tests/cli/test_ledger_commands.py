@@ -223,12 +223,23 @@ def test_verify_says_one_line_for_each_party(made):
         assert tacit("ledger", "verify", place, cwd=made).returncode == 0
 
 
-def test_sealed_contributions_are_verified_by_their_heads(made, tmp_path):
-    ideal = ("--set", "aggregation.name=ideal")
-    assert tacit("run", made / "run.toml", "--quiet", "--out", "ideal", *ideal, cwd=tmp_path).returncode == 0
-    answer = tacit("ledger", "verify", "ideal", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("changes", "messages", "ledgers"),
+    [
+        (("aggregation.name=ideal",), 2, 3),
+        (("aggregation.name=secagg",), 6, 3),  # four exchanges, the contribution, and "finish"
+        (("aggregation.name=secagg", "partition={by='device'}"), 2, 1),
+        (("aggregation.name=shuffle", "partition={by='device'}", "method={name='gd-dr', rounds=2}"), 3, 1),
+    ],
+    ids=["ideal", "secagg", "devices", "reports"],
+)
+def test_sealed_contributions_are_verified_by_their_heads(made, tmp_path, changes, messages, ledgers):
+    sets = [word for change in changes for word in ("--set", change)]
+    assert tacit("run", made / "run.toml", "--quiet", "--out", "run", *sets, cwd=tmp_path).returncode == 0
+    answer = tacit("ledger", "verify", "run", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.count("2 messages") == 3
+    assert answer.stdout.count(f", {messages} messages") == ledgers
+    assert tacit("ledger", "show", "run", cwd=tmp_path).returncode == 0
 
 
 def test_a_head_that_was_kept_must_be_in_the_chain(made):

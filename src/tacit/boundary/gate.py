@@ -80,20 +80,21 @@ class Gate(Door):
         current, event = dict(state), self._admitted(query, steps)
         for step in range(steps):
             current = update(current, self._answer(query, current, step), step)
-        blocks = {name: current[name] for name in lets_out}
-        payload: Mapping[str, Value] = blocks
-        if self._seals is not None and self._seals.ready(context := self._serving().hash):
-            payload = self._seals.masked(Fixed.encoded(blocks, weight), Fixed.BITS, context)
+        payload = self._masked({name: current[name] for name in lets_out}, weight)
         return self._let_out(Kind.CHAIN, payload, event, state=current, received=received)
 
-    def solve(self, problem: Problem) -> Release:
-        """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them."""
+    def solve(self, problem: Problem, weight: float = 1.0) -> Release:
+        """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them.
+
+        They leave masked, times `weight`, as the blocks of a chain do.
+        """
         event = self._allowed(problem, lambda protection: problem.event(protection.terms.multiplier))
         request, linear, multiplier = self._serving(), problem.blank(), None
         if self.protection is not None:
             sigma, multiplier = self.protection.scale(problem), self.protection.terms.multiplier
             linear = self.protection.noised(linear, sigma, request.round, request.step, 0, request.hash)
-        return self._let_out(Kind.CHAIN, problem.minimisers(linear, multiplier, self.stream("sample", 0)), event)
+        found = problem.minimisers(linear, multiplier, self.stream("sample", 0))
+        return self._let_out(Kind.CHAIN, self._masked(found, weight), event)
 
     def sum(self, query: Query, contributors: int = 1, present: Array | None = None) -> Release:
         """One contribution to a sum over parties; `contributors` devices or parties are in it.
@@ -158,6 +159,15 @@ class Gate(Door):
         return self._let_out(Kind.DISCLOSE, payload, None, max(1, self._devices))
 
     # -- inside -----------------------------------------------------------------------------------------------
+
+    def _masked(self, blocks: Mapping[str, Array], weight: float) -> Mapping[str, Value]:
+        """Blocks times their weight in a mean, under this request's masks where such were agreed on; else as they are.
+
+        They carry their noise already: encoding and masking them is post-processing.
+        """
+        if self._seals is None or not self._seals.ready(context := self._serving().hash):
+            return blocks
+        return self._seals.masked(Fixed.encoded(blocks, weight), Fixed.BITS, context)
 
     def _admitted(self, query: Query, answers: int) -> Event | None:
         """The event of so many noisy answers."""

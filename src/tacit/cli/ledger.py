@@ -80,7 +80,10 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
         return
     for ledger in ledgers:
         sent = "" if run is None else f", {plural(ledger.messages, 'message')} of the run found in it"
-        typer.echo(f"{ledger.party}: {plural(len(ledger.rows), 'release')}, nothing changed{sent}; head {ledger.head}")
+        refused = f", {plural(ledger.refusals, 'request')} refused" if ledger.refusals else ""
+        typer.echo(
+            f"{ledger.party}: {plural(len(ledger.rows), 'release')}, nothing changed{sent}{refused}; head {ledger.head}"
+        )
     if not ledgers:
         typer.echo(_non_private(place))
 

@@ -97,13 +97,15 @@ class Checked:
     rows: list[Row]
     messages: int
     relation: Relation
+    refusals: int = 0
 
     @property
     def head(self) -> str:
         return self.rows[-1].head if self.rows else START
 
     def to_json(self) -> dict[str, Any]:
-        return {"party": self.party, "path": str(self.path), "releases": len(self.rows), "head": self.head}
+        table = {"party": self.party, "path": str(self.path), "releases": len(self.rows), "head": self.head}
+        return {**table, "refusals": self.refusals}
 
 
 def verified(place: Path) -> tuple[Run | None, list[Checked]]:
@@ -112,7 +114,7 @@ def verified(place: Path) -> tuple[Run | None, list[Checked]]:
     if run is not None and not run.private and not list(ledgers_in(place / "ledger")):
         return run, []
     # What left is read before the ledgers are: of a run that still goes on, they then hold at least that.
-    sent = [] if run is None else [e for e in run.messages if e.direction == "up" and e.status == "ok" and e.copies]
+    sent = [] if run is None else [entry for entry in run.messages if _left(entry)]
     checked, faults = [], []
     for path in _files(place, run):
         try:
@@ -122,6 +124,12 @@ def verified(place: Path) -> tuple[Run | None, list[Checked]]:
     if faults:
         raise TamperingFound(" ".join(faults))
     return run, checked
+
+
+def _left(entry: Entry) -> bool:
+    """Whether a message left a party; what a simulated device would exchange for a secure sum is only counted."""
+    counted = entry.kind == "protocol" and entry.step.startswith("protocol:")
+    return entry.direction == "up" and entry.status == "ok" and bool(entry.copies) and not counted
 
 
 def _files(place: Path, run: Run | None) -> list[Path]:
@@ -148,9 +156,9 @@ def _checked(path: Path, run: Run | None, sent: Sequence[Entry]) -> Checked:
         raise TamperingFound(f'The ledger "{path}" of {path.stem} is gone; put it back.')
     with _whole(path), closing(Ledger.open(path)) as ledger:
         ledger.verify()
-        rows, relation = ledger.rows(), ledger.relation
+        rows, relation, refused = ledger.rows(), ledger.relation, int(ledger.refusals()["number"])
     if run is None:
-        return Checked(ledger.party, path, rows, 0, relation)
+        return Checked(ledger.party, path, rows, 0, relation, refused)
     if ledger.party != path.stem:
         raise TamperingFound(f'The ledger "{path}" is that of {ledger.party}; the one of {path.stem} is gone.')
     by_head, mine = {row.head: row for row in rows}, [entry for entry in sent if entry.party == ledger.party]
@@ -161,11 +169,13 @@ def _checked(path: Path, run: Run | None, sent: Sequence[Entry]) -> Checked:
             raise TamperingFound(
                 f'The ledger "{path}" does not hold {where}: rows were cut off, or an old ledger was put back.'
             )
-        told = (run.run_id, entry.round, entry.step, entry.kind, entry.copies, entry.bytes, entry.digest or row.payload)
-        kept = (row.run, row.round, row.step, row.kind, row.contributors, row.size * row.contributors, row.payload)
+        kind = "public" if entry.kind == "protocol" else entry.kind
+        copies = 1 if kind == "report" else row.contributors  # reports of a whole cohort are one message
+        told = (run.run_id, entry.round, entry.step, kind, entry.copies, entry.bytes, entry.digest or row.payload)
+        kept = (row.run, row.round, row.step, row.kind, copies, row.size * copies, row.payload)
         if told != kept:
             raise TamperingFound(f'The ledger "{path}" and the transcript of the run differ about {where}.')
-    return Checked(ledger.party, path, rows, len(mine), relation)
+    return Checked(ledger.party, path, rows, len(mine), relation, refused)
 
 
 @contextmanager

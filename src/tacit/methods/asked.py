@@ -126,7 +126,7 @@ class Situation:
             collusion=wanted.collusion,
             tolerate=wanted.tolerate if wanted.name in ("secagg", "shuffle") else None,
             signed=wanted.signed,
-            retries=wanted.retries,
+            retries=wanted.retries if wanted.name == "secagg" else 0,
             shuffled=wanted.name == "shuffle",
         )
 

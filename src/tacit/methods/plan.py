@@ -203,9 +203,10 @@ def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ..
 def _trust(situation: Situation, sealed: bool) -> tuple[Trust, str]:
     if sealed:
         count, shares = situation.colluding, situation.shares
-        who = "one colluding party" if count == 1 else f"{count} colluding parties"
+        one, many = ("device", "devices") if situation.setting is Setting.DEVICE else ("party", "parties")
+        who = f"one colluding {one}" if count == 1 else f"{count:,} colluding {many}"
         lying = ", who may lie about who stayed," if situation.signed else ""
-        held = "" if shares is None else f", if {shares.honest:,} honest parties stay"
+        held = "" if shares is None else f", if {shares.honest:,} honest {many} stay"
         return Trust.DISTRIBUTED, f"the coordinator{lying} and {who}{held}"
     if situation.shuffled:
         who = "one colluding device" if situation.colluding == 1 else f"{situation.colluding:,} colluding devices"

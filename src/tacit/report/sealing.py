@@ -43,6 +43,7 @@ def sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
         )
     if not told["bits"]:
         said.append(
-            f"No step is a sum that could share its noise: each {who} adds its own, and the masks hide whose is whose."
+            f"No step is a sum that could share its noise: each {who} adds its own. Masks hide what it adds to a mean; "
+            "what is asked of it alone is seen, noise and all."
         )
     return said

@@ -101,7 +101,8 @@ class ObjectiveSilo(Party):
     )
     def solve(self, items: np.ndarray) -> Release:
         conditions = self.parameters.conditions(self.facts.scale.span)
-        return self.gate.solve(ItemObjectives(self.ratings, self.home["users"], items, conditions))
+        objectives = ItemObjectives(self.ratings, self.home["users"], items, conditions)
+        return self.gate.solve(objectives, self.facts.weight(self.name))
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:

@@ -112,6 +112,11 @@ class SGDMFParameters(Parameters):
         private_device = private and situation.setting is Setting.DEVICE
         if self.send is not None and not private_device:
             raise UsageError(f'send = "{self.send}" is for private runs on devices; leave it out.')
+        if private_device and (self.sampling not in (None, 1.0) or self.regularization):
+            raise UsageError(
+                "On devices with privacy all take part, since sampling them would amplify nothing, and nothing is "
+                "regularized; leave sampling and regularization out."
+            )
         usual = {None: "together", Unit.USER: "pretrained", Unit.RATING: "noised"}[unit]
         users = (self.users or usual) if horizontal else None
         per_rating = unit is Unit.RATING and (vertical or users == "noised")
