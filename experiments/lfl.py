@@ -56,6 +56,8 @@ def _leaves(dropout: float, tolerate: float) -> str:
 
 LEAVING = [(rate, 0.3) for rate in (0.0, 0.1, 0.2)] + [(rate, 0.6) for rate in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)]
 VOID = [(0.3, 0.3), (0.4, 0.3)]
+#: While nobody drops out, ω changes nothing but the draw of the noise.
+REDRAWS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 SWEEPS: Mapping[str, Sweep] = {
     "devices": Sweep(
@@ -67,6 +69,7 @@ SWEEPS: Mapping[str, Sweep] = {
             "bias": BIAS,
             "gd-dr shuffled": ("method={name='gd-dr'}", "aggregation={name='shuffle'}"),
             "gd-dr local": ("method={name='gd-dr'}", PLAIN),
+            "gd-dr, its stage 1": ("method={name='gd-dr', rate=1e-12}", PLAIN),
         },
         _OVER_EPSILON,
         SETS,
@@ -79,6 +82,7 @@ SWEEPS: Mapping[str, Sweep] = {
         },
         data=SETS,
     ),
+    "redraws": Sweep("p0-lfl-devices", {f"ω = {w}": (f"aggregation.tolerate={w}",) for w in REDRAWS}, data=SETS),
     "crowds": Sweep(
         "p0-lfl-devices", {RATING: (), RECORD: ("method.send=record",), "bias": BIAS}, _OVER_EPSILON, WORLDS
     ),
@@ -177,6 +181,7 @@ def all_tables(results: Results) -> dict[str, str]:
     return {
         "devices": _device_table(results),
         "dropouts": _dropout_table(results),
+        "redraws": _redraw_table(results),
         "wins": _wins(results),
         "crowds": _crowd_table(results),
         **{name: _silo_table(results, name) for name in ("silos", "steps", "masks")},
@@ -222,6 +227,18 @@ def _dropout_table(results: Results) -> str:
         numbers = [f"{cell.mean:,.0f}" if cell.n else "none" for cell in (sigma, noise, stayed, void)]
         body.append([name, *numbers, of(variant=name)])
     return _noted(head, body)
+
+
+def _redraw_table(results: Results) -> str:
+    """How far the error moves with the draw of the noise alone, split by split."""
+    found = {v: results.cell("redraws", "jester-1", variant=v).by_seed for v in SWEEPS["redraws"].variants}
+    floor, body = results.cell("devices", "jester-1", variant="bias", epsilon=4).by_seed, []
+    for seed in sorted({seed for cell in found.values() for seed in cell}):
+        own = Cell({v: by_seed[seed] for v, by_seed in found.items() if seed in by_seed})
+        lower = sum(value < floor[seed] for value in own.values)
+        span = f"{min(own.values):.2f} … {max(own.values):.2f}"
+        body.append([seed, own.written(own.n), span, f"{floor[seed]:.2f}", f"{lower} of {own.n}"])
+    return tables.markdown(["seed", RATING, "lowest … highest", "bias", "draws below bias"], body)
 
 
 def _crowd_table(results: Results) -> str:

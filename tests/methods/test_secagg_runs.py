@@ -307,7 +307,7 @@ def test_devices_that_are_parties_run_the_protocol_and_a_cohort_simulates_it(tmp
     cohort = run(file(data=DEVICES, partition={"by": "device"}), tmp_path / "cohort")
     assert single["setting"] == cohort["setting"] == "device"
     assert single["guarantee"] == cohort["guarantee"]
-    assert single["guarantee"]["against"].endswith("if 8 honest parties stay")
+    assert single["guarantee"]["against"].endswith("if 8 honest devices stay")
     steps = [{row.step for rows in rows_of(tmp_path / n).values() for row in rows} for n in ("single", "cohort")]
     assert "unmask:contribute" in steps[0]
     assert steps[1] == {"contribute", "finish"}

@@ -214,4 +214,4 @@ class MasksTwice(Sealer):
 def test_that_check_notices(bug):
     machine = type("Bugged", (SecureSum,), {"sealer": bug})
     with pytest.raises((AssertionError, PrivacyRefused)):
-        play(machine, 60, [Phase.generate])
+        play(machine, 600, [Phase.generate])  # ends with the first that shows it

@@ -86,7 +86,7 @@ class Fixed:
     Guarantee
     ---------
     None of its own: what is encoded carries its noise already, and clipping and rounding it is post-processing.
-    Numbers beyond ±`LIMIT` are cut to it; no factor on a public scale comes near.
+    Numbers beyond ±`LIMIT` are cut to it, and what is none counts as 0; no factor on a public scale comes near.
     """
 
     LIMIT, STEP, BITS = 2.0**14, 2.0**-24, 40
@@ -95,7 +95,8 @@ class Fixed:
     def encoded(cls, blocks: Mapping[str, Array], weight: float) -> Array:
         """weight·blocks, flattened by name, mod 2^40, (size,) words."""
         flat = np.concatenate([np.asarray(x, dtype=np.float64).ravel() for _name, x in sorted(blocks.items())])
-        return wrapped(np.rint(np.clip(flat, -cls.LIMIT, cls.LIMIT) * (weight / cls.STEP)).astype(np.int64), cls.BITS)
+        whole = np.rint(np.clip(np.nan_to_num(flat), -cls.LIMIT, cls.LIMIT) * (weight / cls.STEP))
+        return wrapped(whole.astype(np.int64), cls.BITS)
 
     @classmethod
     def decoded(cls, total: Array) -> Array:

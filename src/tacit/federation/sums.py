@@ -43,11 +43,12 @@ def simulated_total(
 
     def compute() -> dict[str, Value]:
         attendance = Attendance.draw(facts, dropout, request.round, line.calls)
-        heard = line.broadcast(request, attendance, View.HIDDEN, grid.bits)
+        everybody = dict.fromkeys((member.name for member in facts.roster), request)
+        heard = line.exchange(everybody, attendance, View.HIDDEN, grid.bits)
         contributors = sum(answer.contributors for answer, _body in heard)
         if traffic is not None:
             line.count_protocol(request, traffic, attendance)
-        if contributors < aggregation.fewest:
+        if contributors < max(1, aggregation.fewest):
             return {"contributors": contributors}
         variance = (aggregation.noise(grid.sigma, contributors) / grid.rounding.step) ** 2
         purpose = ("sum noise", request.step, request.round, request.hash)

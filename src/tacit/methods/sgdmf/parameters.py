@@ -39,7 +39,8 @@ class SGDMFParameters(Parameters):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes
+    local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes, and
+        without effect with privacy, where these are fitted anew
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
