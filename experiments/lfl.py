@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import chain, product, takewhile
 from pathlib import Path
 
 from experiments import tables
@@ -56,8 +57,7 @@ def _leaves(dropout: float, tolerate: float) -> str:
 
 LEAVING = [(rate, 0.3) for rate in (0.0, 0.1, 0.2)] + [(rate, 0.6) for rate in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)]
 VOID = [(0.3, 0.3), (0.4, 0.3)]
-#: While nobody drops out, ω changes nothing but the draw of the noise.
-REDRAWS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+REDRAWS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)  # of ω: while nobody drops out, it only draws the noise anew
 
 SWEEPS: Mapping[str, Sweep] = {
     "devices": Sweep(
@@ -98,7 +98,7 @@ NAMES = {
     "2000x500": "Synthetic, n/m = 4",
     "ml-10m-shape": "MovieLens 10M's shape, n/m = 6.5",
 }
-START, STAGE_ONE = "mse_start", "stage 1 alone"
+START, STAGE_ONE, LOWER = "mse_start", "stage 1 alone", "lower"
 SHOWN = (RATING, RECORD, LOCAL, "gd-dr shuffled", "bias")
 _CROWDED = (RATING, RECORD, STAGE_ONE, "bias")
 
@@ -169,8 +169,8 @@ def write_figures(results: Results, folder: Path) -> None:
     """One file a figure, without panels of which nothing was run."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, (title, drawn) in FIGURES.items():
-        rows = [Row(row.title, [p for x in row.panels if (p := x.begun())], row.shared) for row in drawn(results)]
-        rows = [row for row in rows if row.panels]
+        begun = [replace(row, panels=[p for x in row.panels if (p := x.begun())]) for row in drawn(results)]
+        rows = [row for row in begun if row.panels]
         cells = [cell for row in rows for panel in row.panels for cell in panel.cells()]
         note = f"Test MSE, lower is better: mean ± standard deviation, {said_n(cells)}."
         (folder / f"{name}.svg").write_text(figure(title, note if rows else "Not run.", rows), encoding="utf-8")
@@ -197,12 +197,9 @@ def _noted(head: Sequence[str], body: Sequence[Sequence[str | Cell]]) -> str:
 
 
 def _verdict(lower: Cell, upper: Cell) -> str:
-    """How "lower is below upper" fares, seed by seed."""
-    return Ordering("", "", "", "", ("", lower), ("", upper)).verdict
-
-
-def _said(lower: Cell, upper: Cell) -> str:
-    return _verdict(lower, upper).replace(HOLDS, "lower").replace(REVERSED, "higher")
+    """Whether the first is lower or higher, seed by seed."""
+    told = Ordering("", "", "", "", ("", lower), ("", upper)).verdict
+    return {HOLDS: LOWER, REVERSED: "higher"}.get(told, told)
 
 
 def _device_table(results: Results) -> str:
@@ -213,7 +210,7 @@ def _device_table(results: Results) -> str:
         of = partial(results.cell, "devices", data, epsilon=epsilon)
         found = {name: of(variant=name) for name in variants}
         if any(cell.by_seed for cell in found.values()):
-            against = [_said(found[name], found["bias"]) for name in (RATING, RECORD)]
+            against = [_verdict(found[name], found["bias"]) for name in (RATING, RECORD)]
             body.append([NAMES[data], str(epsilon), of(START, variant=RATING), *found.values(), *against])
     return _noted(head, body)
 
@@ -257,37 +254,25 @@ def _wins(results: Results) -> str:
     for name, other, items in product((RATING, RECORD), (STAGE_ONE, "bias"), DENSITY):
         row = [f"{name} below {other}", str(items)]
         for epsilon in EPSILONS:
-            first = NOT_RUN
-            for crowd in reversed(CROWDS):
-                lower, upper = (_crowd(results, items, crowd, which, epsilon) for which in (name, other))
-                if lower.n < 2:
-                    continue
-                if _verdict(lower, upper) != HOLDS:
-                    first = "nowhere" if first == NOT_RUN else first
-                    break
-                first = f"from {crowd}"
-            row.append(first)
+            pairs = {c: [_crowd(results, items, c, which, epsilon) for which in (name, other)] for c in CROWDS}
+            run = [crowd for crowd in CROWDS if min(cell.n for cell in pairs[crowd]) > 1]
+            held = list(takewhile(lambda crowd: _verdict(*pairs[crowd]) == LOWER, reversed(run)))  # noqa: B023
+            row.append(f"from {held[-1]}" if held else "nowhere" if run else NOT_RUN)
         body.append(row)
     return tables.markdown(["claim", "m", *(f"ε = {epsilon}" for epsilon in EPSILONS)], body)
 
 
 def _silo_table(results: Results, sweep: str) -> str:
     variants = [*SWEEPS[sweep].variants]
-    stages = [AFTER] if sweep == "silos" else list(STAGES)
-    head = ["silos", "ε", *(f"{v}{_stage(s, stages)}" for s, v in product(stages, variants))]
-    head += [f"the first is{_stage(s, stages)}" for s in stages]
+    stages = {AFTER: ""} if sweep == "silos" else {stage: f", {words}" for stage, words in STAGES.items()}
+    head = ["silos", "ε", *(v + words for words, v in product(stages.values(), variants))]
     body: list[list[str | Cell]] = []
     for parties, epsilon in product((10, 40), EPSILONS):
         of = partial(results.cell, sweep, "ml-1m", parties=parties, epsilon=epsilon)
-        pairs = [[of(s, variant=v) for v in variants] for s in stages]
-        cells = [cell for pair in pairs for cell in pair]
-        if any(cell.by_seed for cell in cells):
-            body.append([str(parties), str(epsilon), *cells, *(_said(*pair) for pair in pairs)])
-    return _noted(head, body)
-
-
-def _stage(stage: str, stages: Sequence[str]) -> str:
-    return f", {STAGES[stage]}" if len(stages) > 1 else ""
+        pairs = [[of(stage, variant=v) for v in variants] for stage in stages]
+        if any(cell.by_seed for pair in pairs for cell in pair):
+            body.append([str(parties), str(epsilon), *chain(*pairs), *(_verdict(*pair) for pair in pairs)])
+    return _noted([*head, *(f"the first is{words}" for words in stages.values())], body)
 
 
 def write_page(results: Results, page: Path) -> None:
@@ -297,10 +282,9 @@ def write_page(results: Results, page: Path) -> None:
 
 
 def main() -> None:
-    known = [data for sweep in SWEEPS.values() for data in sweep.data]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"which sweeps: {', '.join(SWEEPS)}; none draws the page")
-    parser.add_argument("--data", choices=list(dict.fromkeys(known)), nargs="+", help="by default all of a sweep's")
+    parser.add_argument("--data", choices=[*SETS, *WORLDS, *MOVIES], nargs="+", help="by default all of a sweep's")
     parser.add_argument("--seeds", type=int, nargs="+", default=[7, 8, 9])
     parser.add_argument("--out", type=Path, default=Path("docs/results/lfl.csv"))
     parser.add_argument("--only", nargs="+", default=[], metavar="COLUMN=A;B", help="as in parties=10 epsilon=1;8")

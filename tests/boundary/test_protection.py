@@ -323,3 +323,30 @@ def test_a_run_that_cannot_be_afforded_leaves_no_row_not_even_a_public_one(tmp_p
     with gate.serving("ready", 1, 0, "request 1"), pytest.raises(BudgetSpent):
         gate.public("done")
     assert gate.protection.ledger.rows() == []
+
+
+# -- what only a simulation may do -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own_noise", [True, False])
+def test_seeded_noise_and_sums_without_noise_need_a_guarantee_that_says_simulated(tmp_path, own_noise):
+    gate = make(tmp_path, own_noise=own_noise)
+    terms = gate.protection.terms
+    gate.protection.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
+    with pytest.raises(PrivacyRefused, match="a deployment may not"):
+        tell(gate)
+    assert gate.protection.ledger.rows() == []
+
+
+def test_a_release_is_admitted_again_where_no_other_writer_can_come_between(tmp_path, monkeypatch):
+    """Another process spends the rest of the budget after the first look: the last word is inside the transaction."""
+    gate = make(tmp_path, releases=1)
+    real, looks = Protection.admit, []
+
+    def admit(self, step, event):
+        looks.append(self.ledger._database.in_transaction)
+        return real(self, step, event)
+
+    monkeypatch.setattr(Protection, "admit", admit)
+    tell(gate)
+    assert looks == [False, True]

@@ -8,6 +8,7 @@ import sqlite3
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from tacit.boundary.gate import Gate
 from tacit.boundary.ledger import START, Ledger, next_head
 from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.sealed import SEALED
 from tacit.boundary.seals import Circle, Seals
 from tacit.boundary.wire import decode, digest, encode
 from tacit.config import PrivacySection
@@ -31,6 +33,7 @@ from tacit.methods.baselines.bias import BIAS, BiasParameters
 from tacit.methods.plan import make_plan
 from tacit.partition import Setting, partition
 from tacit.secure.graph import choose
+from tacit.secure.masks import pack
 
 SILOS, ITEMS, RETRIES = 8, 12, 3
 DATA = demo(users=24, items=ITEMS, ratings=150)
@@ -58,7 +61,7 @@ class Stage:
         self.plan = make_plan("bias", BIAS.schedule, BiasParameters(), privacy, public, situation, seeded=True)
         self.facts = replace(Facts.of(divided, 7), unit=Unit.USER, noise=self.plan.sigma())
         self.names = tuple(member.name for member in self.facts.roster)
-        circle = Circle(self.names, choose(SILOS, 0.25, 1, False), situation.shares)
+        circle = Circle("run", self.names, choose(SILOS, 0.25, 1, False), situation.shares)
         budget = Budget(privacy.epsilon, self.plan.delta)
         self.parties = {
             share.name: BIAS.make_party(
@@ -482,3 +485,91 @@ def test_a_round_that_is_void_before_any_vector_left_costs_nothing(monkeypatch):
     stage = Stage()
     assert [stage.federation.sum_unless_void("contribute") for _ in stage.federation.rounds(1)] == [None]
     assert [charged(stage, name) for name in stage.names] == [[]] * SILOS
+
+
+# -- a sum is begun once, and in order ------------------------------------------------------------------------------
+
+
+def asked(stage, exchange, context, number, **payload):
+    """One exchange, as a coordinator may ask for it in any round."""
+    body = encode({"context": context, **payload})
+    return stage.parties["party-1"].answer(Request("bias", "", f"{exchange}:contribute", number, 0, body))
+
+
+def test_keys_for_a_sum_that_is_under_way_are_not_drawn_again():
+    stage, context = Stage(), "ab" * 32
+    asked(stage, "advertise", context, 1)
+    with pytest.raises(PrivacyRefused, match="begins none twice"):
+        asked(stage, "advertise", context, 2)
+    assert "begins none twice" in stage.ledger("party-1").refusals()["told"][-1]["why"]
+
+
+def test_keys_for_a_vector_that_left_are_not_drawn_again():
+    stage = Stage()
+    stage.sum()
+    vector = next(row for row in stage.ledger("party-1").rows() if row.step == "contribute")
+    asked(stage, "advertise", "cd" * 32, 7)  # another sum, so that the first is not the one under way
+    with pytest.raises(PrivacyRefused, match="masks nothing twice"):
+        asked(stage, "advertise", vector.request, 8)
+    assert stage.ledger("party-1").refusals()["number"] == 1
+
+
+def test_an_exchange_out_of_order_is_refused_and_recorded():
+    stage, context = Stage(), "ef" * 32
+    asked(stage, "advertise", context, 1)
+    with pytest.raises(PrivacyRefused, match="refuses an exchange"):
+        asked(stage, "unmask", context, 1, survivors=np.packbits(np.ones(SILOS, dtype=bool)))
+    assert stage.ledger("party-1").refusals()["number"] == 1
+    assert stage.ledger("party-1").verify()
+
+
+def test_a_signed_or_masked_message_of_another_run_serves_nobody():
+    """The run is part of what keys, shares and signatures are bound to."""
+    circle = Stage().parties["party-1"].gate.protection.circle
+    assert circle.about("ab" * 32) != replace(circle, run="another").about("ab" * 32)
+
+
+# -- coins and noise -------------------------------------------------------------------------------------------------
+
+
+def test_rounding_noise_and_requests_share_no_stream(monkeypatch):
+    """Every stream's purpose is another: of rounding and of noise, and of each round's request."""
+    purposes, real = [], Protection.source
+
+    def noted(self, *purpose):
+        purposes.append((self.ledger.party, *purpose))
+        return real(self, *purpose)
+
+    monkeypatch.setattr(Protection, "source", noted)
+    stage = Stage()
+    stage.sum()
+    stage.sum()
+    assert len(purposes) == len(set(purposes)) == 2 * 2 * SILOS
+    hashes = {purpose[-1] for purpose in purposes}
+    assert len(hashes) == 2  # the two rounds' requests
+    assert {purpose[1] for purpose in purposes} == {"noise", "rounding"}
+
+
+def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
+    """Another attempt, payload or round meets other noise, though nothing else differs."""
+    stage, size = Stage(), 24
+    body = {SEALED: pack(np.zeros(size, dtype=np.uint32), 32)}
+
+    class Line:
+        calls = 0
+
+        def call(self, key, request, compute):
+            return dict(compute())
+
+        def exchange(self, requests, *_):
+            return [(SimpleNamespace(contributors=SILOS), body)]
+
+    grid = replace(stage.grid, bits=32)
+    asked = [(1, 0, {}), (1, 1, {}), (1, 0, {"x": 1}), (2, 0, {})]
+    totals = []
+    for number, attempt, payload in asked:
+        request = Request("bias", "", "contribute", number, attempt, encode(payload))
+        found = sums.simulated_total(Line(), request, grid, stage.federation._aggregation, stage.facts, 0.0, size)
+        totals.append(tuple(found[1].tolist()))
+    assert len(set(totals)) == len(asked)
+    assert all(any(total) for total in totals)

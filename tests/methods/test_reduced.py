@@ -246,3 +246,31 @@ def test_steps_are_shorter_the_louder_the_noise():
 
 def test_it_runs_in_one_setting():
     assert list(chosen({"name": "gd-dr"})[0].sides) == [Setting.DEVICE]
+
+
+# -- the shuffler ------------------------------------------------------------------------------------------------------
+
+
+def shuffled_run(folder, aggregation="shuffle"):
+    wanted = file(aggregation, users=60, into=2, rounds=1)
+    run(wanted.model_copy(update={"engine": wanted.engine.model_copy(update={"transcript": "full"})}), folder)
+    return sorted((folder / "transcript" / "payloads").glob("*-up-*.tct"))
+
+
+def test_reports_come_out_of_the_shuffle_in_another_order(tmp_path, monkeypatch):
+    """Coordinates are drawn in the devices' order: 60 of them stand in it again with probability 1/60!."""
+    sent, real = [], ProjectedGradient.reports
+    monkeypatch.setattr(ProjectedGradient, "reports", lambda self, *args: sent.append(real(self, *args)) or sent[-1])
+    (kept,) = [path for path in shuffled_run(tmp_path / "run") if "-sum" in path.name]
+    seen = decode(kept.read_bytes())
+    pairs = [np.concatenate([part[name] for part in sent]) for name in ("coordinate", "bit")]
+    assert not np.array_equal(seen["coordinate"], pairs[0])
+    before, after = (sorted(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (pairs, seen.values()))
+    assert before == after
+
+
+def test_whose_reports_are_whose_is_in_no_transcript_of_a_shuffle(tmp_path):
+    mixed = shuffled_run(tmp_path / "mixed")
+    assert not [path for path in mixed if "party-" in path.name and "bit" in decode(path.read_bytes())]
+    plain = [path for path in shuffled_run(tmp_path / "plain", "plain") if "party-" in path.name]
+    assert [path for path in plain if "bit" in decode(path.read_bytes())]  # here the coordinator sees them

@@ -498,7 +498,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
 
 def test_gradients_of_user_factors_have_no_pieces():
     query = EmbeddingGradient(ratings_of(records(7)), 1.0, 3, users_are_public=True)
-    with pytest.raises(UsageError, match="item factors are summed"):
+    with pytest.raises(UsageError, match="item factors alone"):
         query.pieces({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
 
 

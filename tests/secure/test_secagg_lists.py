@@ -162,7 +162,7 @@ def attack(threshold):
     signed = {name: round_.parties[name].confirm(with_it) for name in half}
     unsigned = {name: round_.parties[name].confirm(without) for name in rest}
     for names, signatures in ((with_it, signed), (without, unsigned)):
-        signatures["party-7"] = colluder._identity.sign(colluder._sum.listed(names))
+        signatures["party-7"] = colluder._identity.sign(colluder._to_sign(names))
     room, told = round_.opener._sum, {}
     try:
         told["seed"] = room.read_answer(

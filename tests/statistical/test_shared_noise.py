@@ -95,7 +95,7 @@ def secure_sum(gone=None, by="user", seed=7, parties=SILOS):
     seen.plan = plan = make_plan("bias", BIAS.schedule, BiasParameters(), privacy, public, situation, seeded=True)
     facts = replace(Facts.of(divided, seed), unit=Unit.USER, noise=plan.sigma())
     names = tuple(member.name for member in facts.roster)
-    circle = Circle(names, choose(count, TOLERATE, 1), situation.shares) if by == "user" else None
+    circle = Circle("run", names, choose(count, TOLERATE, 1), situation.shares) if by == "user" else None
     budget = Budget(privacy.epsilon, plan.delta)
     members = [
         BIAS.make_party(

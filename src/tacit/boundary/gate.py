@@ -24,7 +24,7 @@ from tacit.boundary.release import Kind, Release
 from tacit.boundary.sealed import SEALED, Fixed, Grid
 from tacit.boundary.source import Seeded, Source
 from tacit.boundary.wire import Array, Value
-from tacit.errors import PrivacyRefused
+from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 from tacit.secure.masks import pack
 from tacit.secure.quantize import wrapped
@@ -110,6 +110,7 @@ class Gate(Door):
             return self._let_out(Kind.SUM, answer, event, contributors, present=present)
         whole = self._whole(query, grid)
         if grid.shares is None or self._seals is None:
+            protection.only_simulated("leave the noise of a sum to the aggregation")
             sealed = {SEALED: pack(wrapped(whole, grid.bits), grid.bits)}
             return self._let_out(Kind.SUM, sealed, event, contributors, sealed=True, present=present)
         source = protection.source("noise", request.round, request.step, 0, request.hash)
@@ -146,7 +147,12 @@ class Gate(Door):
             raise PrivacyRefused(f'{self.party} takes part in no secure sum here; "{name}" was not answered.')
         self.protection.afford()
         with self._recording_refusals():
-            answer = getattr(self._seals, name)(**payload)
+            if name == "advertise" and self.protection.ledger.answered(payload["context"]) is not None:
+                raise PrivacyRefused(f"{self.party} has given what this secure sum is about, and masks nothing twice.")
+            try:
+                answer = getattr(self._seals, name)(**payload)
+            except UsageError as wrong:  # asked in the wrong order, or for what there is not
+                raise PrivacyRefused(f"{self.party} refuses an exchange: {wrong}") from None
         return self._let_out(Kind.PUBLIC, answer, Public())
 
     def disclose(self, **payload: Value) -> Release:

@@ -117,8 +117,11 @@ class Gradient(Bounded):
 
     def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
         """What each sampled user adds to the item rows; of item gradients alone."""
-        if self.blocks != ("items",):
-            raise UsageError("Only gradients of item factors are summed over parties; ask for that block alone.")
+        if self.blocks != ("items",) or self.users_are_public:
+            raise UsageError(
+                "Only gradients of item factors alone are summed over parties, a piece being all that a user adds; "
+                "where users' factors are public, and a rating moves less, sums are not sealed."
+            )
         U, V = self._factors({**(self._at(state) if callable(self._at) else self._at), **state})
         part, p = self._part(stream), V.shape[1]
         touched, places = looked_up(self.ratings.items, part.entries, len(V))

@@ -156,8 +156,17 @@ class Protection:
         return Seeded(self.key(*purpose))
 
     def key(self, *purpose: str | int) -> bytes:
-        """32 private bytes for one purpose."""
+        """32 private bytes for one purpose, derived from the run's seed."""
+        self.only_simulated("draw noise from a seed")
         return stream_key(self.seed, self.ledger.party, *purpose)
+
+    def only_simulated(self, what: str) -> None:
+        """Refuse what only a simulation may do, under a guarantee that does not say SIMULATED."""
+        if not self.terms.guarantee.simulated:
+            raise PrivacyRefused(
+                f"{self.ledger.party} was about to {what}, which a simulation may and a deployment may not; "
+                "nothing was released."
+            )
 
     # -- the veto ---------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ each answer, so that a party that was killed goes on where it was.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,7 @@ class Circle:
 
     Attributes
     ----------
+    run : the run's own name: no key, share or signature serves another
     names : the roster, in its order
     shape : who is whose neighbour, and the thresholds
     shares : how noise is divided
@@ -41,11 +43,16 @@ class Circle:
     identities : everybody's public signing keys, by name
     """
 
+    run: str
     names: tuple[str, ...]
     shape: Shape
     shares: Shares
     identity: Ed25519PrivateKey | None = None
     identities: Mapping[str, Ed25519PublicKey] | None = None
+
+    def about(self, context: str) -> bytes:
+        """What everything in one sum is bound to: the run, and the request whose answer is masked."""
+        return hashlib.sha256(f"{self.run}|{context}".encode()).digest()
 
 
 class Seals:
@@ -72,12 +79,14 @@ class Seals:
     # -- exchanges: what the coordinator asks and the party answers, random numbers alone ------------------------
 
     def advertise(self, context: str) -> dict[str, Value]:
-        """Fresh keys for one sum."""
+        """Fresh keys for one sum; a second time for the same one would undo what was agreed on."""
+        if self.ready(context):
+            raise PrivacyRefused(f"{self.party} has begun this secure sum already, and begins none twice.")
         sealer = Sealer(
             self.party,
             self.circle.names,
             self.circle.shape,
-            bytes.fromhex(context),
+            self.circle.about(context),
             self.circle.shares.extras,
             self.circle.identity,
             self.circle.identities,
@@ -141,8 +150,7 @@ class Seals:
                 f"{self.party} was asked to go on with a secure sum that it did not begin, or that another one has "
                 "replaced; nothing was released: start the exchange of keys anew."
             )
-        about = bytes.fromhex(context)
-        kept = state[len(about) :].tobytes()
+        kept, about = state[len(context) // 2 :].tobytes(), circle.about(context)
         return Sealer.restore(
             kept, circle.names, circle.shape, about, circle.shares.extras, circle.identity, circle.identities
         )

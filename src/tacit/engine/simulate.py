@@ -69,7 +69,7 @@ class Safeguards:
             raise UsageError(
                 f"The noise was planned for {shares.parties:,} parties, and {len(names):,} take part; plan anew."
             )
-        return Circle(names, shape, shares)
+        return Circle(self.run, names, shape, shares)
 
     def lifetime_notes(self) -> tuple[str, ...]:
         """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""

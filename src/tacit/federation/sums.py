@@ -98,9 +98,7 @@ class MaskedSums:
     ) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
         """The protocol, as Bonawitz et al. 2017 tell it."""
         circle, context = self._circle, {"context": request.hash}
-        opener = Opener(
-            circle.names, circle.shape, bytes.fromhex(request.hash), circle.shares.extras, circle.identities
-        )
+        opener = Opener(circle.names, circle.shape, circle.about(request.hash), circle.shares.extras, circle.identities)
         there = Attendance.over(self._facts, dropout, request.round, self._line.calls, exchanges=5)
         keys = self._say("advertise", request, {name: {**context} for name in circle.names}, there[0])
         sent = opener.keys({name: _bytes(body["keys"]) for name, body in keys.items()})

@@ -173,6 +173,16 @@ class Sum:
         """What a survivor list is signed as."""
         return self.bound("survivors", *self.in_order(survivors))
 
+    def to_sign(self, survivors: Sequence[str], keys: Mapping[str, Keys]) -> bytes:
+        """What survivors sign: the list, and the keys that each of them advertised, as the signer saw them.
+
+        Keys are fresh in every sum, so a signature is worth nothing in another one, even of the same context, nor to
+        somebody who was shown other keys.
+        """
+        return self.bound(
+            "signed list", self.listed(survivors), *(keys[name].message for name in self.in_order(survivors))
+        )
+
     def write_answer(
         self, name: str, answer: Answer, survivors: Sequence[str], identity: Ed25519PrivateKey | None
     ) -> bytes:

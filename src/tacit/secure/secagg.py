@@ -33,13 +33,13 @@ is uniform. Honest survivors keep the masks that they have in common with each o
 (`graph`), so the vectors are uniform but for their sum (Bonawitz et al., Lemma 6.1, whose complete graph need only be
 connected).
 
-*Where the coordinator lies*, honest parties answer for one list L only, which t parties signed: there is one such list,
-since 2t > n + c. Say that it could open the sum of A, some but not all of the honest parties on L. If one of A
-answers, it has masked with everybody on L, since it refuses otherwise; one of those is honest and not in A, and their
-mask stays unknown, since neither's key is given. So none of A answers, and their seeds come from at least t − c honest
-parties on L outside A: |A| ≤ H − (t − c), with H honest ones on L. Each of A had genuine mail of t − 1 others, at
-least t − 1 − c of them honest, all of those in A or not on L: t − 1 − c ≤ |A| − 1 + (n − c) − H. Together 2t ≤ n + c,
-which is not so.
+*Where the coordinator lies*, honest parties answer for one list L only, which t parties signed, together with the
+keys that all on it advertised, so that no signature serves another sum: there is one such list, since 2t > n + c. Say
+that it could open the sum of A, some but not all of the honest parties on L. If one of A answers, it has masked with
+everybody on L, since it refuses otherwise; one of those is honest and not in A, and their mask stays unknown, since
+neither's key is given. So none of A answers, and their seeds come from at least t − c honest parties on L outside A:
+|A| ≤ H − (t − c), with H honest ones on L. Each of A had genuine mail of t − 1 others, at least t − 1 − c of them
+honest, all of those in A or not on L: t − 1 − c ≤ |A| − 1 + (n − c) − H. Together 2t ≤ n + c, which is not so.
 
 *Not promised.* A party that lies can spoil the sum, or make it void: the sum carries no proof that vectors were in
 range. Anybody can deny service. Who takes part, who drops out and when are seen. Without identities, whoever controls

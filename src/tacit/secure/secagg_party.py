@@ -152,7 +152,7 @@ class Sealer:
         if self._identity is None:
             raise UsageError(f'"{self.name}" has no identity to sign survivor lists with.')
         self._settle(survivors)
-        return self._identity.sign(self._sum.listed(survivors))
+        return self._identity.sign(self._to_sign(survivors))
 
     def unmask(
         self, survivors: Sequence[str], reveal: Sequence[int] = (), signatures: Mapping[str, bytes] | None = None
@@ -281,8 +281,16 @@ class Sealer:
             )
         self._survivors = chosen
 
+    def _to_sign(self, survivors: Sequence[str]) -> bytes:
+        """The list with everybody's keys: in a signed shape all are neighbours, and their keys are known."""
+        keys = {**self._keys, self.name: self._sum.read_keys(self.name, self.advertise())}
+        unseen = [name for name in survivors if name not in keys]
+        if unseen:
+            raise PrivacyRefused(f'"{self.name}" refuses a survivor list with "{unseen[0]}", whose keys it never saw.')
+        return self._sum.to_sign(survivors, keys)
+
     def _check_signatures(self, survivors: Sequence[str], signatures: Mapping[str, bytes]) -> None:
-        identities, listed = self._sum.identities or {}, self._sum.listed(survivors)
+        identities, listed = self._sum.identities or {}, self._to_sign(survivors)
         signed = sum(
             name in signatures and is_signed(identities[name], signatures[name], listed)
             for name in self._sum.in_order(survivors)
