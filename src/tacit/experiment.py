@@ -15,7 +15,7 @@ from tacit.config import RunFile
 from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, Safeguards, train, with_newcomers
+from tacit.engine.simulate import Glance, Safeguards, Trained, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts, Step, Transcript
 from tacit.federation.exchanges import exchanges_about
@@ -219,6 +219,15 @@ def _sealing(prepared: Prepared) -> list[str]:
     return [] if told is None else sentences(told, prepared.parties.setting is Setting.DEVICE)
 
 
+def _void(trained: Trained, rounds: int) -> list[str]:
+    """How many sums came to nothing, for the report."""
+    if not trained.void:
+        return []
+    some = "One sum was" if trained.void == 1 else f"{trained.void:,} sums were"
+    many = "All sums were" if trained.void >= rounds else some
+    return [f"{many} void, since too few stayed: nothing was learned in such a round, and what left in it is charged."]
+
+
 def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
@@ -285,6 +294,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
                 *evaluation.notes,
                 *lifetimes,
                 *_absences(trained.transcript, len(prepared.parties)),
+                *_void(trained, trained.rounds),
             ],
             sealed=prepared.plan is not None and prepared.plan.situation.sealed,
             floor=bias_floor(prepared, evaluation),

@@ -104,6 +104,7 @@ class Trained:
     rounds: int
     history: tuple[Glance, ...]
     seconds: float
+    void: int = 0
 
 
 def train(
@@ -179,6 +180,7 @@ def train(
         rounds=federation.rounds_done,
         history=tuple(onlooker.history),
         seconds=perf_counter() - began,
+        void=federation.void,
     )
 
 

@@ -64,6 +64,10 @@ class Federation:
     retries : how many void rounds may be tried again, over the whole run
     traffic : what a secure sum costs a simulated device, beside its contribution
     crowd : how many devices' reports a shuffler waits for; 0 where there is no shuffler
+
+    Attributes
+    ----------
+    void : how many sums came to nothing so far, because too few stayed
     """
 
     def __init__(
@@ -94,7 +98,7 @@ class Federation:
         self._aggregation = aggregation or Plain()
         self._sigma, self._grids, self._retries = dict(sigma or {}), dict(grids or {}), retries
         self._traffic, self._crowd = traffic, crowd
-        self._round = 0
+        self._round, self.void = 0, 0
         private = bool(self._sigma)
         self._line = Line(engine, facts, steps, self._dimensions, self.transcript, log, stop_on_refusal, private)
         self._masks = None if circle is None else MaskedSums(self._line, circle, facts)
@@ -165,9 +169,11 @@ class Federation:
         """The same, or None where too few stayed: the round is void, what left is charged, the next one is fresh."""
         self._step(step, Kind.SUM)
         attempt, total = 0, self._attempted(step, payload, 0)
+        self.void += total is None
         while total is None and self._retries > 0:
             self._retries, attempt = self._retries - 1, attempt + 1
             total = self._attempted(step, payload, attempt)
+            self.void += total is None
         return total
 
     def reports(self, step: str, **payload: Value) -> dict[str, Array]:
