@@ -5,7 +5,7 @@ import pytest
 
 import tacit
 from tacit.data.ratings import Scale
-from tacit.errors import DataError, PrivacyRefused, UsageError
+from tacit.errors import DataError, PeerFailed, PrivacyRefused, UsageError
 
 RATINGS = tacit.load("demo", users=80, items=40, ratings=1200)
 TRAIN, TEST = tacit.split(RATINGS, test=0.2, seed=7)
@@ -183,3 +183,17 @@ def test_a_budget_that_holds_no_step_is_refused_with_what_the_fit_costs():
     parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
     with pytest.raises(PrivacyRefused, match=r"ε = 1\.000 .* budget is 0\.5"):
         tacit.Bias(privacy=tacit.DP(1, 1e-6, budget=0.5)).fit(parties)
+
+
+def test_an_aggregation_is_a_name_or_a_table_and_is_kept_to():
+    silos = tacit.partition(tacit.load("demo", users=60), into=5)
+    private = tacit.DP(epsilon=4, delta=1e-6)
+    assert tacit.Bias(privacy=private, aggregation="secagg").fit(silos).guarantee_.trust == "distributed"
+    gone = {"name": "secagg", "dropout": 0.95}
+    with pytest.raises(PeerFailed, match="Too few parties stayed"):
+        tacit.Bias(privacy=private, aggregation=gone).fit(silos)
+    for wrong in (5, "secag", {"name": "ideal", "signed": True}):
+        with pytest.raises(UsageError):
+            tacit.Bias(privacy=private, aggregation=wrong).fit(silos)
+    with pytest.raises(UsageError, match="give privacy"):
+        tacit.Bias(aggregation="secagg").fit(silos)

@@ -143,6 +143,8 @@ class Estimator:
         parameters = checked(method.parameters, table, where=type(self).__name__)
         privacy: DP | None = getattr(self, "privacy", None)
         wanted = self._aggregation()
+        if wanted.signed and wanted.name != "secagg":
+            raise UsageError(f'aggregation: signed = True is for "secagg", and this is "{wanted.name}".')
         if privacy is None and wanted.name != "plain":
             raise UsageError(
                 f'aggregation = "{wanted.name}" carries the noise of a private sum; give privacy=tacit.DP(…), too.'
@@ -151,7 +153,9 @@ class Estimator:
             trained = train(method, parameters, parties, seed=self.seed)
         else:
             with guarded(method, parameters, privacy, parties, ratings, wanted) as safeguards:
-                trained = train(method, parameters, parties, seed=self.seed, safeguards=safeguards)
+                trained = train(
+                    method, parameters, parties, seed=self.seed, dropout=wanted.dropout, safeguards=safeguards
+                )
         promise = NON_PRIVATE if privacy is None else safeguards.plan.terms.guarantee
         self.model_: Model = replace(trained.model, stamp=str(promise))
         self.predictor_: Predictor = trained.predictor
@@ -202,6 +206,8 @@ class Estimator:
     def _aggregation(self) -> AggregationSection:
         """How sums are made: a name, or a table as in a run file's [aggregation]."""
         given: str | Mapping[str, Any] = getattr(self, "aggregation", "plain")
+        if not isinstance(given, str | Mapping):
+            raise UsageError(f'aggregation = {given!r} is neither a name, such as "secagg", nor a table of options.')
         table = {"name": given} if isinstance(given, str) else dict(given)
         return checked(AggregationSection, table, where=f"{type(self).__name__}'s aggregation")
 

@@ -58,6 +58,10 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
             f'[aggregation] name = "{aggregation}" carries the noise of a private sum, and a sum without noise '
             "protects nobody from whoever sees it; add [privacy]."
         )
+    if file.aggregation.signed and aggregation != "secagg":
+        raise UsageError(
+            f'[aggregation] signed = true is for "secagg", whose survivors sign who stayed; "{aggregation}" has none.'
+        )
     if file.engine.name != "inprocess":
         raise UsageError(f'[engine] name = "{file.engine.name}" is not available in this version; use "inprocess".')
     if file.engine.seeded is False and file.privacy is None:
@@ -272,6 +276,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         "setting": str(prepared.parties.setting),
         "metrics": evaluation.metrics,
         **shared,
+        **({"void": trained.void} if trained.void else {}),
         "intervals": {name: list(interval) for name, interval in evaluation.intervals.items()},
         "guarantee": promise.to_json(),
         "rounds": trained.rounds,

@@ -56,7 +56,7 @@ class Guarantee:
     def __str__(self) -> str:
         unit = f"per {self.unit}" + (" and silo" if self.per_silo else "")
         rounded_up = math.ceil(self.epsilon * 100 - 1e-9) / 100
-        text = f"({rounded_up:.2f}, {self.delta:g})-DP · {unit} · {self.relation} · against {self.against}"
+        text = f"({rounded_up:.2f}, {_up(self.delta)})-DP · {unit} · {self.relation} · against {self.against}"
         if self.claimed_epsilon is not None:
             text += f" · the paper's formulas claim ε = {self.claimed_epsilon:g}"
         return text + (" · SIMULATED (seeded)" if self.simulated else "")
@@ -74,6 +74,18 @@ class Guarantee:
             "simulated": self.simulated,
             **claim,
         }
+
+
+def _up(delta: float) -> str:
+    """δ to two digits, rounded up.
+
+    >>> _up(1e-6), _up(4.0027e-07), _up(2.5e-05)
+    ('1e-06', '4.1e-07', '2.5e-05')
+    """
+    if not 0 < delta < 1:
+        return f"{delta:g}"
+    grain = 10.0 ** (math.floor(math.log10(delta)) - 1)
+    return f"{math.ceil(delta / grain - 1e-9) * grain:.2g}"
 
 
 class NoGuarantee:

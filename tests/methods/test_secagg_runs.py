@@ -19,8 +19,8 @@ from tacit.engine import log
 from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Safeguards, train
-from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound
-from tacit.experiment import plan, prepare, run
+from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
+from tacit.experiment import check, plan, prepare, run
 from tacit.federation import sums
 from tacit.federation.cohort import Attendance
 from tacit.methods import chosen
@@ -418,3 +418,30 @@ def test_a_run_with_drop_outs_is_resumed(tmp_path, monkeypatch):
     expected = run(SMALL, tmp_path / "whole")
     killed(monkeypatch, InProcess, "deliver", 5, False, tmp_path / "run")
     assert run(SMALL, tmp_path / "run")["digest"] == expected["digest"]
+
+
+# -- many parties, and what is told ----------------------------------------------------------------------------------
+
+
+def test_a_secure_sum_of_a_hundred_parties_is_logged_and_ends(tmp_path):
+    """Their letters together are far longer than a message's header may be."""
+    data = {"source": "demo", "users": 300, "items": 20, "ratings": 3000}
+    summary = run(file(100, data=data), tmp_path / "run")
+    assert summary["guarantee"]["against"].endswith("if 69 honest parties stay")
+    assert "void" not in summary
+
+
+@pytest.mark.parametrize("name", ["plain", "ideal"])
+def test_signed_lists_are_for_secure_sums_alone(name):
+    with pytest.raises(UsageError, match='is for "secagg"'):
+        check(file(aggregation={"name": name, "signed": True}))
+
+
+@pytest.mark.parametrize(
+    ("parties", "aggregation"), [(2, {}), (10, {"signed": True, "tolerate": 0.6}), (5, {"collusion": 0.8})]
+)
+def test_a_secure_sum_that_cannot_be_is_refused_before_anything_is_written(tmp_path, parties, aggregation):
+    wanted = file(partition={"into": parties}, aggregation={"name": "secagg", **aggregation})
+    with pytest.raises((UsageError, PrivacyRefused)):
+        run(wanted, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

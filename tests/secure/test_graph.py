@@ -143,9 +143,9 @@ def test_what_cannot_be_signed_says_how_many_may_drop_out():
     ("arguments", "error", "words"),
     [
         ((2, 0, 0), UsageError, "fewer than 3"),
-        ((3, 0.34, 1), PrivacyRefused, "leave 1 to hide among"),
+        ((3, 0.34, 1), PrivacyRefused, "leaves 1 to hide among"),
         ((10, 0.3, 6), PrivacyRefused, "hide among"),
-        ((10, 0.3, 100), PrivacyRefused, "leave 0"),
+        ((10, 0.3, 100), PrivacyRefused, "leaves 0"),
         ((10, 1.0, 1), UsageError, "tolerate = 1"),
         ((10, -0.1, 1), UsageError, "tolerate = -0.1"),
         ((10, math.nan, 1), UsageError, "tolerate = nan"),

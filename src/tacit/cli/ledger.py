@@ -56,7 +56,11 @@ def show(place: Path, delta: float | None, as_json: bool) -> None:
         else:
             console.print(f"{ledger.party} · {ledger.path}")
             console.print(_table(ledger.rows, reached))
-            console.print(_lifetime(ledger.rows, reached, delta, ledger.relation) + "\n", soft_wrap=True)
+            console.print(_lifetime(ledger.rows, reached, delta, ledger.relation), soft_wrap=True)
+            for one in ledger.refused["told"]:
+                where = f"round {one['round']}, {one['step']}"
+                console.print(f"Refused {one['moment']}, {where}: {one['why']}", soft_wrap=True)
+            console.print()
     if as_json:
         typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
     elif not ledgers:

@@ -34,8 +34,14 @@ PARAMETERS = {
 # final_steps = 300       # with [privacy]: last steps on items' factors alone
 """,
     "device": """\
-# send = "rating"         # with [privacy]: what a device adds: one rating's gradient, or its "record"; 10 rounds do
+# send = "rating"         # with [privacy]: what a device adds: one rating's gradient, or its "record"
 """,
+}
+#: By setting, how many rounds; on devices fewer are better with [privacy], and are its default.
+ROUNDS = {
+    "horizontal": "rounds = 100",
+    "vertical": "rounds = 100",
+    "device": "# rounds = 100            # 10 with [privacy]",
 }
 #: By setting, what asking for a guarantee takes.
 GUARANTEE = {
@@ -75,7 +81,7 @@ test = 0.1
 [method]
 name = "sgdmf"            # {methods}
 factors = 20
-rounds = 100
+{rounds}
 local_steps = 10
 # sampling = 0.1          # users per step; 0.01 with [privacy]
 # rate = 600.0            # default: from public facts and the noise
@@ -119,6 +125,7 @@ def new(file: Path, source: str, setting: str) -> None:
         source=json.dumps(source, ensure_ascii=False),
         partition=PARTITIONS[setting],
         methods=_choices(setting),
+        rounds=ROUNDS[setting],
         method=PARAMETERS[setting],
         privacy=GUARANTEE[setting].format(file=file),
     )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from tacit.engine.simulate import Glance
-from tacit.report.words import epsilon, plural, seconds, size
+from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
 EVERY = 5.0
@@ -83,11 +83,13 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         simulated = " · SIMULATED" if guarantee["simulated"] else ""
         silo = summary["setting"] == "horizontal" and guarantee["unit"] == "user"
         unit = f"per {guarantee['unit']}{' and silo' if silo else ''}, against {guarantee['against']}"
-        stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {guarantee['delta']:g}[/bold] {unit}{simulated}"
+        stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}[/bold] {unit}{simulated}"
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}")
     console.print(table)
     console.print(
         f"{plural(summary['rounds'], 'round')} · {size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down · "
         f"{seconds(summary['seconds'])}"
     )
+    if summary.get("void"):
+        console.print(f"Void, since too few stayed: {plural(summary['void'], 'sum')}; what left in them is charged.")
     console.print(f"Report: {Path(summary['run']) / 'report.html'}", soft_wrap=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,11 @@ class Checked:
     rows: list[Row]
     messages: int
     relation: Relation
-    refusals: int = 0
+    refused: Mapping[str, Any] = field(default_factory=lambda: {"number": 0, "told": []})
+
+    @property
+    def refusals(self) -> int:
+        return int(self.refused["number"])
 
     @property
     def head(self) -> str:
@@ -105,7 +109,7 @@ class Checked:
 
     def to_json(self) -> dict[str, Any]:
         table = {"party": self.party, "path": str(self.path), "releases": len(self.rows), "head": self.head}
-        return {**table, "refusals": self.refusals}
+        return {**table, "refusals": self.refused}
 
 
 def verified(place: Path) -> tuple[Run | None, list[Checked]]:
@@ -156,7 +160,7 @@ def _checked(path: Path, run: Run | None, sent: Sequence[Entry]) -> Checked:
         raise TamperingFound(f'The ledger "{path}" of {path.stem} is gone; put it back.')
     with _whole(path), closing(Ledger.open(path)) as ledger:
         ledger.verify()
-        rows, relation, refused = ledger.rows(), ledger.relation, int(ledger.refusals()["number"])
+        rows, relation, refused = ledger.rows(), ledger.relation, ledger.refusals()
     if run is None:
         return Checked(ledger.party, path, rows, 0, relation, refused)
     if ledger.party != path.stem:

@@ -160,8 +160,8 @@ class Federation:
         if total is None:
             raise PeerFailed(
                 f'Too few parties stayed for the sum of step "{step}" in round {self._round}, and at least '
-                f"{self._aggregation.fewest:,} must; what left is charged. Allow for more drop-outs with [aggregation] "
-                "tolerate, or for another try with retries."
+                f"{self._aggregation.fewest:,} must; {self.void} of the run's sums were void so far, and what left is "
+                "charged. Allow for more drop-outs with [aggregation] tolerate, or for more tries with retries."
             )
         return total
 

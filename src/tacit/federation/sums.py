@@ -11,7 +11,7 @@ import numpy as np
 from tacit.boundary.sealed import SEALED, Grid
 from tacit.boundary.seals import Circle, added_noise, excess_of, marked, unmarked
 from tacit.boundary.source import Seeded
-from tacit.boundary.wire import Array, Value, encode
+from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import BadMessage
 from tacit.federation.cohort import Attendance
 from tacit.federation.facts import Facts
@@ -138,15 +138,11 @@ class MaskedSums:
 
         def compute() -> dict[str, Value]:
             heard = self._line.exchange(requests, there, rejected=self.rejected)
-            return {f"{answer.party}/{name}": value for answer, body in heard for name, value in body.items()}
+            return _gathered({answer.party: answer.body for answer, _body in heard}, self._circle.names)
 
         whole = hashlib.sha256("|".join(sorted(asked.hash for asked in requests.values())).encode()).hexdigest()
         result = self._line.call(f"{request.round}/{request.step}/{exchange}/{request.attempt}", whole, compute)
-        by_party: dict[str, dict[str, Any]] = {}
-        for place, value in result.items():
-            party, _, name = place.partition("/")
-            by_party.setdefault(party, {})[name] = value
-        return by_party
+        return {party: decode(body) for party, body in _parted(result, self._circle.names).items()}
 
     def _contributions(
         self, request: Request, names: Sequence[str], bits: int, size: int, there: Attendance
@@ -166,6 +162,22 @@ class MaskedSums:
         here = unmarked(result["survivors"], len(self._circle.names))
         survivors = [name for name, stayed in zip(self._circle.names, here, strict=True) if stayed]
         return survivors, unpack(result["total"], size, bits)
+
+
+def _gathered(bodies: Mapping[str, bytes], roster: Sequence[str]) -> dict[str, Value]:
+    """Many parties' answers as one result: who answered, how long, and all bytes; names would fill a header."""
+    here = [name for name in roster if name in bodies]
+    lengths = np.array([len(bodies[name]) for name in here], dtype=np.int64)
+    together = np.frombuffer(b"".join(bodies[name] for name in here), dtype=np.uint8)
+    return {"who": marked(here, roster), "lengths": lengths, "bodies": together}
+
+
+def _parted(result: Mapping[str, Any], roster: Sequence[str]) -> dict[str, bytes]:
+    """The answers that `_gathered` put together."""
+    here = [name for name, there in zip(roster, unmarked(result["who"], len(roster)), strict=True) if there]
+    ends = np.cumsum(result["lengths"])
+    raw = result["bodies"].tobytes()
+    return {name: raw[end - size : end] for name, size, end in zip(here, result["lengths"], ends, strict=True)}
 
 
 def _letters(letters: Mapping[str, bytes]) -> dict[str, Value]:

@@ -125,7 +125,7 @@ class Situation:
             sealed=wanted.name in ("ideal", "secagg"),
             collusion=wanted.collusion,
             tolerate=wanted.tolerate if wanted.name in ("secagg", "shuffle") else None,
-            signed=wanted.signed,
+            signed=wanted.signed and wanted.name == "secagg",
             retries=wanted.retries if wanted.name == "secagg" else 0,
             shuffled=wanted.name == "shuffle",
         )
@@ -153,6 +153,10 @@ class Situation:
         if self.shares is None or self.tolerate is None:
             return None
         return choose(self.parties, self.tolerate, self.colluding, self.signed)
+
+    def check(self) -> None:
+        """Refuse a secure sum that cannot be: too few parties, or too many that may drop out or collude."""
+        assert self.shape is None or self.shape.parties == self.parties
 
     @property
     def traffic(self) -> Traffic | None:

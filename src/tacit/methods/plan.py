@@ -119,6 +119,7 @@ def make_plan(
             'remove that section to run it NON-PRIVATE, or choose "sgdmf" or "bias".'
         )
     delta, warnings = checked_delta(privacy.delta, facts.users)
+    situation.check()
     unit = Unit(privacy.unit)
     parameters = parameters.resolved(unit, situation)
     asked = _sealed(schedule(parameters, facts, unit, situation), situation)

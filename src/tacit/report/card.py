@@ -193,7 +193,7 @@ def _loudness(record: RunRecord) -> list[Section]:
         meant += f" Here the noise of a cell of “{short(faintest.step, 60)}” is {times} times its signal."
     table = Table(head, rows, numeric=tuple(range(1, len(head))))
     terms = "Asked: releases × noisy answers in each. Sensitivity: the most that one unit moves an answer. "
-    terms += "σ: the noise that a party adds to each cell."
+    terms += "σ: the noise on each cell of an answer; under a seal, of the whole sum, to which each adds a share."
     return [Section("How loud the noise is", [meant], [terms], table)]
 
 

@@ -59,6 +59,7 @@ class Summary(Written):
     seconds: float
     digest: str
     metrics_shared: dict[str, float | None] = Field(default_factory=dict)
+    void: int = 0
 
 
 class AboutData(Written):

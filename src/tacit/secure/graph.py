@@ -107,8 +107,9 @@ def choose(parties: int, tolerate: float, colluding: int, signed: bool = False) 
     fewest = parties - dropped
     if fewest - colluding < 2:
         raise PrivacyRefused(
-            f"{parties} parties with {dropped} drop-outs and {colluding} colluding leave {max(0, fewest - colluding)} "
-            "to hide among, and 2 are needed; tolerate fewer drop-outs or let more parties take part."
+            f"Of {parties} parties {dropped} may drop out and {colluding} collude, which leaves "
+            f"{max(0, fewest - colluding)} to hide among, and 2 are needed; lower [aggregation] tolerate or collusion, "
+            "or let more parties take part."
         )
     if signed:
         return _signed(parties, dropped, colluding)
@@ -122,7 +123,8 @@ def choose(parties: int, tolerate: float, colluding: int, signed: bool = False) 
     shape = _shaped(parties, parties - 1, dropped, colluding, NEVER)
     if shape is None:
         raise PrivacyRefused(
-            f"No threshold suits {parties} parties with {dropped} drop-outs and {colluding} colluding; tolerate fewer."
+            f"No threshold suits {parties} parties of which {dropped} may drop out and {colluding} collude; lower "
+            "[aggregation] tolerate or collusion."
         )
     return shape
 

@@ -142,7 +142,7 @@ def bits_for(pieces: int, rounding: Rounding, variance: float, cells: int) -> in
     if variance > LOUDEST:
         raise PrivacyRefused(
             f"The noise of a sum would have a variance of {variance:.3g} steps², and {LOUDEST:.3g} is the most that is "
-            "drawn exactly; ask for a larger epsilon, or for fewer rounds."
+            "drawn exactly; ask for a larger epsilon, or, where a method has rounds, for fewer of them."
         )
     tail = math.log(2 * cells / WRAP)
     reach = tail / 3 + math.sqrt((tail / 3) ** 2 + 2 * tail * variance)
