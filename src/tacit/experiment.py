@@ -66,10 +66,15 @@ def check(file: RunFile) -> tuple[Method, Parameters]:
         raise UsageError(f'[engine] name = "{file.engine.name}" is not available in this version; use "inprocess".')
     if file.engine.seeded is False and file.privacy is None:
         raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
-    if file.engine.seeded is False:
+    if file.engine.seeded is False and aggregation in ("ideal", "shuffle"):
         raise PrivacyRefused(
-            "[engine] seeded = false asks for noise that holds outside a simulation: sums have it, but samples, "
-            "trimming and chains still draw from the seed in this version; leave it out to simulate."
+            f'[engine] seeded = false asks for noise that holds outside a simulation, and "{aggregation}" exists in '
+            'simulations only; use "secagg" or "plain".'
+        )
+    if file.engine.seeded is False and file.aggregation.signed:
+        raise PrivacyRefused(
+            "[aggregation] signed = true takes the parties' signing keys from the seed here, so it is for simulations; "
+            "leave out signed, or [engine] seeded = false."
         )
     if file.privacy is not None:
         affordable(plan(file, method, parameters), file.privacy)
@@ -89,7 +94,8 @@ def plan(
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
     situation = Situation.of(setting, parties, file.aggregation)
-    made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded=True)
+    seeded = file.engine.seeded is not False
+    made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded)
     _fits(file.aggregation.name, method, made)
     return made
 
@@ -176,6 +182,11 @@ def prepare(file: RunFile) -> Prepared:
     )
     method.sides_in(Facts.of(parties, file.seed))
     count = sum(max(1, share.devices) for share in parties)
+    if file.engine.seeded is False and any(share.devices > 1 for share in parties):
+        raise PrivacyRefused(
+            "[engine] seeded = false asks for noise that holds outside a simulation, and a cohort simulates many "
+            f"devices at once; let each be a party, with [partition] into = {parties.n_users}, or leave it out."
+        )
     planned = None if file.privacy is None else plan(file, method, parameters, parties.setting, count)
     if planned is None:
         parameters = parameters.resolved(None, Situation(parties.setting, count, sealed=False))

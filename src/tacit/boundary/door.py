@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tacit.boundary.ledger import Row
 from tacit.boundary.protection import Protection
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.seals import STATE, Seals
+from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE
@@ -115,6 +116,8 @@ class Door:
     def stream(self, *purpose: str | int) -> np.random.Generator:
         """The party's private randomness for one purpose within the present request."""
         request = self._serving()
+        if self.protection is not None and not self.protection.simulated:
+            return cast(np.random.Generator, SecureStream())
         return derive(self._seed, self.party, request.round, *purpose, request.hash)
 
     def keep(self, name: str, array: Array | float) -> Array:

@@ -17,11 +17,12 @@ import numpy as np
 
 from tacit.boundary.door import Door
 from tacit.boundary.events import Event, Public
+from tacit.boundary.noise import Skellam
 from tacit.boundary.objective import Problem
 from tacit.boundary.protection import Protection
 from tacit.boundary.query import Query, Randomised, Sensitive, Summable, Update
 from tacit.boundary.release import Kind, Release
-from tacit.boundary.sealed import SEALED, Fixed, Grid
+from tacit.boundary.sealed import SEALED, Fixed, Grid, on_public_grid
 from tacit.boundary.source import Seeded, Source
 from tacit.boundary.wire import Array, Value
 from tacit.errors import PrivacyRefused, UsageError
@@ -109,6 +110,11 @@ class Gate(Door):
             answer = self._answer(query, {}, 0, max(1, contributors) if self._devices else 1)
             return self._let_out(Kind.SUM, answer, event, contributors, present=present)
         whole = self._whole(query, grid)
+        if grid.own:
+            noise = Skellam(grid.variance * (max(1, contributors) if self._devices else 1))
+            source = protection.source("noise", request.round, request.step, 0, request.hash)
+            own = {SEALED: pack(wrapped(noise.add(whole, source), grid.bits), grid.bits)}
+            return self._let_out(Kind.SUM, own, event, contributors, present=present)
         if grid.shares is None or self._seals is None:
             protection.only_simulated("leave the noise of a sum to the aggregation")
             sealed = {SEALED: pack(wrapped(whole, grid.bits), grid.bits)}
@@ -172,7 +178,8 @@ class Gate(Door):
         They carry their noise already: encoding and masking them is post-processing.
         """
         if self._seals is None or not self._seals.ready(context := self._serving().hash):
-            return blocks
+            deployed = self.protection is not None and not self.protection.simulated
+            return {name: on_public_grid(block) for name, block in blocks.items()} if deployed else blocks
         return self._seals.masked(Fixed.encoded(blocks, weight), Fixed.BITS, context)
 
     def _admitted(self, query: Query, answers: int) -> Event | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.query import Exact, Query, Randomised, Sensitive
 from tacit.boundary.sealed import Grid
 from tacit.boundary.seals import Circle
-from tacit.boundary.source import Seeded, Source
+from tacit.boundary.source import Secure, Seeded, Source
 from tacit.boundary.tally import Merged, Tally, together
 from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
@@ -152,17 +153,21 @@ class Protection:
         return mechanism.Gaussian(sigma).noised(blocks, self.source("noise", *purpose))
 
     def source(self, *purpose: str | int) -> Source:
-        """The party's private randomness for one purpose: seeded, hence SIMULATED."""
-        return Seeded(self.key(*purpose))
+        """The party's private randomness for one purpose: from the seed in a simulation, else from nowhere twice."""
+        return Seeded(self.key(*purpose)) if self.simulated else Secure()
 
     def key(self, *purpose: str | int) -> bytes:
-        """32 private bytes for one purpose, derived from the run's seed."""
-        self.only_simulated("draw noise from a seed")
-        return stream_key(self.seed, self.ledger.party, *purpose)
+        """32 private bytes for one purpose: derived from the seed in a simulation, else drawn."""
+        return stream_key(self.seed, self.ledger.party, *purpose) if self.simulated else os.urandom(32)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the guarantee says SIMULATED: only then may anything private come from a seed."""
+        return self.terms.guarantee.simulated
 
     def only_simulated(self, what: str) -> None:
         """Refuse what only a simulation may do, under a guarantee that does not say SIMULATED."""
-        if not self.terms.guarantee.simulated:
+        if not self.simulated:
             raise PrivacyRefused(
                 f"{self.ledger.party} was about to {what}, which a simulation may and a deployment may not; "
                 "nothing was released."

@@ -17,8 +17,11 @@ from tacit.boundary.wire import Array
 from tacit.secure.quantize import Rounding, centred, wrapped
 from tacit.secure.shares import Shares
 
-#: The one block of a sealed contribution.
+#: The one block of a contribution in whole numbers.
 SEALED = "sealed"
+
+#: What a deployment rounds released factors to: a public grid, far finer than their noise.
+PUBLIC_GRID = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class Grid:
     times : how many pieces' lengths one unit can move the sum by: 1, or 2 where it can change a piece into another
     multiplier : z, the noise's standard deviation over Δ₂
     bits : of each cell
-    shares : how the noise is divided among parties; None where a simulation adds it to the sum
+    shares : how the noise is divided among parties; None where a simulation adds it to the sum, or each its own
+    own : whether every party adds all of the noise itself, so that its contribution may be seen
 
     Guarantee
     ---------
@@ -44,6 +48,7 @@ class Grid:
     multiplier: float
     bits: int
     shares: Shares | None = None
+    own: bool = False
 
     @property
     def l2(self) -> float:
@@ -110,3 +115,9 @@ def in_blocks(flat: Array, shapes: Mapping[str, Sequence[int]]) -> dict[str, Arr
     ends = np.cumsum([math.prod(shapes[name]) for name in names])
     parts = np.split(flat, ends[:-1])
     return {name: part.reshape(shapes[name]) for name, part in zip(names, parts, strict=True)}
+
+
+def on_public_grid(block: Array) -> Array:
+    """Noised numbers rounded to `PUBLIC_GRID`: the last bits of floating-point noise are not let out."""
+    rounded: Array = (np.rint(np.asarray(block, dtype=np.float64) / PUBLIC_GRID) * PUBLIC_GRID).astype(block.dtype)
+    return rounded

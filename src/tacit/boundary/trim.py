@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, UsageError
 from tacit.kernels.entries import entries_of, first_fault, rows_of, trimmed
@@ -75,7 +76,11 @@ def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, pres
     total = int(indptr[-1])
     if rate == 1:
         return sample_users(indptr, 1, stream, present)
-    entries = np.sort(stream.choice(total, stream.binomial(total, rate), replace=False, shuffle=False)).astype(np.int64)
+    if isinstance(stream, SecureStream):
+        entries = stream.among(total, rate)
+    else:
+        few = stream.choice(total, stream.binomial(total, rate), replace=False, shuffle=False)
+        entries = np.sort(few).astype(np.int64)
     if present is not None:
         entries = entries[np.repeat(present, np.diff(indptr))[entries]]
     return Part(*rows_of(indptr, entries), entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import Fixed, Grid, in_blocks
+from tacit.boundary.sealed import SEALED, Fixed, Grid, in_blocks
 from tacit.boundary.seals import Circle
 from tacit.boundary.wire import Array, Value, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
@@ -21,6 +22,7 @@ from tacit.federation.sums import MaskedSums, simulated_total
 from tacit.federation.transcript import Transcript
 from tacit.rng import derive
 from tacit.secure import Aggregation, Plain
+from tacit.secure.masks import unpack
 from tacit.secure.plain import exact_sum
 from tacit.secure.secagg import VoidRound
 from tacit.secure.traffic import Traffic
@@ -122,7 +124,7 @@ class Federation:
             answers = self._line.broadcast(request, Attendance.full())
             return {f"{answer.party}/{name}": value for answer, body in answers for name, value in body.items()}
 
-        if step in self._grids:
+        if step in self._grids and not self._grids[step].own:
             raise PrivacyRefused(
                 f'Step "{step}" is summed under a seal; ask for its sum, not for single contributions.'
             )
@@ -238,8 +240,8 @@ class Federation:
         """One attempt at a sum; None if it is void."""
         request = self._request(step, payload, attempt)
         grid = self._grids.get(step)
-        if grid is None:
-            return self._plain_sum(request)
+        if grid is None or grid.own:
+            return self._plain_sum(request, grid)
         size = self._steps[step].gives.cells({**self.facts.roster[0].dimensions, **self._dimensions})
         if self._masks is not None:
             found = self._masks.noised_total(request, grid, size, self._dropout)
@@ -254,20 +256,27 @@ class Federation:
         self.transcript.sum(self._line.calls - 1, self._round, step, encode(blocks))
         return Total(blocks, contributors, self._aggregation.noise(self._sigma[step], contributors))
 
-    def _plain_sum(self, request: Request) -> Total:
-        """The sum of contributions that the coordinator sees."""
+    def _plain_sum(self, request: Request, grid: Grid | None) -> Total:
+        """The sum of contributions that the coordinator sees; of whole numbers where there is a grid."""
 
         def compute() -> dict[str, Value]:
             attendance = Attendance.draw(self.facts, self._dropout, self._round, self._line.calls)
-            answers = self._line.broadcast(request, attendance)
+            answers = self._line.broadcast(request, attendance, bits=0 if grid is None else grid.bits)
             contributors = sum(answer.contributors for answer, _body in answers)
-            blocks = exact_sum([body for _answer, body in answers])
+            bodies = [body if grid is None else self._numbers(request.step, body, grid) for _answer, body in answers]
+            blocks = exact_sum(bodies)
             return {"contributors": contributors, **{f"sum/{name}": block for name, block in blocks.items()}}
 
         result = self._line.call(f"{self._round}/{request.step}/sum", request.hash, compute)
         contributors = result.pop("contributors")
         noise = self._aggregation.noise(self._sigma[request.step], contributors) if request.step in self._sigma else 0.0
         return Total({name.removeprefix("sum/"): block for name, block in result.items()}, contributors, noise)
+
+    def _numbers(self, step: str, body: Mapping[str, Any], grid: Grid) -> dict[str, Array]:
+        """What one party's whole numbers stand for, in blocks."""
+        shapes = self._shapes(step)
+        size = sum(math.prod(shape) for shape in shapes.values())
+        return in_blocks(grid.numbers(unpack(body[SEALED], size, grid.bits)), shapes)
 
     def _masked_mean(self, block: str, request: Request) -> Array:
         """Σ weight·block over those that stayed, by their masks, over the sum of their weights."""

@@ -55,7 +55,8 @@ class Noisy:
     parties : in how many parties' releases one unit can be; all these compose
     mixed : how many parties' noise one cell carries in the end; None means that of all
     summed : what a step that is a sum adds up; None for a chain
-    sealed : whether the sum as a whole carries the noise, in whole numbers; set by the plan
+    sealed : whether the sum as a whole carries the noise; set by the plan
+    whole : whether a sum is made of whole numbers with exact noise: under a seal, and in every deployment; set likewise
     reported : whether the answers are single reports that devices randomise by themselves: ε₀ is 1 over the multiplier
     crowd : how many honest devices' reports a shuffle loses one among; 0 for no shuffle; set by the plan
     """
@@ -71,6 +72,7 @@ class Noisy:
     mixed: int | None = None
     summed: Summed | None = None
     sealed: bool = False
+    whole: bool = False
     reported: bool = False
     crowd: int = 0
 
@@ -87,7 +89,7 @@ class Noisy:
         if self.reported:
             local = 1 / multiplier
             return Shuffled(local, self.crowd, count) if self.crowd else Pure(local, "randomised reports", count)
-        if self.sealed and self.summed is not None:
+        if self.whole and self.summed is not None:
             rounding, times = self.summed.rounding, self.sensitivity / self.summed.clip
             return skellam_event(multiplier, times * rounding.l1, times * rounding.l2, self.sampling, count)
         return SampledGaussian(multiplier, self.sampling, count) if self.sampling < 1 else Gaussian(multiplier, count)

@@ -122,7 +122,7 @@ def make_plan(
     situation.check()
     unit = Unit(privacy.unit)
     parameters = parameters.resolved(unit, situation)
-    asked = _sealed(schedule(parameters, facts, unit, situation), situation)
+    asked = _sealed(schedule(parameters, facts, unit, situation), situation, seeded)
     relation = Relation.ZERO_OUT if asked.accounted is None else asked.accounted[1]
     if privacy.accounting == "paper":
         if asked.claim is None:
@@ -143,18 +143,26 @@ def make_plan(
         schedule={n.step: n.releases for n in asked.noisy},
         events=tuple(n.event(z) for n in asked.noisy),
         sensitivities={n.step: n.sensitivity for n in asked.noisy},
-        grids={n.step: _grid(n, z, situation) for n in asked.noisy if n.sealed},
+        grids={n.step: _grid(n, z, situation) for n in asked.noisy if n.whole},
         reports={n.step: n.event_of(z, 1) for n in asked.noisy if n.reported},
         accounted=asked.accounted,
     )
     return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
 
 
-def _sealed(asked: Asked, situation: Situation) -> Asked:
-    """The same with sums sealed, where the aggregation does that, and with a release more for every retry."""
+def _sealed(asked: Asked, situation: Situation, seeded: bool) -> Asked:
+    """The same with sums sealed, where the aggregation does that, and with a release more for every retry.
+
+    Under a seal, and wherever noise is not a simulation's, sums are of whole numbers.
+    """
     crowd = max(1, situation.fewest_reports - situation.colluding) if situation.shuffled else 0
     noisy = tuple(
-        replace(n, sealed=situation.sealed and n.summed is not None, crowd=crowd if n.reported else 0)
+        replace(
+            n,
+            sealed=situation.sealed and n.summed is not None,
+            whole=n.summed is not None and (situation.sealed or not seeded),
+            crowd=crowd if n.reported else 0,
+        )
         for n in asked.noisy
     )
     more = {n.step: n.releases + situation.retries for n in noisy if n.sealed}
@@ -165,7 +173,8 @@ def _grid(noisy: Noisy, multiplier: float, situation: Situation) -> Grid:
     """The whole numbers of a sealed sum: as fine as rounding needs, as wide as everybody's pieces and noise do."""
     assert noisy.summed is not None
     shares, rounding = situation.shares, noisy.summed.rounding
-    grid = Grid(rounding, noisy.sensitivity / noisy.summed.clip, multiplier, 64, shares)
+    own = not noisy.sealed
+    grid = Grid(rounding, noisy.sensitivity / noisy.summed.clip, multiplier, 64, None if own else shares, own)
     largest = grid.variance * (situation.colluding + 1) if shares is None else shares.largest(grid.variance)
     return replace(grid, bits=bits_for(noisy.summed.pieces, rounding, largest, noisy.cells))
 
