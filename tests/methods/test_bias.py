@@ -138,7 +138,7 @@ def test_biases_are_found_under_noise():
     [
         ({"privacy": {"epsilon": 1.0, "delta": 0.01}}, UsageError, "1/users"),
         ({"method": {"name": "item-mean"}}, PrivacyRefused, "NON-PRIVATE"),
-        ({"engine": {"seeded": False}}, PrivacyRefused, "seeded"),
+        ({"engine": {"seeded": False}, "aggregation": {"name": "ideal"}}, PrivacyRefused, "seeded"),
         (
             {"partition": {"by": "item", "into": 3}, "aggregation": {"name": "ideal"}},
             PrivacyRefused,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Grid:
     multiplier: float
     bits: int
     shares: Shares | None = None
-    own: bool = False
+    own: bool = field(default=False, repr=False)  # the guarantee's trust model, which requests are bound to, says it
 
     @property
     def l2(self) -> float:
