@@ -311,6 +311,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
                 *lifetimes,
                 *_absences(trained.transcript, len(prepared.parties)),
                 *_void(trained, trained.rounds),
+                *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
             ],
             sealed=prepared.plan is not None and prepared.plan.situation.sealed,
             floor=bias_floor(prepared, evaluation),

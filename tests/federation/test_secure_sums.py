@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from tacit.boundary.gate import Gate
 from tacit.boundary.ledger import START, Ledger, next_head
@@ -573,3 +574,25 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
         totals.append(tuple(found[1].tolist()))
     assert len(set(totals)) == len(asked)
     assert all(any(total) for total in totals)
+
+
+# -- letters that nobody can open ------------------------------------------------------------------------------------
+
+
+def test_a_letter_that_a_party_cannot_open_is_told_by_its_senders_name(exact, monkeypatch):
+    """party-2 writes nonsense to party-1, which only party-1 can notice: the sum goes on, with both."""
+    real = Seals.share
+
+    def share(self, context, **keys):
+        letters = real(self, context, **keys)
+        if self.party == "party-2":
+            letters["party-1"] = letters["party-1"] ^ np.uint8(1)
+        return letters
+
+    monkeypatch.setattr(Seals, "share", share)
+    stage = Stage()
+    contributors, total = stage.sum()
+    assert contributors == SILOS
+    assert_array_equal(np.rint(total), sum(exact.values()))
+    assert list(stage.federation.rejected) == ["party-2"]
+    assert "party-1 could not open its letter of party-2" in stage.federation.rejected["party-2"]

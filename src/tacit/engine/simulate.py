@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -105,6 +105,7 @@ class Trained:
     history: tuple[Glance, ...]
     seconds: float
     void: int = 0
+    rejected: Mapping[str, str] = field(default_factory=dict)
 
 
 def train(
@@ -181,6 +182,7 @@ def train(
         history=tuple(onlooker.history),
         seconds=perf_counter() - began,
         void=federation.void,
+        rejected=dict(federation.rejected),
     )
 
 

@@ -114,6 +114,11 @@ class Federation:
             yield t
 
     @property
+    def rejected(self) -> Mapping[str, str]:
+        """By party, why something of it was left out of a secure sum, the latest of each."""
+        return {} if self._masks is None else self._masks.rejected
+
+    @property
     def rounds_done(self) -> int:
         return self._round
 
@@ -236,13 +241,17 @@ class Federation:
         """The shapes of a summed step's blocks; they are the same for all parties."""
         return self._steps[step].gives.shapes({**self.facts.roster[0].dimensions, **self._dimensions})
 
+    def _cells(self, step: str) -> int:
+        """How many numbers a summed step's blocks have together."""
+        return sum(math.prod(shape) for shape in self._shapes(step).values())
+
     def _attempted(self, step: str, payload: Mapping[str, Value], attempt: int) -> Total | None:
         """One attempt at a sum; None if it is void."""
         request = self._request(step, payload, attempt)
         grid = self._grids.get(step)
         if grid is None or grid.own:
             return self._plain_sum(request, grid)
-        size = self._steps[step].gives.cells({**self.facts.roster[0].dimensions, **self._dimensions})
+        size = self._cells(step)
         if self._masks is not None:
             found = self._masks.noised_total(request, grid, size, self._dropout)
         else:
@@ -274,16 +283,14 @@ class Federation:
 
     def _numbers(self, step: str, body: Mapping[str, Any], grid: Grid) -> dict[str, Array]:
         """What one party's whole numbers stand for, in blocks."""
-        shapes = self._shapes(step)
-        size = sum(math.prod(shape) for shape in shapes.values())
-        return in_blocks(grid.numbers(unpack(body[SEALED], size, grid.bits)), shapes)
+        return in_blocks(grid.numbers(unpack(body[SEALED], self._cells(step), grid.bits)), self._shapes(step))
 
     def _masked_mean(self, block: str, request: Request) -> Array:
         """Σ weight·block over those that stayed, by their masks, over the sum of their weights."""
         assert self._masks is not None
         shape = self._shapes(request.step)[block]
         try:
-            survivors, total = self._masks.total(request, Fixed.BITS, int(np.prod(shape)))
+            survivors, total = self._masks.total(request, Fixed.BITS, self._cells(request.step))
         except VoidRound as void:
             raise PeerFailed(
                 f'The masked mean of step "{request.step}" in round {self._round} is void, and what left is charged: '

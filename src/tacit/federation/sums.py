@@ -96,15 +96,28 @@ class MaskedSums:
     def _opened(
         self, request: Request, bits: int, size: int, dropout: float
     ) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
+        """One sum, opened; what did not fit is noted, whether or not the sum came about."""
+        circle = self._circle
+        opener = Opener(circle.names, circle.shape, circle.about(request.hash), circle.shares.extras, circle.identities)
+        try:
+            return self._told(opener, request, bits, size, dropout)
+        finally:
+            self.rejected.update(opener.rejected)
+
+    def _told(
+        self, opener: Opener, request: Request, bits: int, size: int, dropout: float
+    ) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
         """The protocol, as Bonawitz et al. 2017 tell it."""
         circle, context = self._circle, {"context": request.hash}
-        opener = Opener(circle.names, circle.shape, circle.about(request.hash), circle.shares.extras, circle.identities)
         there = Attendance.over(self._facts, dropout, request.round, self._line.calls, exchanges=5)
         keys = self._say("advertise", request, {name: {**context} for name in circle.names}, there[0])
         sent = opener.keys({name: _bytes(body["keys"]) for name, body in keys.items()})
         letters = self._say("share", request, {n: {**context, **_letters(sent[n])} for n in sent}, there[1])
         mail = opener.mail({name: {to: _bytes(x) for to, x in body.items()} for name, body in letters.items()})
         ready = self._say("collect", request, {n: {**context, **_letters(mail[n])} for n in mail}, there[2])
+        for party, body in ready.items():
+            for sender in np.array(circle.names)[unmarked(body["rejected"], len(circle.names))]:
+                self.rejected[str(sender)] = f"{party} could not open its letter of {sender}, which was damaged."
         if len(ready) < circle.shape.fewest:  # before any vector is asked for, and charged
             raise VoidRound(f"Only {len(ready)} of {len(circle.names)} parties could be masked with each other.")
         survivors, total = self._contributions(request, list(ready), bits, size, there[3])
@@ -116,7 +129,6 @@ class MaskedSums:
             signatures = {name: body["signature"] for name, body in confirmed.items()}
         answers = self._say("unmask", request, {name: {**about, **signatures} for name in listed}, there[4])
         opened = opener.unmasked(total, {name: _bytes(body["answer"]) for name, body in answers.items()}, bits)
-        self.rejected.update(opener.rejected)
         return listed, opened.total, opened.extras
 
     def _say(

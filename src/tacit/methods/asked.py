@@ -16,7 +16,7 @@ from tacit.partition import Setting
 from tacit.secure import Aggregation, IdealSum, Plain, SecureSum
 from tacit.secure.graph import Shape, choose
 from tacit.secure.quantize import Rounding
-from tacit.secure.shares import Shares
+from tacit.secure.shares import Shares, fewest_of
 from tacit.secure.traffic import Traffic, overhead
 
 
@@ -140,7 +140,7 @@ class Situation:
     @property
     def fewest_reports(self) -> int:
         """How many devices' reports a shuffler waits for; 0 where there is none."""
-        return math.ceil((1 - (self.tolerate or 0.0)) * self.parties - 1e-9) if self.shuffled else 0
+        return fewest_of(self.parties, self.tolerate or 0.0) if self.shuffled else 0
 
     @property
     def shares(self) -> Shares | None:
@@ -158,7 +158,8 @@ class Situation:
 
     def check(self) -> None:
         """Refuse a secure sum that cannot be: too few parties, or too many that may drop out or collude."""
-        assert self.shape is None or self.shape.parties == self.parties
+        if self.sealed and self.tolerate is not None:
+            choose(self.parties, self.tolerate, self.colluding, self.signed)
 
     @property
     def traffic(self) -> Traffic | None:
@@ -172,7 +173,7 @@ class Situation:
         """How contributions are added up."""
         if not self.sealed:
             return Plain()
-        return IdealSum(self.colluding) if self.shares is None else SecureSum(self.shares, self.signed)
+        return IdealSum(self.colluding) if self.shares is None else SecureSum(self.shares)
 
 
 @dataclass(frozen=True)

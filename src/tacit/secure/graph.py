@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyRefused, UsageError
+from tacit.secure.shares import fewest_of
 
 Floats = NDArray[np.float64]
 
@@ -103,8 +104,8 @@ def choose(parties: int, tolerate: float, colluding: int, signed: bool = False) 
             f"tolerate = {tolerate} with {colluding} colluding is not possible; take a fraction from 0 to below 1, "
             "and no negative number of colluders."
         )
-    dropped = math.floor(tolerate * parties + 1e-9)
-    fewest = parties - dropped
+    fewest = fewest_of(parties, tolerate)
+    dropped = parties - fewest
     if fewest - colluding < 2:
         raise PrivacyRefused(
             f"Of {parties} parties {dropped} may drop out and {colluding} collude, which leaves "

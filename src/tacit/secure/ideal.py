@@ -25,8 +25,6 @@ class IdealSum:
 
     colluding: int
 
-    sealed = True
-    masked = False
     fewest = 1
 
     def noise(self, sigma: float, contributors: int) -> float:
@@ -46,13 +44,9 @@ class SecureSum:
     Parameters
     ----------
     shares : who adds how much noise
-    signed : whether survivors sign the list of survivors, against a coordinator that lies
     """
 
     shares: Shares
-    signed: bool = False
-
-    sealed = masked = True
 
     @property
     def fewest(self) -> int:

@@ -12,17 +12,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Aggregation(Protocol):
-    """One way to add up, as far as its noise goes.
-
-    `sealed` is True where nobody sees a single contribution, and the sum as a whole carries the noise; `masked` where
-    a protocol between the parties sees to that, and not a simulation.
-    """
-
-    @property
-    def sealed(self) -> bool: ...
-
-    @property
-    def masked(self) -> bool: ...
+    """One way to add up, as far as its noise goes."""
 
     @property
     def fewest(self) -> int:
@@ -49,7 +39,6 @@ class Plain:
     None of its own: the coordinator sees every party's contribution, so each must carry noise of its own.
     """
 
-    sealed = masked = False
     fewest = 1
 
     def noise(self, sigma: float, contributors: int) -> float:

@@ -22,6 +22,15 @@ LEVELS = 5
 UP = 1 + 2.0**-40
 
 
+def fewest_of(parties: int, tolerate: float) -> int:
+    """How many of the parties stay at least, where a fraction ω of them may drop out: ⌈(1 − ω)·n⌉.
+
+    >>> fewest_of(10, 0.3), fewest_of(7, 0.5)
+    (7, 4)
+    """
+    return math.ceil((1 - tolerate) * parties - 1e-9)
+
+
 @dataclass(frozen=True)
 class Shares:
     """The noise of one sum over `parties`, of which at least `fewest` stay and at most `colluding` collude.
@@ -45,7 +54,7 @@ class Shares:
     @classmethod
     def of(cls, parties: int, tolerate: float, colluding: int) -> Shares:
         """For `parties` of which a fraction `tolerate` may drop out."""
-        fewest = math.ceil((1 - tolerate) * parties - 1e-9)
+        fewest = fewest_of(parties, tolerate)
         if fewest - colluding < 1:
             raise PrivacyRefused(
                 f"Of {parties:,} parties {fewest:,} may be left, and {colluding:,} of those may collude: nobody is "

@@ -22,9 +22,9 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, st
 from tacit.federation.messages import Wholes
 from tacit.guarantee import Unit
 from tacit.kernels.embed import embed
-from tacit.kernels.users import user_descent
 from tacit.methods.asked import Asked, Noisy, Situation
 from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.fit import fitted_users
 from tacit.methods.start import falling, start_factors
 from tacit.model import Factors, Model
 from tacit.partition import Setting, Share
@@ -171,9 +171,7 @@ class ReducedCohort(Party):
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """Users' factors with `steps` more steps for `rows`, each device on its own ratings."""
-        ratings, scale = self.ratings, self.facts.scale
-        users = self.home["users"].copy()
-        return user_descent(ratings.indptr, ratings.items, ratings.values, scale.low, rows, users, V, scale.span, steps)
+        return fitted_users(self.ratings, self.home["users"], V, rows, steps)
 
 
 def schedule(parameters: ReducedParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:

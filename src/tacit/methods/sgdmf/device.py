@@ -10,7 +10,7 @@ from tacit.boundary.release import Kind
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.gradient import factor_gradients
-from tacit.kernels.users import user_descent
+from tacit.methods.fit import fitted_users
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.start import start_factors
@@ -89,6 +89,4 @@ class DeviceCohort(Party):
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """User factors with `steps` more steps for `rows`, each device on its own ratings."""
-        ratings, scale = self.ratings, self.facts.scale
-        users = self.home["users"].copy()
-        return user_descent(ratings.indptr, ratings.items, ratings.values, scale.low, rows, users, V, scale.span, steps)
+        return fitted_users(self.ratings, self.home["users"], V, rows, steps)

@@ -7,8 +7,8 @@ import numpy as np
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Floats, Party, Schema, step
-from tacit.kernels.users import user_descent
 from tacit.methods.baselines.descent import DescentParameters, descend
+from tacit.methods.fit import fitted_users
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.start import start_factors
 from tacit.model import Factors
@@ -68,9 +68,7 @@ class SiloAtHome(Party):
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """Users' factors with `steps` more steps for `rows`, each user on her own ratings."""
-        ratings, scale = self.ratings, self.facts.scale
-        users = self.home["users"].copy()
-        return user_descent(ratings.indptr, ratings.items, ratings.values, scale.low, rows, users, V, scale.span, steps)
+        return fitted_users(self.ratings, self.home["users"], V, rows, steps)
 
     def _fine_tuned(self, U: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Both blocks after a few passes of plain SGD over the silo's own ratings, all of them."""
