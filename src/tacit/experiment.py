@@ -10,24 +10,21 @@ from time import perf_counter
 from typing import Any
 
 from tacit.boundary.protection import Budget
-from tacit.boundary.release import Kind
 from tacit.config import RunFile
 from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
+from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance, Safeguards, Trained, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.federation import Facts, Step, Transcript
-from tacit.federation.exchanges import exchanges_about
+from tacit.federation import Facts, Transcript
 from tacit.guarantee import NON_PRIVATE
-from tacit.methods import Method, Parameters, chosen
+from tacit.methods import Method, Parameters
 from tacit.methods.asked import Situation
-from tacit.methods.plan import Plan, affordable, make_plan
+from tacit.methods.plan import Plan
+from tacit.methods.runfile import check, plan, seeded
 from tacit.partition import Parties, Setting
 from tacit.report.folder import RunFolder
-
-#: How sums can be made here.
-AGGREGATIONS = ("plain", "ideal", "secagg", "shuffle")
 
 
 @dataclass(frozen=True)
@@ -44,76 +41,6 @@ class Prepared:
     split: str
     parties: Parties
     plan: Plan | None
-
-
-def check(file: RunFile) -> tuple[Method, Parameters]:
-    """Everything that can be refused before data is touched."""
-    method, parameters = chosen(file.method)
-    aggregation = file.aggregation.name
-    if aggregation not in AGGREGATIONS:
-        able = ", ".join(f'"{name}"' for name in AGGREGATIONS)
-        raise UsageError(f'[aggregation] name = "{aggregation}" is not available in this version; use one of {able}.')
-    if aggregation != "plain" and file.privacy is None:
-        raise UsageError(
-            f'[aggregation] name = "{aggregation}" carries the noise of a private sum, and a sum without noise '
-            "protects nobody from whoever sees it; add [privacy]."
-        )
-    if file.aggregation.signed and aggregation != "secagg":
-        raise UsageError(
-            f'[aggregation] signed = true is for "secagg", whose survivors sign who stayed; "{aggregation}" has none.'
-        )
-    if file.engine.name != "inprocess":
-        raise UsageError(f'[engine] name = "{file.engine.name}" is not available in this version; use "inprocess".')
-    if file.engine.seeded is False and file.privacy is None:
-        raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
-    if file.engine.seeded is False and aggregation in ("ideal", "shuffle"):
-        raise PrivacyRefused(
-            f'[engine] seeded = false asks for noise that holds outside a simulation, and "{aggregation}" exists in '
-            'simulations only; use "secagg" or "plain".'
-        )
-    if file.engine.seeded is False and file.aggregation.signed:
-        raise PrivacyRefused(
-            "[aggregation] signed = true takes the parties' signing keys from the seed here, so it is for simulations; "
-            "leave out signed, or [engine] seeded = false."
-        )
-    if file.privacy is not None:
-        affordable(plan(file, method, parameters), file.privacy)
-    return method, parameters
-
-
-def plan(
-    file: RunFile, method: Method, parameters: Parameters, setting: Setting | None = None, parties: int | None = None
-) -> Plan:
-    """What a private run will ask, add and cost, from public facts alone."""
-    if file.privacy is None:
-        raise UsageError("The run file has no [privacy] section, so there is nothing to plan; the run is NON-PRIVATE.")
-    facts, by = public_facts(file.data, file.public), file.partition.by
-    guessed = {"item": Setting.VERTICAL, "genre": Setting.VERTICAL, "device": Setting.DEVICE}
-    setting = setting or guessed.get(by, Setting.HORIZONTAL)
-    if setting not in method.sides:
-        raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
-    parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
-    situation = Situation.of(setting, parties, file.aggregation)
-    seeded = file.engine.seeded is not False
-    made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded)
-    _fits(file.aggregation.name, method, made)
-    return made
-
-
-def _fits(aggregation: str, method: Method, made: Plan) -> None:
-    """Refuse an aggregation that has nothing to do in this run."""
-    setting = made.situation.setting
-    steps = method.sides_for(setting, private=True).party.steps
-    if aggregation == "shuffle" and not all(noisy.reported for noisy in made.noisy):
-        raise PrivacyRefused(
-            f'[aggregation] name = "shuffle" mixes single reports, and {method.name} sends none in the {setting} '
-            'setting; use "secagg" or "plain".'
-        )
-    if aggregation == "ideal" and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
-        raise PrivacyRefused(
-            f'[aggregation] name = "ideal" hides contributions to a sum, and {method.name} has no sum to protect in '
-            f'the {setting} setting: every party adds noise of its own; use "plain".'
-        )
 
 
 def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | None:
@@ -182,7 +109,7 @@ def prepare(file: RunFile) -> Prepared:
     )
     method.sides_in(Facts.of(parties, file.seed))
     count = sum(max(1, share.devices) for share in parties)
-    if file.engine.seeded is False and any(share.devices > 1 for share in parties):
+    if file.privacy is not None and not seeded(file) and any(share.devices > 1 for share in parties):
         raise PrivacyRefused(
             "[engine] seeded = false asks for noise that holds outside a simulation, and a cohort simulates many "
             f"devices at once; let each be a party, with [partition] into = {parties.n_users}, or leave it out."
@@ -212,20 +139,6 @@ def _absences(transcript: Transcript, parties: int) -> list[str]:
     return notes
 
 
-def _crossing(prepared: Prepared) -> dict[str, Step]:
-    """What can cross: the method's steps that this run asks for, and what a secure sum of them takes."""
-    steps = dict(prepared.method.sides_for(prepared.parties.setting, prepared.plan is not None).party.steps)
-    if prepared.plan is None:
-        return steps
-    asked, here = prepared.plan.terms.schedule, prepared.plan.situation
-    steps = {name: step for name, step in steps.items() if step.kind is Kind.PUBLIC or name in asked}
-    if here.shares is not None:
-        simulated = any(share.devices > 1 for share in prepared.parties)
-        for name in asked:
-            steps |= exchanges_about(name, steps, here.signed, simulated)
-    return steps
-
-
 def _sealing(prepared: Prepared) -> list[str]:
     """How sums are sealed, in words."""
     from tacit.report.sealing import sentences
@@ -243,28 +156,59 @@ def _void(trained: Trained, rounds: int) -> list[str]:
     return [f"{many} void, since too few stayed: nothing was learned in such a round, and what left in it is charged."]
 
 
-def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
-    """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
-    from tacit.evaluate import evaluate
-    from tacit.evaluate.floor import bias_floor
-    from tacit.report.about import about, metrics_table
+def _trained(
+    prepared: Prepared, folder: RunFolder, guards: Safeguards | None, watch: Callable[[Glance], None] | None
+) -> Trained:
+    """The conversation, in this process or with every party in one of its own."""
+    file = prepared.file
+    payloads = folder.payloads if file.engine.transcript == "full" else None
+    if file.engine.name == "flare":
+        from tacit.deploy.local import train_apart
 
-    began = perf_counter()
-    prepared = prepare(file)
-    folder = RunFolder.make(out, prepared.method.name, file)
-    guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
-    trained = train(
+        agreed = Agreement.over(
+            prepared.method, prepared.parameters, Facts.of(prepared.parties, file.seed), prepared.plan, folder.run_id
+        )
+        ledgers = folder.path / "ledger" if guards is None else guards.ledgers
+        calls = CallLog(folder.path / "transcript" / "log.sqlite") if guards is None else guards.log
+        return train_apart(
+            folder.path / "sites", ledgers, file, agreed, prepared.parties, calls=calls, payloads=payloads, watch=watch
+        )
+    return train(
         prepared.method,
         prepared.parameters,
         prepared.parties,
         seed=file.seed,
         dropout=file.aggregation.dropout,
         timeout=file.engine.timeout,
-        payloads=folder.payloads if file.engine.transcript == "full" else None,
+        payloads=payloads,
         safeguards=guards,
         test=prepared.test,
         watch=watch,
     )
+
+
+def _apart(file: RunFile) -> list[str]:
+    """That parties were processes of their own, for the report."""
+    if file.engine.name != "flare":
+        return []
+    return [
+        "Every party was a process of its own on this machine (up --local), on a share that was laid ready for it; the "
+        "metrics are the experimenter's, from what the sites keep at home."
+    ]
+
+
+def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
+    """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
+    from tacit.evaluate import evaluate
+    from tacit.evaluate.floor import bias_floor
+    from tacit.report.about import about, about_parties, metrics_table
+    from tacit.report.crossing import crossing
+
+    began = perf_counter()
+    prepared = prepare(file)
+    folder = RunFolder.make(out, prepared.method.name, file)
+    guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
+    trained = _trained(prepared, folder, guards, watch)
     lifetimes = () if guards is None else guards.lifetime_notes()
     warnings = () if prepared.plan is None else prepared.plan.warnings
     promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
@@ -301,14 +245,20 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         about=about(
             prepared.data,
             prepared.split,
-            prepared.parties,
+            about_parties(prepared.parties),
             prepared.method,
             prepared.parameters,
-            _crossing(prepared),
+            crossing(
+                prepared.method,
+                prepared.parties.setting,
+                prepared.plan,
+                simulated=any(share.devices > 1 for share in prepared.parties),
+            ),
             notes=[
                 *warnings,
                 *evaluation.notes,
                 *lifetimes,
+                *_apart(file),
                 *_absences(trained.transcript, len(prepared.parties)),
                 *_void(trained, trained.rounds),
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),

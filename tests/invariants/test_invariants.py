@@ -201,7 +201,7 @@ BAD = {
     "too many parties": {"partition": {"by": "user", "into": 9999}, "data": SMALL.data.model_dump(exclude_none=True)},
     "no such method": {"method": {"name": "sgdfm"}},
     "no mechanism": {"method": {"name": "item-mean"}, "privacy": {"epsilon": 1.0, "delta": 1e-6}},
-    "no such engine yet": {"engine": {"name": "flare"}},
+    "unseeded, and no noise": {"engine": {"name": "flare", "seeded": False}},
 }
 
 

@@ -131,10 +131,10 @@ class Quick(Safeguards):
 
     books: dict[str, InMemory] = field(default_factory=dict)
 
-    def protect(self, share, seed, circle=None):
+    def protect(self, share, agreed, circle=None):
         book = self.books[share.name] = InMemory(share.name)
         people = [str(user) for user in share.ratings.user_ids.ids]
-        return Protection(self.plan.terms, book, self.budget, self.run, seed, people)
+        return agreed.protection(book, self.budget, people, None)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from tacit.boundary.bounded import finite
 from tacit.boundary.gradients import EmbeddingGradient
 from tacit.boundary.protection import Protection
 from tacit.boundary.query import Rows
-from tacit.engine import simulate
+from tacit.engine import agreement
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
@@ -116,8 +116,8 @@ def users_share_their_factors(patch):
 
 def ratings_are_counted(patch):
     """|Ω| as it is, not as it was declared."""
-    real = simulate.replace
-    patch.setattr(simulate, "replace", lambda facts, ratings=0, **others: real(facts, **others))
+    real = agreement.replace
+    patch.setattr(agreement, "replace", lambda facts, ratings=0, **others: real(facts, **others))
 
 
 def silos_weigh_what_they_hold(patch):

@@ -11,7 +11,7 @@ from page_reader import Page
 
 from tacit.errors import UsageError
 from tacit.report import RunRecord, compare_report, privacy_card, report
-from tacit.report.about import about
+from tacit.report.about import about, about_parties
 from tacit.report.floor import verdict
 
 HOSTILE = "<script>alert(1)</script> | **x**"
@@ -231,7 +231,7 @@ def test_about_holds_floor_and_noise_where_there_are_any(tmp_path):
     from tacit.partition import partition
 
     parties = partition(demo(users=20, items=10, ratings=100), into=2)
-    given = (ABOUT["data"], "split", parties, *chosen({"name": "bias"}), {})
+    given = (ABOUT["data"], "split", about_parties(parties), *chosen({"name": "bias"}), {})
     without, whole = about(*given), about(*given, floor=a_floor(0.8), noise=[NOISE])
     assert not {"floor", "steps_noise"} & without.keys()
     assert json.loads(json.dumps(whole))["steps_noise"] == [NOISE]

@@ -207,12 +207,15 @@ def ledger_show(
     delta: Annotated[
         float | None, typer.Option("--delta", help="The δ at which ε is reckoned; default: the run's, or 1e-6.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page that needs nothing else.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print every release, what it spent, and the ε reached by then."""
     from tacit.cli.ledger import show as command
 
-    command(place, delta, as_json)
+    command(place, delta, as_json, html)
 
 
 @ledger.command("verify")
@@ -241,6 +244,176 @@ def ledger_export(
     from tacit.cli.ledger import export as command
 
     command(place, out, as_json)
+
+
+keyring = typer.Typer(
+    name="keys",
+    help="Make a federation's keys, and invite sites to it by kits.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(keyring)
+
+Keys = Annotated[Path, typer.Argument(metavar="KEYS", help="The folder of the federation's keys.")]
+Days = Annotated[int, typer.Option("--days", help="How long they are valid.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the others.")]
+Probe = Annotated[
+    int | None, typer.Option("--health", metavar="PORT", min=0, max=65535, help="Answer /health and /status here.")
+]
+
+
+@keyring.command("init")
+def keys_init(
+    folder: Keys,
+    federation: Annotated[str, typer.Option("--federation", help="Its name, as its sites will see it.")],
+    host: Annotated[str, typer.Option("--host", help="Where sites reach the coordinator: a name or an address.")],
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The port it listens at.")] = 8102,
+    days: Days = 365,
+    insecure: Annotated[bool, typer.Option("--insecure", help="No TLS: for trials on one machine.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make the keys of a new federation."""
+    from tacit.cli.keys import init as command
+
+    command(folder, federation, host, port, days, insecure, as_json)
+
+
+@keyring.command("invite")
+def keys_invite(
+    folder: Keys,
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="party-1, party-2, …; catalogue, proxy, ….")],
+    out: Annotated[Path | None, typer.Option("--out", help="The folder for the kits; default: here.")] = None,
+    days: Days = 365,
+    as_json: Json = False,
+) -> None:
+    """Write a kit for every site named; one that was invited before gets a new certificate, and its old one ends."""
+    from tacit.cli.keys import invite as command
+
+    command(folder, names, out, days, as_json)
+
+
+@keyring.command("revoke")
+def keys_revoke(folder: Keys, name: Annotated[str, typer.Argument(metavar="NAME")], as_json: Json = False) -> None:
+    """End a site's invitation: the coordinator refuses its certificate from now on."""
+    from tacit.cli.keys import revoke as command
+
+    command(folder, name, as_json)
+
+
+@keyring.command("show")
+def keys_show(folder: Keys, as_json: Json = False) -> None:
+    """Say who is invited, until when, and who has said hello."""
+    from tacit.cli.keys import show as command
+
+    command(folder, as_json)
+
+
+@app.command()
+def up(
+    file: Annotated[Path, typer.Argument(help="The run file.")],
+    local: Annotated[
+        int | None, typer.Option("--local", metavar="N", min=1, help="A whole federation here: N sites as processes.")
+    ] = None,
+    keys: Annotated[Path | None, typer.Option("--keys", help="The federation's keys; its sites join.")] = None,
+    changes: Changes = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder; default: a new one under ./runs.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="Go on with this run folder.")] = None,
+    wait: Wait = 600.0,
+    listen: Annotated[str | None, typer.Option("--listen", help="The address to listen at, such as 0.0.0.0.")] = None,
+    health: Probe = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Use keys that were made without TLS.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Coordinate a run between sites, or show a whole federation on this machine."""
+    from tacit.cli.up import up as command
+
+    where = (local, keys, out, resume, wait, listen, health, insecure)
+    command(file, changes or [], seed, *where, as_json, quiet)
+
+
+@app.command()
+def join(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that this site was given.")],
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="SOURCE", help="This site's ratings: a file, a folder, a database.")
+    ] = None,
+    query: Annotated[str | None, typer.Option("--query", help="What to select from a database.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", metavar="user=NAME", help="How a column is called here.")
+    ] = None,
+    items: Annotated[Path | None, typer.Option("--items", help="Vertical runs: this site's public list.")] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="Where the site keeps its ledger and factors; default: site-NAME.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only look: kit, TLS, clock, run, data.")] = False,
+    run: Annotated[
+        Path | None, typer.Option("--run", metavar="FILE", help="Take part in this very run file and no other.")
+    ] = None,
+    max_epsilon: Annotated[
+        float | None, typer.Option("--max-epsilon", metavar="E", help="The most that may ever leave this site.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option("--delta", metavar="D", help="The δ of --max-epsilon.")] = None,
+    days: Annotated[
+        float | None, typer.Option("--days", min=1, help="Count --max-epsilon over so many days, not for ever.")
+    ] = None,
+    non_private: Annotated[
+        bool, typer.Option("--non-private", help="Take part even if the run carries no guarantee at all.")
+    ] = False,
+    share_metrics: Annotated[
+        bool, typer.Option("--share-metrics", help="Tell the coordinator how good the model is on this site's test.")
+    ] = False,
+    peers: Annotated[
+        Path | None, typer.Option("--peers", help="The other sites' signing keys, for signed secure sums.")
+    ] = None,
+    identity: Annotated[bool, typer.Option("--identity", help="Print this site's signing key.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Use a kit that was made without TLS.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Wait for further runs when one has ended.")] = False,
+    wait: Wait = 3600.0,
+    health: Probe = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Take part in a federation's runs with this site's own data."""
+    from tacit.cli.join import join as command
+
+    command(
+        kit,
+        data,
+        query,
+        columns or [],
+        items,
+        state,
+        check,
+        run,
+        max_epsilon,
+        delta,
+        days,
+        non_private,
+        share_metrics,
+        peers,
+        identity,
+        insecure,
+        stay,
+        wait,
+        health,
+        as_json,
+        quiet,
+    )
+
+
+@app.command()
+def status(
+    place: Annotated[
+        Path | None, typer.Argument(metavar="PLACE", help="A run folder or a site's folder; default: the newest here.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what coordinator and sites are doing."""
+    from tacit.cli.status import status as command
+
+    sys.exit(command(place, as_json))
 
 
 @app.command()

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,15 @@ from rich.table import Table
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import ACCOUNTED, event_in_words, total_epsilon
-from tacit.cli.verified import DELTA, verified
+from tacit.boundary.tally import Merged, together
+from tacit.cli.verified import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
 from tacit.guarantee import Relation
-from tacit.report.words import count, plural, size
+from tacit.report.left import Left, RunNote, devices, first_page, run_notes, to_whom
+from tacit.report.promises import in_one_line
+from tacit.report.words import count, listing, plural, size
 from tacit.report.words import epsilon as rounded_up
+from tacit.report.written import StatedGuarantee
 
 #: Up to so many costly releases every cumulative ε is composed exactly; beyond, by a bound that is quick to compute.
 EXACT = 40
@@ -33,38 +38,33 @@ EXACT = 40
 # -- the commands ---------------------------------------------------------------------------------------------
 
 
-def show(place: Path, delta: float | None, as_json: bool) -> None:
-    """Every release of every ledger, with the ε that was reached by then."""
-    run, ledgers = verified(place)
+def show(place: Path, delta: float | None, as_json: bool, html: Path | None = None) -> None:
+    """Every release of every ledger, to whom it went, and the ε that was reached by then; with `html`, as a page."""
     if delta is not None and not 0 < delta < 1:
         raise UsageError(f"--delta {delta:g} is not possible; give a number between 0 and 1, such as 1e-6.")
-    delta = delta if delta is not None else DELTA if run is None else run.delta
-    relations = {ledger.relation for ledger in ledgers} or {ACCOUNTED}
-    told = str(relations.pop()) if len(relations) == 1 else "as each ledger says"
-    table: dict[str, Any] = {"private": bool(ledgers), "delta": delta, "relation": told, "ledgers": []}
-    console = Console(highlight=False, markup=False)
-    console.width = max(console.width, 150)  # a row stays on one line; a narrow terminal breaks it itself
-    for ledger in ledgers:
-        reached = cumulative(ledger.rows, delta, ledger.relation)
-        if as_json:
-            releases = [
-                {**_row(row), "spent": event_in_words(row), "devices": _devices(row), "epsilon": _finite(epsilon)}
-                for row, epsilon in zip(ledger.rows, reached, strict=True)
-            ]
-            lifetime = _finite(reached[-1] if reached else 0.0)
-            table["ledgers"].append({**ledger.to_json(), "releases": releases, "epsilon": lifetime})
-        else:
-            console.print(f"{ledger.party} · {ledger.path}")
-            console.print(_table(ledger.rows, reached))
-            console.print(_lifetime(ledger.rows, reached, delta, ledger.relation), soft_wrap=True)
-            for one in ledger.refused["told"]:
-                where = f"round {one['round']}, {one['step']}"
-                console.print(f"Refused {one['moment']}, {where}: {one['why']}", soft_wrap=True)
-            console.print()
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f'"{html}" should end in .html: it will be a page.')
+    run, ledgers = verified(place)
+    if html is not None and len(ledgers) != 1:
+        raise UsageError(_one_site(place, ledgers))
+    found = [_left(ledger, run, delta) for ledger in ledgers]
+    relations = {left.relation for left in found} or {ACCOUNTED}
+    table: dict[str, Any] = {
+        "private": bool(ledgers),
+        "delta": found[0].delta if found else delta or DELTA,
+        "relation": str(relations.pop()) if len(relations) == 1 else "as each ledger says",
+        "ledgers": [_as_json(ledger, left) for ledger, left in zip(ledgers, found, strict=True)] if as_json else [],
+    }
+    if html is not None:
+        table["page"] = str(_page(found[0], html))
     if as_json:
         typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
+    elif html is not None:
+        typer.echo(f"Wrote what left {found[0].party} to {html}. {_lifetime(found[0])}")
     elif not ledgers:
         typer.echo(_non_private(place))
+    else:
+        _print(found)
 
 
 def verify(place: Path, head: str | None, as_json: bool) -> None:
@@ -128,14 +128,107 @@ def cumulative(rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED
     if not rows:
         return []
     last = total_epsilon(rows, delta, relation)
-    costly = [place for place, row in enumerate(rows) if row.kind != "public"]
-    if len(costly) <= EXACT:
-        return [min(last, total_epsilon(rows[: n + 1], delta, relation)) for n in range(len(rows) - 1)] + [last]
-    reading, events = Filter(math.inf, delta, relation), [row.spent for row in rows]
-    return [min(last, reading.spent(events[: n + 1])) for n in range(len(rows) - 1)] + [last]
+    exact = sum(row.kind != "public" for row in rows) <= EXACT
+    reading, reached, spent = Filter(math.inf, delta, relation), [0.0], together()
+    for place, row in enumerate(rows[:-1]):
+        now = reached[-1]
+        if row.kind != "public":  # what costs nothing changes nothing
+            spent = together(spent, (row.spent,))
+            now = total_epsilon(rows[: place + 1], delta, relation) if exact else _read(reading, spent)
+        reached.append(min(last, now))
+    return [*reached[1:], last]
+
+
+def _read(reading: Filter, spent: Merged) -> float:
+    return math.inf if spent is None else reading.spent(spent)
+
+
+# -- what left a site -----------------------------------------------------------------------------------------
+
+
+def _left(ledger: Checked, run: Run | None, delta: float | None) -> Left:
+    """A verified ledger with what is known beside it, reckoned at `delta`, or else at that of its latest known run."""
+    begun, unit = first_page(ledger.path)
+    notes = {**_from_run(run or _around(ledger.path)), **run_notes(ledger.path)}
+    noted = (notes[row.run].delta for row in reversed(ledger.rows) if row.run in notes)
+    delta = delta or (run.delta if run is not None else next(filter(None, noted), DELTA))
+    reached = cumulative(ledger.rows, delta, ledger.relation)
+    return Left(
+        *(ledger.party, ledger.path, ledger.rows, reached, delta, ledger.relation, unit, begun, ledger.refused, notes)
+    )
+
+
+def _around(path: Path) -> Run | None:
+    """The run in whose folder a ledger lies, if it lies in one."""
+    folder = path.absolute().parent.parent
+    return Run(folder) if path.absolute().parent.name == "ledger" and (folder / "run.toml").exists() else None
+
+
+def _from_run(run: Run | None) -> dict[str, RunNote]:
+    """What a run's folder says about the run."""
+    if run is None or not run.run_id or run.file.privacy is None:
+        return {}
+    privacy, guarantee = run.file.privacy, None
+    if run.summary is not None and run.guarantee is not None:
+        try:
+            stated = StatedGuarantee.model_validate(run.guarantee)
+        except ValueError:
+            raise TamperingFound(f'"{run.folder / "summary.json"}" is damaged: its guarantee is none.') from None
+        guarantee = in_one_line(stated, str(run.summary.get("setting")))
+    budget = None if privacy.period is not None else privacy.budget or privacy.epsilon
+    return {run.run_id: RunNote(budget=budget, delta=run.delta, guarantee=guarantee)}
+
+
+def _page(left: Left, path: Path) -> Path:
+    from tacit import __version__
+    from tacit.report.left_page import write_left
+
+    return write_left(left, path, datetime.now(UTC).isoformat(timespec="seconds"), __version__)
+
+
+def _one_site(place: Path, ledgers: Sequence[Checked]) -> str:
+    if not ledgers:
+        return f"{_non_private(place)[:-1]}, so that there is nothing to make a page of; leave --html out."
+    return (
+        f'"{place}" holds {plural(len(ledgers), "ledger")}, and a page is about one site; name its ledger, such as '
+        f'"{ledgers[0].path}".'
+    )
 
 
 # -- words ----------------------------------------------------------------------------------------------------
+
+
+def _as_json(ledger: Checked, left: Left) -> dict[str, Any]:
+    releases = [
+        {
+            **_row(row),
+            "spent": event_in_words(row),
+            "to": to_whom(row, row.number in left.masked, left.note(row.run).whom),
+            "devices": devices(row),
+            "epsilon": _finite(epsilon),
+        }
+        for row, epsilon in zip(left.rows, left.reached, strict=True)
+    ]
+    return {**ledger.to_json(), "delta": left.delta, "releases": releases, "epsilon": _finite(left.epsilon)}
+
+
+def _print(found: Sequence[Left]) -> None:
+    console = Console(highlight=False, markup=False)
+    console.width = max(console.width, 150)  # a row stays on one line; a narrow terminal breaks it itself
+    for left in found:
+        console.print(f"{left.party} · {left.path}")
+        console.print(_table(left.rows, left.reached))
+        console.print(_lifetime(left), soft_wrap=True)
+        whom: dict[str, list[str]] = {}
+        for row in left.rows:
+            steps = whom.setdefault(to_whom(row, row.number in left.masked, left.note(row.run).whom), [])
+            steps += [] if row.step in steps else [row.step]
+        for who, steps in whom.items():
+            console.print(f"To {who}: {listing(steps)}", soft_wrap=True)
+        for one in left.refused["told"]:
+            where = f"round {one['round']}, {one['step']}"
+            console.print(f"Refused {one['moment']}, {where}: {one['why']}", soft_wrap=True)
+        console.print()
 
 
 def _table(rows: Sequence[Row], reached: Sequence[float]) -> Table:
@@ -143,20 +236,19 @@ def _table(rows: Sequence[Row], reached: Sequence[float]) -> Table:
     for name in ("no.", "when", "run", "round", "step", "kind", "spent", "bytes", "from", "ε so far", "head"):
         table.add_column(name, justify="right" if name in ("no.", "round", "bytes", "ε so far") else "left")
     for row, epsilon in zip(rows, reached, strict=True):
-        devices = _devices(row)
+        many = devices(row)
         start = (str(row.number), row.moment, row.run[:8], str(row.round), row.step, row.kind, event_in_words(row))
-        who = "1 party" if devices is None else plural(devices, "device")
+        who = "1 party" if many is None else plural(many, "device")
         table.add_row(*start, count(row.size), who, rounded_up(epsilon), row.head[:12])
     return table
 
 
-def _lifetime(rows: Sequence[Row], reached: Sequence[float], delta: float, relation: Relation) -> str:
-    runs, sent = len({row.run for row in rows}), size(sum(row.size * row.contributors for row in rows))
+def _lifetime(left: Left) -> str:
+    runs, rows = len(left.runs), len(left.rows)
     how = ", composed by a privacy filter, as for runs chosen one after another" if runs > 1 else ""
-    total = rounded_up(reached[-1] if reached else 0.0)
     return (
-        f"Over its lifetime: ε = {total} at δ = {delta:g} ({relation}){how}; {plural(len(rows), 'release')} in "
-        f"{plural(runs, 'run')}, {sent}."
+        f"Over its lifetime: ε = {rounded_up(left.epsilon)} at δ = {left.delta:g} ({left.relation}){how}; "
+        f"{plural(rows, 'release')} in {plural(runs, 'run')}, {size(left.bytes)}."
     )
 
 
@@ -170,11 +262,6 @@ def _row(row: Row) -> dict[str, Any]:
     del values["state"]
     present = None if row.present is None else row.present.hex()
     return {**values, "event": json.loads(row.event), "present": present}
-
-
-def _devices(row: Row) -> int | None:
-    """How many devices of a cohort a row speaks for; None for a silo."""
-    return row.contributors if row.present is not None or row.contributors > 1 else None
 
 
 def _finite(value: float) -> float | None:

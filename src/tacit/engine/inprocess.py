@@ -15,17 +15,12 @@ from concurrent.futures import TimeoutError as Late
 from contextlib import nullcontext
 from time import monotonic
 
-import numpy as np
-
-from tacit.boundary import Release
-from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.release import Kind
+from tacit.engine.serve import kind_of, served
 from tacit.engine.turns import Turns
-from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Answer, Request
 from tacit.federation.party import Party
-from tacit.secure.secagg import VoidRound
 
 #: Bytes of a request from which a chain's steps are long enough for parties to compute side by side.
 LARGE = 500_000
@@ -81,42 +76,16 @@ class InProcess:
         short = request.step in steps and steps[request.step].kind is Kind.CHAIN and len(request.body) < LARGE
         return short and self._timeout is None
 
-    @staticmethod
-    def _kind(party: Party, request: Request) -> Kind:
-        step = party.step(request.step)
-        return Kind.PUBLIC if step is None else step.kind
-
     def _gather(self, name: str, future: Future[Answer], request: Request, deadline: float | None) -> Answer:
         try:
             return future.result(None if deadline is None else max(0.0, deadline - monotonic()))
         except Late:
             future.cancel()
-            return Answer(name, "late", self._kind(self.parties[name], request))
+            return Answer(name, "late", kind_of(self.parties[name], request))
 
     def _serve(self, party: Party, request: Request, attendance: Attendance) -> Answer:
-        listeners = attendance.listeners(party.name, party.member.devices)
-        kind = self._kind(party, request)
-        if not listeners:
-            return Answer(party.name, "lost", kind)
-        survivors = attendance.survivors(party.name)
+        if not attendance.listeners(party.name, party.member.devices):
+            return Answer(party.name, "lost", kind_of(party, request))
         turn = self._turns.taken() if self._in_turns(request) else nullcontext()
         with self._locks[party.name], turn:
-            try:
-                release = party.answer(request, survivors if party.member.devices > 1 else None)
-            except BudgetSpent as refusal:
-                return Answer(party.name, "refused", kind, why=str(refusal))
-            except VoidRound:  # it heard too few neighbours, and leaves this sum
-                return Answer(party.name, "lost", kind)
-            except TacitError:
-                raise
-            except Exception as error:
-                raise PeerFailed(
-                    f'{party.name} failed in step "{request.step}" of round {request.round}: '
-                    f"{type(error).__name__}{'' if party.gate.protection else f': {error}'}."
-                ) from error
-        if type(release) is not Release or not party.gate.made(release):
-            raise UngatedRelease(f"What {party.name} returned was not made by its gate; nothing was sent.")
-        recorded = (release.event, release.payload, release.head)
-        if survivors is not None and not np.any(survivors):
-            return Answer(party.name, "lost", kind)
-        return Answer(party.name, "ok", release.kind, release.body, release.contributors, *recorded)
+            return served(party, request, attendance.survivors(party.name))

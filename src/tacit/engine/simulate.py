@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
@@ -15,12 +15,11 @@ from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget, Protection, total_epsilon
 from tacit.boundary.seals import Circle
 from tacit.data.ratings import Ratings
+from tacit.engine.agreement import Agreement
 from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
-from tacit.errors import UsageError
-from tacit.federation import Facts, Federation, Party, Transcript
+from tacit.federation import Facts, Party, Transcript
 from tacit.methods import Method, Parameters
-from tacit.methods.asked import Situation
 from tacit.methods.plan import Plan
 from tacit.model import Factors, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
@@ -53,24 +52,6 @@ class Safeguards:
     log: CallLog | None = None
     stop_on_refusal: bool = False
 
-    @property
-    def promise(self) -> str:
-        """What every request binds beside the method's parameters."""
-        terms = self.plan.terms
-        return f"|{terms.guarantee.to_json()}|{terms.multiplier!r}|{dict(terms.schedule)}|{dict(terms.grids)}"
-
-    def circle(self, facts: Facts) -> Circle | None:
-        """Who makes masks with whom, where each party of the roster is one; a cohort of devices is simulated."""
-        shares, situation = self.plan.situation.shares, self.plan.situation
-        if shares is None or any(member.devices > 1 for member in facts.roster):
-            return None
-        shape, names = situation.shape, tuple(member.name for member in facts.roster)
-        if shape is None or shape.parties != len(names):
-            raise UsageError(
-                f"The noise was planned for {shares.parties:,} parties, and {len(names):,} take part; plan anew."
-            )
-        return Circle(self.run, names, shape, shares)
-
     def lifetime_notes(self) -> tuple[str, ...]:
         """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""
         reached = 0.0
@@ -82,13 +63,11 @@ class Safeguards:
         words = f"Over the lifetime of the ledgers, all runs together: ε = {math.ceil(reached * 100) / 100:.2f} at most"
         return (f"{words}, at δ = {self.budget.delta:g}.",) if reached else ()
 
-    def protect(self, share: Share, seed: int, circle: Circle | None) -> Protection:
+    def protect(self, share: Share, agreed: Agreement, circle: Circle | None) -> Protection | None:
         """One party's protection, with its own ledger, which is bound to the party's people."""
         ledger = Ledger(self.ledgers / f"{share.name}.sqlite", share.name)
         people = [str(user) for user in share.ratings.user_ids.ids]
-        return Protection(
-            self.plan.terms, ledger, self.budget, self.run, seed, people, _known(circle, share.name, seed)
-        )
+        return agreed.protection(ledger, self.budget, people, circle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,48 +101,32 @@ def train(
     watch: Callable[[Glance], None] | None = None,
 ) -> Trained:
     """Hold one method's conversation over `parties` in this process."""
-    facts = Facts.of(parties, seed)
-    if safeguards is None:
-        parameters = parameters.resolved(None, Situation(parties.setting, len(parties), sealed=False))
-    else:
-        plan = safeguards.plan
-        parameters, declared = plan.parameters, plan.facts.ratings
-        facts = replace(facts, ratings=declared, unit=plan.terms.guarantee.unit, noise=plan.sigma())
-    sides = method.sides_in(facts)
-    promise = "" if safeguards is None else f"{safeguards.promise}|{seed}"
-    circle = None if safeguards is None else safeguards.circle(facts)
-    guarded = [None if safeguards is None else safeguards.protect(share, seed, circle) for share in parties]
-    members = tuple(
-        method.make_party(share, parameters, facts, protection)
-        for share, protection in zip(parties, guarded, strict=True)
-    )
+    plan, run = (None, "") if safeguards is None else (safeguards.plan, safeguards.run)
+    agreed = Agreement.over(method, parameters, Facts.of(parties, seed), plan, run)
+    sides = agreed.sides
+    keys = _seeded_keys(agreed, seed)
+    public = {name: key.public_key() for name, key in keys.items()}
+    guarded = [
+        None if safeguards is None else safeguards.protect(share, agreed, agreed.known(public, keys.get(share.name)))
+        for share in parties
+    ]
+    members = tuple(agreed.party(share, guard) for share, guard in zip(parties, guarded, strict=True))
     transcript = Transcript(payloads)
-    curve = None if safeguards is None else safeguards.plan.curve()
-    onlooker = _Onlooker(members, parties, transcript, _rounds(parameters), test, seed, watch, curve)
+    curve = None if plan is None else plan.curve()
+    onlooker = _Onlooker(members, parties, transcript, announced(agreed.parameters), test, seed, watch, curve)
     engine = InProcess(members, timeout=timeout)
-    federation = Federation(
+    federation = agreed.federation(
         engine,
-        facts,
-        sides.party.steps,
-        method=method.name,
-        parameters=parameters.hash + promise,
-        aggregation=None if safeguards is None else safeguards.plan.situation.aggregation,
+        circle=agreed.known(public),
         log=None if safeguards is None else safeguards.log,
         stop_on_refusal=safeguards is not None and safeguards.stop_on_refusal,
-        sigma=None if safeguards is None else safeguards.plan.sigma(),
-        grids=None if safeguards is None else safeguards.plan.terms.grids,
-        circle=_known(circle, None, seed),
-        retries=0 if safeguards is None else safeguards.plan.situation.retries,
-        traffic=None if safeguards is None else safeguards.plan.situation.traffic,
-        crowd=0 if safeguards is None else safeguards.plan.situation.fewest_reports,
-        dimensions=parameters.dimensions,
         dropout=dropout,
         transcript=transcript,
         observer=onlooker,
     )
     began = perf_counter()
     try:
-        model = sides.coordinator(parameters, facts).run(federation)
+        model = sides.coordinator(agreed.parameters, agreed.facts).run(federation)
     finally:
         engine.close()
         for protection in guarded:
@@ -174,7 +137,7 @@ def train(
     return Trained(
         model=model,
         parties=members,
-        facts=facts,
+        facts=agreed.facts,
         transcript=transcript,
         predictor=onlooker.predictor(),
         before_fine_tuning=onlooker.before_fine_tuning(),
@@ -186,15 +149,12 @@ def train(
     )
 
 
-def _known(circle: Circle | None, name: str | None, seed: int) -> Circle | None:
-    """A circle with everybody's signing keys, as `name` has them; derived from the seed, since this is a simulation."""
-    if circle is None or not circle.shape.signed:
-        return circle
-    private = {
-        member: Ed25519PrivateKey.from_private_bytes(stream_key(seed, member, "identity")) for member in circle.names
-    }
-    public = {member: key.public_key() for member, key in private.items()}
-    return replace(circle, identity=private.get(name or ""), identities=public)
+def _seeded_keys(agreed: Agreement, seed: int) -> dict[str, Ed25519PrivateKey]:
+    """Everybody's signing keys where survivors sign who stayed; derived from the seed, since this is a simulation."""
+    if agreed.circle is None or not agreed.circle.shape.signed:
+        return {}
+    names = agreed.circle.names
+    return {name: Ed25519PrivateKey.from_private_bytes(stream_key(seed, name, "identity")) for name in names}
 
 
 class _Onlooker:
@@ -256,7 +216,7 @@ def _glance_at(test: Ratings, seed: int) -> tuple[np.ndarray, np.ndarray, np.nda
     return users[some], items[some], values[some]
 
 
-def _rounds(parameters: Parameters) -> int:
+def announced(parameters: Parameters) -> int:
     """How many rounds a method announces, for progress; 1 where it has no such parameter."""
     return int(getattr(parameters, "rounds", getattr(parameters, "epochs", 1)))
 

@@ -33,10 +33,28 @@ def about_data(ratings: Ratings) -> dict[str, Any]:
     }
 
 
+def about_parties(parties: Parties) -> dict[str, Any]:
+    """What about.json says of who held what."""
+    return {
+        "description": parties.description,
+        "parties": [
+            {
+                "name": share.name,
+                "label": share.label,
+                "users": len(share.users),
+                "items": len(share.items),
+                "ratings": share.ratings.n_ratings,
+                "devices": share.devices,
+            }
+            for share in parties
+        ],
+    }
+
+
 def about(
     data: Mapping[str, Any],
     split: str,
-    parties: Parties,
+    partition: Mapping[str, Any],
     method: Method,
     parameters: Parameters,
     steps: Mapping[str, Step],
@@ -46,7 +64,7 @@ def about(
     noise: Sequence[Mapping[str, Any]] | None = None,
     sealing: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The contents of about.json; `data` is what `about_data` said.
+    """The contents of about.json; `data` is what `about_data` said, `partition` what `about_parties` did.
 
     `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
     `noise` what each private step's answers carry, and `sealing` says how sums were sealed. A run that has none of
@@ -64,20 +82,7 @@ def about(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "data": dict(data),
         "split": split,
-        "partition": {
-            "description": parties.description,
-            "parties": [
-                {
-                    "name": share.name,
-                    "label": share.label,
-                    "users": len(share.users),
-                    "items": len(share.items),
-                    "ratings": share.ratings.n_ratings,
-                    "devices": share.devices,
-                }
-                for share in parties
-            ],
-        },
+        "partition": dict(partition),
         "method": {
             "name": method.name,
             "title": method.title,
@@ -95,7 +100,9 @@ def about(
     }
 
 
-def metrics_table(rounds: Sequence[tuple[int, float]], evaluation: Evaluation, user_ids: Vocabulary) -> pa.Table:
+def metrics_table(
+    rounds: Sequence[tuple[int, float]], evaluation: Evaluation | None = None, user_ids: Vocabulary | None = None
+) -> pa.Table:
     """metrics.parquet: the test MSE after each round, then every user's final values."""
     per_round = pa.table(
         {
@@ -106,4 +113,6 @@ def metrics_table(rounds: Sequence[tuple[int, float]], evaluation: Evaluation, u
             "value": pa.array([mse for _number, mse in rounds], pa.float64()),
         }
     )
+    if evaluation is None or user_ids is None:
+        return per_round
     return pa.concat_tables([per_round, evaluation.to_arrow(user_ids).cast(per_round.schema)])

@@ -114,6 +114,9 @@ _OURS = {
     "ledger",
     "transcript",
     "model",
+    "sites",
+    "status.json",
+    "log.jsonl",
 } | {f"{name}.part" for name in ("run.toml", "about.json", "summary.json", "card.md", "metrics.parquet", "report.html")}
 
 

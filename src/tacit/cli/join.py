@@ -1,0 +1,165 @@
+"""`tacit join`: a site's service, and what it checks before it joins."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from tacit.config import RunFile
+from tacit.errors import UsageError
+
+
+def join(
+    kit: Path,
+    data: str | None,
+    query: str | None,
+    columns: list[str],
+    items: Path | None,
+    state: Path | None,
+    check: bool,
+    run: Path | None,
+    max_epsilon: float | None,
+    delta: float | None,
+    days: float | None,
+    non_private: bool,
+    share_metrics: bool,
+    peers: Path | None,
+    identity: bool,
+    insecure: bool,
+    stay: bool,
+    wait: float,
+    health: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Join a federation with this site's own data, or look whether it could."""
+    from tacit.deploy.certificates import identity_text
+    from tacit.deploy.kit import Kit
+    from tacit.deploy.policy import Policy
+    from tacit.deploy.site import own_identity
+    from tacit.deploy.source import Source
+
+    own = Kit.read(kit)
+    folder = state or Path(f"site-{own.name}")
+    if identity:
+        public = identity_text(own_identity(folder).public_key())
+        typer.echo(json.dumps({own.name: public}) if as_json else f"{own.name} {public}")
+        return
+    if own.insecure and not insecure:
+        raise UsageError(
+            "This kit's keys were made with --insecure, so nothing would be encrypted; type --insecure here too if "
+            "that is meant, or ask for another kit."
+        )
+    if data is None:
+        raise UsageError("Say where this site's ratings are, with --data: a file, a folder, or a database and --query.")
+    source = Source(data, query, _columns(columns), items)
+    policy = Policy(
+        max_epsilon=_positive(max_epsilon, "--max-epsilon"),
+        delta=_positive(delta, "--delta"),
+        days=days,
+        non_private=non_private,
+        file=None if run is None else RunFile.read(run),
+        peers=None if peers is None else read_peers(peers),
+        shares_metrics=share_metrics,
+    )
+    if check:
+        _checked(own, folder, source, policy, as_json)
+        return
+    own.check()
+    outcome = _served(own, folder, source, policy, wait, stay, health, quiet)
+    if as_json:
+        typer.echo(json.dumps({"state": str(folder), **outcome}, ensure_ascii=False, allow_nan=False))
+    elif not quiet and not outcome:
+        typer.echo("Stopped before the run was over; join again with the same --state, and it goes on.")
+    elif not quiet:
+        typer.echo(f"Done. What left this site: tacit ledger show {folder / 'ledger'} --html left.html")
+
+
+def _served(
+    kit: Any, folder: Path, source: Any, policy: Any, wait: float, stay: bool, health: int | None, quiet: bool
+) -> dict[str, Any]:
+    """The service itself, until a run has ended."""
+    from tacit.deploy.health import Health
+    from tacit.deploy.lock import alone
+    from tacit.deploy.logs import logger, quiet_engine
+    from tacit.deploy.preflight import reached
+    from tacit.deploy.site import Site
+    from tacit.deploy.status import State, Status
+
+    asked_to_stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: asked_to_stop.set())
+    with alone(folder, kit.name):
+        log = logger(folder, kit.name)
+        quiet_engine(log)
+        log.info("starting", federation=kit.federation)
+        with Status(folder, kit.name, kit.federation) as status:
+            probe = Health(status, port=health) if health is not None else None
+            if probe is not None:
+                probe.start()
+            try:
+                if not quiet:
+                    where = f"{kit.host}:{kit.port}"
+                    typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}", err=True)
+                reached(kit, wait)
+                site = Site(kit, folder, source, policy, log, status, stays=stay)
+                outcome = site.serve(wait=wait, alive=lambda: not asked_to_stop.is_set())
+                if asked_to_stop.is_set():
+                    status.set(state=State.PAUSED, message="Stopped; joining again goes on.")
+                return outcome
+            finally:
+                if probe is not None:
+                    probe.close()
+
+
+def _checked(kit: Any, folder: Path, source: Any, policy: Any, as_json: bool) -> None:
+    """Look, say what was found, and end with the first thing that will not do."""
+    from tacit.deploy.logs import logger, quiet_engine
+    from tacit.deploy.preflight import preflight
+
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    quiet_engine(logger(folder, kit.name))
+    findings = preflight(kit, folder, source, policy)
+    failed = next((finding.error for finding in findings if finding.error is not None), None)
+    if as_json:
+        listed = [{"what": f.what, "good": f.error is None, "found": f.found} for f in findings]
+        typer.echo(json.dumps({"good": failed is None, "findings": listed}, ensure_ascii=False))
+    else:
+        console = Console(highlight=False, markup=False)
+        for finding in findings:
+            console.print(f"{'✗' if finding.error else '✓'} {finding.what}: {finding.found}", soft_wrap=True)
+        console.print("Nothing was sent but the question what is offered." if failed is None else "Not ready to join.")
+    if failed is not None:
+        raise typer.Exit(failed.exit_code)
+
+
+def read_peers(path: Path) -> dict[str, str]:
+    """The other parties' signing keys: a line each, name and key, as `tacit join --identity` prints them."""
+    try:
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except OSError as error:
+        raise UsageError(f'The file of --peers "{path}" cannot be read: {error.strerror}.') from None
+    for number, words in enumerate(lines, start=1):
+        if len(words) != 2 or len(words[1]) != 64 or set(words[1]) - set("0123456789abcdef"):
+            raise UsageError(
+                f'Line {number} of "{path}" is not a name and a key, as tacit join --identity prints them.'
+            )
+    return {words[0]: words[1] for words in lines}
+
+
+def _columns(pairs: list[str]) -> dict[str, str] | None:
+    named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    if len(named) != len(pairs) or not named.keys() <= {"user", "item", "rating", "timestamp"}:
+        raise UsageError('--column takes "user=NAME", "item=NAME", "rating=NAME" or "timestamp=NAME", one of each.')
+    return named or None
+
+
+def _positive(value: float | None, option: str) -> float | None:
+    if value is not None and not value > 0:
+        raise UsageError(f"{option} {value:g} is not possible; give a number above 0.")
+    return value

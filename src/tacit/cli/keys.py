@@ -1,0 +1,146 @@
+"""`tacit keys init`, `invite`, `revoke` and `show`: a federation's keys, and the kits that its sites are given.
+
+Only `init` and `invite` make secrets: they go into files that their owner alone reads, and are never printed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit.deploy.certificates import identity_text
+from tacit.deploy.keys import Keyring, check_name
+from tacit.deploy.kit import Invitation
+from tacit.errors import UsageError
+from tacit.report.words import MISSING, listing, moment, plural
+
+#: As much of a fingerprint or a public key as people compare.
+SHORT = 16
+INSECURE = (
+    "INSECURE: the channel has no TLS; whoever is on the way can read and change what is sent, and pose as anyone."
+)
+
+
+def init(folder: Path, federation: str, host: str, port: int, days: int, insecure: bool, as_json: bool) -> None:
+    """Make a new federation's keys."""
+    keyring = Keyring.make(folder, federation=federation, host=host, port=port, days=days, insecure=insecure)
+    if as_json:
+        typer.echo(json.dumps(_about(keyring), ensure_ascii=False))
+        return
+    typer.echo(f'Made the keys of the federation "{federation}" in {folder}; its coordinator is {host}, port {port}.')
+    if insecure:
+        typer.echo(INSECURE)
+    typer.echo("Whoever has this folder decides who takes part: keep it secret, and keep a copy.")
+    typer.echo(f"Next: tacit keys invite {folder} party-1 party-2 …")
+
+
+def invite(folder: Path, names: Sequence[str], out: Path | None, days: int, as_json: bool) -> None:
+    """Write a kit for each of `names`; one that was invited before gets a new certificate for its old one."""
+    keyring, place = Keyring.open(folder), Path() if out is None else out
+    if not names:
+        raise UsageError("Nobody was invited; name at least one site, such as party-1.")
+    if twice := [name for k, name in enumerate(names) if name in names[:k]]:
+        raise UsageError(f"{twice[0]} is named twice; name everybody once.")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f'No kit can be written to "{place}": {error.strerror}; name another folder.') from None
+    files = {name: place / f"{name}.kit" for name in names}
+    for name, file in files.items():
+        check_name(name)
+        if file.exists():  # a new invitation would end the one in it
+            raise UsageError(
+                f'"{file}" is there already, and nobody was invited; remove it first, or name another --out.'
+            )
+    had = set(keyring.invited)
+    for name, file in files.items():
+        keyring.invite(name, days=days).write(file)
+    made = [one for one in keyring.invitations if one.name in files]
+    if as_json:
+        told = [{**_invitation(one), "kit": str(files[one.name]), "replaced": one.name in had} for one in made]
+        typer.echo(json.dumps({"federation": keyring.federation, "invited": told}, ensure_ascii=False))
+        return
+    for one in made:
+        instead = "; the kit it had before is good for nothing now" if one.name in had else ""
+        typer.echo(f"{files[one.name]}: for {one.name}, until {moment(one.until.isoformat())}{instead}.")
+    if keyring.insecure:
+        typer.echo(INSECURE)
+    typer.echo("Each kit is a secret of its site: hand it over by a safe way, and keep no copy.")
+    first = made[0].name
+    typer.echo(f"There: tacit join {first}.kit --data …    ({first}'s certificate: {made[0].fingerprint[:SHORT]}…)")
+
+
+def revoke(folder: Path, name: str, as_json: bool) -> None:
+    """End a site's invitation."""
+    keyring = Keyring.open(folder)
+    keyring.revoke(name)
+    if as_json:
+        ended = next(one for one in keyring.invitations if one.name == name)
+        typer.echo(json.dumps({"federation": keyring.federation, **_invitation(ended)}, ensure_ascii=False))
+        return
+    typer.echo(f"{name} is no longer invited: the coordinator refuses its certificate from now on.")
+    typer.echo(f"To have it back: tacit keys invite {folder} {name}")
+
+
+def show(folder: Path, as_json: bool) -> None:
+    """Who is invited, until when, and who has said hello."""
+    keyring = Keyring.open(folder)
+    every = keyring.invitations
+    if as_json:
+        typer.echo(
+            json.dumps({**_about(keyring), "invitations": [_invitation(one) for one in every]}, ensure_ascii=False)
+        )
+        return
+    typer.echo(f'The federation "{keyring.federation}", coordinator at {keyring.host}, port {keyring.port}.')
+    typer.echo(f"The coordinator signs with {identity_text(keyring.identity.public_key())[:SHORT]}…")
+    if keyring.insecure:
+        typer.echo(INSECURE)
+    if not every:
+        typer.echo(f"Nobody is invited yet: tacit keys invite {folder} party-1 party-2 …")
+        return
+    console = Console(highlight=False, markup=False)
+    console.width = max(console.width, 120)
+    console.print(_table(every))
+    waiting = [one.name for one in every if one.state == "valid" and one.identity is None]
+    typer.echo(f"{plural(len(keyring.invited), 'site')} invited.")
+    if waiting:
+        typer.echo(f"No hello yet from {listing(waiting)}.")
+
+
+def _table(every: Sequence[Invitation]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("name", "state", "until", "certificate", "signs with"):
+        table.add_column(column, no_wrap=True)
+    for one in every:
+        signs = MISSING if one.identity is None else f"{one.identity[:SHORT]}…"
+        table.add_row(one.name, one.state, moment(one.until.isoformat()), f"{one.fingerprint[:SHORT]}…", signs)
+    return table
+
+
+def _about(keyring: Keyring) -> dict[str, Any]:
+    return {
+        "folder": str(keyring.folder),
+        "federation": keyring.federation,
+        "host": keyring.host,
+        "port": keyring.port,
+        "insecure": keyring.insecure,
+        "coordinator": identity_text(keyring.identity.public_key()),
+    }
+
+
+def _invitation(one: Invitation) -> dict[str, Any]:
+    """One invitation for programs; nothing in it is secret."""
+    return {
+        "name": one.name,
+        "state": one.state,
+        "until": one.until.isoformat(),
+        "fingerprint": one.fingerprint,
+        "enrolled": one.identity is not None,
+        "identity": one.identity,
+    }

@@ -1,0 +1,224 @@
+"""X.509 certificates: who may speak on a federation's channel, and as whom.
+
+A federation has one authority of its own. It signs the coordinator's certificate, which says at which host it is found,
+and one certificate a site, whose common name is the site's name: FLARE lets a cell be called only what the certificate
+of its connection says. Keys are ECDSA on P-256. A certificate is valid from some minutes before it was made, because
+clocks differ.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+
+from tacit.engine.cells import COORDINATOR
+from tacit.errors import UsageError
+
+#: By how much a site's clock may be behind the operator's.
+SKEW = timedelta(minutes=5)
+#: The longest that a certificate may be valid.
+MOST_DAYS = 3650
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+
+
+def is_host(host: str) -> bool:
+    """Whether a certificate can be about `host`: a name such as hearts.example.org, or an address."""
+    return _is_address(host) or _HOST.fullmatch(host) is not None
+
+
+def check_days(days: int) -> None:
+    """UsageError unless a certificate may be valid that long."""
+    if not 1 <= days <= MOST_DAYS:
+        raise UsageError(f"A certificate cannot be valid for {days} days; give 1 to {MOST_DAYS}.")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+# -- making -------------------------------------------------------------------------------------------------------
+
+
+def new_key() -> EllipticCurvePrivateKey:
+    """A fresh key for TLS."""
+    return generate_private_key(SECP256R1())
+
+
+def authority(federation: str, key: EllipticCurvePrivateKey, days: int) -> x509.Certificate:
+    """The certificate of a federation's own authority, signed by itself; it vouches for no further authority."""
+    subject = _subject("Tacit authority", federation)
+    return (
+        _builder(subject, subject, key, now() + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(authority=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def coordinator_certificate(
+    host: str, key: EllipticCurvePrivateKey, ca: x509.Certificate, ca_key: EllipticCurvePrivateKey
+) -> x509.Certificate:
+    """The coordinator's certificate, for servers at `host`, as long as the authority's."""
+    where = x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
+    return _signed(COORDINATOR, where, ExtendedKeyUsageOID.SERVER_AUTH, key, ca, ca_key, ca.not_valid_after_utc)
+
+
+def site_certificate(
+    name: str, key: EllipticCurvePrivateKey, ca: x509.Certificate, ca_key: EllipticCurvePrivateKey, days: int
+) -> x509.Certificate:
+    """A site's certificate, for clients; it ends with the authority's at the latest."""
+    end = min(now() + timedelta(days=days), ca.not_valid_after_utc)
+    return _signed(name, x509.DNSName(name), ExtendedKeyUsageOID.CLIENT_AUTH, key, ca, ca_key, end)
+
+
+def now() -> datetime:
+    """This moment, to the second: certificates know no finer one."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def _signed(
+    name: str,
+    where: x509.GeneralName,
+    purpose: ObjectIdentifier,
+    key: EllipticCurvePrivateKey,
+    ca: x509.Certificate,
+    ca_key: EllipticCurvePrivateKey,
+    end: datetime,
+) -> x509.Certificate:
+    federation = ca.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)[0].value
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    return (
+        _builder(_subject(name, str(federation)), ca.subject, key, end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([where]), critical=False)
+        .add_extension(issuer, critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now() - SKEW)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _subject(name: str, federation: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, federation),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+
+
+def _usage(authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+def read_certificate(text: str) -> x509.Certificate:
+    """One PEM certificate; ValueError if it is none."""
+    return x509.load_pem_x509_certificate(text.encode())
+
+
+def read_key(text: str) -> EllipticCurvePrivateKey:
+    """A PEM key for TLS; ValueError if it is none."""
+    key = _read_private(text)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise ValueError("not an elliptic-curve key")
+    return key
+
+
+def read_identity(text: str) -> Ed25519PrivateKey:
+    """A PEM key to sign with; ValueError if it is none."""
+    key = _read_private(text)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError("not a signing key")
+    return key
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """Whom a certificate names; nothing if it names nobody."""
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of a certificate, hex."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def belongs(key: EllipticCurvePrivateKey, certificate: x509.Certificate) -> bool:
+    """Whether a certificate is about this key."""
+    return key.public_key() == certificate.public_key()
+
+
+def is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    """Whether this very authority signed a certificate."""
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def _read_private(text: str) -> object:
+    try:
+        return serialization.load_pem_private_key(text.encode(), password=None)
+    except (TypeError, UnsupportedAlgorithm) as error:  # it is locked with a password, or of a strange kind
+        raise ValueError(str(error)) from None
+
+
+# -- texts and files ----------------------------------------------------------------------------------------------
+
+
+def certificate_text(certificate: x509.Certificate) -> str:
+    """A certificate as PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def key_text(key: EllipticCurvePrivateKey | Ed25519PrivateKey) -> str:
+    """A private key as PEM; whoever reads it has it."""
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+def identity_text(identity: Ed25519PublicKey) -> str:
+    """A public signing key as 64 hexadecimal digits."""
+    return identity.public_bytes_raw().hex()

@@ -1,0 +1,277 @@
+"""The coordinator's service: lets sites in, offers them a run, and holds the conversation with those that accept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from tacit.boundary.wire import Array, Value
+from tacit.data.ratings import Feedback
+from tacit.deploy.hello import greeted
+from tacit.deploy.keys import Keyring
+from tacit.deploy.logs import Log
+from tacit.deploy.status import Peer, State, Status
+from tacit.deploy.terms import Offer, Told, facts_content, facts_of
+from tacit.engine.agreement import Agreement
+from tacit.engine.cells import COORDINATOR, Cell
+from tacit.engine.desk import TAKEN, Content, Desk
+from tacit.engine.envelope import Place, failure_content, opened, sealed
+from tacit.engine.flare import Flare
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, TamperingFound
+from tacit.federation import Facts, Transcript
+from tacit.federation.line import Log as CallLog
+from tacit.model import Model
+
+#: Seconds for a site to read its data and look at an offer, and to say goodbye.
+CHECKING, PARTING = 1800.0, 60.0
+
+
+@dataclass(frozen=True, eq=False)
+class Conducted:
+    """What a conversation with services elsewhere leaves."""
+
+    model: Model
+    facts: Facts
+    transcript: Transcript
+    shared: Mapping[str, Array]
+    rounds: int
+    seconds: float
+    void: int
+    rejected: Mapping[str, str]
+
+
+class Coordinator:
+    """The service of one run.
+
+    Parameters
+    ----------
+    keyring : the federation's
+    run : the run's own name
+    listen : the address to listen at; the keyring's own host where it is None
+    """
+
+    def __init__(self, keyring: Keyring, run: str, log: Log, status: Status, listen: str | None = None) -> None:
+        self.keyring, self.run = keyring, run
+        self._log, self._status = log, status
+        credentials = None if keyring.insecure else keyring.credentials()
+        self._cell = Cell(COORDINATOR, listen or keyring.host, keyring.port, credentials, self._receive)
+        self.desk = Desk(self._cell, keyring.identity, run)
+        self._identities: dict[str, str] = {}
+        self._shown: Mapping[str, Value] | None = None
+        self._pool = ThreadPoolExecutor(64, thread_name_prefix="tacit-desk")
+
+    def open(self) -> None:
+        try:
+            self._cell.start()
+        except Exception as error:
+            raise PeerFailed(
+                f"The coordinator cannot listen at port {self.keyring.port}: {error}; is another one running there?"
+            ) from None
+
+    def close(self) -> None:
+        self._cell.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # -- before the run ----------------------------------------------------------------------------------------------
+
+    def show(self, offer: Offer) -> None:
+        """What a site that only looks is shown: the offer, as it will be made."""
+        self._shown = offer.content()
+
+    def gather(self, names: tuple[str, ...], seconds: float) -> None:
+        """Wait until everybody has said hello."""
+        self._status.set(state=State.WAITING, run=self.run, peers=dict.fromkeys(names, Peer.ABSENT))
+        missing = self.desk.wait_for(names, seconds)
+        if missing:
+            raise PeerFailed(
+                f"{', '.join(missing)} did not join within {seconds:,.0f} seconds; start it with: tacit join "
+                f"{missing[0]}.kit --data … , or wait longer with --wait."
+            )
+
+    def offered(self, offer: Offer, stop_on_refusal: bool) -> tuple[Offer, dict[str, Told]]:
+        """Offer the run until all that are in it accept; whoever refuses is left out, or ends it."""
+        while True:
+            self._status.set(state=State.CHECKING)
+            said = _same(offer.roster, offer.content())
+            replies = self._all("offer", offer.hash, said, CHECKING)
+            refused = {name: reply for name, reply in replies.items() if isinstance(reply, TacitError)}
+            late = [name for name, reply in replies.items() if reply is None]
+            for name, error in refused.items():
+                self._log.warning("refused", peer=name, error=type(error).__name__)
+                self._status.set(peers={name: Peer.REFUSED})
+            staying = tuple(name for name in offer.roster if name not in refused)
+            if late:
+                raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
+            if refused and (stop_on_refusal or not staying):
+                raise next(iter(refused.values()))
+            if not refused:
+                self.desk.first("offer", offer.hash, said)
+                return offer, {name: Told.of(reply, name) for name, reply in replies.items()}
+            offer = replace(offer, roster=staying)
+
+    def begin(self, offer: Offer, agreed: Agreement) -> None:
+        """Tell everybody what was agreed on; each reckons it anew and says what it found."""
+        identities = {name: self._identities[name] for name in offer.roster}
+        content: dict[str, Value] = {**facts_content(agreed.facts), "identities": json.dumps(identities)}
+        about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps(identities)}".encode()).hexdigest()
+        said = _same(offer.roster, content)
+        bound = hashlib.sha256(agreed.bound.encode()).hexdigest()
+        for name, reply in self._all("begin", about, said, CHECKING).items():
+            if isinstance(reply, TacitError):
+                raise reply
+            if reply is None or reply.get("bound") != bound:
+                raise PeerFailed(
+                    f"{name} did not begin, or reckons other terms than the coordinator; compare versions."
+                )
+        self.desk.first("begin", about, said)
+        self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.roster, Peer.CONNECTED))
+        self._log.info("serving", run=self.run, parties=len(offer.roster))
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def conduct(
+        self,
+        agreed: Agreement,
+        *,
+        timeout: float,
+        calls: CallLog | None,
+        transcript: Transcript,
+        stop_on_refusal: bool = False,
+        dropout: float = 0.0,
+        watch: Callable[[int, int], None] | None = None,
+    ) -> Conducted:
+        """Hold the method's conversation."""
+        names = [member.name for member in agreed.facts.roster]
+        latest: dict[str, Array] = {}
+
+        def look(round: int, shared: Mapping[str, Array]) -> None:
+            latest.update(shared)
+            meter = transcript.meter
+            self._status.set(
+                round=round, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down, peers=self._peers(names)
+            )
+            if watch is not None:
+                watch(round, meter.bytes_up)
+
+        keys = {name: self._key(name) for name in names}
+        began, engine = perf_counter(), Flare(self.desk, names, timeout)
+        federation = agreed.federation(
+            engine,
+            circle=agreed.known(keys),
+            log=calls,
+            stop_on_refusal=stop_on_refusal,
+            dropout=dropout,
+            transcript=transcript,
+            observer=look,
+        )
+        try:
+            model = agreed.sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+        finally:
+            engine.close()
+        seconds = perf_counter() - began
+        told = (seconds, federation.void, dict(federation.rejected))
+        return Conducted(model, agreed.facts, transcript, latest, federation.rounds_done, *told)
+
+    def end(self, names: tuple[str, ...], words: Mapping[str, Any], shared: Mapping[str, Array]) -> dict[str, Any]:
+        """Tell everybody that the run is done, with what all may have; what they reply."""
+        blocks = {f"shared/{name}": _travels(block) for name, block in shared.items()}
+        content: dict[str, Value] = {"words": json.dumps(dict(words)), **blocks}
+        replies = self._all("end", f"end|{self.run}", _same(names, content), PARTING)
+        return {name: reply for name, reply in replies.items() if isinstance(reply, dict)}
+
+    def give_up(self, names: tuple[str, ...], why: str) -> None:
+        """Tell whoever is there that the run has failed."""
+        self._part([name for name, here in self.desk.present().items() if here and name in names], why)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _all(self, topic: str, about: str, said: Mapping[str, Content], seconds: float) -> dict[str, Any]:
+        jobs = {
+            name: self._pool.submit(self.desk.settle, name, topic, about, content, seconds)
+            for name, content in said.items()
+        }
+        return {name: job.result() for name, job in jobs.items()}
+
+    def _part(self, names: Iterable[str], why: str) -> None:
+        content: dict[str, Value] = {"why": why}
+        self._all("end", f"end|{self.run}|{why}", _same(names, content), 5.0)
+
+    def _peers(self, names: list[str]) -> dict[str, Peer]:
+        here = self.desk.present()
+        return {name: Peer.CONNECTED if here.get(name) else Peer.ABSENT for name in names}
+
+    def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
+        if topic == "hello":
+            return self._hello(sender, body)
+        if topic == "look":
+            return self._looked(sender, body)
+        if topic != "reply":
+            raise BadMessage(f"{sender} has nothing to say about {topic[:20]}.")
+        run, content = opened(body, self._key(sender), sender, COORDINATOR, "reply")
+        about = str(content.pop("about", ""))
+        if run == self.run:
+            self.desk.replied(sender, about, content)
+        return TAKEN
+
+    def _hello(self, sender: str, body: bytes) -> bytes:
+        try:
+            start, identity = greeted(self.keyring, sender, body, COORDINATOR)
+        except TacitError as error:
+            self._log.warning("refused", peer=sender[:60], error=type(error).__name__)
+            if self._identities.pop(sender, None) is not None:
+                self.desk.gone(sender)
+            return json.dumps(failure_content(error, tell=True)).encode()
+        if sender not in self._identities:
+            self._log.info("connected", peer=sender)
+        self._identities[sender] = identity
+        self.desk.hello(sender, start)
+        return b"{}"
+
+    def _looked(self, sender: str, body: bytes) -> bytes:
+        """Show the offer to a site that does not join yet; nothing is kept of its visit."""
+        content: Mapping[str, Value]
+        try:
+            greeted(self.keyring, sender, body, COORDINATOR, joins=False)
+            if self._shown is None:
+                raise PeerFailed("The coordinator has no run to offer yet; look again later.")
+            content = {**self._shown, "clock": time.time(), "version": version("tacit")}
+        except TacitError as error:
+            content = failure_content(error, tell=True)
+        return sealed(Place(COORDINATOR, sender, "look", self.run), content, self.keyring.identity)
+
+    def _key(self, name: str) -> Ed25519PublicKey:
+        if name not in self._identities:
+            raise TamperingFound(f"{name} speaks before it has said hello; what it says is not taken.")
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(self._identities[name]))
+
+
+def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:
+    """The facts of a run among those that accepted; refuses what they together cannot be."""
+    facts = facts_of(offer, told, Feedback(offer.file.data.feedback))
+    declared = offer.file.public.users
+    if declared is not None and facts.users > declared:
+        raise PrivacyRefused(
+            f"The sites have {facts.users:,} users together, and [public] users declares {declared:,}; declare at "
+            "least as many, and plan anew."
+        )
+    return facts
+
+
+def _same(names: Iterable[str], content: Mapping[str, Value]) -> dict[str, Content]:
+    """The same to everybody, however much time is left."""
+    return dict.fromkeys(names, lambda _left: content)
+
+
+def _travels(block: Any) -> Array:
+    array = np.asarray(block)
+    return array.astype(np.uint8) if array.dtype == bool else array

@@ -1,0 +1,149 @@
+"""Whether a service is well, over HTTP, for those who watch over machines: `GET /health` and `GET /status`.
+
+Bound to this machine unless its owner says otherwise. It reads one request line and headers, never a body, serves
+nothing from disk, and knows no verb but GET. A client that stalls or dawdles is let go after two seconds and keeps
+nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR, socket
+from time import monotonic
+from typing import Any
+
+from tacit.deploy.status import State, Status
+from tacit.errors import UsageError
+
+#: Seconds that a client has for its whole request, and how many are heard at a time; more are let go at once.
+PATIENCE, MOST = 2.0, 32
+
+
+class Health:
+    """A service's health on `host` and `port`; 0 takes a free one, which `port` then names."""
+
+    def __init__(self, status: Status, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.status, self.host, self.port = status, host, port
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Answer from now on, in a thread of its own."""
+        if self._server is not None:
+            return
+        try:
+            self._server = _Server((self.host, self.port), self.status)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise UsageError(
+                f"The health of this service cannot be told on {self.host}:{self.port}: {why}; name another port, or 0."
+            ) from None
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="tacit health")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+            self._server.let_go(everyone=True)
+        self._server = self._thread = None
+
+
+def verdict(table: dict[str, Any]) -> tuple[HTTPStatus, dict[str, Any]]:
+    """What /health answers for a status: 200 while the service lives and was not stopped by a failure or refusal."""
+    well = table["alive"] is not False and table["state"] not in (State.FAILED, State.REFUSED)
+    told = {"status": "ok" if well else "failing", **{name: table[name] for name in ("role", "state", "version")}}
+    return HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, told
+
+
+class _Server(ThreadingHTTPServer):
+    """One thread a client, a bounded number of them, each for a bounded time."""
+
+    daemon_threads = True
+    request_queue_size = MOST
+    #: Another service's port is never taken over, one that was just left can be used again.
+    allow_reuse_port = False
+
+    def __init__(self, address: tuple[str, int], status: Status) -> None:
+        self.status = status
+        self._clients: dict[socket, float] = {}
+        self._lock = threading.Lock()
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server who we are, which can take seconds."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            full = len(self._clients) >= MOST
+            if not full:
+                self._clients[request] = monotonic() + PATIENCE
+        if full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        self.let_go()
+
+    def let_go(self, everyone: bool = False) -> None:
+        """End the connections of those whose time is over; their threads then end by themselves."""
+        with self._lock:
+            for client in [client for client, until in self._clients.items() if everyone or monotonic() > until]:
+                try:
+                    client.shutdown(SHUT_RDWR)
+                except OSError:  # it is gone already
+                    del self._clients[client]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is its own affair."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET /health and GET /status; one request a connection."""
+
+    server: _Server
+    timeout = PATIENCE
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self._answer(*verdict(self.server.status.now()))
+        elif self.path == "/status":
+            self._answer(HTTPStatus.OK, self.server.status.now())
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """A refusal that repeats nothing of what was asked."""
+        self._answer(HTTPStatus(code), {"error": HTTPStatus(code).phrase})
+
+    def version_string(self) -> str:
+        return "tacit"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Who asked is written nowhere."""
+
+    def _answer(self, code: HTTPStatus, table: dict[str, Any]) -> None:
+        content = (json.dumps(table, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)

@@ -1,0 +1,143 @@
+"""What a site's service keeps on disk as files of its own, beside its ledger: shares, memories, predictors.
+
+Each is one message in the wire format, written beside its name, synced, and then renamed: no pickle, no half files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.boundary.release import Kind
+from tacit.boundary.wire import Array, Value, decode, encode
+from tacit.data.ratings import Feedback, Ratings, Scale
+from tacit.data.vocabulary import Vocabulary, as_ids
+from tacit.deploy.files import write_private
+from tacit.errors import TamperingFound
+from tacit.federation.messages import Answer
+from tacit.model import predictor as predictors
+from tacit.model.predictor import Predictor
+from tacit.partition import Share
+
+# -- shares: what an experimenter lays ready for sites of its own -----------------------------------------------------
+
+
+def write_share(path: Path, share: Share) -> None:
+    """One party's share of an experimenter's ratings."""
+    ratings = share.ratings
+    words = {
+        "name": share.name,
+        "label": share.label,
+        "devices": share.devices,
+        "scale": [ratings.scale.low, ratings.scale.high, ratings.scale.declared],
+        "feedback": str(ratings.feedback),
+        "source": ratings.name,
+        "listed": [ratings.user_ids.listed, ratings.item_ids.listed],
+    }
+    arrays: dict[str, Value] = {
+        "indptr": ratings.indptr.astype(np.int64),
+        "items": ratings.items.astype(np.int32),
+        "values": ratings.values,
+        "users": np.asarray(share.users, dtype=np.int64),
+        "columns": np.asarray(share.items, dtype=np.int64),
+        "user ids": _text(ratings.user_ids.ids.tolist()),
+        "item ids": _text(ratings.item_ids.ids.tolist()),
+    }
+    write_private(path, encode({"about": json.dumps(words), **arrays}))
+
+
+def read_share(path: Path) -> Share:
+    """The share that was laid ready."""
+    saved: dict[str, Any] = decode(path.read_bytes())
+    words = json.loads(saved["about"])
+    users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
+    ratings = Ratings(
+        indptr=saved["indptr"],
+        items=saved["items"],
+        values=saved["values"],
+        times=None,
+        user_ids=Vocabulary(users, "user", words["listed"][0]),
+        item_ids=Vocabulary(items, "item", words["listed"][1]),
+        scale=Scale(*words["scale"]),
+        feedback=Feedback(words["feedback"]),
+        name=words["source"],
+    )
+    return Share(words["name"], ratings, saved["users"], saved["columns"], words["label"], words["devices"])
+
+
+# -- memory: what a party without a ledger goes on from ---------------------------------------------------------------
+
+
+class Memory:
+    """The latest answer of a party that keeps no ledger, and what it had at home then."""
+
+    def __init__(self, path: Path, run: str) -> None:
+        self._path, self._run = path, run
+        self._latest: tuple[str, Answer] | None = None
+
+    def recall(self, home: dict[str, Any]) -> None:
+        """Put back what was at home, if this is the same run."""
+        if not self._path.exists():
+            return
+        saved: dict[str, Any] = decode(self._path.read_bytes())
+        words = json.loads(saved.pop("about"))
+        if words.pop("run") != self._run:
+            return
+        request, kind = words.pop("request"), Kind(words.pop("kind"))
+        self._latest = request, Answer(**words, kind=kind, body=saved.pop("body").tobytes())
+        home.update({name.removeprefix("home/"): np.array(block) for name, block in saved.items()})
+
+    def answered(self, request: str) -> Answer | None:
+        """The answer to the latest request, if this is that."""
+        return self._latest[1] if self._latest is not None and self._latest[0] == request else None
+
+    def keep(self, request: str, answer: Answer, home: Mapping[str, Any]) -> None:
+        """Write the answer and what is at home down before the answer leaves."""
+        self._latest = request, answer
+        words = {f.name: getattr(answer, f.name) for f in fields(Answer) if f.name != "body"}
+        words |= {"kind": str(answer.kind), "run": self._run, "request": request}
+        blocks: dict[str, Value] = {f"home/{name}": np.asarray(block) for name, block in home.items()}
+        write_private(self._path, encode({"about": json.dumps(words), "body": _bytes(answer.body), **blocks}))
+
+
+# -- predictors: what a site predicts with at home --------------------------------------------------------------------
+
+_PREDICTORS = {
+    kind.__name__: kind
+    for kind in (
+        predictors.Factors,
+        predictors.ItemScores,
+        predictors.UserScores,
+        predictors.Biases,
+        predictors.RandomScores,
+    )
+}
+
+
+def write_predictor(path: Path, predictor: Predictor) -> None:
+    """What a site predicts with, as the arrays and numbers that it is made of."""
+    parts = {field.name: getattr(predictor, field.name) for field in fields(predictor)}  # type: ignore[arg-type]
+    write_private(path, encode({"": type(predictor).__name__, **parts}))
+
+
+def read_predictor(path: Path) -> Predictor:
+    """The predictor in a file."""
+    saved: dict[str, Any] = decode(path.read_bytes())
+    kind = _PREDICTORS.get(str(saved.pop("", None)))
+    if kind is None:
+        raise TamperingFound(f'"{path}" holds no predictor that this version knows.')
+    made: Predictor = kind(**saved)
+    return made
+
+
+def _text(ids: list[Any]) -> Array:
+    return _bytes(json.dumps(ids, ensure_ascii=False).encode())
+
+
+def _bytes(raw: bytes) -> Array:
+    return np.frombuffer(raw, dtype=np.uint8)

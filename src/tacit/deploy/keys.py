@@ -1,0 +1,373 @@
+"""The coordinator's keyring: who was invited to a federation, by which certificate, and who has signed in since.
+
+    ca.key ca.pem                        the federation's own authority
+    coordinator.key coordinator.crt      the coordinator's end of the channel
+    identity.key                         what the coordinator signs with
+    federation.json                      name, address, and every invitation there ever was
+    lock                                 held while the record is changed
+
+The folder is its owner's alone. A site's TLS key is made here and leaves in its kit; no copy stays. Its signing key is
+made at the site, and pinned here when the site first says hello. The record is read anew for every question, so that
+a coordinator at work hears of a revocation at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import BaseModel, ConfigDict
+
+from tacit.deploy.certificates import (
+    authority,
+    belongs,
+    certificate_text,
+    check_days,
+    coordinator_certificate,
+    fingerprint,
+    identity_text,
+    is_host,
+    is_issued,
+    key_text,
+    new_key,
+    now,
+    read_certificate,
+    read_identity,
+    read_key,
+    site_certificate,
+)
+from tacit.deploy.files import write_private
+from tacit.deploy.kit import NAME, Invitation, Kit
+from tacit.engine.cells import Credentials
+from tacit.errors import BadMessage, PeerFailed, TamperingFound, UsageError, did_you_mean
+from tacit.report.words import moment
+
+RECORD = "federation.json"
+_SECRETS = ("ca.key", "coordinator.key", "identity.key")
+_PARTS = (*_SECRETS, "ca.pem", "coordinator.crt", RECORD)
+
+
+class _Record(BaseModel):
+    """federation.json: invitations in the order in which they were made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    format: Literal["tacit keyring 1"] = "tacit keyring 1"
+    federation: str
+    host: str
+    port: int
+    insecure: bool
+    invitations: tuple[Invitation, ...] = ()
+
+    def latest(self, name: str) -> Invitation | None:
+        return next((one for one in reversed(self.invitations) if one.name == name), None)
+
+    def noted(self, one: Invitation, **facts: object) -> _Record:
+        """The record with more known about one invitation."""
+        known = one.model_copy(update=facts)
+        return self.model_copy(update={"invitations": tuple(known if i is one else i for i in self.invitations)})
+
+    def added(self, new: Invitation) -> _Record:
+        """The record with one more invitation; the one that its site had is replaced."""
+        old = self.latest(new.name)
+        ended = self if old is None or old.revoked else self.noted(old, replaced=new.made)
+        return self.model_copy(update={"invitations": (*ended.invitations, new)})
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """The keys of one federation, in a folder of the coordinator's.
+
+    Attributes
+    ----------
+    folder : where they are
+    federation : the federation's name
+    host, port : where the coordinator listens, as sites reach it
+    insecure : whether the channel is without TLS; certificates are made all the same
+    """
+
+    folder: Path
+    federation: str
+    host: str
+    port: int
+    insecure: bool
+
+    @classmethod
+    def make(
+        cls, folder: Path, *, federation: str, host: str, port: int, days: int = 365, insecure: bool = False
+    ) -> Keyring:
+        """New keys in a new folder; nothing that they vouch for outlives `days`."""
+        _check_terms(federation, host, port)
+        check_days(days)
+        place = folder.absolute()
+        try:
+            if place.exists() and (not place.is_dir() or any(place.iterdir())):
+                what = "holds a federation's keys already" if (place / RECORD).exists() else "is there already"
+                raise UsageError(f'"{folder}" {what}; name a folder that is new or empty.')
+            place.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))  # made with mode 0700
+        except OSError as error:
+            raise _not_there(folder, error) from None
+        try:
+            for name, text in _new_texts(federation, host, days).items():
+                write_private(unfinished / name, text)
+            record = _Record(federation=federation, host=host, port=port, insecure=insecure)
+            write_private(unfinished / RECORD, record.model_dump_json(indent=2) + "\n")
+            os.replace(unfinished, place)
+        except OSError as error:
+            raise _not_there(folder, error) from None
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return cls(folder, federation, host, port, insecure)
+
+    @classmethod
+    def open(cls, folder: Path) -> Keyring:
+        """The keys in `folder`, if they are whole and nobody else can read them."""
+        if not (folder / RECORD).is_file():
+            raise UsageError(f'"{folder}" holds no keys of a federation; make them with `tacit keys init`.')
+        for part in _PARTS:
+            if not (folder / part).is_file():
+                raise TamperingFound(f'"{folder / part}" is gone; put the keys back from your copy.')
+        for place in (folder, *(folder / name for name in _SECRETS)):
+            if place.stat().st_mode & 0o077:
+                raise UsageError(
+                    f'"{place}" is open to other users of this machine; close it with `chmod -R go= {folder}`, and '
+                    "make new keys if somebody may have read them."
+                )
+        record = _read_record(folder)
+        _check_whole(folder)
+        return cls(folder, record.federation, record.host, record.port, record.insecure)
+
+    # -- invitations ----------------------------------------------------------------------------------------------
+
+    def invite(self, name: str, *, days: int = 365) -> Kit:
+        """A new kit for a site; a kit that it was given before is good for nothing from now on.
+
+        The certificate ends with the federation's own at the latest. The key in the kit is nowhere else.
+        """
+        check_name(name)
+        check_days(days)
+        self._check_time()
+        ca, ca_key = read_certificate(_text(self.folder, "ca.pem")), read_key(_text(self.folder, "ca.key"))
+        key = new_key()
+        certificate = site_certificate(name, key, ca, ca_key, days)
+        new = Invitation(
+            name=name,
+            fingerprint=fingerprint(certificate),
+            serial=f"{certificate.serial_number:x}",
+            made=now(),
+            until=certificate.not_valid_after_utc,
+        )
+        self._change(lambda record: record.added(new))
+        return Kit(
+            name=name,
+            federation=self.federation,
+            host=self.host,
+            port=self.port,
+            insecure=self.insecure,
+            ca=certificate_text(ca),
+            certificate=certificate_text(certificate),
+            key=key_text(key),
+            coordinator=identity_text(self.identity.public_key()),
+        )
+
+    def revoke(self, name: str) -> None:
+        """End a site's invitation: its certificate is refused from now on, and so is the signing key it came with."""
+
+        def revoked(record: _Record) -> _Record:
+            found = record.latest(name)
+            if found is None:
+                known = sorted({one.name for one in record.invitations}, key=_order)
+                raise UsageError(f'"{name}" was never invited, so nothing was revoked.{did_you_mean(name, known)}')
+            if found.revoked is not None:
+                raise UsageError(f"The invitation of {name} was revoked already, on {_said(found.revoked)}.")
+            return record.noted(found, revoked=now())
+
+        self._change(revoked)
+
+    @property
+    def invitations(self) -> tuple[Invitation, ...]:
+        """Everybody's latest invitation, whatever became of it; parties in numeric order, then roles."""
+        latest = {one.name: one for one in _read_record(self.folder).invitations}
+        return tuple(latest[name] for name in sorted(latest, key=_order))
+
+    @property
+    def invited(self) -> tuple[str, ...]:
+        """Whose invitation is valid now; parties in numeric order, then roles."""
+        return tuple(one.name for one in self.invitations if one.state == "valid")
+
+    def status_of(self, name: str, fingerprint: str) -> str | None:
+        """None if this certificate (SHA-256, hex) is the valid one of this name; else a sentence that says why not."""
+        every, short = _read_record(self.folder).invitations, f"{fingerprint[:16]}…"
+        found = next((one for one in every if one.fingerprint == fingerprint.lower()), None)
+        if found is None:
+            return f'The certificate {short} was not made for the federation "{self.federation}"; use a kit of it.'
+        if found.name != name:
+            return f"The certificate {short} is that of {found.name}, not of {name}; use the kit of {name}."
+        if found.revoked is not None:
+            return f"The invitation of {name} was revoked on {_said(found.revoked)}; ask the operator for a new one."
+        if found.replaced is not None:
+            return f"The kit of {name} was replaced by a newer one on {_said(found.replaced)}; use that one."
+        if found.state == "expired":
+            return f"The certificate of {name} expired on {_said(found.until)}; ask the operator for a new invitation."
+        return None
+
+    # -- identities -----------------------------------------------------------------------------------------------
+
+    def enrol(self, name: str, identity: str, *, fingerprint: str | None = None) -> None:
+        """Pin a site's public signing key (hex) when it first says hello; it stays until the site is invited anew.
+
+        With the `fingerprint` of the certificate that it said hello with, a key is never pinned to an invitation that
+        was made in between, for somebody else.
+        """
+        if not re.fullmatch("[0-9a-f]{64}", identity):
+            raise BadMessage(f"{name} sent a signing key that is none: it has 64 hexadecimal digits.")
+
+        def pinned(record: _Record) -> _Record:
+            found = record.latest(name)
+            if found is None or found.state != "valid" or fingerprint not in (None, found.fingerprint):
+                raise PeerFailed(f"{name} has no valid invitation; invite it with `tacit keys invite`.")
+            if found.identity not in (None, identity):
+                raise TamperingFound(
+                    f"{name} signs with another key ({identity[:16]}…) than it did at its first hello "
+                    f"({found.identity[:16]}…): somebody else poses as {name}, or it lost its home; ask it, and invite "
+                    "it anew."
+                )
+            return record.noted(found, identity=identity)
+
+        self._change(pinned)
+
+    def identity_of(self, name: str) -> Ed25519PublicKey | None:
+        """A site's public signing key; None before its first hello, and when its invitation is not valid."""
+        found = _read_record(self.folder).latest(name)
+        if found is None or found.identity is None or found.state != "valid":
+            return None
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(found.identity))
+
+    @property
+    def identity(self) -> Ed25519PrivateKey:
+        """What the coordinator signs with."""
+        return read_identity(_text(self.folder, "identity.key"))
+
+    def credentials(self) -> Credentials:
+        """The files for the coordinator's end of the channel, if they are valid now."""
+        self._check_time()
+        return Credentials(self.folder / "ca.pem", self.folder / "coordinator.crt", self.folder / "coordinator.key")
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _change(self, change: Callable[[_Record], _Record]) -> None:
+        """Read, change and write the record while nobody else does."""
+        try:
+            with os.fdopen(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+                record = _read_record(self.folder)
+                changed = change(record)
+                if changed != record:
+                    write_private(self.folder / RECORD, changed.model_dump_json(indent=2) + "\n")
+        except OSError as error:
+            raise UsageError(
+                f'The keys in "{self.folder}" cannot be changed: {error.strerror}; their owner can.'
+            ) from None
+
+    def _check_time(self) -> None:
+        certificate, when = read_certificate(_text(self.folder, "coordinator.crt")), now()
+        if when < certificate.not_valid_before_utc:
+            raise UsageError(
+                f'The keys of "{self.federation}" are valid from {_said(certificate.not_valid_before_utc)} on, and the '
+                f"clock of this machine says {_said(when)}; set the clock."
+            )
+        if when > certificate.not_valid_after_utc:
+            raise UsageError(
+                f'The keys of "{self.federation}" expired on {_said(certificate.not_valid_after_utc)}; make new ones '
+                "with `tacit keys init` in a new folder, and invite everybody anew."
+            )
+
+
+def check_name(name: str) -> None:
+    """UsageError unless a site may be called so."""
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f'"{name}" cannot be invited: sites are called party-1, party-2, …, and roles catalogue, proxy or '
+            "decrypter-1, …."
+        )
+
+
+def _text(folder: Path, name: str) -> str:
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f'"{folder / name}" cannot be read: {error.strerror}; its owner can.') from None
+
+
+def _read_record(folder: Path) -> _Record:
+    text = _text(folder, RECORD)
+    try:
+        return _Record.model_validate_json(text)
+    except ValueError:
+        raise _damaged(folder / RECORD) from None
+
+
+def _check_whole(folder: Path) -> None:
+    """TamperingFound unless all keys are readable and belong together."""
+    texts = {name: _text(folder, name) for name in _PARTS}
+    try:
+        ca, certificate = read_certificate(texts["ca.pem"]), read_certificate(texts["coordinator.crt"])
+        ca_key, key = read_key(texts["ca.key"]), read_key(texts["coordinator.key"])
+        read_identity(texts["identity.key"])
+    except ValueError:
+        raise _damaged(folder) from None
+    if not (belongs(ca_key, ca) and belongs(key, certificate) and is_issued(certificate, ca)):
+        raise _damaged(folder)
+
+
+def _new_texts(federation: str, host: str, days: int) -> dict[str, str]:
+    """All keys and certificates of a new federation, by file."""
+    ca_key, key = new_key(), new_key()
+    ca = authority(federation, ca_key, days)
+    return {
+        "ca.key": key_text(ca_key),
+        "ca.pem": certificate_text(ca),
+        "coordinator.key": key_text(key),
+        "coordinator.crt": certificate_text(coordinator_certificate(host, key, ca, ca_key)),
+        "identity.key": key_text(Ed25519PrivateKey.generate()),
+    }
+
+
+def _check_terms(federation: str, host: str, port: int) -> None:
+    if not federation.strip() or not federation.isprintable() or len(federation.encode()) > 64:
+        raise UsageError(f'"{federation}" cannot be a federation\'s name; give 1 to 64 printable characters.')
+    if not is_host(host):
+        raise UsageError(
+            f'"{host}" is no host; give a name or an address that the sites reach, such as hearts.example.org.'
+        )
+    if not 1 <= port <= 65535:
+        raise UsageError(f"{port} is no port; give one from 1 to 65535, such as 8102.")
+
+
+def _order(name: str) -> tuple[bool, str, int]:
+    """Parties first, and 10 after 9."""
+    kind, _dash, number = name.partition("-")
+    return kind != "party", kind, int(number or 0)
+
+
+def _said(when: datetime) -> str:
+    return moment(when.isoformat())
+
+
+def _damaged(place: Path) -> TamperingFound:
+    return TamperingFound(
+        f'"{place}" is damaged; put the folder back from your copy, or make new keys and invite anew.'
+    )
+
+
+def _not_there(folder: Path, error: OSError) -> UsageError:
+    return UsageError(f'No keys can be kept in "{folder}": {error.strerror}; name another folder.')

@@ -1,0 +1,246 @@
+"""A kit: the one file that a site gets from the operator of a federation, and all that it needs to find the others.
+
+It says where the coordinator is and by which keys it is known, and carries the site's certificate with its key: so it
+is secret. It is TOML that people can read, and its SHA-256 finds what was damaged on the way. That is no seal: whoever
+can change the file can write another sum under it. Hand it over by a way that you trust.
+
+The operator made the key of the channel, and could pose as the site on it. The site's signing key is not in the kit:
+the site makes it at home and only the public half leaves, so nobody else signs with it. But it is the coordinator that
+pins this half at the first hello and tells it to the others: one that lies from the beginning can name a key of its
+own. Sites that fear this compare their public keys by another way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from tacit.deploy.certificates import (
+    belongs,
+    common_name,
+    fingerprint,
+    is_host,
+    is_issued,
+    read_certificate,
+    read_key,
+)
+from tacit.deploy.files import write_private
+from tacit.engine.cells import Credentials
+from tacit.errors import PeerFailed, TamperingFound, UsageError
+from tacit.report.words import moment
+
+FORMAT = "tacit kit 1"
+#: Bytes. A kit has about 2,100; nothing longer is read.
+MOST = 2**16
+#: What a site may be called.
+NAME = re.compile("party-[1-9][0-9]{0,8}|catalogue|proxy|decrypter-[1-9][0-9]{0,8}")
+_SHA = "^[0-9a-f]{64}$"
+_HEAD = """\
+# A Tacit kit: with it {name} takes part in the federation "{federation}".
+# SECRET: whoever has this file can connect as {name}. Hand it over by a safe way, and let nobody else have it.
+"""
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a site was given.
+
+    Attributes
+    ----------
+    name : what the site is called here: "party-1", …, or a role
+    federation : the federation's name
+    host, port : where the coordinator listens
+    insecure : whether the channel is without TLS, because the operator asked for that
+    ca, certificate, key : the authority's certificate, the site's own, and its key, as PEM texts
+    coordinator : the public key that the coordinator signs with, hex
+    """
+
+    name: str
+    federation: str
+    host: str
+    port: int
+    insecure: bool
+    ca: str
+    certificate: str
+    key: str = field(repr=False)
+    coordinator: str
+
+    @classmethod
+    def read(cls, path: Path) -> Kit:
+        """The kit at `path`; a file that others may read is closed to them."""
+        table = _table(path, _text(path))
+        said = table.pop("sha256", None)
+        wanted = {f.name: f.type for f in fields(cls)}
+        typed = {name: type(value).__name__ for name, value in table.items()} == wanted
+        if said != _sum(table) or not typed:
+            raise _damaged(path)
+        kit = cls(**table)
+        fine = NAME.fullmatch(kit.name) and kit.federation.isprintable() and re.fullmatch(_SHA, kit.coordinator)
+        if not fine or not is_host(kit.host) or not 0 < kit.port < 2**16:
+            raise _damaged(path)
+        return kit
+
+    def write(self, path: Path) -> None:
+        """Write the kit to a new file that only its owner reads; one that is there already is left alone."""
+        table = asdict(self)
+        content = {"format": FORMAT, **table, "sha256": _sum(table)}
+        text = _HEAD.format(name=self.name, federation=self.federation)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # the name is ours from here on
+            try:
+                write_private(path, text + tomli_w.dumps(content, multiline_strings=True))
+            except BaseException:
+                path.unlink()
+                raise
+        except FileExistsError:
+            raise UsageError(f'"{path}" is there already; name another file, or remove it first.') from None
+        except OSError as error:
+            raise UsageError(f'The kit "{path}" cannot be written: {error.strerror}; name another place.') from None
+
+    def check(self, now: datetime | None = None) -> None:
+        """PeerFailed, with how to mend it, unless this kit opens the channel at this moment."""
+        again = f'ask the operator of "{self.federation}" to invite {self.name} anew'
+        try:
+            ca, certificate, key = read_certificate(self.ca), read_certificate(self.certificate), read_key(self.key)
+        except ValueError:
+            raise PeerFailed(
+                f"The kit of {self.name} holds a certificate or key that nobody can read; {again}."
+            ) from None
+        if not belongs(key, certificate):
+            raise PeerFailed(f"The key and the certificate in the kit of {self.name} do not belong together; {again}.")
+        if not is_issued(certificate, ca):
+            raise PeerFailed(
+                f"The certificate in the kit of {self.name} is not from the authority of its federation; {again}."
+            )
+        if common_name(certificate) != self.name:
+            raise PeerFailed(
+                f'The kit is for {self.name}, but its certificate is for "{common_name(certificate)}"; {again}.'
+            )
+        when = datetime.now(UTC) if now is None else now.astimezone(UTC)
+        start = max(certificate.not_valid_before_utc, ca.not_valid_before_utc)
+        end = min(certificate.not_valid_after_utc, ca.not_valid_after_utc)
+        if when < start:
+            raise PeerFailed(
+                f"The certificate of {self.name} is valid from {moment(start.isoformat())} on, and the clock of this "
+                f"machine says {moment(when.isoformat())}; set the clock."
+            )
+        if when > end:
+            raise PeerFailed(
+                f"The certificate of {self.name} expired on {moment(end.isoformat())}, and the clock of this machine "
+                f"says {moment(when.isoformat())}; {again}."
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the site's certificate, hex."""
+        return fingerprint(read_certificate(self.certificate))
+
+    def unpack(self, folder: Path) -> Credentials:
+        """Write ca.pem, site.crt and site.key into `folder`, which only its owner enters from now on."""
+        credentials = Credentials(folder / "ca.pem", folder / "site.crt", folder / "site.key")
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.chmod(0o700)
+            write_private(credentials.ca, self.ca)
+            write_private(credentials.certificate, self.certificate)
+            write_private(credentials.key, self.key)
+        except OSError as error:
+            raise UsageError(
+                f'The kit of {self.name} cannot be unpacked in "{folder}": {error.strerror}; name another folder.'
+            ) from None
+        return credentials
+
+
+class Invitation(BaseModel):
+    """What the keyring remembers of a kit: whose it is, and what became of it.
+
+    Attributes
+    ----------
+    name : whose it is
+    fingerprint, serial : which certificate, hex
+    made, until : when it was made, and when it expires
+    revoked, replaced : when it was revoked, or replaced by a later invitation; else None
+    identity : the site's public signing key, hex, once it has said hello
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str = Field(pattern=f"^({NAME.pattern})$")
+    fingerprint: str = Field(pattern=_SHA)
+    serial: str
+    made: AwareDatetime
+    until: AwareDatetime
+    revoked: AwareDatetime | None = None
+    replaced: AwareDatetime | None = None
+    identity: str | None = Field(default=None, pattern=_SHA)
+
+    @property
+    def state(self) -> Literal["valid", "expired", "revoked", "replaced"]:
+        """What became of it; only a valid one opens anything."""
+        if self.revoked is not None:
+            return "revoked"
+        if self.replaced is not None:
+            return "replaced"
+        return "expired" if datetime.now(UTC) > self.until else "valid"
+
+
+def _text(path: Path) -> str:
+    """The file's text, when it is closed to others; where its mode cannot be changed, it is read as it is."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                with suppress(OSError):
+                    os.fchmod(file.fileno(), 0o600)
+            raw = file.read(MOST + 1)
+    except OSError as error:
+        raise UsageError(
+            f'The kit "{path}" cannot be read: {error.strerror}; name the file that the operator gave you.'
+        ) from None
+    if len(raw) > MOST:
+        raise _not_a_kit(path)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise _not_a_kit(path) from None
+
+
+def _table(path: Path, text: str) -> dict[str, Any]:
+    """The table of a kit of this version, without the word that says so."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        if text.startswith(_HEAD[:12]):
+            raise _damaged(path) from None
+        raise _not_a_kit(path) from None
+    made_as = table.pop("format", None)
+    if not isinstance(made_as, str) or not made_as.startswith("tacit kit "):
+        raise _not_a_kit(path)
+    if made_as != FORMAT:
+        raise UsageError(
+            f'"{path}" is a kit of another version ("{made_as}" instead of "{FORMAT}"); use the version of Tacit that '
+            "the operator uses."
+        )
+    return table
+
+
+def _not_a_kit(path: Path) -> UsageError:
+    return UsageError(f'"{path}" is not a kit; name the file that the operator gave you, such as party-1.kit.')
+
+
+def _damaged(path: Path) -> TamperingFound:
+    return TamperingFound(f'The kit "{path}" is damaged; ask the operator of the federation to hand it over once more.')
+
+
+def _sum(table: dict[str, Any]) -> str:
+    """SHA-256 over what a kit says, whatever its layout."""
+    return hashlib.sha256(json.dumps([FORMAT, table], sort_keys=True, default=str).encode()).hexdigest()

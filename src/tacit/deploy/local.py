@@ -1,0 +1,271 @@
+"""A federation on one machine: the coordinator here, every site a process of its own, on a share laid ready for it.
+
+It is what `tacit up --local` starts, and what tests hold methods to: the same run as in one process, but over real
+connections, with keys, kits, ledgers and services as between organisations. All of it is one experimenter's, who may
+therefore look into every site afterwards; so it is an experiment, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+
+from tacit.config import PublicSection, RunFile
+from tacit.deploy import kept
+from tacit.deploy.coordinator import Conducted, Coordinator
+from tacit.deploy.keys import Keyring
+from tacit.deploy.logs import logger, quiet_engine
+from tacit.deploy.status import State, Status
+from tacit.deploy.terms import Offer, offered_file
+from tacit.engine.agreement import Agreement
+from tacit.engine.log import CallLog
+from tacit.engine.simulate import Glance, Trained, announced
+from tacit.errors import PeerFailed, TacitError
+from tacit.federation import Transcript
+from tacit.model import Factors, Part, assemble
+from tacit.model.predictor import Predictor
+from tacit.partition import Parties, Setting
+
+#: Seconds for all sites to be up, and for one step where the run file does not say.
+STARTING, STEP = 120.0, 600.0
+
+
+class Sites:
+    """The processes of an experiment's sites, each with a folder of its own under `folder`."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...], ledgers: Path | None = None) -> None:
+        self.folder, self.names, self.ledgers = folder, names, ledgers
+        keys = folder / "keys"
+        if keys.exists():
+            self.keyring = Keyring.open(keys)
+        else:
+            self.keyring = Keyring.make(keys, federation="local", host="localhost", port=free_port())
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        """Start a site's process, or start it anew."""
+        home = self.folder / name
+        kit = home / f"{name}.kit"
+        if not kit.exists():
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.keyring.invite(name).write(kit)
+        ledgers = self.ledgers or home / "ledger"
+        command = [sys.executable, "-m", "tacit.deploy.process", *map(str, (kit, home, ledgers, os.getpid()))]
+        self._processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def start_all(self) -> None:
+        for name in self.names:
+            self.start(name)
+
+    def kill(self, name: str) -> None:
+        """Kill a site's process, as a power cut would."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def dead(self) -> tuple[str, ...]:
+        """Whose processes have ended by themselves."""
+        return tuple(name for name, process in self._processes.items() if process.poll() is not None)
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        deadline = monotonic() + 5
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.1, deadline - monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def lay(self, run: str, parties: Parties) -> None:
+        """Lay every party's share ready, where only its own site looks."""
+        for share in parties:
+            kept.write_share(self.folder / share.name / f"{run}.share", share)
+
+    def clear(self) -> None:
+        """Remove what the sites needed for a run that is done: shares, keys, what they keep at home. Logs stay."""
+        for name in self.names:
+            home = self.folder / name
+            for path in (*home.glob("*.share"), *home.glob("*.kit"), home / "identity.key", home / "memory.tct"):
+                path.unlink(missing_ok=True)
+            for inner in ("tls", "home"):
+                shutil.rmtree(home / inner, ignore_errors=True)
+        shutil.rmtree(self.folder / "keys", ignore_errors=True)
+
+    def predictors(self, which: str) -> list[Predictor] | None:
+        """What the sites predict with at home, in their order; None where one of them has none of that kind."""
+        paths = [self.folder / name / "home" / f"{which}.tct" for name in self.names]
+        return [kept.read_predictor(path) for path in paths] if all(path.exists() for path in paths) else None
+
+
+@contextmanager
+def federation(sites: Sites, run: str) -> Iterator[Coordinator]:
+    """A coordinator, up, for sites that are starting or up."""
+    folder = sites.folder / "coordinator"
+    log = logger(folder, "coordinator")
+    quiet_engine(log)
+    with Status(folder, "coordinator", sites.keyring.federation) as status:
+        coordinator = Coordinator(sites.keyring, run, log, status)
+        coordinator.open()
+        try:
+            yield coordinator
+            status.set(state=State.DONE)
+        finally:
+            coordinator.close()
+
+
+def train_apart(
+    folder: Path,
+    ledgers: Path,
+    file: RunFile,
+    agreed: Agreement,
+    parties: Parties,
+    *,
+    calls: CallLog | None,
+    payloads: Path | None,
+    watch: Callable[[Glance], None] | None,
+) -> Trained:
+    """One run with every party in a process of its own, started for it and stopped after it."""
+    sites = Sites(folder, parties.names, ledgers)
+    try:
+        sites.start_all()
+        trained = train(sites, file, agreed, parties, calls=calls, payloads=payloads, watch=watch)
+    finally:
+        sites.stop()
+        if calls is not None:
+            calls.close()
+    sites.clear()
+    return trained
+
+
+def train(
+    sites: Sites,
+    file: RunFile,
+    agreed: Agreement,
+    parties: Parties,
+    *,
+    calls: CallLog | None = None,
+    payloads: Path | None = None,
+    watch: Callable[[Glance], None] | None = None,
+    disturb: Callable[[int], None] | None = None,
+) -> Trained:
+    """The same as `engine.simulate.train`, with every party in a process of its own; `disturb` is told each round."""
+    run = agreed.run
+    sites.lay(run, parties)
+    transcript = Transcript(payloads)
+    rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
+    history: list[Glance] = []
+
+    def look(round: int, bytes_up: int) -> None:
+        spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
+        history.append(Glance(round, rounds, None, bytes_up, spent))
+        if watch is not None:
+            watch(history[-1])
+        if disturb is not None:
+            disturb(round)
+
+    with federation(sites, run) as coordinator:
+        done = _held(coordinator, sites, file, agreed, transcript, calls, look)
+    predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
+    if predictor is None:
+        raise PeerFailed("A site did not write down what it predicts with; its log says why.")
+    return Trained(
+        model=done.model,
+        parties=(),
+        facts=agreed.facts,
+        transcript=transcript,
+        predictor=predictor,
+        before_fine_tuning=before,
+        rounds=done.rounds,
+        history=tuple(history),
+        seconds=done.seconds,
+        void=done.void,
+        rejected=done.rejected,
+    )
+
+
+def _held(
+    coordinator: Coordinator,
+    sites: Sites,
+    file: RunFile,
+    agreed: Agreement,
+    transcript: Transcript,
+    calls: CallLog | None,
+    look: Callable[[int, int], None],
+) -> Conducted:
+    """The whole conversation: hello, offer, begin, the method's own, end."""
+    stop = file.privacy is not None and file.privacy.on_refusal == "stop"
+    offer = offered(agreed, file)
+    try:
+        _gathered(coordinator, sites)
+        coordinator.offered(offer, stop_on_refusal=True)
+        coordinator.begin(offer, agreed)
+        done = coordinator.conduct(
+            agreed,
+            timeout=file.engine.timeout or STEP,
+            calls=calls,
+            transcript=transcript,
+            stop_on_refusal=stop,
+            dropout=file.aggregation.dropout,
+            watch=look,
+        )
+    except TacitError as error:
+        coordinator.give_up(sites.names, str(error)[:400])
+        raise
+    coordinator.end(sites.names, {"digest": transcript.digest}, done.shared)
+    return done
+
+
+def offered(agreed: Agreement, file: RunFile) -> Offer:
+    """The offer to an experiment's own sites."""
+    facts, plan = agreed.facts, agreed.plan
+    declared = plan.facts if plan is not None else None
+    public = PublicSection(
+        scale=(facts.scale.low, facts.scale.high),
+        users=facts.users if declared is None else declared.users,
+        ratings=facts.ratings if declared is None else declared.ratings,
+    )
+    names = tuple(member.name for member in facts.roster)
+    return Offer(agreed.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
+
+
+def _gathered(coordinator: Coordinator, sites: Sites) -> None:
+    """Wait for all sites; one that dies meanwhile ends it at once."""
+    deadline = monotonic() + STARTING
+    while coordinator.desk.wait_for(sites.names, 0.2):
+        if dead := sites.dead():
+            raise PeerFailed(f'{dead[0]} ended before it joined; see "{sites.folder / dead[0] / "log.jsonl"}".')
+        if monotonic() > deadline:
+            coordinator.gather(sites.names, 0.0)
+
+
+def _assembled(sites: Sites, parties: Parties, which: str) -> Predictor | None:
+    """All sites' predictions as one; equal item factors become the same ones, as they are in one process."""
+    found = sites.predictors(which)
+    if found is None:
+        return None
+    first = found[0]
+    if isinstance(first, Factors):
+        found = [
+            replace(p, items=first.items) if isinstance(p, Factors) and np.array_equal(p.items, first.items) else p
+            for p in found
+        ]
+    parts = [Part(share.users, share.items, p) for share, p in zip(parties, found, strict=True)]
+    return assemble(parts, parties.n_users, parties.n_items, by_item=parties.setting is Setting.VERTICAL)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])

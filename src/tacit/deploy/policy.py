@@ -1,0 +1,133 @@
+"""What a site allows, whatever a coordinator offers: budgets, noise, code, company. Checked before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tacit.boundary.protection import Budget
+from tacit.config import RunFile
+from tacit.deploy.terms import Offer
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.methods.plan import Plan
+from tacit.methods.runfile import seeded, setting_of
+
+#: Sections of a run file that a site which was given one holds the coordinator to.
+_HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A site's own rules.
+
+    Attributes
+    ----------
+    max_epsilon, delta : the budget of the site's ledger over its lifetime; None takes the first run's own ε and δ
+    days : the period of that budget; None for the lifetime
+    non_private : whether runs without any guarantee are taken part in
+    file : the run file that the coordinator must offer, or None for any that fits
+    peers : by name, the public signing keys of the other parties, as their owners gave them; needed for signed sums
+    shares_metrics : whether the site's own test metrics are sent to the coordinator
+    local : whether this is an experimenter's own process, on a share laid ready for it; then noise may be seeded
+    """
+
+    max_epsilon: float | None = None
+    delta: float | None = None
+    days: float | None = None
+    non_private: bool = False
+    file: RunFile | None = None
+    peers: Mapping[str, str] | None = None
+    shares_metrics: bool = False
+    local: bool = False
+
+    def check(self, offer: Offer, name: str) -> None:
+        """Refuse an offer that breaks a rule of this site."""
+        if name not in offer.roster:
+            raise UsageError(f"The coordinator offers a run without {name}; it has nothing to do in it.")
+        if offer.local is not self.local:
+            raise PrivacyRefused(
+                "The coordinator offers an experiment of its own (up --local), and this site has data of its own."
+                if offer.local
+                else "This process is part of an experiment on one machine, and joins nothing else."
+            )
+        if not self.local:
+            self._deployed(offer)
+        if self.file is not None and not _same(self.file, offer.file):
+            raise PrivacyRefused(
+                "The coordinator offers another run than the run file that this site was given (--run); compare the "
+                "two with whoever sent it."
+            )
+
+    def _deployed(self, offer: Offer) -> None:
+        """What only an experiment may do."""
+        file = offer.file
+        if file.privacy is None and not self.non_private:
+            raise PrivacyRefused(
+                "The run has no [privacy]: what leaves would carry no guarantee at all; to take part all the same, "
+                "join with --non-private."
+            )
+        if file.privacy is not None and seeded(file):
+            raise PrivacyRefused(
+                "The run draws its noise from a seed that whoever holds the run file knows ([engine] seeded = true); "
+                "that is for simulations: ask for a run without it."
+            )
+        if file.privacy is not None and file.privacy.accounting != "sound":
+            raise PrivacyRefused("The run counts by a paper's own formulas, which do not hold; ask for a sound one.")
+        if offer.setting is not setting_of(file):
+            raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
+        if file.split.by == "temporal":
+            raise UsageError('The split "temporal" needs everybody\'s times at once; ask for another one.')
+        if file.aggregation.dropout:
+            raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; ask for none.")
+
+    def allow(self, plan: Plan) -> None:
+        """Refuse a plan that alone is more than this site allows."""
+        promised = plan.terms.guarantee
+        if self.max_epsilon is not None and promised.epsilon > self.max_epsilon * (1 + 1e-9):
+            raise PrivacyRefused(
+                f"The run asks for ε = {promised.epsilon:g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
+            )
+        if promised.simulated and not self.local:
+            raise PrivacyRefused("The run's guarantee says SIMULATED, and this site is no simulation.")
+
+    def budget(self, file: RunFile, plan: Plan) -> Budget:
+        """What the site's ledger may reach: what the site says, or else no more than this run asks for."""
+        assert file.privacy is not None
+        asked = file.privacy.budget if self.local and file.privacy.budget is not None else file.privacy.epsilon
+        return Budget(self.max_epsilon or asked, self.delta or plan.delta, self.days)
+
+    def known(self, told: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
+        """The other parties' signing keys: those that their owners gave, which the coordinator must not change."""
+        if self.local:
+            return told
+        if self.peers is None:
+            raise PrivacyRefused(
+                "The run's secure sums are signed, so this site must know the other parties' signing keys from "
+                "themselves; collect what their `tacit join --identity` prints in a file and join with --peers FILE."
+            )
+        missing = [name for name in names if name not in self.peers]
+        if missing:
+            raise PrivacyRefused(f"The file of --peers has no key for {missing[0]}; ask it for one and join again.")
+        other = [name for name in names if told.get(name) != self.peers[name]]
+        if other:
+            raise TamperingFound(
+                f"The coordinator says that {other[0]} signs with another key than the one it gave (--peers); "
+                "one of the two is not what it seems."
+            )
+        return self.peers
+
+
+def _same(own: RunFile, offered: RunFile) -> bool:
+    """Whether an offered file is the one that was given, but for what the coordinator fills in."""
+    for section in _HELD:
+        mine, theirs = getattr(own, section), getattr(offered, section)
+        if section == "public" and mine is not None:
+            declared = mine.model_dump(exclude_none=True, exclude={"catalogue"})
+            if any(getattr(theirs, key) != value for key, value in declared.items()):
+                return False
+        elif section == "privacy" and mine is not None and theirs is not None:
+            if mine.model_copy(update={"ledger": None}) != theirs:
+                return False
+        elif mine != theirs:
+            return False
+    return True

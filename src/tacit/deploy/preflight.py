@@ -1,0 +1,195 @@
+"""Before a site joins: is the kit good, the coordinator who it should be, the clock right, the run within this site's
+rules, the data fit for it? Nothing is joined, and nothing of the data is sent."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tacit.deploy.certificates import SKEW
+from tacit.deploy.hello import hello
+from tacit.deploy.kit import Kit
+from tacit.deploy.policy import Policy
+from tacit.deploy.site import Data, affordable
+from tacit.deploy.terms import Offer
+from tacit.engine.cells import COORDINATOR, Cell
+from tacit.engine.envelope import Place, failure_of, opened, sealed
+from tacit.errors import PeerFailed, TacitError
+from tacit.methods.plan import Plan
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: what it is, what was found, and the error if it will not do."""
+
+    what: str
+    found: str
+    error: TacitError | None = None
+
+
+def preflight(kit: Kit, folder: Path, data: Data, policy: Policy, wait: float = 10.0) -> list[Finding]:
+    """Everything that can be known before joining, in order; what rests on something that failed is left out."""
+    findings: list[Finding] = []
+
+    def look(what: str, act: Callable[[], tuple[str, Any]]) -> Any:
+        try:
+            found, value = act()
+            findings.append(Finding(what, found))
+            return value
+        except TacitError as error:
+            findings.append(Finding(what, str(error), error))
+            return None
+
+    look("kit and certificate", lambda: (_kit(kit), True))
+    if not kit.insecure:
+        look("connection", lambda: (reach(kit, wait), True))
+    else:
+        findings.append(Finding("connection", "INSECURE: nothing will be encrypted (the keys were made so)."))
+    offer: Offer | None = None
+    if not any(finding.error for finding in findings):
+        offer = look("coordinator, versions and clocks", lambda: shown(kit, wait))
+    if offer is None and policy.file is not None:
+        offer = look("run file", lambda: _own(policy, kit))
+    if offer is not None:
+        good = offer
+        look("this site's rules", lambda: (_rules(policy, good, kit), True))
+        held = look("data", lambda: _data(data, good, kit, folder))
+        if held is not None and good.file.privacy is not None:
+            look("privacy", lambda: _privacy(policy, good, held, kit, folder))
+    return findings
+
+
+def reach(kit: Kit, wait: float) -> str:
+    """Open a connection under mutual TLS and close it again; why it could not be, in one sentence."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version, context.check_hostname = ssl.TLSVersion.TLSv1_2, False
+    context.load_verify_locations(cadata=kit.ca)
+    with TemporaryDirectory() as folder:
+        paths = kit.unpack(Path(folder) / "tls")
+        context.load_cert_chain(paths.certificate, paths.key)
+    context.set_alpn_protocols(["h2"])
+    where = f"{kit.host}:{kit.port}"
+    try:
+        with (
+            socket.create_connection((kit.host, kit.port), timeout=wait) as raw,
+            context.wrap_socket(raw, server_hostname=kit.host) as line,
+        ):
+            line.settimeout(wait)
+            line.recv(1)  # a certificate that is not let in is told of only now
+            return f"TLS ({line.version()}) to {where}, both certificates are good"
+    except ssl.SSLCertVerificationError as error:
+        raise PeerFailed(
+            f"The certificate of the coordinator at {where} is not good: {error.verify_message}; check this machine's "
+            "clock, and whether the kit is of this federation."
+        ) from None
+    except ssl.SSLError as error:
+        raise PeerFailed(
+            f"The coordinator at {where} does not let this kit's certificate in ({error.reason or 'TLS failed'}); ask "
+            "for a new kit."
+        ) from None
+    except OSError as error:
+        raise NotThere(
+            f"There is no coordinator at {where} ({error.strerror or 'no answer'}); check host, port and firewall, and "
+            "whether it is up."
+        ) from None
+
+
+class NotThere(PeerFailed):
+    """Nobody listens where the coordinator should be; it may come."""
+
+
+def reached(kit: Kit, wait: float) -> None:
+    """Wait until the coordinator is there, if it may still come; a certificate that is not good will not mend."""
+    deadline = monotonic() + wait
+    while True:
+        try:
+            if not kit.insecure:
+                reach(kit, 10.0)
+            return
+        except NotThere:
+            if monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def shown(kit: Kit, wait: float) -> tuple[str, Offer]:
+    """Look at what the coordinator offers, without joining; its clock and version are checked."""
+    visitor, start = Ed25519PrivateKey.generate(), secrets.token_hex(8)
+    with TemporaryDirectory() as folder:
+        credentials = None if kit.insecure else kit.unpack(Path(folder) / "tls")
+        cell = Cell(kit.name, kit.host, kit.port, credentials, lambda *_message: b"")
+        cell.start()
+        try:
+            deadline, reply = monotonic() + wait, None
+            while reply is None and monotonic() < deadline:
+                message = sealed(Place(kit.name, COORDINATOR, "look"), hello(kit, visitor, start), visitor)
+                reply = cell.send(COORDINATOR, "look", message, wait)
+                time.sleep(0 if reply is not None else 0.1)
+        finally:
+            cell.stop()
+    if reply is None:
+        raise PeerFailed(f"The coordinator at {kit.host}:{kit.port} did not answer within {wait:g} seconds.")
+    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))
+    run, content = opened(reply, key, COORDINATOR, kit.name, "look")
+    if (error := failure_of(content, COORDINATOR)) is not None:
+        raise error
+    away = float(content.pop("clock")) - time.time()
+    content.pop("version")
+    if abs(away) > SKEW.total_seconds():
+        raise PeerFailed(f"The coordinator's clock is {abs(away) / 60:,.0f} minutes off; set both by a time server.")
+    offer = Offer.of(run, content)
+    return f"it is the kit's coordinator; tacit {version('tacit')} on both sides, clocks {abs(away):.1f} s apart", offer
+
+
+def _kit(kit: Kit) -> str:
+    kit.check()
+    return f"{kit.name} of the federation {kit.federation}, certificate {kit.fingerprint[:16]}…"
+
+
+def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
+    from tacit.deploy.deployed import for_sites, listed
+    from tacit.deploy.terms import offered_file
+    from tacit.methods.runfile import setting_of
+
+    assert policy.file is not None
+    file = for_sites(policy.file)
+    roster = tuple(f"party-{k}" for k in range(1, (file.partition.into or 2) + 1))
+    offer = Offer("", offered_file(file, file.public), roster, setting_of(file), listed(file))
+    return "the coordinator is not there, so the run file that was given is looked at", offer
+
+
+def _rules(policy: Policy, offer: Offer, kit: Kit) -> str:
+    policy.check(offer, kit.name)
+    return f"the offered run keeps them ({offer.file.method.get('name')}, {len(offer.roster)} parties)"
+
+
+def _data(data: Data, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Any]:
+    held = data.held(offer, kit.name, folder)
+    ratings = held.share.ratings
+    tested = 0 if held.test is None else held.test.n_ratings
+    words = f"{ratings.n_users:,} users × {ratings.n_items:,} items, {ratings.n_ratings:,} ratings to learn from"
+    return f"{words}, {tested:,} held out; all on the list of items and on the scale", held
+
+
+def _privacy(policy: Policy, offer: Offer, held: Any, kit: Kit, folder: Path) -> tuple[str, Plan]:
+    with TemporaryDirectory() as elsewhere:  # a ledger is begun by a run, not by a look at one
+        for path in (folder / "ledger").glob(f"{kit.name}.*"):
+            shutil.copy2(path, elsewhere)
+        made = affordable(policy, offer, held, Path(elsewhere) / f"{kit.name}.sqlite", kit.name)
+    assert made is not None
+    budget = policy.budget(offer.file, made)
+    steps = ", ".join(f"{count} × {step}" for step, count in made.terms.schedule.items())
+    promise = made.terms.guarantee
+    return f"{promise}; releases: {steps}; this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}", made

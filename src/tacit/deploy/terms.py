@@ -1,0 +1,231 @@
+"""The terms of a deployed run: what the coordinator offers, what sites tell of themselves, what all then agree on.
+
+An offer is a run file without its data, the roster, and the public list of items. Each side makes method, plan and
+guarantee from these words with its own code: nothing that protects a site rests on the coordinator's reckoning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from tacit.boundary.wire import Array, Value
+from tacit.config import DataSection, EngineSection, PublicSection, RunFile, checked
+from tacit.data.public import TYPICAL, PublicFacts
+from tacit.data.ratings import Feedback, Scale
+from tacit.data.vocabulary import Vocabulary, as_ids
+from tacit.engine.agreement import Agreement
+from tacit.errors import BadMessage, UsageError
+from tacit.federation import Facts
+from tacit.federation.facts import Member
+from tacit.methods.runfile import check, plan
+from tacit.partition import Setting
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What the coordinator asks sites to take part in.
+
+    Attributes
+    ----------
+    run : the run's own name
+    file : the run file, without where its data is
+    roster : the parties, in their order
+    setting : as everywhere
+    items : the public list of items; None where it is to be the union of what sites have, without privacy only
+    local : whether all sites are processes of one experimenter, on shares that lie ready for them
+    """
+
+    run: str
+    file: RunFile
+    roster: tuple[str, ...]
+    setting: Setting
+    items: Vocabulary | None
+    local: bool = False
+
+    def content(self) -> dict[str, Value]:
+        ids = {} if self.items is None else {"items": ids_array(self.items)}
+        roster = json.dumps(self.roster)
+        return {"file": self.file.to_toml(), "roster": roster, "setting": str(self.setting), "local": self.local, **ids}
+
+    @classmethod
+    def of(cls, run: str, content: Mapping[str, Any]) -> Self:
+        """The offer in a message; whatever is not as agreed is one sentence."""
+        try:
+            file = checked(RunFile, tomllib.loads(str(content["file"])), "the offered run file")
+            roster = tuple(str(name) for name in json.loads(content["roster"]))
+            items = vocabulary(content["items"]) if "items" in content else None
+            setting, local = Setting(content["setting"]), content["local"] is True
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadMessage(f"The coordinator's offer cannot be read: {error}.") from None
+        return cls(run, file, roster, setting, items, local)
+
+    @property
+    def hash(self) -> str:
+        """What names these very terms: the same for everybody who was offered them."""
+        ids = b"" if self.items is None else ids_array(self.items).tobytes()
+        place = [self.run, self.roster, self.setting, self.local]
+        words = json.dumps([*place, self.file.to_toml(), hashlib.sha256(ids).hexdigest()])
+        return hashlib.sha256(words.encode()).hexdigest()
+
+    def public(self, items: int) -> PublicFacts:
+        """The public facts that a plan is made from."""
+        public = self.file.public
+        if public.scale is None or public.users is None:
+            raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
+        ratings = public.ratings or public.users * min(TYPICAL, items)
+        return PublicFacts(public.users, items, Scale(*public.scale), ratings)
+
+    def agreement(self, facts: Facts) -> Agreement:
+        """What a run over these facts is, reckoned here; refuses what cannot be kept."""
+        public = self.public(facts.items) if self.file.privacy is not None else None
+        method, parameters = check(self.file, public)
+        made = None
+        if public is not None:
+            count = sum(max(1, member.devices) for member in facts.roster)
+            made = plan(self.file, method, parameters, facts.setting, count, public)
+        return Agreement.over(method, parameters, facts, made, self.run)
+
+
+def offered_file(file: RunFile, public: PublicSection) -> RunFile:
+    """A run file as sites get it: where the coordinator's own data and ledgers are is nobody's business."""
+    data = DataSection(feedback=file.data.feedback, duplicates=file.data.duplicates)
+    privacy = None if file.privacy is None else file.privacy.model_copy(update={"ledger": None})
+    engine = EngineSection(name="flare", seeded=file.engine.seeded, timeout=file.engine.timeout)
+    changes = {"data": data, "public": public, "privacy": privacy, "engine": engine}
+    return file.model_copy(update=changes)
+
+
+# -- what a site tells of itself, and what all are told then ----------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What a site says of itself when it accepts: sizes that are public by the guarantee's relation.
+
+    `items` are those that it holds: all of the public list, or its part of it in the vertical setting. `ratings` is
+    counted without privacy only, and 0 with it.
+    """
+
+    users: int
+    items: Vocabulary | None
+    ratings: int = 0
+    devices: int = 0
+
+    def content(self) -> dict[str, Value]:
+        ids = {} if self.items is None else {"items": ids_array(self.items)}
+        return {"users": self.users, "ratings": self.ratings, "devices": self.devices, **ids}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], name: str) -> Self:
+        numbers = [content.get(word) for word in ("users", "ratings", "devices")]
+        if not all(type(number) is int and 0 <= number < 2**31 for number in numbers) or numbers[0] == 0:
+            raise BadMessage(f"What {name} says of its sizes is not as agreed.")
+        items = vocabulary(content["items"]) if "items" in content else None
+        return cls(int(content["users"]), items, int(content["ratings"]), int(content["devices"]))
+
+
+def facts_of(offer: Offer, told: Mapping[str, Told], feedback: Feedback) -> Facts:
+    """The public facts of a run among those that accepted, in the offer's order."""
+    items = offer.items or union([member.items for member in told.values()])
+    vertical, public = offer.setting is Setting.VERTICAL, offer.file.public
+    roster = []
+    for name in offer.roster:
+        held = told[name].items or items if vertical else items
+        columns = items.rows(held.ids)
+        if np.any(columns < 0):
+            raise BadMessage(f"{name} holds items that are not on the public list of items.")
+        roster.append(Member(name, told[name].users, len(held), columns, told[name].devices))
+    if public.scale is None:
+        raise UsageError("A deployed run declares [public] scale.")
+    return Facts(
+        setting=offer.setting,
+        scale=Scale(*public.scale),
+        feedback=feedback,
+        users=roster[0].users if vertical else sum(member.users for member in roster),
+        items=len(items),
+        ratings=sum(member.ratings for member in told.values()),
+        item_ids=items,
+        roster=tuple(roster),
+        seed=offer.file.seed,
+    )
+
+
+def facts_content(facts: Facts) -> dict[str, Value]:
+    """The facts of a run as a message; columns are told only where they differ between parties."""
+    members = [[m.name, m.users, m.items, m.devices] for m in facts.roster]
+    columns = {f"columns/{m.name}": m.columns.astype(np.int32) for m in facts.roster if len(m.columns) < facts.items}
+    scale = [facts.scale.low, facts.scale.high]
+    words: dict[str, Value] = {
+        "feedback": str(facts.feedback),
+        "ratings": facts.ratings,
+        "users": facts.users,
+        "roster": json.dumps(members),
+        "scale": json.dumps(scale),
+        "items": ids_array(facts.item_ids),
+    }
+    return {**words, **columns}
+
+
+def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
+    """The facts in a message, held to the offer that was accepted."""
+    try:
+        members, scale = json.loads(content["roster"]), Scale(*json.loads(content["scale"]))
+        items, feedback = vocabulary(content["items"]), Feedback(content["feedback"])
+        every = np.arange(len(items), dtype=np.int64)
+        roster = tuple(
+            Member(str(name), int(users), int(held), _columns(content, name, every), int(devices))
+            for name, users, held, devices in members
+        )
+        users, ratings = int(content["users"]), int(content["ratings"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadMessage(f"The coordinator's list of the parties cannot be read: {error}.") from None
+    listed = tuple(member.name for member in roster)
+    declared = offer.file.public.scale
+    if listed != offer.roster or (offer.items is not None and items != offer.items):
+        raise BadMessage("The run that begins is not the one that was offered: other parties or other items.")
+    if declared is not None and (scale.low, scale.high) != declared:
+        raise BadMessage("The run that begins is not the one that was offered: another scale.")
+    return Facts(offer.setting, scale, feedback, users, len(items), ratings, items, roster, offer.file.seed)
+
+
+def _columns(content: Mapping[str, Any], name: object, every: Array) -> Array:
+    told = content.get(f"columns/{name}")
+    if told is None:
+        return every
+    columns: Array = np.asarray(told, dtype=np.int64)
+    if columns.ndim != 1 or np.any(np.diff(columns) <= 0) or not len(columns) or columns[0] < 0:
+        raise ValueError(f"the items of {name}")
+    return columns
+
+
+def union(lists: Sequence[Vocabulary | None]) -> Vocabulary:
+    """Every item that somebody has: without privacy only, since it tells that somebody has it."""
+    ids = [held.ids for held in lists if held is not None]
+    if not ids:
+        raise UsageError("There is no public list of items, and no site told its own; name one in [public] catalogue.")
+    return Vocabulary.of(np.concatenate(ids), "item")
+
+
+def ids_array(ids: Vocabulary) -> Array:
+    """A list of ids as bytes: JSON, so that text and numbers stay apart."""
+    return np.frombuffer(json.dumps(ids.ids.tolist(), ensure_ascii=False).encode(), dtype=np.uint8)
+
+
+def vocabulary(raw: object) -> Vocabulary:
+    """The list of ids in a message."""
+    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8:
+        raise BadMessage("A list of items is not a string of bytes; it was damaged or forged.")
+    found = json.loads(raw.tobytes())
+    if not isinstance(found, list) or not all(isinstance(id, (int, str)) and not isinstance(id, bool) for id in found):
+        raise BadMessage("A list of items holds something that is no id; it was damaged or forged.")
+    ids = as_ids(found)
+    if len(ids) == 0 or np.any(ids[1:] <= ids[:-1]):
+        raise BadMessage("A list of items is empty, or not in order; it was damaged or forged.")
+    return Vocabulary(ids, "item")

@@ -1,0 +1,111 @@
+"""A thin layer over NVIDIA FLARE's cell network: named cells that push bytes to each other under mutual TLS.
+
+FLARE checks that a cell's name is the common name of its certificate. Beyond that a cell is held to bytes: a payload in
+FLARE's own object format could name classes to load, so a message that carries one is dropped before it is decoded. So
+is whatever is not on our channel, or not between the coordinator and this cell: nobody is routed through anybody.
+FLARE's jobs, its job store, its administrators and its streamed logs are not used (docs/decisions/0018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: The coordinator's cell; its certificate bears the name below.
+HUB = "server"
+COORDINATOR = "coordinator"
+CHANNEL = "tacit"
+#: Bytes of the largest message that is looked at.
+LARGEST = 2**30
+
+#: Called with sender, topic and body; what it returns is the reply.
+Receive = Callable[[str, str, bytes], bytes]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Where a cell's certificates and key are."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+class Cell:
+    """One end of the network.
+
+    Parameters
+    ----------
+    name : the coordinator's is `COORDINATOR`, which listens; everybody else connects to it, again and again
+    host, port : where the coordinator listens
+    credentials : for mutual TLS; None for a connection in the clear, which must have been asked for
+    receive : called for each message, in a thread of its own
+    """
+
+    def __init__(self, name: str, host: str, port: int, credentials: Credentials | None, receive: Receive) -> None:
+        from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+        from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, MessageHeaderKey, ReturnCode
+        from nvflare.fuel.f3.cellnet.utils import make_reply
+        from nvflare.fuel.f3.message import Message
+
+        self.name, self._receive = name, receive
+        self._own = HUB if name == COORDINATOR else name
+        self._message, self._reply, self._headers, self._codes = Message, make_reply, MessageHeaderKey, ReturnCode
+        self._bye = CellChannel.CELLNET, CellChannelTopic.Bye
+        side = "server" if name == COORDINATOR else "client"
+        paths: dict[str, str] = {}
+        if credentials is not None:
+            paths = {
+                "ca_cert": str(credentials.ca),
+                f"{side}_cert": str(credentials.certificate),
+                f"{side}_key": str(credentials.key),
+            }
+        address = f"grpc://{host}:{port}"
+        known = {HUB: COORDINATOR}
+        self._cell = CoreCell(self._own, address, credentials is not None, paths, auth_identity_map=known)
+        self._cell.add_incoming_filter("*", "*", self._unwanted)
+        self._cell.register_request_cb(CHANNEL, "*", self._received)
+
+    def start(self) -> None:
+        self._cell.start()
+
+    def stop(self) -> None:
+        """Leave the network, and forget what FLARE keeps of a cell for good: another of that name may come."""
+        from nvflare.fuel.f3.stats_pool import StatsPoolManager
+
+        self._cell.stop()
+        self._cell.ALL_CELLS.pop(self._own, None)
+        StatsPoolManager.pools.clear()
+
+    def send(self, to: str, topic: str, body: bytes, timeout: float) -> bytes | None:
+        """Push bytes to another cell; its reply, or None where it did not get there in time."""
+        target = HUB if to == COORDINATOR else to
+        if not self._cell.is_cell_connected(target):
+            return None
+        reply = self._cell.send_request(CHANNEL, topic, target, self._message({}, body), timeout=timeout, optional=True)
+        fine = reply is not None and reply.get_header(self._headers.RETURN_CODE) == self._codes.OK
+        return bytes(reply.payload) if fine and isinstance(reply.payload, (bytes, bytearray, memoryview)) else None
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _unwanted(self, message: Any) -> Any:
+        """A reply, and so the end of it, for a message that is not as agreed; None lets it through."""
+        headers = self._headers
+        sender, target = message.get_header(headers.ORIGIN), message.get_header(headers.DESTINATION)
+        channel = message.get_header(headers.CHANNEL)
+        ours = channel == CHANNEL and message.get_header(headers.PAYLOAD_ENCODING) in (None, "bytes", "none")
+        leaving = (channel, message.get_header(headers.TOPIC)) == self._bye
+        fine = (ours or leaving) and target == self._own and (self._own == HUB or sender == HUB)
+        if fine and message.get_header(headers.CONN_URL) is None:
+            return None
+        return self._reply(self._codes.INVALID_REQUEST)
+
+    def _received(self, message: Any) -> Any:
+        sender, body = message.get_header(self._headers.ORIGIN), message.payload
+        if not isinstance(body, (bytes, bytearray, memoryview)) or len(body) > LARGEST:
+            return self._reply(self._codes.INVALID_REQUEST)
+        name = COORDINATOR if sender == HUB else str(sender)
+        answer = self._receive(name, str(message.get_header(self._headers.TOPIC)), bytes(body))
+        return self._reply(self._codes.OK, body=answer)

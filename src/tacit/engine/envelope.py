@@ -1,0 +1,161 @@
+"""Envelopes: what services say to each other, signed, as bytes.
+
+    signature, Ed25519, 64 bytes · a message in the wire format, with "from", "to", "topic" and "run" beside its content
+
+The signature is over the message's SHA-256, so that large payloads are hashed once. Certificates protect the channel;
+a signature is the sender's own, made with a key that nobody else has had, and stays with the message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Set
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tacit.boundary.release import Kind
+from tacit.boundary.wire import Array, Value, decode, encode
+from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, TamperingFound, UngatedRelease
+from tacit.federation.messages import MOST_WORDS, Answer, Request
+
+SIGNATURE = 64
+_CONTEXT = b"tacit envelope 1"
+#: What stands beside the content of every message.
+_PLACE = ("from", "to", "topic", "run")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Who says it to whom, about what, in which run."""
+
+    sender: str
+    to: str
+    topic: str
+    run: str = ""
+
+    @property
+    def words(self) -> dict[str, Value]:
+        return dict(zip(_PLACE, (self.sender, self.to, self.topic, self.run), strict=True))
+
+
+def sealed(place: Place, content: Mapping[str, Value], key: Ed25519PrivateKey) -> bytes:
+    """A signed message."""
+    message = encode({**place.words, **content})
+    return key.sign(_signed(message)) + message
+
+
+def opened(message: bytes, key: Ed25519PublicKey, sender: str, to: str, topic: str) -> tuple[str, dict[str, Any]]:
+    """The run and the content of a message, once signature, sender, addressee and topic are as they must be."""
+    body = message[SIGNATURE:]
+    try:
+        key.verify(message[:SIGNATURE], _signed(body))
+    except InvalidSignature:
+        raise BadMessage(f"A message in the name of {sender} was not signed by it; it was damaged or forged.") from None
+    content = decode(body)
+    said = tuple(content.pop(word, None) for word in _PLACE)
+    if said[:3] != (sender, to, topic) or type(said[3]) is not str:
+        raise BadMessage(
+            f"A message of {sender} was meant for somebody or something else; it was sent here by mistake."
+        )
+    return said[3], content
+
+
+def unverified(message: bytes) -> dict[str, Any]:
+    """The content of a message whose sender is not known yet, for a first look at who it says it is."""
+    return decode(message[SIGNATURE:])
+
+
+def _signed(message: bytes) -> bytes:
+    return _CONTEXT + hashlib.sha256(message).digest()
+
+
+# -- requests and answers -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request on its way, with how many seconds are left for it.
+
+    `survivors` are those devices of a simulated cohort whose answers arrive; only a simulation may name them.
+    """
+
+    request: Request
+    seconds: float
+    survivors: Array | None = None
+
+    def content(self) -> dict[str, Value]:
+        words = {name: value for name, value in asdict(self.request).items() if name != "body"}
+        present = {} if self.survivors is None else {"survivors": self.survivors.astype(np.uint8)}
+        return {**words, "seconds": float(self.seconds), "body": _array(self.request.body), **present}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """What was asked; `Request.check` holds every part to its type before any is used."""
+        names = {field.name for field in fields(Request)}
+        _exactly(content, {*names, "seconds"}, {"survivors"})
+        request = Request(**{name: content[name] for name in names - {"body"}}, body=_bytes(content["body"]))
+        request.check()
+        seconds, survivors = content["seconds"], content.get("survivors")
+        if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
+            raise BadMessage("A request's time limit is not a number of seconds; it was damaged or forged.")
+        if survivors is not None and not (isinstance(survivors, np.ndarray) and survivors.dtype == np.uint8):
+            raise BadMessage("A request's list of survivors is none; it was damaged or forged.")
+        return cls(request, float(seconds), None if survivors is None else survivors.astype(bool))
+
+
+def answer_content(answer: Answer) -> dict[str, Value]:
+    """An answer, to be signed."""
+    words = {name: value for name, value in asdict(answer).items() if name != "body"}
+    return {**words, "kind": str(answer.kind), "body": _array(answer.body)}
+
+
+def failure_content(error: TacitError, tell: bool) -> dict[str, Value]:
+    """That something was not done, to be signed: which error it was, and why if that may be told."""
+    known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS), "PeerFailed")
+    return {"error": known, "why": str(error)[:MOST_WORDS] if tell else ""}
+
+
+def answer_of(content: Mapping[str, Any]) -> Answer:
+    """The answer; `Answer.check` holds its parts to their types."""
+    names = {field.name for field in fields(Answer)}
+    _exactly(content, names)
+    try:
+        kind = Kind(content["kind"])
+    except ValueError:
+        raise BadMessage("An answer is of a kind that there is not; it was damaged or forged.") from None
+    words = {name: content[name] for name in names - {"body", "kind"}}
+    return Answer(**words, kind=kind, body=_bytes(content["body"]))
+
+
+def failure_of(content: Mapping[str, Any], party: str) -> TacitError | None:
+    """The error that a reply tells of, to be raised here; None where it tells of none."""
+    if "error" not in content:
+        return None
+    _exactly(content, {"error", "why"})
+    kind, why = _ERRORS.get(str(content["error"]), PeerFailed), str(content["why"])[:MOST_WORDS]
+    told = why if why.isprintable() and why else f"{party} did not answer ({kind.__name__}); its own log says why."
+    return kind(told)
+
+
+_ERRORS: dict[str, type[TacitError]] = {
+    kind.__name__: kind for kind in (PeerFailed, BadMessage, PrivacyRefused, UngatedRelease, TamperingFound, DataError)
+}
+
+
+def _exactly(content: Mapping[str, Any], names: Set[str], others: Set[str] = frozenset()) -> None:
+    if not names <= content.keys() <= names | others:
+        raise BadMessage("A message does not have the parts that are agreed; it was damaged or forged.")
+
+
+def _array(body: bytes) -> Array:
+    return np.frombuffer(body, dtype=np.uint8)
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
+        raise BadMessage("A message's payload is not a string of bytes; it was damaged or forged.")
+    return value.tobytes()

@@ -1,0 +1,96 @@
+"""A run file, checked and planned before any data is touched."""
+
+from __future__ import annotations
+
+from tacit.boundary.release import Kind
+from tacit.config import RunFile
+from tacit.data.public import PublicFacts, public_facts
+from tacit.errors import PrivacyRefused, UsageError
+from tacit.methods import Method, Parameters, chosen
+from tacit.methods.asked import Situation
+from tacit.methods.plan import Plan, affordable, make_plan
+from tacit.partition import Setting
+
+#: How sums can be made here.
+AGGREGATIONS = ("plain", "ideal", "secagg", "shuffle")
+
+
+def check(file: RunFile, facts: PublicFacts | None = None) -> tuple[Method, Parameters]:
+    """Everything that can be refused before data is touched; `facts` are the public ones, if not the run file's own."""
+    method, parameters = chosen(file.method)
+    aggregation = file.aggregation.name
+    if aggregation not in AGGREGATIONS:
+        able = ", ".join(f'"{name}"' for name in AGGREGATIONS)
+        raise UsageError(f'[aggregation] name = "{aggregation}" is not available in this version; use one of {able}.')
+    if aggregation != "plain" and file.privacy is None:
+        raise UsageError(
+            f'[aggregation] name = "{aggregation}" carries the noise of a private sum, and a sum without noise '
+            "protects nobody from whoever sees it; add [privacy]."
+        )
+    if file.aggregation.signed and aggregation != "secagg":
+        raise UsageError(
+            f'[aggregation] signed = true is for "secagg", whose survivors sign who stayed; "{aggregation}" has none.'
+        )
+    if file.engine.seeded is False and file.privacy is None:
+        raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
+    if not seeded(file) and aggregation in ("ideal", "shuffle"):
+        raise PrivacyRefused(
+            f'[engine] seeded = false asks for noise that holds outside a simulation, and "{aggregation}" exists in '
+            'simulations only; use "secagg" or "plain".'
+        )
+    if not seeded(file) and file.aggregation.signed and file.engine.name == "inprocess":
+        raise PrivacyRefused(
+            "[aggregation] signed = true takes the parties' signing keys from the seed here, so it is for simulations; "
+            "leave out signed, or [engine] seeded = false."
+        )
+    if file.privacy is not None:
+        affordable(plan(file, method, parameters, facts=facts), file.privacy)
+    return method, parameters
+
+
+def seeded(file: RunFile) -> bool:
+    """Whether private draws come from the seed: in one process unless the file says otherwise, else only if it does."""
+    return file.engine.name == "inprocess" if file.engine.seeded is None else file.engine.seeded
+
+
+def setting_of(file: RunFile) -> Setting:
+    """The setting that [partition] asks for; an attribute of items other than the genre is found with the data."""
+    known = {"item": Setting.VERTICAL, "genre": Setting.VERTICAL, "device": Setting.DEVICE}
+    return known.get(file.partition.by, Setting.HORIZONTAL)
+
+
+def plan(
+    file: RunFile,
+    method: Method,
+    parameters: Parameters,
+    setting: Setting | None = None,
+    parties: int | None = None,
+    facts: PublicFacts | None = None,
+) -> Plan:
+    """What a private run will ask, add and cost, from public facts alone: those given, or those of the run file."""
+    if file.privacy is None:
+        raise UsageError("The run file has no [privacy] section, so there is nothing to plan; the run is NON-PRIVATE.")
+    facts, setting = facts or public_facts(file.data, file.public), setting or setting_of(file)
+    if setting not in method.sides:
+        raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
+    parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
+    situation = Situation.of(setting, parties, file.aggregation)
+    made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded(file))
+    _fits(file.aggregation.name, method, made)
+    return made
+
+
+def _fits(aggregation: str, method: Method, made: Plan) -> None:
+    """Refuse an aggregation that has nothing to do in this run."""
+    setting = made.situation.setting
+    steps = method.sides_for(setting, private=True).party.steps
+    if aggregation == "shuffle" and not all(noisy.reported for noisy in made.noisy):
+        raise PrivacyRefused(
+            f'[aggregation] name = "shuffle" mixes single reports, and {method.name} sends none in the {setting} '
+            'setting; use "secagg" or "plain".'
+        )
+    if aggregation == "ideal" and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
+        raise PrivacyRefused(
+            f'[aggregation] name = "ideal" hides contributions to a sum, and {method.name} has no sum to protect in '
+            f'the {setting} setting: every party adds noise of its own; use "plain".'
+        )

@@ -1,0 +1,412 @@
+"""“What left my site”: one offline page from a verified ledger, for whoever must prove what left the building."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import UsageError
+from tacit.report import page, promises
+from tacit.report.charts import Reference, Series, legend, line_chart
+from tacit.report.left import Group, Left, bare, devices, free, mechanism, parameters, to_whom, weight, what
+from tacit.report.markup import Child, Markup, tag
+from tacit.report.svg import DOWN, NARROW, UP, Axis, both, box, canvas, fitting, size_format, text
+from tacit.report.words import (
+    count,
+    decimals,
+    epsilon,
+    listing,
+    moment,
+    plural,
+    sentence,
+    short,
+    size,
+    spelled,
+    unbroken,
+)
+from tacit.report.words import delta as small
+from tacit.report.written import StatedGuarantee
+
+#: Up to so many releases, all tables stand open.
+OPEN = 40
+#: Bars of the heaviest steps that are drawn; the tables have all.
+MOST_BARS = 16
+
+
+def write_left(left: Left, path: Path, made: str, version: str = "") -> Path:
+    """Write the page, whole or not at all, for its owner's eyes only: it is about one site."""
+    part, text = path.with_name(f"{path.name}.part"), left_page(left, made, version)
+    try:
+        part.unlink(missing_ok=True)  # an old one may have another mode, or lead elsewhere
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise UsageError(
+            f'"{path}" cannot be written: {error.strerror}; name a folder that you may write to.'
+        ) from None
+    return path
+
+
+def left_page(left: Left, made: str, version: str = "") -> str:
+    """The page as HTML; `made` is when its ledger was verified, as an ISO time."""
+    title = f"What left {short(left.party, 80)}"
+    return page.page(
+        title,
+        tag(
+            "header",
+            tag("p", f"Tacit ledger · {short(left.party, 80)} · {moment(made)}", class_="eyebrow"),
+            tag("h1", title),
+            tag("p", unbroken(_lede(left)), class_="lede"),
+            *_stamps(left),
+            _verified(left, made),
+            _numbers(left),
+        ),
+        _cost(left),
+        _by_step(left),
+        _releases(left),
+        _refusals(left),
+        _stayed(left),
+        _checking(left),
+        version=version,
+    )
+
+
+# -- the top --------------------------------------------------------------------------------------------------
+
+
+def _lede(left: Left) -> str:
+    if not left.rows:
+        since = f" since its ledger was begun, {moment(left.begun)}" if left.begun else ""
+        return f"Nothing has left {left.party}{since}."
+    since = moment(left.begun or left.rows[0].moment)
+    sent = f"Since {since}, {plural(len(left.rows), 'release')} with {size(left.bytes)} left, to {left.recipients}."
+    data, rest = len(left.costly), len(left.rows) - len(left.costly)
+    if not data:
+        return f"{sent} None of them has data in it."
+    others = f"; the other {'one' if rest == 1 else spelled(rest)} had none" if rest else ""
+    return f"{sent} {spelled(data).capitalize()} had data in {'it' if data == 1 else 'them'}{others}."
+
+
+def _stamps(left: Left) -> list[Markup]:
+    """What all of it cost, where it cannot be missed; before it, what takes the worth out of that."""
+    unit = left.unit or "unit"
+    if not math.isfinite(left.epsilon):
+        bad = "At least one release carried nothing that protects it: no ε holds for what left this site."
+        return [_note("none", "NON-PRIVATE", bad)]
+    if not left.costly:
+        return [
+            _note("holds", "ε = 0: nothing that left had data in it", "Keys, sealed shares and “done” cost nothing.")
+        ]
+    stated = StatedGuarantee(
+        epsilon=left.epsilon,
+        delta=left.delta,
+        unit=unit,
+        relation=str(left.relation),
+        model="silo",
+        against="whoever got what left",
+        simulated=left.simulated,
+    )
+    said = [
+        *promises.meant(stated),
+        "That is for this site; what other sites let out about the same person adds to it.",
+    ]
+    if any(map(left.shared, left.rows)):
+        said.append(
+            "Sums left masked, and all sites share the noise that is on the sum of all: for them this rests on the "
+            "secure sum, and on as many honest sites as the run's guarantee names."
+        )
+    if len(left.runs) > 1:
+        said.append("Runs one after another are composed by a privacy filter.")
+    kind, before = "holds", []
+    if left.simulated:
+        kind, before = "plain", [_note("simulated", "SIMULATED", promises.SIMULATED.partition(": ")[2].capitalize())]
+    elif left.unknown:
+        which = "" if len(left.unknown) == len(left.runs) else f" of {plural(len(left.unknown), 'run')}"
+        said.append(f"Nothing beside the ledger says how the noise{which} was drawn: if from a seed, it is SIMULATED.")
+        kind = "plain"
+    title = f"ε = {epsilon(left.epsilon)} at δ = {small(left.delta)} · per {unit} · {left.relation}"
+    return [*before, _note(kind, title, " ".join(said))]
+
+
+def _verified(left: Left, made: str) -> Markup:
+    """That the ledger was found whole, and the head to be kept."""
+    said = (
+        f"Just before this page was made: the chain of {plural(len(left.rows), 'release')} is whole; every row, the "
+        "refusals and the site's state are as its key sealed them. Keep this head elsewhere: whoever has it can prove "
+        "later that nothing was cut off."
+    )
+    head = tag("p", tag("code", left.head, class_="long"))
+    return tag("div", tag("b", f"Verified {moment(made)}"), tag("p", said), head, class_="stamp holds", role="note")
+
+
+def _note(kind: str, title: str, said: str) -> Markup:
+    return tag("div", tag("b", title), tag("p", said), class_=f"stamp {kind}", role="note")
+
+
+def _numbers(left: Left) -> Markup:
+    """The key numbers, as tiles."""
+    budget = left.latest.budget
+    reached: list[Child] = [tag("div", f"at δ = {small(left.delta)}", class_="more")]
+    if budget is not None:
+        at = left.latest.delta
+        other = "" if at in (None, left.delta) else f" at δ = {small(at or 0.0)}"
+        reached = [tag("div", f"of a budget of {budget:g}{other}", class_="more")]
+    shown = tag("span", "∞") if math.isinf(left.epsilon) else page.number(left.epsilon, epsilon(left.epsilon))
+    refused = int(left.refused["number"])
+    data = tag("div", f"{count(len(left.costly))} with data", class_="more")
+    tiles = [
+        _tile("ε reached", shown, *reached),
+        _tile("Releases", page.number(len(left.rows), count(len(left.rows))), data),
+        _tile("Left the site", page.number(left.bytes, unbroken(size(left.bytes)))),
+        _tile("Refused", page.number(refused, count(refused)), tag("div", "requests", class_="more")),
+    ]
+    return tag("dl", *tiles, class_="numbers", style="--columns: 4")
+
+
+def _tile(title: str, figure: Markup, *more: Child) -> Markup:
+    return tag("div", tag("dt", title), tag("dd", tag("div", figure, class_="figure"), *more))
+
+
+# -- charts ---------------------------------------------------------------------------------------------------
+
+
+def _cost(left: Left) -> Markup | None:
+    """The ε reached, over the releases."""
+    if not left.costly:
+        return None
+    costs = [place for place, row in enumerate(left.rows) if not free(row)]
+    dearest = epsilon(left.epsilon)
+    reading = f"The first release with data took the site to ε = {epsilon(left.reached[costs[0]])}"
+    reading += f", all {count(len(costs))} together to {dearest}." if len(costs) > 1 else ", and no other one had any."
+    budget = left.latest.budget
+    references = [] if budget is None else [Reference(f"budget {budget:g}", budget)]
+    series = Series("ε", np.arange(len(left.rows) + 1), np.array([0.0, *map(_drawn, left.reached)]))
+    drawing = both(
+        lambda width: line_chart(
+            [series],
+            label=f"Line chart of the ε reached after each release. {reading}",
+            x_title="Release",
+            y_title=f"ε reached, at δ = {small(left.delta)}",
+            references=references,
+            width=width,
+            height=260.0,
+        )
+    )
+    return page.section("What it cost", page.figure(reading, drawing))
+
+
+def _drawn(value: float) -> float:
+    """ε rounded up to the digits that a chart prints, so that none says less than what holds."""
+    tens = 10.0 ** decimals([value])
+    return math.ceil(value * tens - 1e-9) / tens if math.isfinite(value) else value
+
+
+def _step_chart(left: Left) -> Markup:
+    """Bytes by step, the heaviest first."""
+    sizes: dict[tuple[str, bool], int] = {}
+    for row in left.rows:
+        sizes[row.step, free(row)] = sizes.get((row.step, free(row)), 0) + weight(row)
+    bars = sorted(sizes.items(), key=lambda bar: -bar[1])
+    gratis = sum(amount for (_step, is_free), amount in bars if is_free)
+    reading = f"{size(left.bytes - gratis)} had data in them, {size(gratis)} had none."
+    label = f"Bars of bytes by step. {reading}"
+    names = ["with data", "without data"]
+    return page.figure(reading, legend(names, (UP, DOWN)), both(lambda width: _bars(bars[:MOST_BARS], label, width)))
+
+
+def _bars(bars: Sequence[tuple[tuple[str, bool], int]], label: str, width: float) -> Markup:
+    """One bar a step, its name above it where the screen is narrow."""
+    narrow = width <= NARROW
+    height, left_edge, under = (40.0, 0.0, 19.0) if narrow else (24.0, 190.0, 5.0)
+    x = Axis(0.0, float(max((amount for _key, amount in bars), default=1)), left_edge, width - 70)
+    parts = []
+    for place, ((step, is_free), amount) in enumerate(bars):
+        y = 4 + place * height
+        at = (0.0, y + 13, None) if narrow else (left_edge - 12, y + 15, "end")
+        parts.append(
+            tag(
+                "g",
+                tag("title", f"{step}: {size(amount)}"),
+                text(at[0], at[1], fitting(step, width if narrow else left_edge - 16), "name", at[2]),
+                box(left_edge, y + under, max(x(amount) - left_edge, 1.5), 13, f"fill c{DOWN if is_free else UP}"),
+                text(x(amount) + 6, y + under + 11, size_format(amount), "tick"),
+            )
+        )
+    return canvas(width, 8 + height * len(bars), label, *parts)
+
+
+# -- what left ------------------------------------------------------------------------------------------------
+
+
+def _by_step(left: Left) -> Markup | None:
+    """Every step once: what it gave, to whom, how often; what cost told apart from what did not."""
+    if not left.rows:
+        return None
+    found: dict[tuple[bool, str, str, str], list[int]] = {}
+    for row in left.rows:
+        key = (free(row), row.step, what(row), to_whom(row, row.number in left.masked))
+        found.setdefault(key, []).append(weight(row))
+    parts: list[Child] = []
+    for gratis, heading in ((False, "With data in it, at a cost"), (True, "Without data, at no cost")):
+        rows = [
+            (_step(step), given, whom, count(len(sizes)), unbroken(size(sum(sizes))))
+            for (is_free, step, given, whom), sizes in found.items()
+            if is_free is gratis
+        ]
+        if rows:
+            head = ("Step", "What left", "To whom", "Releases", "Bytes")
+            parts += [tag("h3", heading), page.table(head, rows, numeric=(3, 4))]
+    onward = (
+        "What the coordinator can read it may pass on to other sites; what it makes of it becomes the shared model."
+    )
+    return page.section("What left, and to whom", _step_chart(left), *parts, tag("p", onward))
+
+
+def _step(name: str) -> Markup:
+    """A step's name; that of a letter on two lines, so that narrow screens have room for the rest."""
+    letter, colon, of = short(name, 60).partition(":")
+    return tag("span", letter, colon, tag("span", of, class_="under") if of else None)
+
+
+def _releases(left: Left) -> Markup | None:
+    """Every release, by run; rows that are alike but for round and time stand in one table."""
+    if not left.rows:
+        return None
+    is_open = len(left.rows) <= OPEN
+    parts: list[Child] = []
+    if not is_open:
+        parts.append(tag("p", "Releases of the same run that are alike stand together; a line opens with a click."))
+    for run in left.runs:
+        note, groups = left.note(run), left.groups(run)
+        facts: list[tuple[str, Child]] = [
+            ("Federation", note.federation),
+            ("Coordinator", note.coordinator),
+            ("Guarantee", note.guarantee),
+            ("Budget then", None if note.budget is None else f"ε = {note.budget:g}"),
+        ]
+        known = [(key, short(value, 600)) for key, value in facts if value]
+        parts += [
+            tag("h3", "Run ", tag("code", short(run, 100), class_="long")),
+            page.pairs(known) if known else None,
+            *(_group(left, group, is_open) for group in groups),
+        ]
+    return page.section("Every release", *parts)
+
+
+def _group(left: Left, group: Group, is_open: bool) -> Markup:
+    rows = [left.rows[place] for place in group.places]
+    first, last = rows[0], rows[-1]
+    rounds = f"round {first.round}" if first.round == last.round else f"rounds {first.round} to {last.round}"
+    cost = "no cost" if free(first) else f"ε {epsilon(left.reached[group.places[-1]])} reached"
+    told = (plural(len(rows), "release"), rounds, size(sum(weight(row) for row in rows)), cost)
+    facts: list[tuple[str, Child]] = [
+        ("What left", f"{what(first)} ({group.kind})"),
+        ("To whom", to_whom(first, group.masked, left.note(group.run).whom)),
+    ]
+    if not free(first):
+        facts += [
+            ("Protected by", sentence(mechanism(first.spent, left.unit, left.shared(first)))),
+            ("As recorded", tag("code", parameters(group.event), class_="long")),
+        ]
+    title = tag("summary", tag("b", short(group.step, 60)), unbroken(f" · {' · '.join(told)}"))
+    return tag("details", title, page.pairs(facts), _rows(left, group), open=is_open and not free(first))
+
+
+def _rows(left: Left, group: Group) -> Markup:
+    """One line a release: what differs between them."""
+    rows = [left.rows[place] for place in group.places]
+    cohort = any(devices(row) is not None for row in rows)
+    head = ["No.", "When (UTC)", "Round", *(["Devices"] if cohort else []), "Bytes", "ε by then", "Head"]
+    lines: list[Sequence[Child]] = []
+    for place, row in zip(group.places, rows, strict=True):
+        again = f", attempt {row.attempt}" if row.attempt != rows[0].attempt else ""
+        who = [count(devices(row) or 1)] if cohort else []
+        lines.append(
+            (
+                *(count(row.number), _utc(row.moment), f"{row.round}{again}", *who, count(weight(row))),
+                *(epsilon(left.reached[place]), tag("code", row.head[:12], title=row.head)),
+            )
+        )
+    return page.table(head, lines, numeric=range(2, len(head) - 1))
+
+
+def _utc(text: str) -> str:
+    """An ISO time to the second, in UTC; anything else as it is."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return text
+
+
+# -- what did not leave ---------------------------------------------------------------------------------------
+
+
+def _refusals(left: Left) -> Markup:
+    number, told = int(left.refused["number"]), left.refused["told"]
+    heading = "What was asked for and refused"
+    if not number:
+        return page.section(heading, tag("p", "No request was refused."))
+    older = f" The latest {count(len(told))} are told here." if number > len(told) else ""
+    said = f"{plural(number, 'request')} refused; nothing left for {'it' if number == 1 else 'them'}.{older}"
+    rows = [_refusal(one) for one in reversed(told)]
+    return page.section(heading, tag("p", said), page.table(("When (UTC)", "Run", "Round", "Step", "Why"), rows))
+
+
+def _refusal(one: dict[str, Any]) -> Sequence[Child]:
+    why = short(one["why"], 1000)
+    return _utc(one["moment"]), short(one["run"], 8), str(one["round"]), short(one["step"], 60), why
+
+
+def _stayed(left: Left) -> Markup:
+    """What no release holds, with what this ledger says to the contrary."""
+    points: list[Child] = [
+        tag("li", "Ratings: who rated what, and how. What is computed from them leaves with noise on it."),
+        tag("li", "User ids, names and anything else that the site's own tables say about a person."),
+        tag(
+            "li",
+            "What was learned about single users (their factors), where sites hold different users. Where they "
+            "hold the same users, users' factors are learned together: they leave with noise, and count above.",
+        ),
+        tag("li", "The site's keys, and the state that it keeps in its ledger: neither is on this page."),
+    ]
+    warning = None
+    if steps := listing(dict.fromkeys(short(row.step, 60) for row in left.rows if bare(row))):
+        warning = _note(
+            "none", "Not so here", f"Data left without any noise, in {steps}: nothing limits what that tells."
+        )
+    return page.section("What never leaves", warning, tag("ul", *points))
+
+
+def _checking(left: Left) -> Markup:
+    place = shlex.quote(str(left.path))
+    lines = (
+        f"tacit ledger verify {place} \\",
+        f"  --head {left.head}",
+        f"tacit ledger show {place} --delta {left.delta:g}",
+        f"tacit ledger show {place} --html again.html",
+    )
+    head = (
+        "The first command checks the ledger from its first row to its last, and that it still holds all that is on "
+        "this page; exit code 0 says so, 6 that something was changed. The second prints the same releases and the "
+        "same ε, and the third makes this page anew."
+    )
+    told = (
+        "The head also left with the latest answer, so that the coordinator can show it too. "
+        "This page by itself proves nothing: the ledger does, with its key."
+    )
+    return page.section(
+        "How to check this page", tag("pre", tag("code", "\n".join(lines))), tag("p", head), tag("p", told)
+    )

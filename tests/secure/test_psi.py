@@ -1,0 +1,302 @@
+"""Blinding in turns: the plain join comes out, and nobody can test ids against a list without its owner's scalar."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from secure_rounds import FALSE_ALARM, uniform_p
+from test_alignment import check_against_join, random_sites
+
+from tacit.errors import BadMessage, DataError, UsageError
+from tacit.rng import derive, stream_key
+from tacit.secure.alignment import common_rows, travel
+from tacit.secure.psi import A, Blinder, P, hash_to_curve, on_curve, ring
+
+ORDER = 2**252 + 27742317777372353535851937790883648493  # of Curve25519's large subgroup
+SMALL_ORDER = [
+    bytes(32),
+    (1).to_bytes(32, "little"),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),  # order 8
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),  # order 8
+    (P - 1).to_bytes(32, "little"),  # order 4, on the twist
+]
+
+
+class ForgetsItsOwn(Blinder):
+    """The planted bug: its own ids leave hashed, not blinded."""
+
+    def first(self, ids):
+        return table([hash_to_curve(str(i).encode()) for i in ids])
+
+
+class NeverBlinds(ForgetsItsOwn):
+    """The planted bug: the scalar 1, everywhere."""
+
+    def again(self, blinded, owner="a peer"):
+        return blinded
+
+
+def table(values):
+    return np.frombuffer(b"".join(values), np.uint8).reshape(-1, 32)
+
+
+class Alignment:
+    """All of it, with what the coordinator saw (`seen`) and what each site saw of lists of others (`views`)."""
+
+    def __init__(self, ids, keep="shared", blinder=None, path=ring, seed=7):
+        self.ids = ids
+        self.blinders = {site: (blinder or {}).get(site, Blinder)(stream_key(seed, "scalar", site)) for site in ids}
+        self.seen, self.views, done, places = [], {site: [] for site in ids}, {}, {}
+        for owner, others in path(list(ids)).items():
+            values, places[owner] = travel(self.blinders[owner].first(ids[owner]))
+            self.seen.append(values)
+            for site in others:
+                self.views[site].append(values)
+                values = self.blinders[site].again(values, owner)
+                self.seen.append(values)
+            done[owner] = values
+        self.done = done
+        self.count, rows = common_rows(done, keep, seed)
+        self.by_row = {
+            site: {int(r): i for i, r in zip(ids[site], rows[site][places[site]], strict=True) if r >= 0}
+            for site in ids
+        }
+
+
+@pytest.mark.parametrize("keep", ["shared", "all"])
+@pytest.mark.parametrize("sites", [2, 3, 5])
+def test_rows_are_those_of_a_plain_join(sites, keep):
+    for seed in range(2):
+        ids = random_sites(seed, sites)
+        played = Alignment(ids, keep, seed=seed)
+        check_against_join(ids, keep, played.count, played.by_row)
+
+
+def test_a_site_that_blinds_only_others_is_noticed():
+    ids = random_sites(1, 3)
+    played = Alignment(ids, blinder={"party-2": ForgetsItsOwn})
+    with pytest.raises(AssertionError):
+        check_against_join(ids, "shared", played.count, played.by_row)
+
+
+def test_a_scalar_can_be_kept_and_restored():
+    before = Blinder()
+    again = Blinder(before.secret)
+    assert np.array_equal(before.first(["a", 42]), again.first(["a", "42"]))
+    assert not np.array_equal(before.first(["a"]), Blinder().first(["a"]))
+
+
+# -- the ring ------------------------------------------------------------------------------------------------------
+
+
+def one_line(names):
+    """The planted bug: after its owner, a list goes through the others in one order for all."""
+    return {name: tuple(other for other in names if other != name) for name in names}
+
+
+def comparable(path, names):
+    """Whether some site gets to see two lists that the same sites have blinded."""
+    arrivals = [
+        (site, frozenset((owner, *others[: others.index(site)])))
+        for owner, others in path(names).items()
+        for site in others
+    ]
+    return len(set(arrivals)) < len(arrivals)
+
+
+def test_no_site_can_compare_two_lists_of_others():
+    for n in range(2, 9):
+        assert not comparable(ring, [f"party-{i}" for i in range(n)])
+    assert comparable(one_line, ["a", "b", "c"])
+
+
+def overlaps(played):
+    """By site, how many values that it saw it saw in two lists."""
+    return {
+        site: sum(len({v.tobytes() for v in a} & {v.tobytes() for v in b}) for a, b in combinations(view, 2))
+        for site, view in played.views.items()
+    }
+
+
+def test_a_wrong_path_shows_a_site_what_others_share():
+    ids = random_sites(2, 3)
+    assert set(overlaps(Alignment(ids)).values()) == {0}
+    shared_by_others = len(set(ids["party-1"]) & set(ids["party-2"]))
+    assert overlaps(Alignment(ids, path=one_line))["party-3"] == shared_by_others
+
+
+def test_a_ring_of_one_or_of_namesakes_is_refused():
+    for names in ([], ["a"], ["a", "b", "a"]):
+        with pytest.raises(UsageError, match="two sites or more"):
+            ring(names)
+
+
+# -- candidates ----------------------------------------------------------------------------------------------------
+
+
+def linked(played, dictionary, insiders=()):
+    """The candidates for which a coordinator, with the scalars of these sites, finds a value that it saw: their
+    hashes under every product of scalars that it knows."""
+    seen = {value.tobytes() for values in played.seen for value in values}
+    hashed = table([hash_to_curve(i.encode()) for i in dictionary])
+    found = set()
+    for k in range(len(insiders) + 1):
+        for some in combinations(insiders, k):
+            values = hashed
+            for site in some:
+                values = played.blinders[site].again(values)
+            found |= {i for i, value in zip(dictionary, values, strict=True) if value.tobytes() in seen}
+    return found
+
+
+PEOPLE = [f"u{i:03d}" for i in range(60)]
+
+
+def test_a_coordinator_with_all_ids_links_nobody():
+    ids = random_sites(4, 3)
+    assert linked(Alignment(ids), PEOPLE) == set()
+
+
+def test_a_site_that_forgets_to_blind_lays_its_users_open():
+    ids = random_sites(4, 3)
+    assert linked(Alignment(ids, blinder={"party-2": ForgetsItsOwn}), PEOPLE) == set(ids["party-2"])
+
+
+def test_one_honest_site_is_enough():
+    """The coordinator with sites 1 and 2 against site 3; then the planted bug: site 3 has no scalar either."""
+    ids = {"party-1": PEOPLE[:20], "party-2": PEOPLE[10:30], "party-3": PEOPLE[15:50]}
+    insiders = ["party-1", "party-2"]
+    known = set(PEOPLE[:30])
+    assert linked(Alignment(ids), PEOPLE, insiders) == known  # their own users, in their own lists
+    assert linked(Alignment(ids, blinder={"party-3": NeverBlinds}), PEOPLE, insiders) == set(PEOPLE[:50])
+
+
+def test_those_who_work_together_learn_which_of_their_own_users_others_have():
+    """What the page says that they learn, and no test can take away: it is the join itself."""
+    ids = {"party-1": PEOPLE[:20], "party-2": PEOPLE[10:30]}
+    played = Alignment(ids)
+    finished = {value.tobytes() for value in played.done["party-2"]}
+    own = travel(played.blinders["party-1"].first(PEOPLE[:20]))[1]
+    theirs = {i for i, at in zip(PEOPLE[:20], own, strict=True) if played.done["party-1"][at].tobytes() in finished}
+    assert theirs == set(PEOPLE[10:20])
+
+
+# -- the curve and its twist ---------------------------------------------------------------------------------------
+
+
+def bits(values):
+    return [on_curve(int.from_bytes(bytes(value), "little")) for value in values]
+
+
+def straight(text):
+    """The planted bug: any 32 bytes as a u-coordinate, of the curve or of the twist as it happens."""
+    digest = stream_key(7, text)
+    return digest[:31] + bytes([digest[31] & 0x7F])
+
+
+def test_a_hash_off_the_curve_would_tell_half_of_the_candidates_apart():
+    """Whether u is on the curve survives blinding: after any number of scalars it is that of the bare hash."""
+    texts = [i.encode() for i in PEOPLE]
+    bare = table([straight(text) for text in texts])
+    blinded = Blinder().again(Blinder().again(bare))
+    assert bits(blinded) == bits(bare)
+    assert 10 < sum(bits(bare)) < 50
+    assert all(bits([hash_to_curve(text) for text in texts]))
+    played = Alignment(random_sites(6, 3))
+    assert all(all(bits(values)) for values in played.seen)
+
+
+def test_points_of_the_twist_are_blinded_commutatively_too():
+    a, b = Blinder(), Blinder()
+    values = table([straight(i.encode()) for i in PEOPLE])
+    assert not all(bits(values))
+    assert np.array_equal(a.again(b.again(values)), b.again(a.again(values)))
+
+
+def test_on_curve_is_eulers_criterion():
+    draw = derive(7, "u")
+    some = [0, 1, 2, 9, P - 1, P - A, *(int.from_bytes(draw.bytes(32), "little") % P for _ in range(500))]
+    for u in some:
+        assert on_curve(u) == (pow(u * (u * u + A * u + 1) % P, (P - 1) // 2, P) == 1)
+
+
+def test_hashes_are_spread_evenly_and_differ():
+    """2,000 ids, bytes but the last (whose highest bit is 0). Seeded; false-alarm rate 1e-9 with other ids."""
+    values = [hash_to_curve(str(i).encode()) for i in range(2000)]
+    assert len(set(values)) == 2000
+    assert uniform_p(b"".join(value[:31] for value in values)) > FALSE_ALARM
+    assert uniform_p(Blinder(bytes(32)).first(range(2000))[:, :31].tobytes()) > FALSE_ALARM
+    assert uniform_p(*(str(i).encode() for i in range(2000))) < FALSE_ALARM
+
+
+def test_a_point_of_small_order_added_to_a_value_is_gone_after_blinding():
+    """u and 1/u are P and P + (0, 0), of order 2: clamped scalars are multiples of 8, so nothing of it is left."""
+    values = [hash_to_curve(i.encode()) for i in PEOPLE]
+    moved = [pow(int.from_bytes(value, "little"), -1, P).to_bytes(32, "little") for value in values]
+    blinder = Blinder()
+    assert np.array_equal(blinder.again(table(values)), blinder.again(table(moved)))
+
+
+def test_clamped_scalars_are_uniform_up_to_sign():
+    """a' and −a' give one u. Of the (q − 1)/2 classes {±a'} the 2^251 clamped scalars meet all but d of them, d of
+    2^124.4, so their distance from uniform is below 2⁻¹²⁶; the same count by hand for a small q of the same shape."""
+
+    def distance(q, half):
+        times = np.bincount([min(a, q - a) for a in range(half, 2 * half)], minlength=(q + 1) // 2)[1:]
+        return np.abs(times / half - 2 / (q - 1)).sum() / 2
+
+    d, half = 9, 2**11
+    q = 2 * half + d
+    single, double = half - (d + 1), (d + 1) // 2
+    missing = (q - 1) // 2 - single - double
+    assert missing == d
+    expected = (single * (1 / half - 2 / (q - 1)) + double * (2 / half - 2 / (q - 1)) + missing * 2 / (q - 1)) / 2
+    assert distance(q, half) == pytest.approx(expected)
+    assert expected < 2 * d / half
+    assert (ORDER - 2**252) / 2**251 < 2.0**-126
+
+
+# -- lists that no honest site sends ---------------------------------------------------------------------------------
+
+GOOD = Blinder(stream_key(7, "good")).first(["a", "b", "c"])
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER)
+def test_points_of_small_order_are_refused(point):
+    with pytest.raises(BadMessage, match=r'"party-2" has a point of small order'):
+        Blinder().again(np.vstack([GOOD, table([point])]), "party-2")
+
+
+@pytest.mark.parametrize("value", [P, P + 1, P + 9, 2**255 - 1, 2**255 + 9, 2**256 - 1])
+def test_values_that_x25519_never_gives_are_refused(value):
+    with pytest.raises(BadMessage, match="which no blinding gives"):
+        Blinder().again(np.vstack([GOOD, table([value.to_bytes(32, "little")])]))
+
+
+def test_the_largest_value_is_taken():
+    largest = next(u for u in range(P - 2, 0, -1) if on_curve(u))
+    assert Blinder().again(table([largest.to_bytes(32, "little")])).shape == (1, 32)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (GOOD.astype(np.float32), "no table of bytes"),
+        (GOOD.tobytes(), "no table of bytes"),
+        (GOOD[0], "no table of bytes"),
+        (GOOD[:, :16], "16 bytes instead of 32"),
+        (GOOD[[0, 1, 1]], "a tag twice"),
+    ],
+)
+def test_tampered_lists_are_refused(bad, said):
+    with pytest.raises(BadMessage, match=said):
+        Blinder().again(bad, "party-2")
+
+
+def test_what_cannot_be_meant_is_refused():
+    for secret in (b"", bytes(31), bytes(33)):
+        with pytest.raises(UsageError, match=f"not {len(secret)}"):
+            Blinder(secret)
+    with pytest.raises(DataError, match="number 1 and 2"):
+        Blinder().first(["x", "x"])
+    assert Blinder().first([]).shape == Blinder().again(GOOD[:0]).shape == (0, 32)
