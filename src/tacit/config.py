@@ -67,6 +67,8 @@ class PartitionSection(Frozen):
     into: int | None = Field(default=None, ge=1)
     size_skew: float = Field(default=0.0, ge=0, le=1)
     taste_skew: float = Field(default=0.0, ge=0, le=1)
+    align: Literal["psi", "hashed"] = "psi"
+    keep: Literal["shared", "all"] = "shared"
 
 
 class PrivacySection(Frozen):

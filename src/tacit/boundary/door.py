@@ -27,6 +27,9 @@ from tacit.rng import derive
 #: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
 NAMES = ""
 
+#: A saved state with nothing in it.
+EMPTY_HOME = encode({NAMES: json.dumps({"kept": [], "sent": []})})
+
 #: Raises unless a release of this kind, with these blocks, is what the step was agreed to give.
 Agreed = Callable[[Kind, Mapping[str, Value]], None]
 

@@ -25,7 +25,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from tacit.boundary.events import Event, from_json, to_json
+from tacit.boundary.events import Event, Public, from_json, to_json
 from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Relation
@@ -206,9 +206,9 @@ class Ledger:
         return self._database.execute(query, (run, round, step, attempt, request)).fetchone() is not None
 
     def first_schedule(self, planned: Sequence[Event] = ()) -> list[Event]:
-        """What was planned before the very first release; `planned` becomes it where nothing was released yet."""
+        """What was planned before the first release that cost anything; `planned` becomes it where there was none."""
         lines = json.dumps([to_json(event) for event in planned], sort_keys=True)
-        if planned and not self.rows() and self._about().get("first") != lines:
+        if planned and self._about().get("first") != lines and all(isinstance(e, Public) for e in self.events()):
             self._turn_page("first", lines)
         found = self._about().get("first")
         return [] if found is None else [from_json(table) for table in json.loads(found)]

@@ -367,6 +367,9 @@ def join(
     peers: Annotated[
         Path | None, typer.Option("--peers", help="The other sites' signing keys, for signed secure sums.")
     ] = None,
+    align_key: Annotated[
+        Path | None, typer.Option("--align-key", help="Vertical runs: the sites' own key for hashes of user ids.")
+    ] = None,
     identity: Annotated[bool, typer.Option("--identity", help="Print this site's signing key.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Use a kit that was made without TLS.")] = False,
     stay: Annotated[bool, typer.Option("--stay", help="Wait for further runs when one has ended.")] = False,
@@ -393,6 +396,7 @@ def join(
         non_private,
         share_metrics,
         peers,
+        align_key,
         identity,
         insecure,
         stay,

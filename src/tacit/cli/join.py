@@ -30,6 +30,7 @@ def join(
     non_private: bool,
     share_metrics: bool,
     peers: Path | None,
+    align_key: Path | None,
     identity: bool,
     insecure: bool,
     stay: bool,
@@ -67,6 +68,7 @@ def join(
         file=None if run is None else RunFile.read(run),
         peers=None if peers is None else read_peers(peers),
         shares_metrics=share_metrics,
+        align_key=None if align_key is None else _secret(align_key),
     )
     if check:
         _checked(own, folder, source, policy, as_json)
@@ -150,6 +152,13 @@ def read_peers(path: Path) -> dict[str, str]:
                 f'Line {number} of "{path}" is not a name and a key, as tacit join --identity prints them.'
             )
     return {words[0]: words[1] for words in lines}
+
+
+def _secret(path: Path) -> bytes:
+    try:
+        return path.read_bytes().strip()
+    except OSError as error:
+        raise UsageError(f'The key of --align-key "{path}" cannot be read: {error.strerror}.') from None
 
 
 def _columns(pairs: list[str]) -> dict[str, str] | None:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tacit.boundary.wire import Array, Value
 from tacit.data.ratings import Feedback
+from tacit.deploy.align import aligned, rows_content
 from tacit.deploy.hello import greeted
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import Log
@@ -119,6 +122,21 @@ class Coordinator:
                 return offer, {name: Told.of(reply, name) for name, reply in replies.items()}
             offer = replace(offer, roster=staying)
 
+    def align(self, offer: Offer, told: Mapping[str, Told], kept: Path) -> dict[str, Told]:
+        """Let sites that hold the same users agree on one list of rows; what they have then."""
+
+        def say(name: str, about: str, content: Mapping[str, Value]) -> Mapping[str, Any]:
+            return self._must(name, "align", about, content)
+
+        sizes = {name: site.users for name, site in told.items()}
+        count, rows = aligned(offer, sizes, say, kept)
+        about = hashlib.sha256(f"rows|{offer.hash}".encode()).hexdigest()
+        said = {name: partial(_said, rows_content(count, rows[name])) for name in offer.roster}
+        for name, content in said.items():
+            self._must(name, "align", about, content(CHECKING))
+        self.desk.first("align", about, said)
+        return {name: replace(site, users=count) for name, site in told.items()}
+
     def begin(self, offer: Offer, agreed: Agreement) -> None:
         """Tell everybody what was agreed on; each reckons it anew and says what it found."""
         identities = {name: self._identities[name] for name in offer.roster}
@@ -202,6 +220,16 @@ class Coordinator:
         }
         return {name: job.result() for name, job in jobs.items()}
 
+    def _must(self, name: str, topic: str, about: str, content: Mapping[str, Value]) -> Mapping[str, Any]:
+        """One site's reply, without which there is no run."""
+        reply = self.desk.settle(name, topic, about, partial(_said, content), CHECKING)
+        if isinstance(reply, TacitError):
+            raise reply
+        if reply is None:
+            raise PeerFailed(f"{name} did not answer in time before the run began; its own log says what it does.")
+        found: Mapping[str, Any] = reply
+        return found
+
     def _part(self, names: Iterable[str], why: str) -> None:
         content: dict[str, Value] = {"why": why}
         self._all("end", f"end|{self.run}|{why}", _same(names, content), 5.0)
@@ -269,7 +297,11 @@ def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:
 
 def _same(names: Iterable[str], content: Mapping[str, Value]) -> dict[str, Content]:
     """The same to everybody, however much time is left."""
-    return dict.fromkeys(names, lambda _left: content)
+    return dict.fromkeys(names, partial(_said, content))
+
+
+def _said(content: Mapping[str, Value], _left: float) -> Mapping[str, Value]:
+    return content
 
 
 def _travels(block: Any) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit.config import EngineSection, RunFile
 from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import Conducted, Coordinator, facts_among
 from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
@@ -32,6 +33,7 @@ from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods.runfile import check, seeded, setting_of
+from tacit.partition import Setting
 from tacit.report.about import about, metrics_table
 from tacit.report.crossing import crossing
 from tacit.report.folder import RunFolder
@@ -149,6 +151,8 @@ def _held(
         coordinator.gather(names, terms.wait)
         offer, told = coordinator.offered(offer, stop)
         write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
+        if offer.setting is Setting.VERTICAL:
+            told = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
         agreed = offer.agreement(facts_among(offer, told))
         coordinator.begin(offer, agreed)
         done = coordinator.conduct(
@@ -191,6 +195,7 @@ def _written(
     plan, facts = agreed.plan, agreed.facts
     promise = NON_PRIVATE if plan is None else plan.terms.guarantee
     metrics, notes = shared_metrics(replies, len(facts.roster))
+    notes += [REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []
     if keyring.insecure:
         notes.insert(0, "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure.")
     summary: dict[str, Any] = {

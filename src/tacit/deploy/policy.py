@@ -28,6 +28,7 @@ class Policy:
     file : the run file that the coordinator must offer, or None for any that fits
     peers : by name, the public signing keys of the other parties, as their owners gave them; needed for signed sums
     shares_metrics : whether the site's own test metrics are sent to the coordinator
+    align_key : what this site's keyed hashes of user ids are made with, in vertical runs; not the coordinator's
     local : whether this is an experimenter's own process, on a share laid ready for it; then noise may be seeded
     """
 
@@ -38,6 +39,7 @@ class Policy:
     file: RunFile | None = None
     peers: Mapping[str, str] | None = None
     shares_metrics: bool = False
+    align_key: bytes | None = None
     local: bool = False
 
     def check(self, offer: Offer, name: str) -> None:

@@ -18,11 +18,14 @@ from typing import Any, Protocol
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit.boundary.door import EMPTY_HOME
+from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent, Protection
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import Array, Value
+from tacit.boundary.wire import Array, Value, encode
 from tacit.deploy import kept
+from tacit.deploy.align import Aligning
 from tacit.deploy.certificates import identity_text, key_text, read_identity
 from tacit.deploy.files import write_private
 from tacit.deploy.hello import hello
@@ -94,6 +97,7 @@ class Site:
         self._run = ""
         self._ended = threading.Event()
         self._failure: TacitError | None = None
+        self._trouble: TacitError | None = None  # what this site itself raised last
         self.outcome: dict[str, Any] = {}
 
     def serve(self, wait: float = 3600.0, alive: Any = None) -> dict[str, Any]:
@@ -158,6 +162,8 @@ class Site:
         try:
             if topic == "offer":
                 return self._offered(run, content)
+            if topic == "align":
+                return self._align(run, content)
             if topic == "begin":
                 return self._begun(run, content)
             if topic == "ask":
@@ -166,6 +172,7 @@ class Site:
         except TacitError as error:
             self._log.error("refused" if isinstance(error, PrivacyRefused) else "failed", error=type(error).__name__)
             self._status.set(message=str(error)[:400])
+            self._trouble = error
             raise
 
     def _offered(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
@@ -176,6 +183,9 @@ class Site:
             offer = Offer.of(run, content)
             self.policy.check(offer, self.kit.name)
             held = self._data.held(offer, self.kit.name, self.folder)
+            sizes = held.told(offer)
+            if offer.setting is Setting.VERTICAL:
+                held = Aligning(offer, self.kit.name, self.folder).recalled(held)
             if not self.policy.local:
                 affordable(self.policy, offer, held, self._ledger_path, self.kit.name)
         except TacitError as error:
@@ -184,7 +194,43 @@ class Site:
         self._leave()
         self._offer = offer, held
         self._log.info("checking", run=run, parties=len(offer.roster))
-        return held.told(offer).content()
+        return self._recorded(offer, "sizes", sizes.content())
+
+    def _align(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+        """One stage of agreeing on a common list of users, whose ids stay here."""
+        if self._offer is None or self._offer[0].run != run:
+            raise BadMessage("Users are to be aligned for a run that this site was not offered.")
+        offer, held = self._offer
+        reply, held = Aligning(offer, self.kit.name, self.folder, self.policy.align_key).reply(content, held)
+        self._offer = offer, held
+        return self._recorded(offer, f"align {content.get('stage')}", reply)
+
+    def _recorded(self, offer: Offer, step: str, content: dict[str, Value]) -> dict[str, Value]:
+        """What leaves before the run begins stands in the ledger too, as a public fact, before it leaves."""
+        if offer.file.privacy is None or self.policy.local:
+            return content
+        body = encode(content)
+        request = hashlib.sha256(f"{offer.hash}|{step}".encode() + body).hexdigest()
+        ledger = Ledger(self._ledger_path, self.kit.name)
+        try:
+            if ledger.answered(request) is None:
+                ledger.record(
+                    run=offer.run,
+                    round=0,
+                    step=step,
+                    attempt=0,
+                    kind=str(Kind.PUBLIC),
+                    request=request,
+                    event=Public(),
+                    body=body,
+                    sealed=False,
+                    contributors=1,
+                    present=None,
+                    state=EMPTY_HOME,
+                )
+        finally:
+            ledger.close()
+        return content
 
     def _begun(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
         """Make this site's party, from what everybody agreed on."""
@@ -205,7 +251,7 @@ class Site:
             self.policy.allow(agreed.plan)
             ledger = Ledger(self._ledger_path, self.kit.name)
             protection = agreed.protection(
-                ledger, self.policy.budget(offer.file, agreed.plan), _people(held), self._circle(agreed, identities)
+                ledger, self.policy.budget(offer.file, agreed.plan), held.people, self._circle(agreed, identities)
             )
             self._note(agreed, protection)
         party = agreed.party(held.share, protection)
@@ -262,7 +308,8 @@ class Site:
             reply = self._keep(part, shared)
         self.outcome = {"run": run, **words}
         if why:
-            self._failure = self._failure or PeerFailed(f"The coordinator ended the run: {why[:400]}")
+            said = PeerFailed(f"The coordinator ended the run: {why[:400]}")
+            self._failure = self._failure or self._trouble or said
         self._status.set(state=State.FAILED if why else State.DONE, message=why)
         self._log.info("done", run=run)
         return {"ended": True, **reply}
@@ -341,7 +388,7 @@ def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) 
     ledger = Ledger(path, name)
     try:
         budget = policy.budget(offer.file, made)
-        Protection(made.terms, ledger, budget, offer.run, offer.file.seed, _people(held)).afford()
+        Protection(made.terms, ledger, budget, offer.run, offer.file.seed, held.people).afford()
     finally:
         ledger.close()
     return made
@@ -361,10 +408,6 @@ def _spent(part: Part, answer: Answer) -> dict[str, float]:
     if protection is None or answer.kind is Kind.PUBLIC:
         return {}
     return {"epsilon": protection.lifetime(), "budget": protection.budget.epsilon}
-
-
-def _people(held: Held) -> list[str]:
-    return [str(user) for user in held.share.ratings.user_ids.ids]
 
 
 def _outward(error: TacitError, name: str, local: bool) -> TacitError:

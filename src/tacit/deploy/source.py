@@ -23,9 +23,10 @@ from tacit.partition import Setting, Share
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What a site brings to one run: its share, and what it held out of it for a test of its own."""
+    """What a site brings to one run: its share, whose it is, and what it held out of it for a test of its own."""
 
     share: Share
+    people: tuple[str, ...]
     test: Ratings | None = None
 
     def told(self, offer: Offer) -> Told:
@@ -64,7 +65,7 @@ class Source:
         rows, columns = np.arange(ratings.n_users), np.arange(ratings.n_items)
         devices = ratings.n_users if offer.setting is Setting.DEVICE else 0
         share = Share(name, replace(parts.train, times=None), rows, columns, name, devices)
-        return Held(share, parts.test)
+        return Held(share, _people(share), parts.test)
 
     def _listed(self, offer: Offer, folder: Path) -> Path | None:
         """A file with the items that a rating may name; None where the site's own ratings say so."""
@@ -91,7 +92,12 @@ class Laid:
         path = folder / f"{offer.run}.share"
         if not path.exists():
             raise DataError(f'There is no share of this run for {name} in "{folder}".')
-        return Held(read_share(path))
+        share = read_share(path)
+        return Held(share, _people(share))
+
+
+def _people(share: Share) -> tuple[str, ...]:
+    return tuple(str(user) for user in share.ratings.user_ids.ids)
 
 
 def _fits(ratings: Ratings, offer: Offer) -> None:

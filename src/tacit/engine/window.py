@@ -22,7 +22,7 @@ from tacit.engine.envelope import Place, failure_content, opened, sealed
 from tacit.errors import BadMessage, PeerFailed, TacitError
 
 #: What the coordinator can say.
-TOPICS = ("offer", "begin", "ask", "end")
+TOPICS = ("offer", "align", "begin", "ask", "end")
 #: Seconds between two hellos, and before a reply that was not taken is pushed again.
 BEAT, AGAIN = 2.0, 0.2
 
