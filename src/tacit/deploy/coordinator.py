@@ -81,6 +81,12 @@ class Coordinator:
                 f"The coordinator cannot listen at port {self.keyring.port}: {error}; is another one running there?"
             ) from None
 
+    def turn_to(self, run: str) -> None:
+        """Serve another run, with whoever is there."""
+        self.run, before = run, self.desk
+        self.desk = Desk(self._cell, self.keyring.identity, run)
+        self.desk.know(before)
+
     def close(self) -> None:
         self._cell.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -206,6 +212,10 @@ class Coordinator:
         content: dict[str, Value] = {"words": json.dumps(dict(words)), **blocks}
         replies = self._all("end", f"end|{self.run}", _same(names, content), PARTING)
         return {name: reply for name, reply in replies.items() if isinstance(reply, dict)}
+
+    def done(self) -> None:
+        """Say that the run is over."""
+        self._status.set(state=State.DONE, message="")
 
     def give_up(self, names: tuple[str, ...], why: str) -> None:
         """Tell whoever is there that the run has failed."""

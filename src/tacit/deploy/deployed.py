@@ -24,7 +24,7 @@ from tacit.deploy.health import Health
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.source import items_of
-from tacit.deploy.status import State, Status
+from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
@@ -79,7 +79,7 @@ def up(
             coordinator.show(offer)
             coordinator.open()
             done, agreed, replies = _held(coordinator, offer, file, terms, folder, calls, watch)
-            status.set(state=State.DONE)
+            coordinator.done()
         finally:
             calls.close()
             coordinator.close()

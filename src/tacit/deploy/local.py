@@ -12,8 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -25,7 +24,7 @@ from tacit.deploy import kept
 from tacit.deploy.coordinator import Conducted, Coordinator
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.status import State, Status
+from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
@@ -51,6 +50,20 @@ class Sites:
         else:
             self.keyring = Keyring.make(keys, federation="local", host="localhost", port=free_port())
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._status = Status(folder / "coordinator", "coordinator", self.keyring.federation)
+        self._coordinator: Coordinator | None = None
+
+    def coordinator(self, run: str) -> Coordinator:
+        """The coordinator of these sites, up, and turned to a run."""
+        if self._coordinator is None:
+            log = logger(self.folder / "coordinator", "coordinator")
+            quiet_engine(log)
+            self._status.__enter__()
+            self._coordinator = Coordinator(self.keyring, run, log, self._status)
+            self._coordinator.open()
+        else:
+            self._coordinator.turn_to(run)
+        return self._coordinator
 
     def start(self, name: str) -> None:
         """Start a site's process, or start it anew."""
@@ -77,6 +90,10 @@ class Sites:
         return tuple(name for name, process in self._processes.items() if process.poll() is not None)
 
     def stop(self) -> None:
+        """Stop everything; whether or not a run was done, its status says."""
+        if self._coordinator is not None:
+            self._coordinator.close()
+            self._status.close()
         for process in self._processes.values():
             process.terminate()
         deadline = monotonic() + 5
@@ -102,26 +119,10 @@ class Sites:
                 shutil.rmtree(home / inner, ignore_errors=True)
         shutil.rmtree(self.folder / "keys", ignore_errors=True)
 
-    def predictors(self, which: str) -> list[Predictor] | None:
-        """What the sites predict with at home, in their order; None where one of them has none of that kind."""
-        paths = [self.folder / name / "home" / f"{which}.tct" for name in self.names]
+    def predictors(self, names: tuple[str, ...], which: str) -> list[Predictor] | None:
+        """What sites predict with at home, in their order; None where one of them has none of that kind."""
+        paths = [self.folder / name / "home" / f"{which}.tct" for name in names]
         return [kept.read_predictor(path) for path in paths] if all(path.exists() for path in paths) else None
-
-
-@contextmanager
-def federation(sites: Sites, run: str) -> Iterator[Coordinator]:
-    """A coordinator, up, for sites that are starting or up."""
-    folder = sites.folder / "coordinator"
-    log = logger(folder, "coordinator")
-    quiet_engine(log)
-    with Status(folder, "coordinator", sites.keyring.federation) as status:
-        coordinator = Coordinator(sites.keyring, run, log, status)
-        coordinator.open()
-        try:
-            yield coordinator
-            status.set(state=State.DONE)
-        finally:
-            coordinator.close()
 
 
 def train_apart(
@@ -174,8 +175,7 @@ def train(
         if disturb is not None:
             disturb(round)
 
-    with federation(sites, run) as coordinator:
-        done = _held(coordinator, sites, file, agreed, transcript, calls, look)
+    done = _held(sites.coordinator(run), sites, file, agreed, transcript, calls, look)
     predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
     if predictor is None:
         raise PeerFailed("A site did not write down what it predicts with; its log says why.")
@@ -207,7 +207,7 @@ def _held(
     stop = file.privacy is not None and file.privacy.on_refusal == "stop"
     offer = offered(agreed, file)
     try:
-        _gathered(coordinator, sites)
+        _gathered(coordinator, sites, offer.roster)
         coordinator.offered(offer, stop_on_refusal=True)
         coordinator.begin(offer, agreed)
         done = coordinator.conduct(
@@ -220,9 +220,10 @@ def _held(
             watch=look,
         )
     except TacitError as error:
-        coordinator.give_up(sites.names, str(error)[:400])
+        coordinator.give_up(offer.roster, str(error)[:400])
         raise
-    coordinator.end(sites.names, {"digest": transcript.digest}, done.shared)
+    coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
+    coordinator.done()
     return done
 
 
@@ -239,19 +240,19 @@ def offered(agreed: Agreement, file: RunFile) -> Offer:
     return Offer(agreed.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
 
 
-def _gathered(coordinator: Coordinator, sites: Sites) -> None:
+def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:
     """Wait for all sites; one that dies meanwhile ends it at once."""
     deadline = monotonic() + STARTING
-    while coordinator.desk.wait_for(sites.names, 0.2):
+    while coordinator.desk.wait_for(names, 0.2):
         if dead := sites.dead():
             raise PeerFailed(f'{dead[0]} ended before it joined; see "{sites.folder / dead[0] / "log.jsonl"}".')
         if monotonic() > deadline:
-            coordinator.gather(sites.names, 0.0)
+            coordinator.gather(names, 0.0)
 
 
 def _assembled(sites: Sites, parties: Parties, which: str) -> Predictor | None:
     """All sites' predictions as one; equal item factors become the same ones, as they are in one process."""
-    found = sites.predictors(which)
+    found = sites.predictors(parties.names, which)
     if found is None:
         return None
     first = found[0]

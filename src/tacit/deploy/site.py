@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -317,6 +318,7 @@ class Site:
     def _keep(self, part: Part, shared: Mapping[str, Array]) -> dict[str, Value]:
         """What the site predicts with from now on, and its own metrics."""
         folder = self.folder / "home"
+        shutil.rmtree(folder, ignore_errors=True)
         predictor = part.party.at_home(**shared)
         kept.write_predictor(folder / "predictor.tct", predictor)
         before = part.party.before_fine_tuning(**shared)

@@ -76,8 +76,10 @@ class Cell:
         from nvflare.fuel.f3.stats_pool import StatsPoolManager
 
         self._cell.stop()
-        self._cell.ALL_CELLS.pop(self._own, None)
-        StatsPoolManager.pools.clear()
+        cells, pools = self._cell.ALL_CELLS, StatsPoolManager.pools
+        cells.pop(self._own, None)
+        for name in [name for name in pools if name.endswith(f"@{self._own}") or not cells]:
+            del pools[name]
 
     def send(self, to: str, topic: str, body: bytes, timeout: float) -> bytes | None:
         """Push bytes to another cell; its reply, or None where it did not get there in time."""

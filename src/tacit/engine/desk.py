@@ -67,6 +67,12 @@ class Desk:
             peer.start, peer.heard, peer.late = start, monotonic(), False
             self._news.notify_all()
 
+    def know(self, other: Desk) -> None:
+        """Whoever said hello at another desk is known at this one."""
+        for name, peer in other._peers.items():
+            if peer.start:
+                self.hello(name, peer.start)
+
     def gone(self, name: str) -> None:
         """A service is not let in any more; what it was asked is not waited for."""
         with self._news:

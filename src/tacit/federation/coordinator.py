@@ -122,11 +122,14 @@ class Federation:
     def rounds_done(self) -> int:
         return self._round
 
-    def ask(self, step: str, **payload: Value) -> dict[str, dict[str, Any]]:
-        """The releases of those that answered, by party."""
+    def ask(self, step: str, to: str | None = None, **payload: Value) -> dict[str, dict[str, Any]]:
+        """The releases of those that answered, by party; of one party or other role alone where `to` names it."""
 
         def compute(request: Request) -> dict[str, Value]:
-            answers = self._line.broadcast(request, Attendance.full())
+            if to is None:
+                answers = self._line.broadcast(request, Attendance.full())
+            else:
+                answers = self._line.exchange({to: request}, Attendance.full())
             return {f"{answer.party}/{name}": value for answer, body in answers for name, value in body.items()}
 
         if step in self._grids and not self._grids[step].own:
@@ -134,7 +137,8 @@ class Federation:
                 f'Step "{step}" is summed under a seal; ask for its sum, not for single contributions.'
             )
         by_party: dict[str, dict[str, Any]] = {}
-        for place, value in self._call("ask", self._steps[step], payload, compute).items():
+        verb = "ask" if to is None else f"ask {to}"
+        for place, value in self._call(verb, self._steps[step], payload, compute).items():
             party, _, name = place.partition("/")
             by_party.setdefault(party, {})[name] = value
         return by_party

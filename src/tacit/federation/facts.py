@@ -45,6 +45,7 @@ class Facts:
     seed : of public choices, and in a simulation of everything
     unit : what the run protects; None for NON-PRIVATE
     noise : by step, the standard deviation of the noise on one answer; empty for NON-PRIVATE
+    roles : whom else there is to ask, beside the parties: a catalogue, decrypters, a proxy
     """
 
     setting: Setting
@@ -58,6 +59,7 @@ class Facts:
     seed: int
     unit: Unit | None = None
     noise: Mapping[str, float] = field(default_factory=dict)
+    roles: tuple[Member, ...] = ()
 
     @classmethod
     def of(cls, parties: Parties, seed: int) -> Facts:
@@ -80,13 +82,13 @@ class Facts:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {member.name: place for place, member in enumerate(self.roster)}
+        return {member.name: place for place, member in enumerate((*self.roster, *self.roles))}
 
     def member(self, name: str) -> Member:
-        """The roster's entry for a party."""
+        """The roster's entry for a party, or that of another role."""
         if name not in self._places:
             raise PeerFailed(f'A message came from "{name}", who is not on the roster.')
-        return self.roster[self._places[name]]
+        return (*self.roster, *self.roles)[self._places[name]]
 
     def weight(self, name: str) -> float:
         """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2)."""

@@ -78,7 +78,7 @@ class Line:
         self._engine, self._facts, self._steps = engine, facts, steps
         self._dimensions = {**dimensions, "roster": len(facts.roster)}
         self._log, self._stop_on_refusal, self._private = log, stop_on_refusal, private
-        self._devices = {member.name: member.devices for member in facts.roster}
+        self._devices = {member.name: member.devices for member in (*facts.roster, *facts.roles)}
         self._heads: dict[str, str] = {}
 
     def call(self, key: str, request: str, compute: Callable[[], Mapping[str, Value]]) -> dict[str, Any]:
@@ -100,7 +100,8 @@ class Line:
 
     def broadcast(self, request: Request, attendance: Attendance, view: View = View.OPEN, bits: int = 0) -> Heard:
         """One request to all parties; somebody must answer."""
-        heard = self.exchange(dict.fromkeys(self._devices, request), attendance, view, bits)
+        everybody = dict.fromkeys((member.name for member in self._facts.roster), request)
+        heard = self.exchange(everybody, attendance, view, bits)
         if not heard:
             raise PeerFailed(
                 f'Nobody answered step "{request.step}" of round {request.round}; allow more time with [engine] '
@@ -162,7 +163,7 @@ class Line:
 
     def count_protocol(self, request: Request, traffic: Traffic, attendance: Attendance) -> None:
         """What devices that are simulated would send and receive in the course of a secure sum."""
-        for name, devices in self._devices.items():
+        for name, devices in ((member.name, member.devices) for member in self._facts.roster):
             copies = attendance.listeners(name, devices)
             for direction, each in (("down", traffic.down), ("up", traffic.up)):
                 place = (self.calls, request.round, f"protocol:{request.step}", name, direction)

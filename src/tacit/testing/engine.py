@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tacit.boundary.source import Source
 from tacit.data.synthetic import demo
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation.facts import Member
 from tacit.federation.line import Engine
 from tacit.methods import Parameters
 from tacit.model import ItemScores
@@ -217,6 +218,19 @@ class EngineContract:
         federation, _members = self.federation(timeout=0.2)
         assert sorted(federation.ask("slow")) == ["party-1", "party-3", "party-4"]
         assert [e.party for e in federation.transcript.entries if e.status == "late"] == ["party-2"]
+
+    def test_one_party_or_another_role_can_be_asked_alone(self) -> None:
+        parties = partition(demo(users=40, items=25, ratings=400), into=3)
+        *shares, last = parties
+        facts = Facts.of(replace(parties, shares=tuple(shares)), 7)
+        facts = replace(facts, roles=(Member("catalogue", 0, 25, np.arange(25)),))
+        homes = [*shares, replace(last, name="catalogue")]
+        members = [Prober(s, Parameters(), facts, Gate(s.name, 7, {}, s.devices)) for s in homes]
+        federation = Federation(self.make(members), facts, Prober.steps)
+        assert federation.ask("ready", to="catalogue") == {"catalogue": {"done": True}}
+        assert federation.ask("ready", to="party-2") == {"party-2": {"done": True}}
+        assert list(federation.ask("ready")) == ["party-1", "party-2"]
+        assert federation.sum("counts").contributors == 2
 
     # -- what must be refused ---------------------------------------------------------------------------------
 

@@ -11,14 +11,17 @@ import pytest
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
+from tacit.config import RunFile
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
 from tacit.engine.simulate import Trained, train
-from tacit.errors import UsageError
+from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.methods import chosen, find
+from tacit.methods.runfile import check, plan
 from tacit.model import Model
 from tacit.partition import Parties, Setting, partition
+from tacit.testing.apart import digests
 from tacit.testing.worlds import lonely
 
 BY = {Setting.HORIZONTAL: ("user", 3), Setting.VERTICAL: ("item", 3), Setting.DEVICE: ("device", 2)}
@@ -203,6 +206,37 @@ class MethodContract:
         for name in type(parameters).model_fields:
             with pytest.raises(ValueError, match="frozen"):
                 setattr(parameters, name, getattr(parameters, name))
+
+    # -- engines agree ----------------------------------------------------------------------------------------
+
+    def test_parties_in_processes_of_their_own_give_the_same_digest(self, setting: Setting) -> None:
+        method, parameters = chosen({"name": self.name, **self.parameters})
+        here, apart = digests(self.file(setting), method, parameters, self.parties(setting))
+        assert here == apart
+
+    @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
+    def test_so_they_do_with_seeded_noise(self, setting: Setting, aggregation: str) -> None:
+        privacy = {"privacy": {"epsilon": 8.0, "delta": 1e-4}, "aggregation": {"name": aggregation}}
+        file = self.file(setting, engine={"name": "flare", "seeded": True}, **privacy)
+        parties = self.parties(setting)
+        count = sum(max(1, share.devices) for share in parties)
+        try:
+            method, parameters = check(file)
+            made = plan(file, method, parameters, setting, count)
+        except (PrivacyRefused, UsageError):  # what cannot be kept is refused before any engine is asked
+            made = None
+        if made is not None:
+            here, apart = digests(file, method, parameters, parties, made)
+            assert here == apart
+
+    def file(self, setting: Setting, **sections: Any) -> RunFile:
+        """A run file of this method over the contract's own ratings."""
+        by, into = BY[setting]
+        data = {"source": "demo", "users": 60, "items": 40, "ratings": 900}
+        method = {"name": self.name, **self.parameters}
+        return RunFile.model_validate(
+            {"data": data, "partition": {"by": by, "into": into}, "method": method, **sections}
+        )
 
     def test_the_facts_decide_the_roster(self, setting: Setting) -> None:
         parties = self.parties(setting)

@@ -1,0 +1,194 @@
+"""Sites that only echo, each in a process of its own on this machine, and three ways to send them the same bytes.
+
+Every site answers requests through the engine's window, as a real one does; what is pushed to it as `BARE` its cell
+sends back untouched; and on a raw TLS socket, with the same certificates, it sends back whatever comes. So all three
+go between the same processes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from benchmarks.common.fresh import ROOT
+from benchmarks.message import Echo
+from tacit.boundary import Gate
+from tacit.boundary.wire import Value
+from tacit.data.synthetic import demo
+from tacit.deploy.coordinator import Coordinator
+from tacit.deploy.hello import hello
+from tacit.deploy.keys import Keyring
+from tacit.deploy.kit import Kit
+from tacit.deploy.local import free_port
+from tacit.deploy.logs import logger, quiet_engine
+from tacit.deploy.site import own_identity
+from tacit.deploy.status import Status
+from tacit.engine.cells import Credentials
+from tacit.engine.envelope import Ask, answer_content
+from tacit.engine.flare import Flare
+from tacit.engine.serve import served
+from tacit.engine.window import BEAT, Window
+from tacit.errors import PeerFailed
+from tacit.federation import Facts, Federation
+from tacit.methods import Parameters
+from tacit.partition import partition
+
+BARE = "bare"
+#: Seconds for all sites to be up, for one exchange, and for the sites to end.
+STARTING, STEP, ENDING = 120.0, 120.0, 10.0
+#: Bytes that say how long what follows on a raw socket is.
+_LENGTH = 8
+
+
+def echoes(count: int) -> tuple[list[Echo], Facts]:
+    """Parties that send back what they get; the same in every process."""
+    shares = partition(demo(users=100, items=50), into=count)
+    facts = Facts.of(shares, seed=7)
+    return [Echo(share, Parameters(), facts, Gate(share.name, facts.seed, {})) for share in shares], facts
+
+
+class Far:
+    """This end of the line to `count` echoing sites; leaving it ends them."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        members, facts = echoes(count)
+        self.names = tuple(member.name for member in members)
+        self.keyring = Keyring.make(folder / "keys", federation="echoes", host="localhost", port=free_port())
+        log = logger(folder, "coordinator")
+        quiet_engine(log)
+        self._coordinator = Coordinator(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
+        self._coordinator.open()
+        self._pool = ThreadPoolExecutor(count)
+        with socket.create_server(("localhost", 0)) as door:
+            self.processes = [self._started(folder / name, name, door.getsockname()[1]) for name in self.names]
+            door.settimeout(STARTING)
+            context = _mutual(ssl.PROTOCOL_TLS_SERVER, self.keyring.credentials())
+            self._sockets = [context.wrap_socket(door.accept()[0], server_side=True) for _ in self.names]
+        if missing := self._coordinator.desk.wait_for(self.names, STARTING):
+            raise PeerFailed(f"{missing[0]} did not come up within {STARTING:g} seconds.")
+        self._engine = Flare(self._coordinator.desk, self.names, STEP)
+        self.federation = Federation(self._engine, facts, Echo.steps)
+
+    def bare(self, body: bytes) -> None:
+        """One push of FLARE's cells to every site and back."""
+        cell = self._coordinator._cell
+        replies = self._pool.map(lambda name: cell.send(name, BARE, body, STEP), self.names)
+        if any(reply != body for reply in replies):
+            raise PeerFailed("A bare push did not come back as it was sent.")
+
+    def raw(self, body: bytes) -> None:
+        """The same bytes to every site and back over TLS sockets."""
+        if any(reply != body for reply in self._pool.map(lambda line: _exchanged(line, body), self._sockets)):
+            raise PeerFailed("What went over a raw socket did not come back as it was sent.")
+
+    def __enter__(self) -> Far:
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self._engine.close()
+        for line in self._sockets:
+            line.close()
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(ENDING)
+        self._coordinator.close()
+        self._pool.shutdown()
+
+    def _started(self, folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
+        folder.mkdir(mode=0o700)
+        kit = folder / f"{name}.kit"
+        self.keyring.invite(name).write(kit)
+        words = map(str, (kit, folder, port, len(self.names), os.getpid()))
+        return subprocess.Popen([sys.executable, "-m", "benchmarks.common.far", *words], cwd=ROOT)
+
+
+# -- at a site ---------------------------------------------------------------------------------------------------------
+
+
+class _Echoing(Window):
+    """A window whose cell also sends back, untouched, what it is pushed as `BARE`."""
+
+    def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
+        return body if topic == BARE else super()._receive(sender, topic, body)
+
+
+def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:
+    """Echo for as long as the process that asked for it is there."""
+    site = Kit.read(kit)
+    quiet_engine(logger(folder, site.name))
+    member = next(member for member in echoes(count)[0] if member.name == site.name)
+    credentials, identity = site.unpack(folder / "tls"), own_identity(folder)
+
+    def handle(_topic: str, _run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+        ask = Ask.of(content)
+        return answer_content(served(member, ask.request, ask.survivors))
+
+    threading.Thread(target=_echo, args=(port, credentials), daemon=True).start()
+    coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(site.coordinator))
+    place = (site.name, site.host, site.port, credentials)
+    window = _Echoing(*place, identity, coordinator, handle, lambda: True, lambda _error: None, lambda _topic: None)
+    window.open()
+    while os.getppid() == parent:
+        there = window.say("hello", hello(site, identity, window.start)) is not None
+        time.sleep(BEAT if there else 0.1)
+
+
+def _echo(port: int, credentials: Credentials) -> None:
+    context = _mutual(ssl.PROTOCOL_TLS_CLIENT, credentials)
+    with context.wrap_socket(socket.create_connection(("localhost", port)), server_hostname="localhost") as line:
+        while (body := _heard(line)) is not None:
+            _said(line, body)
+
+
+# -- raw sockets -------------------------------------------------------------------------------------------------------
+
+
+def _mutual(side: int, credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.load_verify_locations(credentials.ca)
+    context.load_cert_chain(credentials.certificate, credentials.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _exchanged(line: ssl.SSLSocket, body: bytes) -> bytes | None:
+    _said(line, body)
+    return _heard(line)
+
+
+def _said(line: ssl.SSLSocket, body: bytes) -> None:
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.sendall(len(body).to_bytes(_LENGTH))
+    line.sendall(body)
+
+
+def _heard(line: ssl.SSLSocket) -> bytes | None:
+    """The next message; None where the other side has gone."""
+    length = _exactly(line, _LENGTH)
+    return None if length is None else _exactly(line, int.from_bytes(length))
+
+
+def _exactly(line: ssl.SSLSocket, count: int) -> bytes | None:
+    body, had = bytearray(count), 0
+    while had < count:
+        got = line.recv_into(memoryview(body)[had:])
+        if not got:
+            return None
+        had += got
+    return bytes(body)
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))

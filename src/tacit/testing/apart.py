@@ -1,0 +1,52 @@
+"""Parties in processes of their own, kept up for all tests of one test process: what engines must agree on is cheap."""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from tacit.boundary.protection import Budget
+from tacit.config import RunFile
+from tacit.deploy.local import Sites, train
+from tacit.engine.agreement import Agreement
+from tacit.engine.simulate import Safeguards
+from tacit.engine.simulate import train as simulate
+from tacit.federation import Facts
+from tacit.methods import Method, Parameters
+from tacit.methods.plan import Plan
+from tacit.partition import Parties
+
+#: How many sites are kept up; a run may have fewer.
+MOST = 3
+
+
+@cache
+def sites() -> Sites:
+    """Three sites, up until this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="tacit-sites-"))
+    kept = Sites(folder, tuple(f"party-{k}" for k in range(1, MOST + 1)))
+    kept.start_all()
+    atexit.register(shutil.rmtree, folder, True)
+    atexit.register(kept.stop)
+    return kept
+
+
+def digests(
+    file: RunFile, method: Method, parameters: Parameters, parties: Parties, plan: Plan | None = None
+) -> tuple[str, str]:
+    """The digest of one run in this process, and with every party in a process of its own."""
+    run = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory() as folder:
+        guards = None
+        if plan is not None:
+            guards = Safeguards(plan, run, Path(folder), Budget(plan.terms.guarantee.epsilon + 1, plan.delta))
+        here = simulate(method, parameters, parties, seed=file.seed, safeguards=guards)
+    agreed = Agreement.over(method, parameters, Facts.of(parties, file.seed), plan, run)
+    for ledger in sites().folder.glob("party-*/ledger"):  # every run is the first of its ledgers
+        shutil.rmtree(ledger)
+    apart = train(sites(), file, agreed, parties)
+    return here.transcript.digest, apart.transcript.digest

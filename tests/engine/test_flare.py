@@ -1,0 +1,70 @@
+"""The engine between organisations is held to the contract that every engine is."""
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.deploy.local import free_port
+from tacit.engine.cells import COORDINATOR, Cell
+from tacit.engine.desk import TAKEN, Desk
+from tacit.engine.envelope import Ask, answer_content, opened
+from tacit.engine.flare import Flare
+from tacit.engine.serve import served
+from tacit.engine.window import Window
+from tacit.testing.engine import EngineContract
+
+RUN = "run"
+
+
+class Loop:
+    """Desk and windows of one run in one process, over FLARE's cells."""
+
+    def __init__(self, parties, timeout):
+        self.parties = {party.name: party for party in parties}
+        self.keys = {name: Ed25519PrivateKey.generate() for name in (*self.parties, COORDINATOR)}
+        port = free_port()
+        self.cell = Cell(COORDINATOR, "localhost", port, None, self.received)
+        self.desk = Desk(self.cell, self.keys[COORDINATOR], RUN)
+        self.cell.start()
+        self.windows = [self.window(name, port) for name in self.parties]
+        self.engine = Flare(self.desk, list(self.parties), timeout or 30.0)
+
+    def window(self, name, port):
+        def answer(topic, run, content):
+            ask = Ask.of(content)
+            return answer_content(served(self.parties[name], ask.request, ask.survivors))
+
+        public = self.keys[COORDINATOR].public_key()
+        place = (name, "localhost", port, None, self.keys[name], public)
+        window = Window(*place, answer, lambda: True, lambda error: None, lambda topic: None)
+        window.open()
+        self.desk.hello(name, window.start)
+        return window
+
+    def received(self, sender, topic, body):
+        run, content = opened(body, self.keys[sender].public_key(), sender, COORDINATOR, topic)
+        assert run == RUN
+        self.desk.replied(sender, content.pop("about"), content)
+        return TAKEN
+
+    def close(self):
+        self.engine.close()
+        for window in self.windows:
+            window.close()
+        self.cell.stop()
+
+
+class TestFlare(EngineContract):
+    @pytest.fixture(autouse=True)
+    def loops(self):
+        self.loop = None
+        yield
+        self.end()
+
+    def end(self):
+        if self.loop is not None:
+            self.loop.close()
+
+    def make(self, parties, timeout=None):
+        self.end()
+        self.loop = Loop(parties, timeout)
+        return self.loop.engine
