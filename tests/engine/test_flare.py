@@ -6,10 +6,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.deploy.local import free_port
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.desk import TAKEN, Desk
-from tacit.engine.envelope import Ask, answer_content, opened
+from tacit.engine.envelope import Ask, answer_content, failure_content, opened
 from tacit.engine.flare import Flare
 from tacit.engine.serve import served
 from tacit.engine.window import Window
+from tacit.errors import TacitError
 from tacit.testing.engine import EngineContract
 
 RUN = "run"
@@ -31,11 +32,14 @@ class Loop:
     def window(self, name, port):
         def answer(topic, run, content):
             ask = Ask.of(content)
-            return answer_content(served(self.parties[name], ask.request, ask.survivors))
+            try:
+                return answer_content(served(self.parties[name], ask.request, ask.survivors))
+            except TacitError as error:
+                return failure_content(error, tell=True)
 
         public = self.keys[COORDINATOR].public_key()
         place = (name, "localhost", port, None, self.keys[name], public)
-        window = Window(*place, answer, lambda: True, lambda error: None, lambda topic: None)
+        window = Window(*place, answer, lambda error: None, lambda topic: None)
         window.open()
         self.desk.hello(name, window.start)
         return window

@@ -90,8 +90,9 @@ def _served(
     from tacit.deploy.health import Health
     from tacit.deploy.lock import alone
     from tacit.deploy.logs import logger, quiet_engine
+    from tacit.deploy.part import Home
     from tacit.deploy.preflight import reached
-    from tacit.deploy.site import Site
+    from tacit.deploy.site import Site, own_identity
     from tacit.deploy.status import State, Status
 
     asked_to_stop = threading.Event()
@@ -109,8 +110,8 @@ def _served(
                     where = f"{kit.host}:{kit.port}"
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}", err=True)
                 reached(kit, wait)
-                site = Site(kit, folder, source, policy, log, status, stays=stay)
-                outcome = site.serve(wait=wait, alive=lambda: not asked_to_stop.is_set())
+                home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
+                outcome = Site(home, log, status, stays=stay).serve(wait=wait, alive=lambda: not asked_to_stop.is_set())
                 if asked_to_stop.is_set():
                     status.set(state=State.PAUSED, message="Stopped; joining again goes on.")
                 return outcome

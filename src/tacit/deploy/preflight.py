@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.deploy.certificates import SKEW
 from tacit.deploy.hello import hello
 from tacit.deploy.kit import Kit
+from tacit.deploy.part import Data, affordable
 from tacit.deploy.policy import Policy
-from tacit.deploy.site import Data, affordable
 from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed

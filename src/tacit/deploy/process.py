@@ -10,8 +10,9 @@ from types import FrameType
 
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import logger, quiet_engine
+from tacit.deploy.part import Home
 from tacit.deploy.policy import Policy
-from tacit.deploy.site import Site
+from tacit.deploy.site import Site, own_identity
 from tacit.deploy.source import Laid
 from tacit.deploy.status import Status
 
@@ -23,8 +24,9 @@ def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
     quiet_engine(log)
     signal.signal(signal.SIGTERM, _leave)
     with Status(folder, site_kit.name, site_kit.federation) as status:
-        site = Site(site_kit, folder, Laid(), Policy(local=True, shares_metrics=True), log, status, ledgers, stays=True)
-        site.serve(wait=float("inf"), alive=lambda: os.getppid() == parent)
+        policy = Policy(local=True, shares_metrics=True)
+        home = Home(site_kit, folder, ledgers, own_identity(folder), Laid(), policy)
+        Site(home, log, status, stays=True).serve(wait=float("inf"), alive=lambda: os.getppid() == parent)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -1,8 +1,10 @@
 """A thin layer over NVIDIA FLARE's cell network: named cells that push bytes to each other under mutual TLS.
 
-FLARE checks that a cell's name is the common name of its certificate. Beyond that a cell is held to bytes: a payload in
-FLARE's own object format could name classes to load, so a message that carries one is dropped before it is decoded. So
-is whatever is not on our channel, or not between the coordinator and this cell: nobody is routed through anybody.
+FLARE checks that a cell's name is the common name of its certificate, and not that a message comes from whom it says:
+one whose sender is not the cell at the other end of the connection is dropped. Beyond that a cell is held to bytes: a
+payload in FLARE's own object format could name classes to load, so a message that carries one is dropped before it is
+decoded. So is whatever is not on our channel, or not between the coordinator and this cell: nobody is routed through
+anybody.
 FLARE's jobs, its job store, its administrators and its streamed logs are not used (docs/decisions/0018).
 """
 
@@ -10,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from tacit.errors import UsageError
 
 #: The coordinator's cell; its certificate bears the name below.
 HUB = "server"
@@ -45,15 +50,23 @@ class Cell:
     """
 
     def __init__(self, name: str, host: str, port: int, credentials: Credentials | None, receive: Receive) -> None:
+        if find_spec("nvflare") is None:
+            raise UsageError("Services between sites need one more package; install it: pip install 'tacit[deploy]'")
         from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-        from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, MessageHeaderKey, ReturnCode
+        from nvflare.fuel.f3.cellnet.defs import (
+            CellChannel,
+            CellChannelTopic,
+            MessageHeaderKey,
+            MessagePropKey,
+            ReturnCode,
+        )
         from nvflare.fuel.f3.cellnet.utils import make_reply
         from nvflare.fuel.f3.message import Message
 
         self.name, self._receive = name, receive
         self._own = HUB if name == COORDINATOR else name
         self._message, self._reply, self._headers, self._codes = Message, make_reply, MessageHeaderKey, ReturnCode
-        self._bye = CellChannel.CELLNET, CellChannelTopic.Bye
+        self._bye, self._neighbour = (CellChannel.CELLNET, CellChannelTopic.Bye), MessagePropKey.ENDPOINT
         side = "server" if name == COORDINATOR else "client"
         paths: dict[str, str] = {}
         if credentials is not None:
@@ -96,11 +109,11 @@ class Cell:
         """A reply, and so the end of it, for a message that is not as agreed; None lets it through."""
         headers = self._headers
         sender, target = message.get_header(headers.ORIGIN), message.get_header(headers.DESTINATION)
-        channel = message.get_header(headers.CHANNEL)
-        ours = channel == CHANNEL and message.get_header(headers.PAYLOAD_ENCODING) in (None, "bytes", "none")
-        leaving = (channel, message.get_header(headers.TOPIC)) == self._bye
-        fine = (ours or leaving) and target == self._own and (self._own == HUB or sender == HUB)
-        if fine and message.get_header(headers.CONN_URL) is None:
+        about = message.get_header(headers.CHANNEL), message.get_header(headers.TOPIC)
+        plain = message.get_header(headers.PAYLOAD_ENCODING) in (None, "bytes", "none")
+        fine = plain and (about[0] == CHANNEL or about == self._bye) and target == self._own
+        genuine = sender == getattr(message.get_prop(self._neighbour), "name", None)
+        if fine and genuine and (self._own == HUB or sender == HUB) and message.get_header(headers.CONN_URL) is None:
             return None
         return self._reply(self._codes.INVALID_REQUEST)
 

@@ -87,7 +87,8 @@ class Desk:
             peer.heard = monotonic()
             if about and peer.waiting == about and peer.reply is None:
                 peer.reply = content
-                peer.told[peer.start].add(about)
+                if "error" not in content:  # what was refused does not count as told
+                    peer.told[peer.start].add(about)
                 self._news.notify_all()
 
     def present(self, within: float = 15.0) -> dict[str, bool]:
@@ -164,7 +165,8 @@ class Desk:
                 peer.waiting, peer.reply = "", None
 
     def _started(self, name: str, seconds: float) -> str | None:
-        """Which start of the service is there; None if none came in time."""
+        """Which start of the service is there; None if none came in time, or it is not let in any more."""
+        peer = self._peers[name]
         with self._news:
-            self._news.wait_for(lambda: bool(self._peers[name].start), max(0.0, seconds))
-            return self._peers[name].start or None
+            self._news.wait_for(lambda: bool(peer.start) or peer.late, max(0.0, seconds))
+            return peer.start or None

@@ -39,8 +39,7 @@ class Window:
     host, port, credentials : where the coordinator is, and what opens the channel to it
     key : the site's own signing key
     coordinator : the coordinator's public signing key, from the kit
-    handle : sees to a message; an error that it raises becomes the reply
-    tells : whether the reasons of errors may leave
+    handle : sees to a message; an error that it raises becomes the reply, without its reasons
     refuse : told of a message that was not taken, and why
     after : told of a topic once what was replied has been taken
     """
@@ -54,12 +53,11 @@ class Window:
         key: Ed25519PrivateKey,
         coordinator: Ed25519PublicKey,
         handle: Handle,
-        tells: Callable[[], bool],
         refuse: Callable[[TacitError], None],
         after: Callable[[str], None],
     ) -> None:
         self.name, self.start = name, secrets.token_hex(8)
-        self._key, self._coordinator, self._handle, self._tells = key, coordinator, handle, tells
+        self._key, self._coordinator, self._handle = key, coordinator, handle
         self._refuse, self._after = refuse, after
         self._cell = Cell(name, host, port, credentials, self._receive)
         self._news = threading.Condition()
@@ -109,7 +107,8 @@ class Window:
                     return
                 (topic, run, content, arrived), self._slot = self._slot, None
                 about = self._doing = str(content.pop("about", ""))
-            late = topic == "ask" and monotonic() - arrived > float(content.get("seconds") or 0)
+            seconds = content.get("seconds")  # what is no number is refused with the rest of the message
+            late = topic == "ask" and type(seconds) in (int, float) and monotonic() - arrived > seconds
             if not late:
                 if self._done[0] != about:
                     self._done = about, self._seen_to(topic, run, content)
@@ -122,9 +121,11 @@ class Window:
         try:
             return dict(self._handle(topic, run, content))
         except TacitError as error:
-            return failure_content(error, self._tells())
+            return failure_content(error, tell=False)
         except Exception as error:  # whatever it is, the coordinator must not wait for ever
-            return failure_content(PeerFailed(f"{self.name} failed: {type(error).__name__}: {error}."), self._tells())
+            failure = PeerFailed(f"{self.name} failed by a mistake in its program: {type(error).__name__}.")
+            self._refuse(failure)
+            return failure_content(failure, tell=True)
 
     def _push(self, about: str, run: str, content: Mapping[str, Value]) -> bool:
         """Until it is taken, or something newer is asked for; whether it was taken."""

@@ -1,0 +1,261 @@
+"""A site's part in one run, from the offer to the end: what it accepts, says of itself, answers, and keeps.
+
+Only code that is installed here runs here: an offer names a method, steps and parameters. What leaves does so through
+the party's gate, after its ledger has it on disk. Whatever is kept is enough to go on after the service was killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tacit.boundary.door import EMPTY_HOME
+from tacit.boundary.events import Public
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.protection import Protection
+from tacit.boundary.release import Kind
+from tacit.boundary.wire import Array, Value, encode
+from tacit.deploy import kept
+from tacit.deploy.align import Aligning
+from tacit.deploy.certificates import identity_text
+from tacit.deploy.files import write_private
+from tacit.deploy.kit import Kit
+from tacit.deploy.policy import Policy
+from tacit.deploy.source import Held
+from tacit.deploy.terms import Offer, facts_from
+from tacit.engine.agreement import Agreement
+from tacit.engine.envelope import Ask
+from tacit.engine.serve import served
+from tacit.errors import BadMessage
+from tacit.federation import Party
+from tacit.federation.messages import Answer
+from tacit.methods.plan import Plan
+from tacit.methods.runfile import check, plan
+from tacit.partition import Setting
+
+
+class Data(Protocol):
+    """Where a site's ratings come from."""
+
+    def held(self, offer: Offer, name: str, folder: Path) -> Held: ...
+
+
+@dataclass(frozen=True)
+class Home:
+    """What a site is whatever the run: its kit, its folders, its own signing key, its ratings and its rules."""
+
+    kit: Kit
+    folder: Path
+    ledgers: Path
+    identity: Ed25519PrivateKey
+    data: Data
+    policy: Policy
+
+    @property
+    def name(self) -> str:
+        return self.kit.name
+
+    @property
+    def ledger(self) -> Path:
+        return self.ledgers / f"{self.name}.sqlite"
+
+
+class Part:
+    """One site's part in one run.
+
+    Attributes
+    ----------
+    offer : what was offered
+    party : who answers, once the run has begun
+    """
+
+    def __init__(self, home: Home, run: str, content: Mapping[str, Any]) -> None:
+        """Looks at an offer; raises where the site's rules, its data or its ledger's budget do not cover it."""
+        self._home, self.offer = home, Offer.of(run, content)
+        home.policy.check(self.offer, home.name)
+        self._held = home.data.held(self.offer, home.name, home.folder)
+        self._sizes = self._held.told(self.offer)
+        if self.offer.setting is Setting.VERTICAL:
+            self._held = self._aligning.recalled(self._held)
+        if not home.policy.local:
+            affordable(home.policy, self.offer, self._held, home.ledger, home.name)
+        self.party: Party | None = None
+        self._agreed: Agreement | None = None
+        self._ledger: Ledger | None = None
+        self._memory = kept.Memory(home.folder / "memory.tct", run)
+
+    @property
+    def private(self) -> bool:
+        return self.offer.file.privacy is not None
+
+    def sizes(self) -> dict[str, Value]:
+        """What the site says of itself when it accepts."""
+        return self._recorded("sizes", self._sizes.content())
+
+    def align(self, content: Mapping[str, Any]) -> dict[str, Value]:
+        """One stage of agreeing on a common list of users, whose ids stay here."""
+        reply, self._held = self._aligning.reply(content, self._held)
+        return self._recorded(f"align {content.get('stage')}", reply)
+
+    def begin(self, content: dict[str, Any]) -> dict[str, Value]:
+        """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
+        home, offer = self._home, self.offer
+        identities = json.loads(str(content.pop("identities", "{}")))
+        facts = facts_from(offer, content)
+        if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
+            self._held = home.data.held(replace(offer, items=facts.item_ids), home.name, home.folder)
+        mine, share = facts.member(home.name), self._held.share
+        if (mine.users, mine.items, mine.devices) != (share.ratings.n_users, share.ratings.n_items, share.devices):
+            raise BadMessage(f"The coordinator's list does not say of {home.name} what it said of itself.")
+        self.leave()
+        agreed, protection = offer.agreement(facts), None
+        keys = self._others(agreed, identities)
+        if agreed.plan is not None:
+            home.policy.allow(agreed.plan)
+            self._ledger = Ledger(home.ledger, home.name)
+            budget = home.policy.budget(offer.file, agreed.plan)
+            circle = agreed.known(keys, home.identity)
+            protection = agreed.protection(self._ledger, budget, self._held.people, circle)
+            self._note(agreed, protection)
+        self.party, self._agreed = agreed.party(share, protection), agreed
+        if self._ledger is None:
+            self._memory.recall(self.party.home)
+        return {"bound": hashlib.sha256(agreed.bound.encode()).hexdigest()}
+
+    def answer(self, ask: Ask) -> Answer:
+        """Answers one request, or repeats what was answered before."""
+        party, agreed, request = self.party, self._agreed, ask.request
+        if party is None or agreed is None:
+            raise BadMessage("A request came before its run had begun.")
+        if (request.method, request.parameters) != (agreed.method.name, agreed.bound):
+            raise BadMessage("A request is made under other terms than those that were agreed on; nothing was done.")
+        if ask.survivors is not None and not self._home.policy.local:
+            raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
+        answer = self._memory.answered(request.hash)
+        if answer is None:
+            answer = served(party, request, ask.survivors)
+            if self._ledger is None:
+                self._memory.keep(request.hash, answer, party.home)
+        return answer
+
+    def spent(self, answer: Answer) -> dict[str, float]:
+        """What the site's ledger has reached, once an answer cost something."""
+        protection = None if self.party is None else self.party.gate.protection
+        if protection is None or answer.kind is Kind.PUBLIC:
+            return {}
+        return {"epsilon": protection.lifetime(), "budget": protection.budget.epsilon}
+
+    def keep(self, shared: Mapping[str, Array]) -> dict[str, Value]:
+        """Keeps what the site predicts with from now on, and its own metrics, which it tells only if it may."""
+        from tacit.evaluate import evaluate
+
+        if self.party is None:
+            return {}
+        folder = self._home.folder / "home"
+        shutil.rmtree(folder, ignore_errors=True)
+        predictor, before = self.party.at_home(**shared), self.party.before_fine_tuning(**shared)
+        kept.write_predictor(folder / "predictor.tct", predictor)
+        if before is not None:
+            kept.write_predictor(folder / "before.tct", before)
+        file, test, seen = self.offer.file, self._held.test, self._held.share.ratings
+        if test is None:
+            return {}
+        found = evaluate(predictor, test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
+        told = json.dumps({"metrics": found.metrics, "users": int(np.sum(test.counts > 0)), "ratings": test.n_ratings})
+        write_private(folder / "metrics.json", told)
+        return {"metrics": told} if self._home.policy.shares_metrics else {}
+
+    def leave(self) -> None:
+        """Lets go of the ledger."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._ledger, self.party = None, None
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _aligning(self) -> Aligning:
+        return Aligning(self.offer, self._home.name, self._home.folder, self._home.policy.align_key)
+
+    def _others(self, agreed: Agreement, identities: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
+        """Everybody's signing keys, where survivors sign who stayed, or where this site knows whom it works with."""
+        home, signed = self._home, agreed.circle is not None and agreed.circle.shape.signed
+        if not signed and home.policy.peers is None:
+            return {}
+        others = tuple(member.name for member in agreed.facts.roster if member.name != home.name)
+        known = {**home.policy.known(identities, others), home.name: identity_text(home.identity.public_key())}
+        return {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in known.items()}
+
+    def _recorded(self, step: str, content: dict[str, Value]) -> dict[str, Value]:
+        """What leaves before the run begins stands in the ledger too, as a public fact, before it leaves."""
+        home, offer = self._home, self.offer
+        if not self.private or home.policy.local:
+            return content
+        body = encode(content)
+        request = hashlib.sha256(f"{offer.hash}|{step}".encode() + body).hexdigest()
+        ledger = Ledger(home.ledger, home.name)
+        try:
+            if ledger.answered(request) is None:
+                ledger.record(
+                    run=offer.run,
+                    round=0,
+                    step=step,
+                    attempt=0,
+                    kind=str(Kind.PUBLIC),
+                    request=request,
+                    event=Public(),
+                    body=body,
+                    sealed=False,
+                    contributors=1,
+                    present=None,
+                    state=EMPTY_HOME,
+                )
+        finally:
+            ledger.close()
+        return content
+
+    def _note(self, agreed: Agreement, protection: Protection | None) -> None:
+        """Beside the ledger: with whom each run was, and what was promised; for whoever reads the ledger later."""
+        home = self._home
+        if home.policy.local:  # the experimenter's run folder says all that
+            return
+        path = home.ledgers / "runs.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        assert protection is not None
+        budget = protection.budget
+        known[agreed.run] = {
+            "federation": home.kit.federation,
+            "coordinator": f"{home.kit.host}:{home.kit.port}",
+            "budget": budget.epsilon,
+            "delta": budget.delta,
+            "guarantee": str(protection.terms.guarantee),
+        }
+        write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
+
+
+def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) -> Plan | None:
+    """What the offered run would release, by this site's own reckoning; None for NON-PRIVATE.
+
+    Raises where the site's rules or its ledger's budget do not cover it.
+    """
+    if offer.file.privacy is None:
+        return None
+    public = offer.public(held.share.ratings.n_items if offer.items is None else len(offer.items))
+    method, parameters = check(offer.file, public)
+    made = plan(offer.file, method, parameters, offer.setting, len(offer.roster), public)
+    policy.allow(made)
+    ledger = Ledger(path, name)
+    try:
+        budget = policy.budget(offer.file, made)
+        Protection(made.terms, ledger, budget, offer.run, offer.file.seed, held.people).afford()
+    finally:
+        ledger.close()
+    return made
