@@ -18,6 +18,8 @@ from tacit.boundary.events import (
     NonPrivate,
     PerturbedObjective,
     Public,
+    Roster,
+    Metrics,
     Pure,
     SampledGaussian,
     SampledSkellam,
@@ -147,7 +149,7 @@ def test_no_signal_costs_nothing_and_no_noise_everything(mu, epsilon):
 
 def test_public_facts_are_free_and_bare_data_cost_everything():
     assert account.epsilon([], 1e-6, ZERO_OUT) == account.epsilon([Public()], 1e-6, ZERO_OUT) == 0
-    assert account.delta([Public()], 0.0, ZERO_OUT) == 0
+    assert account.delta([Public(), Roster()], 0.0, ZERO_OUT) == 0
     assert account.epsilon([Gaussian(9.0), NonPrivate()], 1e-6, ZERO_OUT) == math.inf
     assert account.delta([NonPrivate()], 50.0, ZERO_OUT) == 1
 
@@ -340,7 +342,7 @@ def test_shuffled_reports_have_no_price_under_add_remove():
 
 
 def test_every_kind_of_event_is_covered_here():
-    assert {type(event) for event in ONE_OF_EACH} | {NonPrivate, Public} == set(KINDS.values())
+    assert {type(event) for event in ONE_OF_EACH} | {Metrics, NonPrivate, Public, Roster} == set(KINDS.values())
 
 
 # -- units, silos, groups -------------------------------------------------------------------------------------

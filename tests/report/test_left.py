@@ -151,7 +151,7 @@ def test_the_top_says_who_since_when_how_much_to_whom_and_at_what_cost():
     top = page.text[: page.text.index("What it cost")]
     assert "What left party-1" in top
     assert "Since 14 March 2026, 10:22 UTC, 6 releases with 6 KB left, to the coordinator." in top
-    assert "Two had data in them; the other four had none." in top
+    assert "Two had ratings in them; the other four had none." in top
     assert "ε = 1.50 at δ = 1e-06 · per user · zero-out" in top
     assert "Sums left masked, and all sites share the noise" in top
     assert "Verified 14 March 2026, 10:22 UTC" in top
@@ -172,7 +172,7 @@ def test_every_release_is_on_it_with_its_time_round_bytes_epsilon_and_head():
 
 def test_what_costs_is_told_apart_from_what_does_not():
     _, page = read(left(*secure_sum(), reached=[0, 0, 0, 1, 1]))
-    paid, gratis = (page.text.index(words) for words in ("With data in it, at a cost", "Without data, at no cost"))
+    paid, gratis = (page.text.index(words) for words in ("With ratings in it, at a cost", "Without ratings, at no cost"))
     end = page.text.index("Every release")
     assert "masked: it sees only the sum of all" in page.text[paid:gratis]
     assert "unmask" not in page.text[paid:gratis]
@@ -217,7 +217,7 @@ def test_an_empty_ledger_has_a_page_too():
 def test_public_facts_alone_cost_nothing():
     _, page = read(left(row(1, "finish", Public()), reached=[0.0]))
     assert "None of them has data in it." in page.text
-    assert "ε = 0: nothing that left had data in it" in page.text
+    assert "ε = 0: nothing that left had ratings in it" in page.text
 
 
 def test_a_masked_chain_keeps_its_own_noise_and_a_masked_sum_shares_it():

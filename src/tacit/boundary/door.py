@@ -14,7 +14,7 @@ import numpy as np
 from tacit.boundary import release as _release
 from tacit.boundary.events import Event, Public
 from tacit.boundary.kept import Kept
-from tacit.boundary.ledger import Row
+from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.protection import Protection
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.seals import STATE, Seals
@@ -26,9 +26,6 @@ from tacit.rng import derive
 
 #: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
 NAMES = ""
-
-#: A saved state with nothing in it.
-EMPTY_HOME = encode({NAMES: json.dumps({"kept": [], "sent": []})})
 
 #: Raises unless a release of this kind, with these blocks, is what the step was agreed to give.
 Agreed = Callable[[Kind, Mapping[str, Value]], None]
@@ -61,17 +58,11 @@ class Door:
             self._seals = Seals(
                 party, protection.circle, lambda: home.get(STATE), partial(self.keep, STATE), protection.key
             )
-        if protection is not None and (state := protection.ledger.state()) is not None:
-            rows = protection.ledger.rows()
-            if rows[-1].run == protection.run:
-                saved = decode(state)
-                names = json.loads(str(saved.pop(NAMES)))
-                if names["sent"]:
-                    sent = decode(protection.ledger.body())
-                    saved |= {name: sent[name] for name in names["sent"]}
-                home.update({name: np.array(array) for name, array in saved.items()})
-                for name in names["kept"]:
-                    self._kept.mark(name)
+        if protection is not None:
+            saved, secret = saved_home(protection.ledger, protection.run)
+            home.update({name: np.array(array) for name, array in saved.items()})
+            for name in secret:
+                self._kept.mark(name)
 
     @contextmanager
     def serving(
@@ -219,3 +210,36 @@ class Door:
         promised = self.protection.terms.guarantee
         recorded = (row.event, row.payload, row.head)
         return Release(self.party, kind, body, promised, contributors, *recorded, seal=_release._SEAL)
+
+
+def saved_home(ledger: Ledger, run: str) -> tuple[dict[str, Value], list[str]]:
+    """What a party had at home after its latest release in a run, and what of it is kept for good; else nothing."""
+    state, rows = ledger.state(), ledger.rows()
+    if state is None or rows[-1].run != run:
+        return {}, []
+    saved = decode(state)
+    names = json.loads(str(saved.pop(NAMES)))
+    sent = decode(ledger.body()) if names["sent"] else {}
+    return {**saved, **{name: sent[name] for name in names["sent"]}}, list(names["kept"])
+
+
+def record_beside(ledger: Ledger, run: str, step: str, request: str, event: Public, body: bytes) -> None:
+    """Write down what leaves before a run's first request or after its last, once; what is at home stays as it is."""
+    if ledger.answered(request) is not None:
+        return
+    saved, secret = saved_home(ledger, run)
+    state = encode({**saved, NAMES: json.dumps({"kept": secret, "sent": []})})
+    ledger.record(
+        run=run,
+        round=0,
+        step=step,
+        attempt=0,
+        kind=str(Kind.PUBLIC),
+        request=request,
+        event=event,
+        body=body,
+        sealed=False,
+        contributors=1,
+        present=None,
+        state=state,
+    )

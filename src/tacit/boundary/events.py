@@ -115,6 +115,16 @@ class Public(Event):
     """A fact that no data went into; costs nothing."""
 
 
+@dataclass(frozen=True)
+class Roster(Public):
+    """Who takes part, counted or under pseudonyms; no ε covers that, since the roster is public under zero-out."""
+
+
+@dataclass(frozen=True)
+class Metrics(Public):
+    """Test metrics that a site chose to tell: they depend on data and no ε covers them, so all of it is stamped."""
+
+
 KINDS: Mapping[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
@@ -129,6 +139,8 @@ KINDS: Mapping[str, type[Event]] = {
         Shuffled,
         NonPrivate,
         Public,
+        Roster,
+        Metrics,
     )
 }
 

@@ -27,6 +27,7 @@ def doctor(as_json: bool) -> int:
         ("kernel cache", _cache, False),
         ("working folder", _writable, True),
         ("databases", _drivers, False),
+        ("services", _services, False),
         ("data", _data, False),
     ]
     results, broken = [], 0
@@ -109,6 +110,13 @@ def _drivers() -> str:
     except PackageNotFoundError:
         raise RuntimeError('no ADBC driver manager; run: pip install "tacit[sql]"') from None
     return f"DuckDB, {', '.join(DRIVERS.values())} (ADBC {manager})"
+
+
+def _services() -> str:
+    try:
+        return f"up and join can be used (NVIDIA FLARE {version('nvflare')})"
+    except PackageNotFoundError:
+        raise RuntimeError('up and join need one more package; run: pip install "tacit[deploy]"') from None
 
 
 def _data() -> str:

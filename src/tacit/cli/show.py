@@ -50,6 +50,10 @@ class Live:
             self._said = monotonic()
             self._console.print(f"{self._title}: {words}")
 
+    def say(self, words: str) -> None:
+        """A line above the live one."""
+        self._console.print(words, soft_wrap=True, markup=False)
+
 
 @contextmanager
 def live(title: str, quiet: bool, budget: float | None = None) -> Iterator[Live | None]:

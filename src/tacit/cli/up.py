@@ -65,7 +65,8 @@ def up(
                         "These keys were made with --insecure, so nothing would be encrypted; type --insecure here too "
                         "if that is meant, or make new ones."
                     )
-                summary = coordinate(run_file, keyring, folder, Terms(wait, listen, health), watch)
+                see, tell = (watch, watch.say) if watch is not None else (_nothing, _nothing)
+                summary = coordinate(run_file, keyring, folder, Terms(wait, listen, health), see, tell)
     if as_json:
         typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
@@ -80,3 +81,7 @@ def on_one_machine(file: RunFile, parties: int) -> RunFile:
     engine = EngineSection.model_validate({**file.engine.model_dump(), "name": "flare"})
     division = file.partition.model_copy(update={"into": parties})
     return file.model_copy(update={"engine": engine, "partition": division})
+
+
+def _nothing(_what: object) -> None:
+    """Nobody looks on."""

@@ -30,13 +30,14 @@ from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.desk import TAKEN, Content, Desk
 from tacit.engine.envelope import Place, failure_content, opened, sealed
 from tacit.engine.flare import Flare
+from tacit.engine.simulate import Glance, announced
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, TamperingFound
 from tacit.federation import Facts, Transcript
 from tacit.federation.line import Log as CallLog
 from tacit.model import Model
 
-#: Seconds for a site to read its data and look at an offer, and to say goodbye.
-CHECKING, PARTING = 1800.0, 60.0
+#: Seconds for a site to look at an offer and its data, to say goodbye, and for one step where the run does not say.
+CHECKING, PARTING, STEP = 1800.0, 60.0, 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +62,19 @@ class Coordinator:
     keyring : the federation's
     run : the run's own name
     listen : the address to listen at; the keyring's own host where it is None
+    tell : gets a sentence about what is waited for, and about who came
     """
 
-    def __init__(self, keyring: Keyring, run: str, log: Log, status: Status, listen: str | None = None) -> None:
-        self.keyring, self.run = keyring, run
+    def __init__(
+        self,
+        keyring: Keyring,
+        run: str,
+        log: Log,
+        status: Status,
+        listen: str | None = None,
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> None:
+        self.keyring, self.run, self._tell = keyring, run, tell
         self._log, self._status = log, status
         credentials = None if keyring.insecure else keyring.credentials()
         self._cell = Cell(COORDINATOR, listen or keyring.host, keyring.port, credentials, self._receive)
@@ -100,6 +110,8 @@ class Coordinator:
     def gather(self, names: tuple[str, ...], seconds: float) -> None:
         """Wait until everybody has said hello."""
         self._status.set(state=State.WAITING, run=self.run, peers=dict.fromkeys(names, Peer.ABSENT))
+        where = f"{self.keyring.host}:{self.keyring.port}"
+        self._tell(f"Listening at {where}; waiting for {', '.join(names)} to join, {seconds:,.0f} seconds at most.")
         missing = self.desk.wait_for(names, seconds)
         if missing:
             raise PeerFailed(
@@ -118,6 +130,7 @@ class Coordinator:
             for name, error in refused.items():
                 self._log.warning("refused", peer=name, error=type(error).__name__)
                 self._status.set(peers={name: Peer.REFUSED})
+                self._tell(str(error))
             staying = tuple(name for name in offer.roster if name not in refused)
             if late:
                 raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
@@ -172,7 +185,7 @@ class Coordinator:
         transcript: Transcript,
         stop_on_refusal: bool = False,
         dropout: float = 0.0,
-        watch: Callable[[int, int], None] | None = None,
+        watch: Callable[[int, int], None],
     ) -> Conducted:
         """Hold the method's conversation."""
         names = [member.name for member in agreed.facts.roster]
@@ -184,8 +197,7 @@ class Coordinator:
             self._status.set(
                 round=round, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down, peers=self._peers(names)
             )
-            if watch is not None:
-                watch(round, meter.bytes_up)
+            watch(round, meter.bytes_up)
 
         keys = {name: self._key(name) for name in names}
         began, engine = perf_counter(), Flare(self.desk, names, timeout)
@@ -271,6 +283,7 @@ class Coordinator:
             return json.dumps(failure_content(error, tell=True)).encode()
         if sender not in self._identities:
             self._log.info("connected", peer=sender)
+            self._tell(f"{sender} has joined.")
         self._identities[sender] = identity
         self.desk.hello(sender, start)
         return b"{}"
@@ -291,6 +304,17 @@ class Coordinator:
         if name not in self._identities:
             raise TamperingFound(f"{name} speaks before it has said hello; what it says is not taken.")
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(self._identities[name]))
+
+
+def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, int], None]:
+    """What tells `see` of every round: its number, the bytes that went up so far, and the ε spent by then."""
+    rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
+
+    def look(round: int, bytes_up: int) -> None:
+        spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
+        see(Glance(round, rounds, None, bytes_up, spent))
+
+    return look
 
 
 def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:

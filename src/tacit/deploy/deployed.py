@@ -18,7 +18,7 @@ import numpy as np
 from tacit.config import EngineSection, RunFile
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import REVEALS
-from tacit.deploy.coordinator import Conducted, Coordinator, facts_among
+from tacit.deploy.coordinator import STEP, Conducted, Coordinator, facts_among, glances
 from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
 from tacit.deploy.keys import Keyring
@@ -28,7 +28,7 @@ from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, announced
+from tacit.engine.simulate import Glance
 from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.guarantee import NON_PRIVATE
@@ -38,9 +38,6 @@ from tacit.report.about import about, metrics_table
 from tacit.report.crossing import crossing
 from tacit.report.folder import RunFolder
 from tacit.report.sealing import sentences
-
-#: Seconds for one step, where the run file does not say.
-STEP = 600.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +50,17 @@ class Terms:
 
 
 def up(
-    file: RunFile, keyring: Keyring, out: Path | None, terms: Terms, watch: Callable[[Glance], None] | None
+    file: RunFile,
+    keyring: Keyring,
+    out: Path | None,
+    terms: Terms,
+    watch: Callable[[Glance], None],
+    tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Wait for the invited sites, hold the run with those that accept, and fill the run folder. The summary."""
+    """Wait for the invited sites, hold the run with those that accept, and fill the run folder. The summary.
+
+    `watch` sees every round, and `tell` gets a sentence about what is waited for.
+    """
     began = perf_counter()
     file = for_sites(file)
     names = tuple(name for name in keyring.invited if name.startswith("party-"))
@@ -70,7 +75,7 @@ def up(
     quiet_engine(log)
     with Status(folder.path, "coordinator", keyring.federation) as status:
         health = Health(status, port=terms.health) if terms.health is not None else None
-        coordinator = Coordinator(keyring, folder.run_id, log, status, terms.listen)
+        coordinator = Coordinator(keyring, folder.run_id, log, status, terms.listen, tell)
         calls = CallLog(folder.path / "transcript" / "log.sqlite")
         try:
             if health is not None:
@@ -143,7 +148,7 @@ def _held(
     terms: Terms,
     folder: RunFolder,
     calls: CallLog,
-    watch: Callable[[Glance], None] | None,
+    watch: Callable[[Glance], None],
 ) -> tuple[Conducted, Agreement, Mapping[str, Any]]:
     stop, names = file.privacy is not None and file.privacy.on_refusal == "stop", offer.roster
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
@@ -161,25 +166,13 @@ def _held(
             calls=calls,
             transcript=transcript,
             stop_on_refusal=stop,
-            watch=_glances(agreed, watch),
+            watch=glances(agreed, watch),
         )
     except TacitError as error:
         coordinator.give_up(names, str(error)[:400])
         raise
     replies = coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
     return done, agreed, replies
-
-
-def _glances(agreed: Agreement, watch: Callable[[Glance], None] | None) -> Callable[[int, int], None] | None:
-    if watch is None:
-        return None
-    rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
-
-    def look(round: int, bytes_up: int) -> None:
-        spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
-        watch(Glance(round, rounds, None, bytes_up, spent))
-
-    return look
 
 
 def _written(

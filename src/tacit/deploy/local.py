@@ -21,22 +21,22 @@ import numpy as np
 
 from tacit.config import PublicSection, RunFile
 from tacit.deploy import kept
-from tacit.deploy.coordinator import Conducted, Coordinator
+from tacit.deploy.coordinator import STEP, Conducted, Coordinator, glances
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, Trained, announced
+from tacit.engine.simulate import Glance, Trained
 from tacit.errors import PeerFailed, TacitError
 from tacit.federation import Transcript
 from tacit.model import Factors, Part, assemble
 from tacit.model.predictor import Predictor
 from tacit.partition import Parties, Setting
 
-#: Seconds for all sites to be up, and for one step where the run file does not say.
-STARTING, STEP = 120.0, 600.0
+#: Seconds for all sites to be up.
+STARTING = 120.0
 
 
 class Sites:
@@ -164,18 +164,16 @@ def train(
     run = agreed.run
     sites.lay(run, parties)
     transcript = Transcript(payloads)
-    rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
     history: list[Glance] = []
 
-    def look(round: int, bytes_up: int) -> None:
-        spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
-        history.append(Glance(round, rounds, None, bytes_up, spent))
+    def see(glance: Glance) -> None:
+        history.append(glance)
         if watch is not None:
-            watch(history[-1])
+            watch(glance)
         if disturb is not None:
-            disturb(round)
+            disturb(glance.round)
 
-    done = _held(sites.coordinator(run), sites, file, agreed, transcript, calls, look)
+    done = _held(sites.coordinator(run), sites, file, agreed, transcript, calls, glances(agreed, see))
     predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
     if predictor is None:
         raise PeerFailed("A site did not write down what it predicts with; its log says why.")

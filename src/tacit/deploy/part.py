@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tacit.boundary.door import EMPTY_HOME
-from tacit.boundary.events import Public
+from tacit.boundary.door import record_beside
+from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Protection
 from tacit.boundary.release import Kind
@@ -40,6 +40,9 @@ from tacit.federation.messages import Answer
 from tacit.methods.plan import Plan
 from tacit.methods.runfile import check, plan
 from tacit.partition import Setting
+
+#: What leaves before a run begins.
+ROSTER = Roster()
 
 
 class Data(Protocol):
@@ -98,12 +101,12 @@ class Part:
 
     def sizes(self) -> dict[str, Value]:
         """What the site says of itself when it accepts."""
-        return self._recorded("sizes", self._sizes.content())
+        return self._recorded("sizes:roster", self._sizes.content())
 
     def align(self, content: Mapping[str, Any]) -> dict[str, Value]:
         """One stage of agreeing on a common list of users, whose ids stay here."""
         reply, self._held = self._aligning.reply(content, self._held)
-        return self._recorded(f"align {content.get('stage')}", reply)
+        return self._recorded(f"{content.get('stage')}:roster", reply)
 
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
@@ -171,7 +174,7 @@ class Part:
         found = evaluate(predictor, test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
         told = json.dumps({"metrics": found.metrics, "users": int(np.sum(test.counts > 0)), "ratings": test.n_ratings})
         write_private(folder / "metrics.json", told)
-        return {"metrics": told} if self._home.policy.shares_metrics else {}
+        return self._recorded("metrics:own", {"metrics": told}, Metrics()) if self._home.policy.shares_metrics else {}
 
     def leave(self) -> None:
         """Lets go of the ledger."""
@@ -194,8 +197,8 @@ class Part:
         known = {**home.policy.known(identities, others), home.name: identity_text(home.identity.public_key())}
         return {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in known.items()}
 
-    def _recorded(self, step: str, content: dict[str, Value]) -> dict[str, Value]:
-        """What leaves before the run begins stands in the ledger too, as a public fact, before it leaves."""
+    def _recorded(self, step: str, content: dict[str, Value], event: Public = ROSTER) -> dict[str, Value]:
+        """What leaves before the run begins or after it has ended stands in the ledger too, before it leaves."""
         home, offer = self._home, self.offer
         if not self.private or home.policy.local:
             return content
@@ -203,21 +206,7 @@ class Part:
         request = hashlib.sha256(f"{offer.hash}|{step}".encode() + body).hexdigest()
         ledger = Ledger(home.ledger, home.name)
         try:
-            if ledger.answered(request) is None:
-                ledger.record(
-                    run=offer.run,
-                    round=0,
-                    step=step,
-                    attempt=0,
-                    kind=str(Kind.PUBLIC),
-                    request=request,
-                    event=Public(),
-                    body=body,
-                    sealed=False,
-                    contributors=1,
-                    present=None,
-                    state=EMPTY_HOME,
-                )
+            record_beside(ledger, offer.run, step, request, event, body)
         finally:
             ledger.close()
         return content

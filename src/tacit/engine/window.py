@@ -108,14 +108,13 @@ class Window:
                 (topic, run, content, arrived), self._slot = self._slot, None
                 about = self._doing = str(content.pop("about", ""))
             seconds = content.get("seconds")  # what is no number is refused with the rest of the message
-            late = topic == "ask" and type(seconds) in (int, float) and monotonic() - arrived > seconds
-            if not late:
-                if self._done[0] != about:
-                    self._done = about, self._seen_to(topic, run, content)
-                if self._push(about, run, self._done[1]):
-                    self._after(topic)
+            late = topic == "ask" and isinstance(seconds, (int, float)) and monotonic() - arrived > seconds
+            if not late and self._done[0] != about:
+                self._done = about, self._seen_to(topic, run, content)
             with self._news:
-                self._doing = ""
+                self._doing = ""  # whoever asks again from here on may have missed the reply
+            if not late and self._push(about, run, self._done[1]):
+                self._after(topic)
 
     def _seen_to(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
         try:

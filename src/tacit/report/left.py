@@ -33,6 +33,12 @@ _LETTERS = {
     ),
     "collect": ("whose letters arrived damaged", "{coordinator}"),
     "confirm": ("a signature under the list of those that stayed", "{coordinator}, who shows it to the others"),
+    "sizes": ("how many users the site has, and which items of a public list", "{coordinator}"),
+    "first": ("the list of its users, blinded", "{coordinator}, who has it blinded by every other site"),
+    "tags": ("the list of its users, as keyed hashes", "{coordinator}, who has no key to them"),
+    "again": ("another site's blinded list, blinded once more", "{coordinator}"),
+    "metrics": ("metrics of its own test ratings, which the site chose to tell", "{coordinator}"),
+    "rows": ("the word that it knows its rows on the common list of users", "{coordinator}"),
     "unmask": ("what takes the masks off the sum of all, and off nothing else", "{coordinator}"),
 }
 _KINDS = {
@@ -187,8 +193,8 @@ def devices(row: Row) -> int | None:
 
 
 def free(row: Row) -> bool:
-    """Whether a release costs nothing, since no data went into it."""
-    return isinstance(row.spent, events.Public)
+    """Whether a release costs nothing, since no rating went into it."""
+    return isinstance(row.spent, events.Public) and not isinstance(row.spent, events.Metrics)
 
 
 def bare(row: Row) -> bool:
@@ -221,9 +227,9 @@ def to_whom(row: Row, under_masks: bool, coordinator: str = COORDINATOR) -> str:
 
 
 def _letter(row: Row) -> str:
-    """Which letter of a secure sum a release is; empty where it is none. Whatever costs is none, by any name."""
+    """Which letter of a secure sum or of the roster a release is; empty where it is none, as whatever costs is."""
     name, colon, _of = row.step.partition(":")
-    return name if colon and name in _LETTERS and free(row) else ""
+    return name if colon and name in _LETTERS and isinstance(row.spent, events.Public) else ""
 
 
 def mechanism(event: events.Event, unit: str = "", shared: bool = False) -> str:
@@ -234,6 +240,10 @@ def mechanism(event: events.Event, unit: str = "", shared: bool = False) -> str:
         " on the sum of all, of which the site adds its share" if shared else "",
     )
     match event:
+        case events.Metrics():
+            return "nothing: it depends on ratings and no ε covers it; the site chose to tell it (--share-metrics)"
+        case events.Roster():
+            return "who is on the roster, which is public by this guarantee: no ε covers it"
         case events.Public():
             return "no data in it, so it costs nothing"
         case events.Gaussian(multiplier, n):

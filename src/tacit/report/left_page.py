@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.boundary.events import Metrics
 from tacit.errors import UsageError
 from tacit.report import page, promises
 from tacit.report.charts import Reference, Series, legend, line_chart
@@ -97,7 +98,7 @@ def _lede(left: Left) -> str:
     if not data:
         return f"{sent} None of them has data in it."
     others = f"; the other {'one' if rest == 1 else spelled(rest)} had none" if rest else ""
-    return f"{sent} {spelled(data).capitalize()} had data in {'it' if data == 1 else 'them'}{others}."
+    return f"{sent} {spelled(data).capitalize()} had ratings in {'it' if data == 1 else 'them'}{others}."
 
 
 def _stamps(left: Left) -> list[Markup]:
@@ -108,7 +109,7 @@ def _stamps(left: Left) -> list[Markup]:
         return [_note("none", "NON-PRIVATE", bad)]
     if not left.costly:
         return [
-            _note("holds", "ε = 0: nothing that left had data in it", "Keys, sealed shares and “done” cost nothing.")
+            _note("holds", "ε = 0: nothing that left had ratings in it", "Keys, sealed shares and “done” cost nothing.")
         ]
     stated = StatedGuarantee(
         epsilon=left.epsilon,
@@ -128,6 +129,8 @@ def _stamps(left: Left) -> list[Markup]:
             "Sums left masked, and all sites share the noise that is on the sum of all: for them this rests on the "
             "secure sum, and on as many honest sites as the run's guarantee names."
         )
+    if any(isinstance(row.spent, Metrics) for row in left.rows):
+        said.append("Beside it METRICS were shared by the site's choice: they depend on ratings, and no ε covers them.")
     if len(left.runs) > 1:
         said.append("Runs one after another are composed by a privacy filter.")
     kind, before = "holds", []
@@ -166,7 +169,7 @@ def _numbers(left: Left) -> Markup:
         reached = [tag("div", f"of a budget of {budget:g}{other}", class_="more")]
     shown = tag("span", "∞") if math.isinf(left.epsilon) else page.number(left.epsilon, epsilon(left.epsilon))
     refused = int(left.refused["number"])
-    data = tag("div", f"{count(len(left.costly))} with data", class_="more")
+    data = tag("div", f"{count(len(left.costly))} with ratings", class_="more")
     tiles = [
         _tile("ε reached", shown, *reached),
         _tile("Releases", page.number(len(left.rows), count(len(left.rows))), data),
@@ -189,7 +192,7 @@ def _cost(left: Left) -> Markup | None:
         return None
     costs = [place for place, row in enumerate(left.rows) if not free(row)]
     dearest = epsilon(left.epsilon)
-    reading = f"The first release with data took the site to ε = {epsilon(left.reached[costs[0]])}"
+    reading = f"The first release with ratings took the site to ε = {epsilon(left.reached[costs[0]])}"
     reading += f", all {count(len(costs))} together to {dearest}." if len(costs) > 1 else ", and no other one had any."
     budget = left.latest.budget
     references = [] if budget is None else [Reference(f"budget {budget:g}", budget)]
@@ -221,9 +224,9 @@ def _step_chart(left: Left) -> Markup:
         sizes[row.step, free(row)] = sizes.get((row.step, free(row)), 0) + weight(row)
     bars = sorted(sizes.items(), key=lambda bar: -bar[1])
     gratis = sum(amount for (_step, is_free), amount in bars if is_free)
-    reading = f"{size(left.bytes - gratis)} had data in them, {size(gratis)} had none."
+    reading = f"{size(left.bytes - gratis)} had ratings in them, {size(gratis)} had none."
     label = f"Bars of bytes by step. {reading}"
-    names = ["with data", "without data"]
+    names = ["with ratings in it", "without"]
     return page.figure(reading, legend(names, (UP, DOWN)), both(lambda width: _bars(bars[:MOST_BARS], label, width)))
 
 
@@ -260,7 +263,7 @@ def _by_step(left: Left) -> Markup | None:
         key = (free(row), row.step, what(row), to_whom(row, row.number in left.masked))
         found.setdefault(key, []).append(weight(row))
     parts: list[Child] = []
-    for gratis, heading in ((False, "With data in it, at a cost"), (True, "Without data, at no cost")):
+    for gratis, heading in ((False, "With ratings in it, at a cost"), (True, "Without ratings, at no cost")):
         rows = [
             (_step(step), given, whom, count(len(sizes)), unbroken(size(sum(sizes))))
             for (is_free, step, given, whom), sizes in found.items()
