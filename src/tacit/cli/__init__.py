@@ -358,6 +358,9 @@ def join(
     days: Annotated[
         float | None, typer.Option("--days", min=1, help="Count --max-epsilon over so many days, not for ever.")
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option("--unit", metavar="user|rating", help="What every run must protect, for this site.")
+    ] = None,
     non_private: Annotated[
         bool, typer.Option("--non-private", help="Take part even if the run carries no guarantee at all.")
     ] = False,
@@ -393,6 +396,7 @@ def join(
         max_epsilon,
         delta,
         days,
+        unit,
         non_private,
         share_metrics,
         peers,

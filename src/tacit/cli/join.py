@@ -27,6 +27,7 @@ def join(
     max_epsilon: float | None,
     delta: float | None,
     days: float | None,
+    unit: str | None,
     non_private: bool,
     share_metrics: bool,
     peers: Path | None,
@@ -64,6 +65,7 @@ def join(
         max_epsilon=_positive(max_epsilon, "--max-epsilon"),
         delta=_positive(delta, "--delta"),
         days=days,
+        unit=_unit(unit),
         non_private=non_private,
         file=None if run is None else RunFile.read(run),
         peers=None if peers is None else read_peers(peers),
@@ -167,6 +169,12 @@ def _columns(pairs: list[str]) -> dict[str, str] | None:
     if len(named) != len(pairs) or not named.keys() <= {"user", "item", "rating", "timestamp"}:
         raise UsageError('--column takes "user=NAME", "item=NAME", "rating=NAME" or "timestamp=NAME", one of each.')
     return named or None
+
+
+def _unit(word: str | None) -> str | None:
+    if word not in (None, "user", "rating"):
+        raise UsageError(f'--unit is "user" or "rating", not "{word}".')
+    return word
 
 
 def _positive(value: float | None, option: str) -> float | None:

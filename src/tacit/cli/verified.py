@@ -45,6 +45,11 @@ class Run:
             return summary
 
     @cached_property
+    def deployed(self) -> bool:
+        """Whether its parties were sites elsewhere, which keep their ledgers themselves."""
+        return (self.folder / "transcript" / "roster.json").exists()
+
+    @cached_property
     def run_id(self) -> str:
         path = self.folder / "transcript" / "run.id"
         return path.read_text().strip() if path.exists() else ""
@@ -145,6 +150,11 @@ def _files(place: Path, run: Run | None) -> list[Path]:
     if not folder.is_dir() and (run is None or away):
         where = " That run kept its ledgers there, counting from where it was started." if away else ""
         raise UsageError(f'There is no "{folder}"; name a run folder, or a ledger (….sqlite).{where}')
+    if run is not None and run.deployed and not away:
+        raise UsageError(
+            f'The run "{run.folder}" was one between sites, and each keeps its ledger itself; look there, as in: tacit '
+            "ledger verify site-party-1/ledger"
+        )
     # A key whose ledger is gone still says that there was one.
     named = {path.with_suffix(".sqlite") for path in folder.glob("*.key")} | set(ledgers_in(folder))
     if run is not None:

@@ -21,9 +21,10 @@ from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.files import write_private
+from tacit.deploy.kept import as_written
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer
-from tacit.errors import BadMessage, PeerFailed, UsageError
+from tacit.errors import BadMessage, DataError, PeerFailed, UsageError
 from tacit.secure.alignment import checked, common_rows, tags, travel
 from tacit.secure.psi import SIZE, Blinder, ring
 
@@ -84,7 +85,7 @@ def _about(offer: Offer, *words: str) -> str:
 class Aligning:
     """One site's part in one alignment; what it drew and learned is kept in `folder` until the run is over.
 
-    A site blinds each other's list once, and lists of the sizes that everybody was told.
+    A site blinds one list in the name of each other.
     """
 
     offer: Offer
@@ -93,10 +94,12 @@ class Aligning:
     key: bytes | None = None
 
     def reply(self, content: Mapping[str, Any], held: Held) -> tuple[dict[str, Value], Held]:
-        """What is said to one stage, and what the site holds after it."""
+        """What is said to one stage, and what the site holds after it; `held` is what it held after the one before."""
         stage, ids = content.get("stage"), held.people
         if self.offer.setting != "vertical":
             raise BadMessage("Users are aligned where sites hold the same ones, and this run is not of that kind.")
+        if stage != "rows" and self._path("rows").exists():
+            raise BadMessage("The common list of this run is known already, and no other one is made.")
         if stage == "first" and self.offer.file.partition.align == "psi":
             return {"list": self._sent(self._blinder().first(ids))}, held
         if stage == "tags" and self.offer.file.partition.align == "hashed":
@@ -115,7 +118,11 @@ class Aligning:
     def recalled(self, held: Held) -> Held:
         """What the site holds on the common list, if it was told before it was started anew."""
         path = self._path("rows")
-        return self._taken(decode(path.read_bytes()), held) if path.exists() else held
+        if not path.exists():
+            return held
+        with as_written(path):
+            told = decode(path.read_bytes())
+        return self._on_list(told, held)
 
     def _again(self, owner: str, values: object) -> Array:
         """Another site's list, blinded once: a second one in its name would be somebody's guesses."""
@@ -123,7 +130,8 @@ class Aligning:
             raise BadMessage("A list to blind is in the name of somebody who is not another party of this run.")
         told = checked(values, owner, sizes=(SIZE,))
         path, digest = self._path("blinded"), hashlib.sha256(told.tobytes()).hexdigest()
-        known = json.loads(path.read_text()) if path.exists() else {}
+        with as_written(path):
+            known = dict(json.loads(path.read_text())) if path.exists() else {}
         if known.setdefault(owner, digest) != digest:
             raise BadMessage(
                 f"This site was asked to blind a second list in the name of {owner}; it blinds one of each."
@@ -144,9 +152,28 @@ class Aligning:
         return Blinder(path.read_bytes())
 
     def _taken(self, content: Mapping[str, Any], held: Held) -> Held:
+        """What a site holds once it was told its rows; told again, as after a restart, it is on them already."""
+        path, told = self._path("rows"), {name: content.get(name) for name in ("rows", "count")}
+        if not self._path("place").exists():
+            raise BadMessage("The rows of a common list came before this site had sent its own.")
+        if not path.exists():
+            held = self._on_list(told, held)
+            write_private(path, encode(told))
+            self._path("scalar").unlink(missing_ok=True)
+        elif encode(told) != path.read_bytes():
+            raise BadMessage("This site was told other rows of the common list before; a run has one list.")
+        return held
+
+    def _on_list(self, content: Mapping[str, Any], held: Held) -> Held:
         """The site's ratings on the rows of the common list; users who are not on it are left out."""
         rows, count = content.get("rows"), content.get("count")
-        place = np.asarray(decode(self._path("place").read_bytes())["place"])
+        with as_written(self._path("place")):
+            place = np.asarray(decode(self._path("place").read_bytes())["place"])
+        if len(place) != held.share.ratings.n_users:
+            raise DataError(
+                "This site's users are not those that it sent a list of when the run was aligned; join with the same "
+                "data as then."
+            )
         fine = isinstance(rows, np.ndarray) and rows.dtype == np.int64 and rows.shape == place.shape
         if not fine or type(count) is not int or not 0 < count < 2**31:
             raise BadMessage("The rows of the common list are not one for each user of this site.")
@@ -154,8 +181,6 @@ class Aligning:
         here = rows[rows >= 0]
         if len(np.unique(here)) != len(here) or np.any(rows < -1) or np.any(rows >= count):
             raise BadMessage("The rows of the common list name a row twice, or one that there is not.")
-        write_private(self._path("rows"), encode({"rows": rows, "count": count}))
-        self._path("scalar").unlink(missing_ok=True)
         mine = rows[place]
         ratings = on_rows(held.share.ratings, mine, count)
         test = None if held.test is None else on_rows(held.test, mine, count)

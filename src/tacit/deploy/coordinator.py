@@ -121,6 +121,7 @@ class Coordinator:
 
     def offered(self, offer: Offer, stop_on_refusal: bool) -> tuple[Offer, dict[str, Told]]:
         """Offer the run until all that are in it accept; whoever refuses is left out, or ends it."""
+        first: TacitError | None = None
         while True:
             self._status.set(state=State.CHECKING)
             said = _same(offer.roster, offer.content())
@@ -134,8 +135,9 @@ class Coordinator:
             staying = tuple(name for name in offer.roster if name not in refused)
             if late:
                 raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
-            if refused and (stop_on_refusal or not staying):
-                raise next(iter(refused.values()))
+            first = first or next(iter(refused.values()), None)
+            if first is not None and refused and (stop_on_refusal or not staying):
+                raise first
             if not refused:
                 self.desk.first("offer", offer.hash, said)
                 return offer, {name: Told.of(reply, name) for name, reply in replies.items()}

@@ -7,15 +7,17 @@ is nothing.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, ValidationError, field_validator
 
-from tacit.config import EngineSection, RunFile
+from tacit.config import EngineSection, Frozen, RunFile
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import STEP, Conducted, Coordinator, facts_among, glances
@@ -30,6 +32,7 @@ from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance
 from tacit.errors import PrivacyRefused, TacitError, UsageError
+from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods.runfile import check, seeded, setting_of
@@ -104,8 +107,8 @@ def for_sites(file: RunFile) -> RunFile:
         )
     if file.aggregation.dropout:
         raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; leave it out.")
-    if file.split.by == "temporal":
-        raise UsageError('[split] by = "temporal" needs all sites\' times at once; choose another split.')
+    if file.split.by in ("temporal", "cold-users"):
+        raise UsageError(f'[split] by = "{file.split.by}" cannot be made by a site for itself; choose another one.')
     if file.public.scale is None or (file.privacy is not None and file.public.users is None):
         raise UsageError(
             "A deployment declares [public] scale, and with [privacy] users too: no one place has all ratings to read "
@@ -223,6 +226,7 @@ def _written(
             sealed=plan is not None and plan.situation.sealed,
             noise=None if plan is None else plan.loudness(),
             sealing=[] if told is None else sentences(told, False),
+            deployed=True,
         ),
         metrics=metrics_table([]),
         transcript=done.transcript,
@@ -232,19 +236,46 @@ def _written(
 
 
 def shared_metrics(replies: Mapping[str, Any], parties: int) -> tuple[dict[str, float], list[str]]:
-    """What sites told of how good the model is for them, weighed by their test ratings, and a note of who did."""
-    told = {name: json.loads(reply["metrics"]) for name, reply in replies.items() if "metrics" in reply}
+    """What sites told of how good the model is for them, as one, and notes of who told; what cannot be is left out.
+
+    Errors are weighed by test ratings, and places in lists by test users, as they are over all users together.
+    """
+    told, notes = {}, []
+    for name, reply in replies.items():
+        if "metrics" in reply:
+            try:
+                told[name] = SiteMetrics.model_validate_json(reply["metrics"])
+            except ValidationError:
+                notes.append(f"The metrics that {name} told are none, and were left out.")
     if not told:
-        return {}, ["Metrics stayed at the sites: none of them chose to tell its own."]
-    weights = np.array([float(site["ratings"]) for site in told.values()])
-    names = set.intersection(*(set(site["metrics"]) for site in told.values()))
-    values = {name: [float(site["metrics"][name]) for site in told.values()] for name in sorted(names)}
-    metrics = {name: float(np.average(found, weights=weights)) for name, found in values.items()}
+        return {}, [*notes, "Metrics stayed at the sites: none of them chose to tell its own."]
+    names = set.intersection(*(set(site.metrics) for site in told.values())) - {"rmse"}
+    metrics = {}
+    for name in sorted(names):
+        weights = [site.ratings if name in ("mse", "mae") else site.users for site in told.values()]
+        metrics[name] = float(np.average([site.metrics[name] for site in told.values()], weights=weights))
+    if "mse" in metrics:
+        metrics["rmse"] = math.sqrt(metrics["mse"])
     note = (
         f"METRICS SHARED: {len(told)} of {parties} sites chose to tell the metrics of their own test ratings, which "
-        "depend on data and carry no guarantee; what is shown is their mean, weighed by test ratings."
+        "depend on data and carry no guarantee; what is shown is their mean."
     )
-    return metrics, [note]
+    return metrics, [*notes, note]
+
+
+class SiteMetrics(Frozen):
+    """What one site tells of the model's quality on its own test ratings."""
+
+    metrics: dict[str, Annotated[float, Field(ge=0)]]
+    users: int = Field(ge=1)
+    ratings: int = Field(ge=1)
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, found: dict[str, float]) -> dict[str, float]:
+        if not all(name.partition("@")[0] in METRICS for name in found):
+            raise ValueError("there is no such metric")
+        return found
 
 
 def _data(agreed: Agreement, file: RunFile) -> dict[str, Any]:

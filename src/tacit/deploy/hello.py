@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -60,12 +60,15 @@ def greeted(
         channel = known.public_key()
         assert isinstance(channel, ec.EllipticCurvePublicKey)
         channel.verify(content["proof"].tobytes(), _proven(name, content), ec.ECDSA(hashes.SHA256()))
-    except (ValueError, KeyError, AttributeError, AssertionError, InvalidSignature):
+    except (ValueError, KeyError, AttributeError, AssertionError, InvalidSignature, UnsupportedAlgorithm):
         raise BadMessage(f"The hello of {name} is not signed with its certificate's key.") from None
+    clock = content["clock"]
+    if type(clock) not in (int, float) or not all(type(content[word]) is str for word in ("start", "version")):
+        raise BadMessage(f"The hello of {name} is not as agreed; it was damaged or forged.")
     refusal = keyring.status_of(name, fingerprint(known))
     if refusal is not None:
         raise PeerFailed(refusal)
-    away = float(content["clock"]) - (time.time() if now is None else now)
+    away = float(clock) - (time.time() if now is None else now)
     if abs(away) > SKEW.total_seconds():
         raise PeerFailed(
             f"The clock of {name} is {abs(away) / 60:,.0f} minutes {'ahead' if away > 0 else 'behind'} the "
@@ -73,11 +76,11 @@ def greeted(
         )
     if content["version"] != version("tacit"):
         raise PeerFailed(
-            f"{name} runs tacit {str(content['version'])[:20]}, the coordinator {version('tacit')}; install the same."
+            f"{name} runs tacit {content['version'][:20]}, the coordinator {version('tacit')}; install the same."
         )
     if joins:
         keyring.enrol(name, identity, fingerprint=fingerprint(known))
-    return str(content["start"]), identity
+    return content["start"], identity
 
 
 def _proven(name: str, words: Mapping[str, Any]) -> bytes:

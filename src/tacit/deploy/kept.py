@@ -6,7 +6,8 @@ Each is one message in the wire format, written beside its name, synced, and the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,23 @@ from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.deploy.files import write_private
-from tacit.errors import TamperingFound
+from tacit.errors import BadMessage, TamperingFound
 from tacit.federation.messages import Answer
 from tacit.model import predictor as predictors
 from tacit.model.predictor import Predictor
 from tacit.partition import Share
+
+
+@contextmanager
+def as_written(path: Path) -> Iterator[None]:
+    """While a file of this site's own is read: one that is not as it was written is named in one sentence."""
+    try:
+        yield
+    except (BadMessage, LookupError, TypeError, ValueError, AttributeError):
+        raise TamperingFound(
+            f'"{path}" is not as it was written: it was damaged or changed; put it back, or remove it to start anew.'
+        ) from None
+
 
 # -- shares: what an experimenter lays ready for sites of its own -----------------------------------------------------
 
@@ -53,21 +66,22 @@ def write_share(path: Path, share: Share) -> None:
 
 def read_share(path: Path) -> Share:
     """The share that was laid ready."""
-    saved: dict[str, Any] = decode(path.read_bytes())
-    words = json.loads(saved["about"])
-    users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
-    ratings = Ratings(
-        indptr=saved["indptr"],
-        items=saved["items"],
-        values=saved["values"],
-        times=None,
-        user_ids=Vocabulary(users, "user", words["listed"][0]),
-        item_ids=Vocabulary(items, "item", words["listed"][1]),
-        scale=Scale(*words["scale"]),
-        feedback=Feedback(words["feedback"]),
-        name=words["source"],
-    )
-    return Share(words["name"], ratings, saved["users"], saved["columns"], words["label"], words["devices"])
+    with as_written(path):
+        saved: dict[str, Any] = decode(path.read_bytes())
+        words = json.loads(saved["about"])
+        users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
+        ratings = Ratings(
+            indptr=saved["indptr"],
+            items=saved["items"],
+            values=saved["values"],
+            times=None,
+            user_ids=Vocabulary(users, "user", words["listed"][0]),
+            item_ids=Vocabulary(items, "item", words["listed"][1]),
+            scale=Scale(*words["scale"]),
+            feedback=Feedback(words["feedback"]),
+            name=words["source"],
+        )
+        return Share(words["name"], ratings, saved["users"], saved["columns"], words["label"], words["devices"])
 
 
 # -- memory: what a party without a ledger goes on from ---------------------------------------------------------------
@@ -84,12 +98,13 @@ class Memory:
         """Put back what was at home, if this is the same run."""
         if not self._path.exists():
             return
-        saved: dict[str, Any] = decode(self._path.read_bytes())
-        words = json.loads(saved.pop("about"))
-        if words.pop("run") != self._run:
-            return
-        request, kind = words.pop("request"), Kind(words.pop("kind"))
-        self._latest = request, Answer(**words, kind=kind, body=saved.pop("body").tobytes())
+        with as_written(self._path):
+            saved: dict[str, Any] = decode(self._path.read_bytes())
+            words = json.loads(saved.pop("about"))
+            if words.pop("run") != self._run:
+                return
+            request, kind = words.pop("request"), Kind(words.pop("kind"))
+            self._latest = request, Answer(**words, kind=kind, body=saved.pop("body").tobytes())
         home.update({name.removeprefix("home/"): np.array(block) for name, block in saved.items()})
 
     def answered(self, request: str) -> Answer | None:
@@ -127,12 +142,10 @@ def write_predictor(path: Path, predictor: Predictor) -> None:
 
 def read_predictor(path: Path) -> Predictor:
     """The predictor in a file."""
-    saved: dict[str, Any] = decode(path.read_bytes())
-    kind = _PREDICTORS.get(str(saved.pop("", None)))
-    if kind is None:
-        raise TamperingFound(f'"{path}" holds no predictor that this version knows.')
-    made: Predictor = kind(**saved)
-    return made
+    with as_written(path):
+        saved: dict[str, Any] = decode(path.read_bytes())
+        made: Predictor = _PREDICTORS[saved.pop("")](**saved)
+        return made
 
 
 def _text(ids: list[Any]) -> Array:

@@ -235,6 +235,8 @@ def offered(agreed: Agreement, file: RunFile) -> Offer:
         ratings=facts.ratings if declared is None else declared.ratings,
     )
     names = tuple(member.name for member in facts.roster)
+    data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
+    file = file.model_copy(update={"data": data})
     return Offer(agreed.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
 
 

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,6 @@ from tacit.boundary.door import record_beside
 from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Protection
-from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array, Value, encode
 from tacit.deploy import kept
 from tacit.deploy.align import Aligning
@@ -41,6 +41,8 @@ from tacit.methods.plan import Plan
 from tacit.methods.runfile import check, plan
 from tacit.partition import Setting
 
+#: Seconds between two reckonings of what was spent, which are for the eye: the ledger has every release.
+RECKONING = 10.0
 #: What leaves before a run begins.
 ROSTER = Roster()
 
@@ -94,6 +96,7 @@ class Part:
         self._agreed: Agreement | None = None
         self._ledger: Ledger | None = None
         self._memory = kept.Memory(home.folder / "memory.tct", run)
+        self._reckoned = monotonic()
 
     @property
     def private(self) -> bool:
@@ -149,11 +152,12 @@ class Part:
                 self._memory.keep(request.hash, answer, party.home)
         return answer
 
-    def spent(self, answer: Answer) -> dict[str, float]:
-        """What the site's ledger has reached, once an answer cost something."""
+    def spent(self, now: bool = False) -> dict[str, float]:
+        """What the site's ledger has reached, of which budget; reckoned `now`, or else only once in a while."""
         protection = None if self.party is None else self.party.gate.protection
-        if protection is None or answer.kind is Kind.PUBLIC:
+        if protection is None or (not now and monotonic() < self._reckoned + RECKONING):
             return {}
+        self._reckoned = monotonic()
         return {"epsilon": protection.lifetime(), "budget": protection.budget.epsilon}
 
     def keep(self, shared: Mapping[str, Array]) -> dict[str, Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tacit.boundary.protection import Budget
+from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
@@ -24,6 +24,7 @@ class Policy:
     ----------
     max_epsilon, delta : the budget of the site's ledger over its lifetime; None takes the first run's own ε and δ
     days : the period of that budget; None for the lifetime
+    unit : "user" where nothing less than a whole user may be what a run protects; None for what it says
     non_private : whether runs without any guarantee are taken part in
     file : the run file that the coordinator must offer, or None for any that fits
     peers : by name, the public signing keys of the other parties, as their owners gave them; needed for signed sums
@@ -35,6 +36,7 @@ class Policy:
     max_epsilon: float | None = None
     delta: float | None = None
     days: float | None = None
+    unit: str | None = None
     non_private: bool = False
     file: RunFile | None = None
     peers: Mapping[str, str] | None = None
@@ -75,10 +77,15 @@ class Policy:
             )
         if file.privacy is not None and file.privacy.accounting != "sound":
             raise PrivacyRefused("The run counts by a paper's own formulas, which do not hold; ask for a sound one.")
+        if file.privacy is not None and offer.items is None:
+            raise PrivacyRefused(
+                "The run has [privacy] and no public list of items, so that this site would tell which ones its users "
+                "rated; ask for a run with [public] catalogue."
+            )
         if offer.setting is not setting_of(file):
             raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
-        if file.split.by == "temporal":
-            raise UsageError('The split "temporal" needs everybody\'s times at once; ask for another one.')
+        if file.split.by in ("temporal", "cold-users"):
+            raise UsageError(f'The split "{file.split.by}" cannot be made by a site for itself; ask for another one.')
         if file.aggregation.dropout:
             raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; ask for none.")
 
@@ -86,8 +93,12 @@ class Policy:
         """Refuse a plan that alone is more than this site allows."""
         promised = plan.terms.guarantee
         if self.max_epsilon is not None and promised.epsilon > self.max_epsilon * (1 + 1e-9):
-            raise PrivacyRefused(
+            raise BudgetSpent(
                 f"The run asks for ε = {promised.epsilon:g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
+            )
+        if self.unit is not None and promised.unit != self.unit:
+            raise PrivacyRefused(
+                f"The run protects every {promised.unit}, and this site asks for every {self.unit} (--unit)."
             )
         if promised.simulated and not self.local:
             raise PrivacyRefused("The run's guarantee says SIMULATED, and this site is no simulation.")

@@ -165,7 +165,9 @@ def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
 
     assert policy.file is not None
     file = for_sites(policy.file)
-    roster = tuple(f"party-{k}" for k in range(1, (file.partition.into or 2) + 1))
+    if file.partition.into is None:
+        raise PeerFailed("The coordinator is not there, and no [partition] into says how many parties there will be.")
+    roster = tuple(f"party-{k}" for k in range(1, file.partition.into + 1))
     offer = Offer("", offered_file(file, file.public), roster, setting_of(file), listed(file))
     return "the coordinator is not there, so the run file that was given is looked at", offer
 

@@ -148,7 +148,7 @@ class Site:
         ask = Ask.of(content)
         answer, request = part.answer(ask), ask.request
         self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body))
-        self._status.set(round=request.round, step=request.step, **part.spent(answer))
+        self._status.set(round=request.round, step=request.step, **part.spent())
         return answer_content(_discreet(answer) if not self._home.policy.local else answer)
 
     def _end(self, content: dict[str, Any]) -> Mapping[str, Value]:
@@ -159,6 +159,7 @@ class Site:
             said = PeerFailed(f"The coordinator ended the run: {why[:400]}")
             self._failure = None if self._stays else self._failure or self._trouble or said
         elif self._part is not None:
+            self._status.set(**self._part.spent(now=True))
             reply = self._part.keep({name.removeprefix("shared/"): value for name, value in content.items()})
         self._outcome = {"run": self._run, **words}
         self._status.set(state=State.FAILED if why else State.DONE, message=why)

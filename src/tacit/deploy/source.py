@@ -32,7 +32,7 @@ class Held:
     def told(self, offer: Offer) -> Told:
         """What the coordinator is told of it: sizes, and without privacy also counts and, where asked for, items."""
         private = offer.file.privacy is not None
-        named = offer.items is None or offer.setting is Setting.VERTICAL
+        named = offer.setting is Setting.VERTICAL or (offer.items is None and not private)
         ratings = 0 if private else self.share.ratings.n_ratings
         items = self.share.ratings.item_ids if named else None
         return Told(self.share.ratings.n_users, items, ratings, self.share.devices)
@@ -61,11 +61,11 @@ class Source:
             catalogue=listed,
         )
         _fits(ratings, offer)
-        parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed)
+        parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed, untested=True)
         rows, columns = np.arange(ratings.n_users), np.arange(ratings.n_items)
         devices = ratings.n_users if offer.setting is Setting.DEVICE else 0
         share = Share(name, replace(parts.train, times=None), rows, columns, name, devices)
-        return Held(share, _people(share), parts.test)
+        return Held(share, _people(share), parts.test if parts.test.n_ratings else None)
 
     def _listed(self, offer: Offer, folder: Path) -> Path | None:
         """A file with the items that a rating may name; None where the site's own ratings say so."""

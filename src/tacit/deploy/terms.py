@@ -62,8 +62,10 @@ class Offer:
             roster = tuple(str(name) for name in json.loads(content["roster"]))
             items = vocabulary(content["items"]) if "items" in content else None
             setting, local = Setting(content["setting"]), content["local"] is True
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadMessage(f"The coordinator's offer cannot be read: {error}.") from None
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise BadMessage(f"The coordinator's offer cannot be read: {str(error).rstrip('.')}.") from None
+        if len(set(roster)) != len(roster):
+            raise BadMessage("The coordinator's offer names a party twice, which would count its noise twice.")
         return cls(run, file, roster, setting, items, local)
 
     @property
@@ -184,15 +186,27 @@ def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
             for name, users, held, devices in members
         )
         users, ratings = int(content["users"]), int(content["ratings"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadMessage(f"The coordinator's list of the parties cannot be read: {error}.") from None
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise BadMessage(f"The coordinator's list of the parties cannot be read: {str(error).rstrip('.')}.") from None
     listed = tuple(member.name for member in roster)
     declared = offer.file.public.scale
     if listed != offer.roster or (offer.items is not None and items != offer.items):
         raise BadMessage("The run that begins is not the one that was offered: other parties or other items.")
     if declared is not None and (scale.low, scale.high) != declared:
         raise BadMessage("The run that begins is not the one that was offered: another scale.")
+    if feedback != offer.file.data.feedback:
+        raise BadMessage("The run that begins is not the one that was offered: another kind of feedback.")
+    together = {m.users for m in roster} if offer.setting is Setting.VERTICAL else {sum(m.users for m in roster)}
+    if together != {users} or not all(_possible(member, offer, len(items)) for member in roster):
+        raise BadMessage("The coordinator's list of the parties has sizes that they cannot have together.")
     return Facts(offer.setting, scale, feedback, users, len(items), ratings, items, roster, offer.file.seed)
+
+
+def _possible(member: Member, offer: Offer, items: int) -> bool:
+    """Whether a party can be of these sizes; only an experiment, or a run without privacy, has cohorts of devices."""
+    most = member.users if offer.local or offer.file.privacy is None else 1
+    devices = 0 <= member.devices <= (most if offer.setting is Setting.DEVICE else 0)
+    return member.users > 0 and devices and member.items == len(member.columns) and member.columns[-1] < items
 
 
 def _columns(content: Mapping[str, Any], name: object, every: Array) -> Array:
@@ -222,7 +236,10 @@ def vocabulary(raw: object) -> Vocabulary:
     """The list of ids in a message."""
     if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8:
         raise BadMessage("A list of items is not a string of bytes; it was damaged or forged.")
-    found = json.loads(raw.tobytes())
+    try:
+        found = json.loads(raw.tobytes())
+    except (ValueError, RecursionError):
+        raise BadMessage("A list of items is not the JSON it should be; it was damaged or forged.") from None
     if not isinstance(found, list) or not all(isinstance(id, (int, str)) and not isinstance(id, bool) for id in found):
         raise BadMessage("A list of items holds something that is no id; it was damaged or forged.")
     ids = as_ids(found)

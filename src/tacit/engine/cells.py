@@ -10,10 +10,14 @@ FLARE's jobs, its job store, its administrators and its streamed logs are not us
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from tacit.errors import UsageError
@@ -24,6 +28,11 @@ COORDINATOR = "coordinator"
 CHANNEL = "tacit"
 #: Bytes of the largest message that is looked at.
 LARGEST = 2**30
+#: Seconds until a message has got there or was lost, beside its bytes by the second on a slow line: whoever died with
+#: it says nothing, so it is not waited for as long as one would wait for an answer.
+SOON, SLOWEST = 3.0, 2**17
+#: Seconds until the coordinator's cell listens, at most.
+LISTENING = 10.0
 
 #: Called with sender, topic and body; what it returns is the reply.
 Receive = Callable[[str, str, bytes], bytes]
@@ -63,7 +72,7 @@ class Cell:
         from nvflare.fuel.f3.cellnet.utils import make_reply
         from nvflare.fuel.f3.message import Message
 
-        self.name, self._receive = name, receive
+        self.name, self._receive, self._place = name, receive, (host, port)
         self._own = HUB if name == COORDINATOR else name
         self._message, self._reply, self._headers, self._codes = Message, make_reply, MessageHeaderKey, ReturnCode
         self._bye, self._neighbour = (CellChannel.CELLNET, CellChannelTopic.Bye), MessagePropKey.ENDPOINT
@@ -82,7 +91,22 @@ class Cell:
         self._cell.register_request_cb(CHANNEL, "*", self._received)
 
     def start(self) -> None:
+        """Connect, or listen, and alone: FLARE would share a port with another coordinator, and sites with it.
+
+        A listener that is stopped before it is one would never end, so it is waited for.
+        """
+        if self._own == HUB:
+            try:
+                socket.create_server(self._place).close()
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise
         self._cell.start()
+        deadline = monotonic() + LISTENING
+        while self._own == HUB and monotonic() < deadline:
+            with suppress(OSError), socket.create_connection(self._place, timeout=1.0):
+                return
+            sleep(0.02)
 
     def stop(self) -> None:
         """Leave the network, and forget what FLARE keeps of a cell for good: another of that name may come."""
@@ -99,7 +123,9 @@ class Cell:
         target = HUB if to == COORDINATOR else to
         if not self._cell.is_cell_connected(target):
             return None
-        reply = self._cell.send_request(CHANNEL, topic, target, self._message({}, body), timeout=timeout, optional=True)
+        patience = min(timeout, SOON + len(body) / SLOWEST)
+        message = self._message({}, body)
+        reply = self._cell.send_request(CHANNEL, topic, target, message, timeout=patience, optional=True)
         fine = reply is not None and reply.get_header(self._headers.RETURN_CODE) == self._codes.OK
         return bytes(reply.payload) if fine and isinstance(reply.payload, (bytes, bytearray, memoryview)) else None
 

@@ -3,7 +3,8 @@
 A message is pushed and acknowledged; the reply comes back as a message of its own, so nobody holds a line open while a
 party computes. What is lost on the way is sent again: the desk pushes again when a service has started anew, a service
 pushes its reply until it is taken. Every message has an id, so that nothing is done twice. A service that starts anew
-in the middle of a run is first told again what it was told before, in its order.
+in the middle of a run is first told again what it was told before, in its order; so every message also says for which
+start of the service it is meant, and another one, which may be on the line before it has said hello, does not take it.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Desk:
         try:
             left = max(0.1, deadline - monotonic())
             place = Place(COORDINATOR, name, topic, self._run)
-            message = sealed(place, {"about": about, **content(left)}, self._key)
+            message = sealed(place, {"about": about, "start": start, **content(left)}, self._key)
             if self._cell.send(name, topic, message, min(PUSH, left)) != TAKEN:
                 with self._news:
                     if peer.reply is None:

@@ -23,6 +23,8 @@ from tacit.errors import BadMessage, PeerFailed, TacitError
 
 #: What the coordinator can say.
 TOPICS = ("offer", "align", "begin", "ask", "end")
+#: What is said to a message that was meant for this service before it was started anew.
+ANOTHER = b"another start"
 #: Seconds between two hellos, and before a reply that was not taken is pushed again.
 BEAT, AGAIN = 2.0, 0.2
 
@@ -92,6 +94,8 @@ class Window:
         except TacitError as error:
             self._refuse(error)
             raise
+        if content.pop("start", None) != self.start:
+            return ANOTHER
         about = str(content.get("about"))
         with self._news:
             if about != self._doing:

@@ -63,12 +63,13 @@ def about(
     floor: Mapping[str, Any] | None = None,
     noise: Sequence[Mapping[str, Any]] | None = None,
     sealing: Sequence[str] = (),
+    deployed: bool = False,
 ) -> dict[str, Any]:
     """The contents of about.json; `data` is what `about_data` said, `partition` what `about_parties` did.
 
     `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
     `noise` what each private step's answers carry, and `sealing` says how sums were sealed. A run that has none of
-    these says nothing of them.
+    these says nothing of them. `deployed` is a run between organisations, which no experimenter looks into.
     """
     from importlib.metadata import version
 
@@ -97,6 +98,7 @@ def about(
         **({} if floor is None else {"floor": dict(floor)}),
         **({} if noise is None else {"steps_noise": [dict(step) for step in noise]}),
         **({"sealing": list(sealing)} if sealing else {}),
+        **({"deployed": True} if deployed else {}),
     }
 
 

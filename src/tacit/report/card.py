@@ -245,11 +245,14 @@ def _unprotected(record: RunRecord) -> Section:
     if unknown:
         points.append(f"What the run does not describe, so that nothing here covers it: {listing(unknown)}.")
     if record.guarantee is not None:
-        points += promises.leaves_out(record.guarantee, record.run_file.aggregation.name)
-    points += [
-        "From the coordinator: who takes part and when, how many users each party has, and how long its messages are.",
-        "The metrics: they come from test ratings, without noise. Passing them on is a release of its own.",
-    ]
+        points += promises.leaves_out(record.guarantee, record.run_file.aggregation.name, record.about.deployed)
+    points.append(
+        "From the coordinator: who takes part and when, how many users each party has, and how long its messages are."
+    )
+    if record.summary.metrics or not record.about.deployed:
+        points.append(
+            "The metrics: they come from test ratings, without noise. Passing them on is a release of its own."
+        )
     return Section("What was not protected", points=points)
 
 

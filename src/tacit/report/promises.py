@@ -100,7 +100,7 @@ def resting_on(stated: StatedGuarantee, has_chains: bool) -> list[str]:
     return points + [f"{key.replace('_', ' ')}: {short(value, 200)}." for key, value in stated.further.items()]
 
 
-def leaves_out(stated: StatedGuarantee, aggregation: str) -> list[str]:
+def leaves_out(stated: StatedGuarantee, aggregation: str, deployed: bool = False) -> list[str]:
     """What the guarantee does not cover."""
     points = []
     if stated.model == "silo":
@@ -109,9 +109,10 @@ def leaves_out(stated: StatedGuarantee, aggregation: str) -> list[str]:
         points.append("A user as a whole: one with many ratings is protected rating by rating only.")
     if stated.relation == "zero-out":
         points.append("Being on the roster.")
-    points.append(
-        "Counts that the experimenter sees, on this card and in about.json: ratings, test users, party sizes."
-    )
+    if not deployed:
+        points.append(
+            "Counts that the experimenter sees, on this card and in about.json: ratings, test users, party sizes."
+        )
     if (aggregation in {"secagg", "paillier", "lattice"} or stated.model == "distributed") and (
         not any(word in against(stated) for word in ("lying", "may lie"))
     ):

@@ -163,3 +163,4 @@ class About(Written):
     floor: AboutFloor | None = None
     steps_noise: list[AboutNoise] = Field(default_factory=list)
     sealing: list[str] = Field(default_factory=list)
+    deployed: bool = False
