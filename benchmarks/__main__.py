@@ -22,6 +22,7 @@ NAMES = (
     "start",
     "synthetic",
     "peers",
+    "deploy",
 )
 
 

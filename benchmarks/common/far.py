@@ -46,7 +46,7 @@ from tacit.partition import partition
 
 BARE = "bare"
 #: Seconds for all sites to be up, for one exchange, and for the sites to end.
-STARTING, STEP, ENDING = 120.0, 120.0, 10.0
+STARTING, STEP, ENDING = 60.0, 120.0, 10.0
 #: Bytes that say how long what follows on a raw socket is.
 _LENGTH = 8
 
@@ -69,16 +69,16 @@ class Far:
         quiet_engine(log)
         self._coordinator = Coordinator(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
         self._coordinator.open()
-        self._pool = ThreadPoolExecutor(count)
-        with socket.create_server(("localhost", 0)) as door:
-            self.processes = [self._started(folder / name, name, door.getsockname()[1]) for name in self.names]
-            door.settimeout(STARTING)
-            context = _mutual(ssl.PROTOCOL_TLS_SERVER, self.keyring.credentials())
-            self._sockets = [context.wrap_socket(door.accept()[0], server_side=True) for _ in self.names]
-        if missing := self._coordinator.desk.wait_for(self.names, STARTING):
-            raise PeerFailed(f"{missing[0]} did not come up within {STARTING:g} seconds.")
         self._engine = Flare(self._coordinator.desk, self.names, STEP)
         self.federation = Federation(self._engine, facts, Echo.steps)
+        self._pool = ThreadPoolExecutor(count)
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._sockets: list[ssl.SSLSocket] = []
+        try:
+            self._gathered(folder)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def bare(self, body: bytes) -> None:
         """One push of FLARE's cells to every site and back."""
@@ -105,6 +105,18 @@ class Far:
             process.wait(ENDING)
         self._coordinator.close()
         self._pool.shutdown()
+
+    def _gathered(self, folder: Path) -> None:
+        """Start the sites, and wait until all are there on both lines."""
+        context = _mutual(ssl.PROTOCOL_TLS_SERVER, self.keyring.credentials())
+        with socket.create_server(("localhost", 0)) as door:
+            door.settimeout(STARTING)
+            for name in self.names:
+                self.processes.append(self._started(folder / name, name, door.getsockname()[1]))
+            for _ in self.names:
+                self._sockets.append(context.wrap_socket(door.accept()[0], server_side=True))
+        if missing := self._coordinator.desk.wait_for(self.names, STARTING):
+            raise PeerFailed(f"{missing[0]} did not come up within {STARTING:g} seconds.")
 
     def _started(self, folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
         folder.mkdir(mode=0o700)
@@ -138,7 +150,7 @@ def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:
     threading.Thread(target=_echo, args=(port, credentials), daemon=True).start()
     coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(site.coordinator))
     place = (site.name, site.host, site.port, credentials)
-    window = _Echoing(*place, identity, coordinator, handle, lambda: True, lambda _error: None, lambda _topic: None)
+    window = _Echoing(*place, identity, coordinator, handle, refuse=lambda _error: None, after=lambda _topic: None)
     window.open()
     while os.getppid() == parent:
         there = window.say("hello", hello(site, identity, window.start)) is not None

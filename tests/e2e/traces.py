@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 #: As many bytes make a pattern, and patterns begin at every fourth byte of an array.
 WIDTH, STEP = 8, 4
+_NUMBER = re.compile(rb"-?\d+\.\d+(?:e-?\d+)?")
 
 
 def all_bytes(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -43,18 +44,28 @@ def _cells(path: Path) -> Iterator[bytes]:
 
 
 def found(folder: Path, ids: set[str], *numbers: np.ndarray) -> list[str]:
-    """Where in a folder an id stands, or two neighbours of an array, or one of its values as text."""
-    windows, texts = _windows(numbers), _texts(numbers)
-    words = re.compile(b"|".join(sorted(re.escape(word.encode()) for word in ids | texts)))
+    """Where in a folder the start that all ids share stands, or two neighbours of an array, or a value as text."""
+    windows, texts, start = _windows(numbers), _texts(numbers), _start(ids)
+    assert len(start) >= 5, "ids need a start in common that nothing else has"
     places = []
     for name, raw in all_bytes(folder):
-        if (hit := words.search(raw)) is not None:
-            places.append(f"{name}: {hit.group().decode()}")
+        if start in raw:
+            places.append(f"{name}: {start.decode()}")
+        if texts.intersection(_NUMBER.findall(raw)):
+            places.append(f"{name}: numbers of the data, as text")
         for shift in range(WIDTH):
             whole = raw[shift : shift + (len(raw) - shift) // WIDTH * WIDTH]
-            if np.isin(np.frombuffer(whole, dtype=np.uint64), windows).any():
+            values = np.frombuffer(whole, dtype=np.uint64)
+            if np.any(windows[np.searchsorted(windows[:-1], values)] == values):
                 places.append(f"{name}: numbers of the data")
     return places
+
+
+def _start(ids: set[str]) -> bytes:
+    """What all ids begin with."""
+    first, last = min(ids), max(ids)
+    same = [one == other for one, other in zip(first, last, strict=False)]
+    return first[: (*same, False).index(False)].encode()
 
 
 def _windows(numbers: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -70,8 +81,8 @@ def _windows(numbers: tuple[np.ndarray, ...]) -> np.ndarray:
     return every[telling & (every & np.uint64(2**32 - 1) != 0)]
 
 
-def _texts(numbers: tuple[np.ndarray, ...]) -> set[str]:
+def _texts(numbers: tuple[np.ndarray, ...]) -> set[bytes]:
     """The values as they would stand in JSON or CSV, where they are long enough to tell."""
     every = {repr(value) for array in numbers for value in array.astype(np.float64).ravel().tolist()}
     short = {str(value) for array in numbers for value in array.astype(np.float32).ravel()}
-    return {text for text in every | short if len(text) >= 7}
+    return {text.encode() for text in every | short if len(text) >= 7}

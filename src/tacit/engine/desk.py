@@ -25,8 +25,8 @@ from tacit.errors import TacitError
 
 #: What a service says to a message that was pushed to it: that it will be seen to.
 TAKEN = b"taken"
-#: Seconds: how long a push may take at most, how long one that was late and did not come back is waited for, and how
-#: long to wait before a push that did not get there is tried again.
+#: Seconds: how long a push may take at most, how long one that was late and did not come back is waited for once
+#: more, and how long to wait before a push that did not get there is tried again.
 PUSH, GRACE, AGAIN = 120.0, 5.0, 0.2
 
 #: What is said, given the seconds that are left for it.
@@ -110,8 +110,8 @@ class Desk:
     def settle(self, name: str, topic: str, about: str, content: Content, seconds: float) -> Any:
         """Say something to a service until it replies: its reply, the error that it tells of, or None if it is late."""
         with self._news:
-            patience = GRACE if self._peers[name].late else seconds
-        deadline = monotonic() + min(patience, seconds)
+            was_late = self._peers[name].late
+        deadline = monotonic() + min(GRACE if was_late else seconds, seconds)
         while (left := deadline - monotonic()) > 0:
             start = self._started(name, left)
             if start is None:
@@ -122,7 +122,8 @@ class Desk:
             if reply is not None:
                 return failure_of(reply, name) or reply
         with self._news:
-            self._peers[name].late = True
+            peer = self._peers[name]
+            peer.start, peer.late = "" if was_late else peer.start, True  # the second time: until it says hello
         return None
 
     # -- inside ------------------------------------------------------------------------------------------------------

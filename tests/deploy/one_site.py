@@ -1,0 +1,142 @@
+"""Sites' parts in a run without any service around them: their folders, an offer, and a coordinator of plain calls."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.csv as csv
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tacit.boundary.events import Public
+from tacit.boundary.ledger import Ledger
+from tacit.config import RunFile
+from tacit.data.ratings import Feedback, Ratings
+from tacit.data.synthetic import demo
+from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.certificates import identity_text
+from tacit.deploy.kit import Kit
+from tacit.deploy.part import Home, Part
+from tacit.deploy.policy import Policy
+from tacit.deploy.source import Source
+from tacit.deploy.terms import Offer, Told, facts_content, facts_of, offered_file
+from tacit.engine.envelope import Ask
+from tacit.methods.runfile import setting_of
+from tacit.partition import partition
+
+NAMES = ("party-1", "party-2", "party-3")
+DATA = demo(users=48, items=16, ratings=500)
+BIAS = {"name": "bias"}
+CHAIN = {"name": "sgdmf", "factors": 3, "rounds": 2, "local_steps": 2, "sampling": 1.0, "fine_tuning": 1}
+
+
+def run_file(**sections) -> RunFile:
+    """A private run of `bias`, as a coordinator reads it."""
+    base = {
+        "public": {"scale": [1, 5], "users": 48},
+        "partition": {"into": 3},
+        "method": BIAS,
+        "privacy": {"epsilon": 4.0, "delta": 1e-6},
+        "engine": {"name": "flare"},
+    }
+    table = {**base, **sections}
+    return RunFile.model_validate({name: value for name, value in table.items() if value is not None})
+
+
+def offer_of(file: RunFile, roster=NAMES, items: Vocabulary | None = DATA.item_ids, run="run-1", local=False) -> Offer:
+    return Offer(run, offered_file(file, file.public), tuple(roster), setting_of(file), items, local)
+
+
+def kit_of(name: str) -> Kit:
+    return Kit(name, "hearts", "localhost", 8102, True, "", "", "", "0" * 64)
+
+
+def write_csv(path: Path, ratings: Ratings) -> str:
+    csv.write_csv(ratings.to_arrow(), path)
+    return str(path)
+
+
+def home_of(folder: Path, name: str = "party-1", policy: Policy | None = None, source: Source | None = None) -> Home:
+    """One site with its third of the ratings; the same folder gives the same site."""
+    place = folder / name
+    place.mkdir(exist_ok=True)
+    if source is None:
+        path = place / "ratings.csv"
+        if not path.exists():
+            write_csv(path, next(s for s in partition(DATA, into=3) if s.name == name).ratings)
+        source = Source(str(path))
+    identity = Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32))
+    return Home(kit_of(name), place, place / "ledger", identity, source, policy or Policy())
+
+
+def rows_of(home: Home) -> list:
+    """The ledger's rows, once it verifies; none where there is no ledger."""
+    if not home.ledger.exists():
+        return []
+    ledger = Ledger.open(home.ledger)
+    try:
+        ledger.verify()
+        return ledger.rows()
+    finally:
+        ledger.close()
+
+
+def costly(home: Home) -> list:
+    return [row for row in rows_of(home) if not isinstance(row.spent, Public)]
+
+
+def facts_told(offer: Offer, told: dict) -> object:
+    """The facts among sites that told their sizes."""
+    return facts_of(offer, told, Feedback(offer.file.data.feedback))
+
+
+class Sites:
+    """All sites of an offer, each through `Part` alone; also an engine that asks them one after the other."""
+
+    def __init__(self, folder: Path, offer: Offer, policy: Policy | None = None, sources: dict | None = None) -> None:
+        self.offer = offer
+        self.homes = {name: home_of(folder, name, policy, (sources or {}).get(name)) for name in offer.roster}
+        self.parts = {name: Part(home, offer.run, offer.content()) for name, home in self.homes.items()}
+        self.told = {name: Told.of(part.sizes(), name) for name, part in self.parts.items()}
+        self.asked: list[tuple[str, Ask]] = []
+        self.answers: list = []
+
+    def aligned(self, count: int) -> None:
+        self.told = {name: replace(told, users=count) for name, told in self.told.items()}
+
+    @property
+    def begin_content(self) -> dict:
+        identities = {name: identity_text(home.identity.public_key()) for name, home in self.homes.items()}
+        return {**facts_content(facts_told(self.offer, self.told)), "identities": json.dumps(identities)}
+
+    def begin(self) -> "Sites":
+        self.agreed = self.offer.agreement(facts_told(self.offer, self.told))
+        for part in self.parts.values():
+            part.begin(self.begin_content)
+        return self
+
+    def again(self, name: str) -> Part:
+        """The site's service was killed: a new one in the same folder, offered and begun as before."""
+        self.parts[name].leave()
+        self.parts[name] = part = Part(self.homes[name], self.offer.run, self.offer.content())
+        part.sizes()
+        part.begin(self.begin_content)
+        return part
+
+    def deliver(self, requests, _attendance) -> list:
+        found = []
+        for name, request in requests.items():
+            ask = Ask.of(Ask(request, 10.0).content())
+            self.asked.append((name, ask))
+            found.append(self.parts[name].answer(ask))
+        self.answers += found
+        return found
+
+    def conduct(self):
+        """The whole conversation; the coordinator's model."""
+        circle = self.agreed.known({n: h.identity.public_key() for n, h in self.homes.items()})
+        federation = self.agreed.federation(self, circle=circle)
+        return self.agreed.sides.coordinator(self.agreed.parameters, self.agreed.facts).run(federation)
+
+    def leave(self) -> None:
+        for part in self.parts.values():
+            part.leave()

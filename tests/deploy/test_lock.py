@@ -1,0 +1,32 @@
+"""One service a folder."""
+
+import pytest
+
+from tacit.deploy.lock import alone
+from tacit.errors import UsageError
+
+
+def test_a_second_service_in_one_folder_is_refused(tmp_path):
+    folder = tmp_path / "new" / "site"
+    with alone(folder, "party-1"):
+        with pytest.raises(UsageError, match="party-1") as found, alone(folder, "party-1"):
+            raise AssertionError("two were let in")
+        assert str(folder) in str(found.value)
+        with alone(tmp_path / "other", "party-1"):
+            pass
+    with alone(folder, "party-1"):
+        assert (folder / "lock").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_service_that_fails_lets_go(tmp_path):
+    with pytest.raises(ZeroDivisionError), alone(tmp_path, "party-1"):
+        raise ZeroDivisionError
+    with alone(tmp_path, "party-1"):
+        pass
+
+
+def test_a_lock_that_a_dead_service_left_is_no_lock(tmp_path):
+    (tmp_path / "lock").write_text("")
+    with alone(tmp_path, "party-1"):
+        assert (tmp_path / "lock").exists()

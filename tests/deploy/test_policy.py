@@ -1,0 +1,95 @@
+"""A site's own rules, each by itself; what they do to a whole offer is in test_part."""
+
+from dataclasses import replace
+
+import pytest
+from one_site import NAMES, offer_of, run_file
+
+from tacit.boundary.protection import BudgetSpent
+from tacit.data.ratings import Feedback
+from tacit.deploy.policy import Policy
+from tacit.deploy.terms import Told, facts_of
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.methods.runfile import seeded, setting_of
+from tacit.partition import Setting
+
+OFFER = offer_of(run_file())
+KEYS = {"party-2": "2" * 64, "party-3": "3" * 64}
+
+
+def plan_of(offer):
+    return offer.agreement(facts_of(offer, dict.fromkeys(NAMES, Told(16, None)), Feedback.EXPLICIT)).plan
+
+
+def test_what_keeps_the_rules_passes():
+    Policy().check(OFFER, "party-2")
+    Policy(non_private=True).check(offer_of(run_file(privacy=None)), "party-1")
+    Policy(local=True).check(offer_of(run_file(engine={"seeded": True}), local=True), "party-1")
+
+
+@pytest.mark.parametrize(
+    ("engine", "found"),
+    [({}, True), ({"seeded": False}, False), ({"name": "flare"}, False), ({"name": "flare", "seeded": True}, True)],
+)
+def test_noise_is_seeded_in_one_process_or_where_the_file_says_so(engine, found):
+    assert seeded(run_file(engine=engine)) is found
+
+
+SETTINGS = {"user": "horizontal", "group": "horizontal", "zip1": "horizontal", "item": "vertical", "genre": "vertical"}
+
+
+@pytest.mark.parametrize(("by", "setting"), [*SETTINGS.items(), ("device", "device")])
+def test_the_setting_is_the_run_file_s(by, setting):
+    file = run_file(partition={"by": by, "into": 3})
+    assert setting_of(file) is Setting(setting)
+    others = [s for s in Setting if s != setting]
+    for other in others:
+        with pytest.raises(UsageError, match="offered setting"):
+            Policy().check(replace(OFFER, file=offer_of(file).file, setting=other), "party-1")
+
+
+def test_more_than_a_site_allows_is_refused_as_its_budget():
+    plan = plan_of(OFFER)
+    Policy().allow(plan)
+    Policy(max_epsilon=4.0).allow(plan)
+    with pytest.raises(BudgetSpent, match=r"allows 3\.9"):
+        Policy(max_epsilon=3.9).allow(plan)
+
+
+def test_a_simulated_guarantee_is_for_experiments():
+    plan = plan_of(offer_of(run_file(engine={"name": "flare", "seeded": True})))
+    assert plan.terms.guarantee.simulated
+    Policy(local=True).allow(plan)
+    with pytest.raises(PrivacyRefused, match="SIMULATED"):
+        Policy().allow(plan)
+
+
+def test_a_budget_is_the_site_s_or_the_run_s_and_never_the_coordinator_s():
+    file = run_file(privacy={"epsilon": 4.0, "delta": 1e-6, "budget": 50.0, "period": 3.0})
+    plan = plan_of(offer_of(file))
+    assert Policy().budget(file, plan).epsilon == 4.0
+    assert Policy().budget(file, plan).days is None
+    mine = Policy(max_epsilon=2.0, delta=1e-7, days=30.0).budget(file, plan)
+    assert (mine.epsilon, mine.delta, mine.days) == (2.0, 1e-7, 30.0)
+    assert Policy(local=True).budget(file, plan).epsilon == 50.0
+
+
+def test_signing_keys_come_from_their_owners():
+    others = ("party-2", "party-3")
+    assert Policy(peers=KEYS).known(KEYS, others) == KEYS
+    assert Policy(local=True).known({"party-2": "x"}, others) == {"party-2": "x"}
+    with pytest.raises(PrivacyRefused, match="--peers FILE"):
+        Policy().known(KEYS, others)
+    with pytest.raises(PrivacyRefused, match="no key for party-3"):
+        Policy(peers={"party-2": "2" * 64}).known(KEYS, others)
+    for told in ({}, {**KEYS, "party-3": "4" * 64}, {"party-2": "2" * 64}):
+        with pytest.raises(TamperingFound, match="another key"):
+            Policy(peers=KEYS).known(told, others)
+
+
+def test_a_catalogue_that_only_the_coordinator_has_is_no_difference():
+    own = run_file(public={"scale": [1, 5], "users": 48, "catalogue": "my/items.csv"})
+    Policy(file=own).check(OFFER, "party-1")
+    Policy(file=run_file(public={})).check(OFFER, "party-1")
+    with pytest.raises(PrivacyRefused, match="another run"):
+        Policy(file=run_file(privacy=None), non_private=True).check(OFFER, "party-1")

@@ -1,0 +1,158 @@
+"""What is looked at before joining, in its order; nothing is joined, and no ledger is begun."""
+
+from dataclasses import replace
+
+import pytest
+from one_site import DATA, Sites, home_of, offer_of, rows_of, run_file
+
+from tacit.deploy import preflight as module
+from tacit.deploy.keys import Keyring
+from tacit.deploy.policy import Policy
+from tacit.deploy.preflight import NotThere, preflight, reached
+from tacit.deploy.source import Source
+from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
+
+OFFER = offer_of(run_file())
+ALL = ["kit and certificate", "connection", "coordinator, versions and clocks", "this site's rules", "data", "privacy"]
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preflight") / "keys"
+    return Keyring.make(folder, federation="hearts", host="localhost", port=8102).invite("party-1")
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """A coordinator that offers; what it offers can be changed."""
+    offered = {"offer": OFFER}
+    monkeypatch.setattr(module, "reach", lambda kit, wait: "TLS")
+    monkeypatch.setattr(module, "shown", lambda kit, wait: ("it is there", offered["offer"]))
+    return offered
+
+
+@pytest.fixture
+def away(monkeypatch):
+    def nobody(_kit, _wait):
+        raise NotThere("There is no coordinator.")
+
+    monkeypatch.setattr(module, "reach", nobody)
+
+
+def look(kit, tmp_path, policy=None, source=None):
+    home = home_of(tmp_path)
+    return preflight(kit, home.folder, source or home.data, policy or Policy()), home
+
+
+def failed(findings) -> dict[str, type]:
+    return {finding.what: type(finding.error) for finding in findings if finding.error is not None}
+
+
+def test_everything_is_looked_at_in_order_and_nothing_is_left_behind(kit, tmp_path, there):
+    findings, home = look(kit, tmp_path)
+    assert [finding.what for finding in findings] == ALL
+    assert failed(findings) == {}
+    assert "16 users" in findings[4].found
+    assert "(4.00, 1e-06)-DP" in findings[5].found
+    assert "1 × contribute" in findings[5].found
+    assert not home.ledger.exists()
+    assert {path.name for path in home.folder.iterdir()} <= {"ratings.csv", "items.parquet"}
+
+
+def test_what_rests_on_something_that_failed_is_left_out(kit, tmp_path, away):
+    findings, _home = look(kit, tmp_path)
+    assert [finding.what for finding in findings] == ALL[:2]
+    assert failed(findings) == {"connection": NotThere}
+
+
+def test_with_a_run_file_of_its_own_a_site_can_look_before_the_coordinator_is_there(kit, tmp_path, away):
+    (tmp_path / "items.csv").write_text("item\n" + "\n".join(map(str, DATA.item_ids.ids)) + "\n")
+    catalogue = {"scale": [1, 5], "users": 48, "catalogue": str(tmp_path / "items.csv")}
+    findings, home = look(kit, tmp_path, Policy(file=run_file(public=catalogue)))
+    assert [finding.what for finding in findings] == [*ALL[:2], "run file", *ALL[3:]]
+    assert failed(findings) == {"connection": NotThere}
+    assert not home.ledger.exists()
+    findings, _home = look(kit, tmp_path, Policy(file=run_file(engine={"seeded": True}, public=catalogue)))
+    assert failed(findings) == {"connection": NotThere, "run file": PrivacyRefused}
+
+
+@pytest.mark.parametrize(
+    ("offer", "policy", "what", "kind"),
+    [
+        (offer_of(run_file(engine={"name": "flare", "seeded": True})), Policy(), "this site's rules", PrivacyRefused),
+        (offer_of(run_file(privacy=None)), Policy(), "this site's rules", PrivacyRefused),
+        (replace(OFFER, roster=("party-2",)), Policy(), "this site's rules", UsageError),
+        (offer_of(run_file(public={"scale": [1, 2], "users": 48})), Policy(), "data", DataError),
+        (OFFER, Policy(max_epsilon=1.0), "privacy", PrivacyRefused),
+        (OFFER, Policy(delta=1e-9), "privacy", PrivacyRefused),
+    ],
+)
+def test_what_will_not_do_is_found(kit, tmp_path, there, offer, policy, what, kind):
+    there["offer"] = offer
+    findings, home = look(kit, tmp_path, policy)
+    found = next(finding for finding in findings if finding.what == what)
+    assert isinstance(found.error, kind)
+    assert found.found == str(found.error)
+    assert not home.ledger.exists()
+
+
+def test_what_the_ledger_holds_already_counts_and_is_not_touched(kit, tmp_path, there):
+    sites = Sites(tmp_path, OFFER).begin()
+    sites.conduct()
+    sites.leave()
+    before = rows_of(sites.homes["party-1"])
+    there["offer"] = replace(OFFER, run="run-2")
+    findings, home = look(kit, tmp_path)
+    assert set(failed(findings)) == {"privacy"}
+    assert rows_of(home) == before
+
+
+def test_a_kit_that_is_no_good_is_found(kit, tmp_path, there):
+    findings, _home = look(replace(kit, name="party-2"), tmp_path)
+    assert failed(findings) == {"kit and certificate": PeerFailed}
+
+
+def test_data_that_is_not_there_is_found(kit, tmp_path, there):
+    findings, _home = look(kit, tmp_path, source=Source(str(tmp_path / "none.csv")))
+    (kind,) = failed(findings).values()
+    assert issubclass(kind, TacitError)
+    assert [finding.what for finding in findings] == ALL[:5]
+
+
+def test_keys_without_encryption_are_called_so(kit, tmp_path, there):
+    findings, _home = look(replace(kit, insecure=True), tmp_path)
+    assert "INSECURE" in findings[1].found
+
+
+def test_a_coordinator_that_may_come_is_waited_for(kit, monkeypatch):
+    tries, clock = [], iter(range(100))
+    monkeypatch.setattr(module.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(module, "monotonic", lambda: next(clock))
+
+    def third(_kit, _wait):
+        tries.append(1)
+        if len(tries) < 3:
+            raise NotThere("There is no coordinator.")
+        return "TLS"
+
+    monkeypatch.setattr(module, "reach", third)
+    reached(kit, 60.0)
+    assert len(tries) == 3
+
+    def never(_kit, _wait):
+        tries.append(1)
+        raise NotThere("There is no coordinator.")
+
+    monkeypatch.setattr(module, "reach", never)
+    with pytest.raises(NotThere):
+        reached(kit, 5.0)
+
+    def bad(_kit, _wait):
+        tries.append(1)
+        raise PeerFailed("The certificate is not good.")
+
+    monkeypatch.setattr(module, "reach", bad)
+    tries.clear()
+    with pytest.raises(PeerFailed, match="not good"):
+        reached(kit, 60.0)
+    assert len(tries) == 1

@@ -1,0 +1,152 @@
+"""A site's own ratings: from wherever they lie, held to the public list, the scale and the sizes."""
+
+import sqlite3
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from one_site import DATA, home_of, offer_of, run_file, write_csv
+
+from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.kept import write_share
+from tacit.deploy.source import Laid, Source, items_of
+from tacit.errors import DataError, PrivacyRefused, UsageError
+from tacit.partition import partition
+
+OFFER = offer_of(run_file())
+TABLE = DATA.to_arrow().select(["user", "item", "rating"])
+QUERY = "select who as user, what as item, stars as rating from seen where stars > 0"
+
+
+def csv_file(folder) -> Source:
+    return Source(write_csv(folder / "ratings.csv", DATA))
+
+
+def parquet(folder) -> Source:
+    pq.write_table(TABLE.rename_columns(["who", "what", "stars"]), folder / "ratings.parquet")
+    return Source(str(folder / "ratings.parquet"), columns={"user": "who", "item": "what", "rating": "stars"})
+
+
+def sqlite(folder) -> Source:
+    with sqlite3.connect(folder / "ratings.db") as database:
+        database.execute("create table seen (who text, what integer, stars real)")
+        rows = zip(*(TABLE[name].to_pylist() for name in ("user", "item", "rating")), strict=True)
+        database.executemany("insert into seen values (?, ?, ?)", rows)
+    database.close()
+    return Source(f"sqlite://{folder / 'ratings.db'}", QUERY)
+
+
+def duck(folder) -> Source:
+    table = TABLE.rename_columns(["who", "what", "stars"])
+    with duckdb.connect(str(folder / "ratings.duckdb")) as database:
+        database.register("given", table)
+        database.execute("create table seen as select * from given")
+    return Source(f"duckdb://{folder / 'ratings.duckdb'}", QUERY)
+
+
+@pytest.mark.parametrize("made", [csv_file, parquet, sqlite, duck])
+def test_the_same_ratings_from_wherever_they_lie(tmp_path, made):
+    held = made(tmp_path).held(OFFER, "party-1", tmp_path)
+    plain = csv_file(tmp_path).held(OFFER, "party-1", tmp_path)
+    train, test = held.share.ratings, held.test
+    assert train.n_ratings + test.n_ratings == DATA.n_ratings
+    assert train.item_ids == DATA.item_ids
+    for one, other in ((train, plain.share.ratings), (test, plain.test)):
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.items, other.items)
+    assert held.people == plain.people == tuple(map(str, DATA.user_ids.ids))
+    assert held.share.devices == 0
+
+
+def test_what_is_told_of_private_data_is_how_many_users_there_are(tmp_path):
+    told = csv_file(tmp_path).held(OFFER, "party-1", tmp_path).told(OFFER)
+    assert told.content() == {"users": 48, "ratings": 0, "devices": 0}
+
+
+def test_without_privacy_counts_are_told_and_items_where_there_is_no_list(tmp_path):
+    free = run_file(privacy=None)
+    held = csv_file(tmp_path).held(offer_of(free), "party-1", tmp_path)
+    told = held.told(offer_of(free))
+    assert told.ratings == held.share.ratings.n_ratings
+    assert told.items is None
+    union = offer_of(free, items=None)
+    held = csv_file(tmp_path).held(union, "party-1", tmp_path)
+    assert held.told(union).items == held.share.ratings.item_ids
+
+
+def test_a_private_run_s_items_are_never_read_off_the_ratings(tmp_path):
+    """Also where an offer without a list has come so far."""
+    bare = offer_of(run_file(), items=None)
+    assert csv_file(tmp_path).held(bare, "party-1", tmp_path).told(bare).items is None
+
+
+def test_an_item_that_is_not_listed_is_bad_data(tmp_path):
+    fewer = offer_of(run_file(), items=Vocabulary(DATA.item_ids.ids[2:], "item"))
+    with pytest.raises(DataError):
+        csv_file(tmp_path).held(fewer, "party-1", tmp_path)
+
+
+def test_an_item_that_nobody_here_rated_is_still_on_the_list(tmp_path):
+    ids = np.append(DATA.item_ids.ids, 999)
+    more = offer_of(run_file(), items=Vocabulary(ids, "item"))
+    assert csv_file(tmp_path).held(more, "party-1", tmp_path).share.ratings.n_items == len(ids)
+
+
+def test_a_rating_beyond_the_scale_is_bad_data(tmp_path):
+    with pytest.raises(DataError):
+        csv_file(tmp_path).held(offer_of(run_file(public={"scale": [1, 3], "users": 48})), "party-1", tmp_path)
+
+
+def test_more_users_than_the_run_declares_are_bad_data(tmp_path):
+    offer = offer_of(run_file(public={"scale": [1, 5], "users": 47}))
+    with pytest.raises(DataError, match="48 users"):
+        csv_file(tmp_path).held(offer, "party-1", tmp_path)
+
+
+def test_with_privacy_a_device_is_one_user(tmp_path):
+    devices = {"by": "device", "into": 3}
+    with pytest.raises(PrivacyRefused, match="one device's"):
+        csv_file(tmp_path).held(offer_of(run_file(partition=devices)), "party-1", tmp_path)
+    free = offer_of(run_file(partition=devices, privacy=None))
+    assert csv_file(tmp_path).held(free, "party-1", tmp_path).share.devices == 48
+
+
+def test_with_privacy_a_vertical_site_lists_its_items(tmp_path):
+    vertical = {"by": "item", "into": 3}
+    private, free = (offer_of(run_file(partition=vertical, **more)) for more in ({}, {"privacy": None}))
+    with pytest.raises(UsageError, match="--items"):
+        csv_file(tmp_path).held(private, "party-1", tmp_path)
+    assert csv_file(tmp_path).held(free, "party-1", tmp_path).told(free).items is not None
+    pq.write_table(pa.table({"item": DATA.item_ids.ids}), tmp_path / "mine.parquet")
+    source = Source(write_csv(tmp_path / "ratings.csv", DATA), items=tmp_path / "mine.parquet")
+    assert source.held(private, "party-1", tmp_path).told(private).items == DATA.item_ids
+
+
+def test_data_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises((DataError, UsageError)) as found:
+        Source(str(tmp_path / "none.csv")).held(OFFER, "party-1", tmp_path)
+    assert "\n" not in str(found.value)
+
+
+def test_a_share_that_was_laid_ready_is_found_by_its_run(tmp_path):
+    share = partition(DATA, into=3)[1]
+    write_share(tmp_path / "run-1.share", share)
+    held = Laid().held(offer_of(run_file(), local=True), "party-2", tmp_path)
+    np.testing.assert_array_equal(held.share.ratings.values, share.ratings.values)
+    assert held.people == tuple(map(str, share.ratings.user_ids.ids))
+    assert held.test is None
+    with pytest.raises(DataError, match="no share of this run for party-2"):
+        Laid().held(offer_of(run_file(), run="run-2", local=True), "party-2", tmp_path)
+
+
+def test_a_public_list_is_read_in_order_and_without_repeats(tmp_path):
+    (tmp_path / "items.csv").write_text("item\nb\na\nb2\n")
+    assert items_of(tmp_path / "items.csv").ids.tolist() == ["a", "b", "b2"]
+
+
+def test_a_site_s_folder_is_its_own(tmp_path):
+    home = home_of(tmp_path, "party-2")
+    home.data.held(OFFER, "party-2", home.folder)
+    assert {path.name for path in home.folder.iterdir()} == {"ratings.csv", "items.parquet"}

@@ -1,0 +1,303 @@
+"""Services that are killed, absent, late or out of budget: the run goes on or ends with a sentence, and nothing is
+charged twice, lost or told that should stay at home.
+
+Three kills of a deployed run and three of each kind of local run in `make test`; many more in `make e2e`.
+"""
+
+import json
+import os
+import random
+import secrets
+import shutil
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from services import Federation, Service
+
+from tacit.boundary.ledger import Ledger
+from tacit.config import RunFile
+from tacit.deploy.local import Sites, train
+from tacit.engine.agreement import Agreement
+from tacit.experiment import prepare
+from tacit.experiment import run as simulate
+from tacit.federation import Facts
+
+TIMES = int(os.environ.get("TACIT_KILLS", "8"))
+LONG = TIMES >= 50
+
+METHOD = """
+seed = 7
+[public]
+scale = [1, 5]
+users = 90
+catalogue = "items.csv"
+[method]
+name = "sgdmf"
+factors = 3
+rounds = {rounds}
+local_steps = 1
+sampling = 1.0
+"""
+PRIVACY = """
+[privacy]
+epsilon = 4.0
+delta = 1e-6
+"""
+SECAGG = """
+[aggregation]
+name = "secagg"
+tolerate = 0.3
+"""
+
+
+@pytest.fixture
+def federation(tmp_path):
+    made: list[Federation] = []
+
+    def make(run_toml: str, parties: int = 2) -> Federation:
+        made.append(Federation(tmp_path, run_toml, parties=parties))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def one_sentence(err: str) -> str:
+    """What a service said last: a sentence, and no traceback above it."""
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("tacit: ")
+    assert last.endswith(".")
+    assert "Traceback" not in err
+    return last
+
+
+def check_ledgers(federation: Federation, names: tuple[str, ...], rounds: int, whole: bool = True) -> None:
+    """Every answer that the coordinator took is a row, once, in its order; no round was answered twice."""
+    messages = pq.read_table(federation.folder / "run" / "transcript" / "messages.parquet").to_pylist()
+    for name in names:
+        ledger = Ledger.open(federation.folder / f"site-{name}" / "ledger" / f"{name}.sqlite")
+        taken = [m["head"] for m in messages if (m["direction"], m["status"], m["party"]) == ("up", "ok", name)]
+        assert taken
+        ledger.verify(taken[-1])
+        rows = ledger.rows()
+        heads = [row.head for row in rows]
+        assert [head for head in heads if head in set(taken)] == taken
+        charged = [(row.round, row.attempt) for row in rows if row.step == "contribute"]
+        assert len(set(charged)) == len(charged), "a round was charged twice"
+        if whole:
+            assert len(charged) == rounds
+        ledger.close()
+
+
+# -- killed, and started anew ------------------------------------------------------------------------------------------
+
+
+def test_services_of_a_private_run_that_are_killed_at_random_moments_go_on(federation):
+    """Sites and coordinator in turn, kill -9, then started as before: one ledger row a round, and none too many."""
+    kills = TIMES if LONG else 3
+    rounds = 150 if not LONG else 60 * kills
+    here = federation(METHOD.format(rounds=rounds) + PRIVACY)
+    services = {"up": here.up(), **{name: here.join(name) for name in here.names}}
+    moments, victims = random.Random(7), ["party-1", "up", "party-2"]
+    here.until(lambda: here.round() >= 1)
+    hits = 0
+    for number in range(kills):
+        name = victims[number % 3]
+        reached = here.round() + moments.randint(1, 25)
+        here.until(lambda reached=reached: here.round() >= reached or services["up"].process.poll() is not None)
+        time.sleep(moments.uniform(0, 0.05))
+        if services["up"].process.poll() is not None:
+            break
+        services[name].kill()
+        hits += 1
+        services[name] = here.up() if name == "up" else here.join(name)
+        here.until(lambda reached=reached: here.round() > reached or services["up"].process.poll() is not None)
+    assert hits >= min(kills, 3)
+    assert services["up"].wait(120) == 0, services["up"].err
+    assert [services[name].wait(20) for name in here.names] == [0, 0]
+    assert services["up"].summary["rounds"] == rounds
+    assert services["up"].summary["guarantee"]["epsilon"] <= 4.0
+    check_ledgers(here, here.names, rounds)
+
+
+LOCAL = """
+seed = 7
+[data]
+source = "demo"
+users = 60
+items = 24
+ratings = 900
+[partition]
+into = 3
+[method]
+name = "sgdmf"
+factors = 3
+rounds = 8
+local_steps = 1
+sampling = 1.0
+"""
+#: NON-PRIVATE sites go on from memory.tct, private ones from their ledgers.
+KINDS = {
+    "NON-PRIVATE": LOCAL,
+    "private": LOCAL + PRIVACY + "[engine]\nseeded = true\n",
+    "masked": LOCAL + PRIVACY + '[aggregation]\nname = "secagg"\n[engine]\nseeded = true\n',
+}
+
+
+@pytest.fixture(scope="module")
+def local_sites(tmp_path_factory):
+    sites = Sites(tmp_path_factory.mktemp("local"), ("party-1", "party-2", "party-3"))
+    sites.start_all()
+    yield sites
+    sites.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_site_killed_in_any_round_changes_nothing_of_a_seeded_run(local_sites, tmp_path, kind):
+    (tmp_path / "run.toml").write_text(KINDS[kind])
+    file = RunFile.read(tmp_path / "run.toml")
+    whole = simulate(file, tmp_path / "whole")
+    prepared = prepare(file)
+    facts = Facts.of(prepared.parties, file.seed)
+    moments, hits = random.Random(7), []
+    for _time in range(TIMES // 4 if LONG else 1):
+        for ledger in local_sites.folder.glob("party-*/ledger"):
+            shutil.rmtree(ledger)
+        agreed = Agreement.over(prepared.method, prepared.parameters, facts, prepared.plan, secrets.token_hex(16))
+        when = {moments.randint(1, 7): f"party-{moments.randint(1, 3)}"}
+
+        def disturb(round, when=when):
+            if (name := when.pop(round, None)) is not None:
+                local_sites.kill(name)
+                local_sites.start(name)
+                hits.append(round)
+
+        trained = train(local_sites, file, agreed, prepared.parties, disturb=disturb)
+        assert trained.transcript.digest == whole["digest"]
+        for path in local_sites.folder.glob("party-*/ledger/*.sqlite"):
+            ledger = Ledger.open(path)
+            assert ledger.verify() == len(ledger.rows()) > 0
+            assert len({(row.step, row.round, row.attempt) for row in ledger.rows()}) == len(ledger.rows())
+            ledger.close()
+    assert hits
+
+
+# -- gone for good -----------------------------------------------------------------------------------------------------
+
+
+def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_left_is_exit_5(federation):
+    here = federation(METHOD.format(rounds=200) + "[engine]\ntimeout = 2\n")
+    up = here.up()
+    sites = {name: here.join(name, "--non-private") for name in here.names}
+    here.until(lambda: here.round() >= 5)
+    sites["party-2"].kill()
+    reached = here.round()
+    here.until(lambda: here.round() > reached + 2)
+    # and now the other one
+    sites["party-1"].kill()
+    assert up.wait(60) == 5
+    assert "Nobody answered" in one_sentence(up.err)
+    assert not (here.folder / "run" / "summary.json").exists()
+    # what was learned so far is not lost: both come back, and the run goes on from its log
+    again = here.up(name="again")
+    sites = {name: here.join(name, "--non-private") for name in here.names}
+    here.until(lambda: "party-2 has joined" in again.err and here.round() > reached + 5)
+    sites["party-2"].kill()
+    assert again.wait(120) == 0, again.err
+    assert sites["party-1"].wait(20) == 0
+    assert json.loads(again.out)["rounds"] == 200
+    messages = pq.read_table(here.folder / "run" / "transcript" / "messages.parquet").to_pylist()
+    assert {m["party"] for m in messages if m["status"] == "late"} >= {"party-2"}
+    assert "late at times" in (here.folder / "run" / "card.md").read_text()
+
+
+def test_a_secure_sum_leaves_out_a_site_that_never_returns(federation):
+    here = federation(METHOD.format(rounds=6) + PRIVACY + SECAGG + "[engine]\ntimeout = 3\n", parties=4)
+    up = here.up()
+    sites = {name: here.join(name) for name in here.names}
+    here.until(lambda: here.round() >= 2)
+    sites["party-4"].kill()
+    assert up.wait(120) == 0, up.err
+    assert [sites[name].wait(20) for name in here.names[:3]] == [0, 0, 0]
+    assert up.summary["guarantee"]["epsilon"] <= 4.0
+    messages = pq.read_table(here.folder / "run" / "transcript" / "messages.parquet").to_pylist()
+    assert {m["party"] for m in messages if m["status"] == "late"} == {"party-4"}
+    assert "late at times" in (here.folder / "run" / "card.md").read_text()
+    check_ledgers(here, here.names[:3], 6, whole=False)
+
+
+def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_ledger(federation):
+    here = federation(METHOD.format(rounds=300) + PRIVACY)
+    up, site, other = here.up(), here.join("party-1", "--wait", "2"), here.join("party-2", "--wait", "600")
+    here.until(lambda: here.round() >= 5)
+    up.kill()
+    assert site.wait(30) == 5
+    assert "was not there for 2 seconds" in one_sentence(site.err)
+    assert other.process.poll() is None
+    ledger = Ledger.open(here.folder / "site-party-1" / "ledger" / "party-1.sqlite")
+    rows = ledger.rows()
+    assert ledger.verify() == len(rows)
+    ledger.close()
+    other.kill()
+    # it was not all for nothing: when both are back, the run goes on, and what left is not charged again
+    again, back = here.up(name="again"), [here.join(name) for name in here.names]
+    assert again.wait(120) == 0, again.err
+    assert [site.wait(20) for site in back] == [0, 0]
+    check_ledgers(here, here.names, 300)
+
+
+def test_a_coordinator_that_waits_in_vain_says_for_whom(federation):
+    here = federation(METHOD.format(rounds=2))
+    up = here.up("--wait", "0")
+    assert up.wait(30) == 5
+    said = one_sentence(up.err)
+    assert "party-1, party-2 did not join" in said
+
+
+def test_two_coordinators_do_not_share_a_port(federation):
+    here = federation(METHOD.format(rounds=2))
+    first = here.up()
+    here.until(lambda: "Listening" in first.err)
+    second = Service(["up", "run.toml", "--keys", "keys", "--out", "other", "--wait", "1"], here.folder, "second")
+    here.services.append(second.start())
+    assert second.wait(30) == 5
+    assert "is another one running there?" in second.err
+
+
+# -- out of budget -----------------------------------------------------------------------------------------------------
+
+
+def told_to_the_coordinator(here: Federation, *services: str) -> str:
+    """Everything that a coordinator has of a run: its folder, its keys' record, what it printed."""
+    files = [path for path in (here.folder / "run").rglob("*") if path.is_file()]
+    texts = [path.read_bytes().decode("latin-1") for path in (*files, here.folder / "keys" / "federation.json")]
+    return "\n".join(
+        [*texts, *((here.folder / f"{name}.{end}").read_text() for name in services for end in ("out", "err"))]
+    )
+
+
+def test_a_site_whose_budget_is_too_small_refuses_and_the_coordinator_does_not_learn_it(federation):
+    here = federation(METHOD.format(rounds=2) + PRIVACY)
+    up, frugal, other = here.up(), here.join("party-1", "--max-epsilon", "1.2345"), here.join("party-2")
+    assert frugal.wait(60) == 4
+    assert "1.2345" in one_sentence(frugal.err)
+    assert up.wait(60) == 0, up.err
+    assert other.wait(20) == 0, other.err
+    assert "1.2345" not in told_to_the_coordinator(here, "up")
+    assert not (here.folder / "site-party-1" / "ledger").exists()
+    # the other one has spent what it allowed: a second run of another seed is refused, whatever the coordinator says
+    shutil.move(here.folder / "run", here.folder / "first")
+    (here.folder / "run.toml").write_text(METHOD.format(rounds=2) + PRIVACY + 'on_refusal = "stop"\n')
+    stopped, waiting = here.up("--set", "seed=8", name="stopped"), here.join("party-1")
+    spent = here.join("party-2")
+    assert spent.wait(60) == 4
+    reached = one_sentence(spent.err)
+    assert "its budget is 4" in reached
+    assert stopped.wait(60) == 4
+    assert "its budget does not cover this run" in one_sentence(stopped.err)
+    amount = reached.split("ε = ")[1].split(",")[0].split(" ")[0]
+    assert amount not in told_to_the_coordinator(here, "stopped")
+    assert waiting.wait(30) == 5
+    assert "The coordinator ended the run" in one_sentence(waiting.err)
