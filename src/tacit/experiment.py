@@ -17,7 +17,7 @@ from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance, Safeguards, Trained, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.federation import Facts, Transcript
+from tacit.federation import Facts
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters
 from tacit.methods.asked import Situation
@@ -124,21 +124,6 @@ def prepare(file: RunFile) -> Prepared:
     )
 
 
-def _absences(transcript: Transcript, parties: int) -> list[str]:
-    """Who did not take part all the time, for the report."""
-    words = {
-        "refused": "refused, their budget being spent",
-        "lost": "dropped out at times",
-        "late": "were late at times",
-    }
-    notes = []
-    for status, what in words.items():
-        missing = {entry.party for entry in transcript.entries if entry.status == status}
-        if missing:
-            notes.append(f"{len(missing)} of {parties} parties {what}.")
-    return notes
-
-
 def _sealing(prepared: Prepared) -> list[str]:
     """How sums are sealed, in words."""
     from tacit.report.sealing import sentences
@@ -201,7 +186,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
     from tacit.evaluate.floor import bias_floor
-    from tacit.report.about import about, about_parties, metrics_table
+    from tacit.report.about import about, about_parties, absences, metrics_table
     from tacit.report.crossing import crossing
 
     began = perf_counter()
@@ -259,7 +244,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
                 *evaluation.notes,
                 *lifetimes,
                 *_apart(file),
-                *_absences(trained.transcript, len(prepared.parties)),
+                *absences(trained.transcript, len(prepared.parties)),
                 *_void(trained, trained.rounds),
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
             ],

@@ -25,6 +25,7 @@ from tacit.federation import Facts
 
 TIMES = int(os.environ.get("TACIT_KILLS", "8"))
 LONG = TIMES >= 50
+in_long_form = pytest.mark.skipif(not LONG, reason="takes long; make e2e runs it")
 
 METHOD = """
 seed = 7
@@ -213,6 +214,7 @@ def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_lef
     assert "late at times" in (here.folder / "run" / "card.md").read_text()
 
 
+@in_long_form
 def test_a_secure_sum_leaves_out_a_site_that_never_returns(federation):
     here = federation(METHOD.format(rounds=6) + PRIVACY + SECAGG + "[engine]\ntimeout = 3\n", parties=4)
     up = here.up()
@@ -228,6 +230,7 @@ def test_a_secure_sum_leaves_out_a_site_that_never_returns(federation):
     check_ledgers(here, here.names[:3], 6, whole=False)
 
 
+@in_long_form
 def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_ledger(federation):
     here = federation(METHOD.format(rounds=300) + PRIVACY)
     up, site, other = here.up(), here.join("party-1", "--wait", "2"), here.join("party-2", "--wait", "600")

@@ -196,8 +196,9 @@ class Ledger:
         return [row.spent for row in self.rows()]
 
     def answered(self, request: str) -> tuple[Row, bytes | None] | None:
-        """The row of a request that was answered before, with the answer's bytes if it is the latest."""
-        found = self._database.execute(f"select {_ROW}, body from releases where request = ?", (request,)).fetchone()
+        """The latest row of a request that was answered before, with the answer's bytes if it is the latest of all."""
+        query = f"select {_ROW}, body from releases where request = ? order by number desc limit 1"
+        found = self._database.execute(query, (request,)).fetchone()
         return None if found is None else (Row(*found[:-1]), found[-1])
 
     def another(self, run: str, round: int, step: str, attempt: int, request: str) -> bool:
@@ -208,7 +209,7 @@ class Ledger:
     def first_schedule(self, planned: Sequence[Event] = ()) -> list[Event]:
         """What was planned before the first release that cost anything; `planned` becomes it where there was none."""
         lines = json.dumps([to_json(event) for event in planned], sort_keys=True)
-        if planned and self._about().get("first") != lines and all(isinstance(e, Public) for e in self.events()):
+        if planned and self._about().get("first") != lines and not self._cost():
             self._turn_page("first", lines)
         found = self._about().get("first")
         return [] if found is None else [from_json(table) for table in json.loads(found)]
@@ -216,10 +217,14 @@ class Ledger:
     def note(self, name: str, value: str, otherwise: str) -> None:
         """Keep a fact about the whole ledger once; another value later is refused with the words of `otherwise`."""
         kept = self._about().get(name)
-        if kept is None and not self.rows():
+        if kept is None and not self._cost():
             self._turn_page(name, value)
         elif kept != value:
             raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
+
+    def _cost(self) -> bool:
+        """Whether anything was released that costs; facts that do not may come before all else is settled."""
+        return any(not isinstance(event, Public) for event in self.events())
 
     def refuse(self, run: str, round: int, step: str, request: str, why: str) -> None:
         """Keep that a request was refused, durably: when, which, and why."""

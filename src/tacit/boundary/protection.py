@@ -207,7 +207,7 @@ class Protection:
             span = "" if self.budget.days is None else f" in {self.budget.days:g} days"
             raise BudgetSpent(
                 f"{self.ledger.party} refuses: this run would take it to ε = {reached:.3f}{span}, and its budget is "
-                f"{self.budget.epsilon:g}; raise [privacy] budget, or ask for a smaller epsilon."
+                f"{self.budget.epsilon:g}; raise it ([privacy] budget, or --max-epsilon), or ask for a smaller epsilon."
             )
 
     def count(self, step: str) -> None:

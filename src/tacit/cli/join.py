@@ -81,6 +81,8 @@ def join(
         typer.echo(json.dumps({"state": str(folder), **outcome}, ensure_ascii=False, allow_nan=False))
     elif not quiet and not outcome:
         typer.echo("Stopped before the run was over; join again with the same --state, and it goes on.")
+    elif not quiet and not (folder / "ledger").exists():
+        typer.echo("Done. The run was NON-PRIVATE, so there is no ledger of what left.")
     elif not quiet:
         typer.echo(f"Done. What left this site: tacit ledger show {folder / 'ledger'} --html left.html")
 
@@ -99,6 +101,10 @@ def _served(
 
     asked_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: asked_to_stop.set())
+
+    def alive() -> bool:
+        return not asked_to_stop.is_set()
+
     with alone(folder, kit.name):
         log = logger(folder, kit.name)
         quiet_engine(log)
@@ -111,9 +117,9 @@ def _served(
                 if not quiet:
                     where = f"{kit.host}:{kit.port}"
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}", err=True)
-                reached(kit, wait)
+                reached(kit, wait, alive)
                 home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
-                outcome = Site(home, log, status, stays=stay).serve(wait=wait, alive=lambda: not asked_to_stop.is_set())
+                outcome = Site(home, log, status, stays=stay).serve(wait, alive)
                 if asked_to_stop.is_set():
                     status.set(state=State.PAUSED, message="Stopped; joining again goes on.")
                 return outcome

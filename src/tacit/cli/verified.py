@@ -145,7 +145,8 @@ def _files(place: Path, run: Run | None) -> list[Path]:
     """The ledgers that there are, and those that should be there."""
     if place.is_file():
         return [place]
-    folder = place if run is None else run.ledgers
+    inside = place / "ledger" if (place / "ledger").is_dir() else place  # a site's folder
+    folder = inside if run is None else run.ledgers
     away = run is not None and folder != run.folder / "ledger"
     if not folder.is_dir() and (run is None or away):
         where = " That run kept its ledgers there, counting from where it was started." if away else ""

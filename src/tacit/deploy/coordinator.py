@@ -81,6 +81,7 @@ class Coordinator:
         self.desk = Desk(self._cell, keyring.identity, run)
         self._identities: dict[str, str] = {}
         self._shown: Mapping[str, Value] | None = None
+        self.refused: dict[str, str] = {}  # who refused the run, and what it said
         self._pool = ThreadPoolExecutor(64, thread_name_prefix="tacit-desk")
 
     def open(self) -> None:
@@ -109,7 +110,7 @@ class Coordinator:
 
     def gather(self, names: tuple[str, ...], seconds: float) -> None:
         """Wait until everybody has said hello."""
-        self._status.set(state=State.WAITING, run=self.run, peers=dict.fromkeys(names, Peer.ABSENT))
+        self._status.set(state=State.WAITING, run=self.run, peers=self._peers(list(names)))
         where = f"{self.keyring.host}:{self.keyring.port}"
         self._tell(f"Listening at {where}; waiting for {', '.join(names)} to join, {seconds:,.0f} seconds at most.")
         missing = self.desk.wait_for(names, seconds)
@@ -123,7 +124,7 @@ class Coordinator:
         """Offer the run until all that are in it accept; whoever refuses is left out, or ends it."""
         first: TacitError | None = None
         while True:
-            self._status.set(state=State.CHECKING)
+            self._status.set(state=State.CHECKING, run=self.run)
             said = _same(offer.roster, offer.content())
             replies = self._all("offer", offer.hash, said, CHECKING)
             refused = {name: reply for name, reply in replies.items() if isinstance(reply, TacitError)}
@@ -132,6 +133,7 @@ class Coordinator:
                 self._log.warning("refused", peer=name, error=type(error).__name__)
                 self._status.set(peers={name: Peer.REFUSED})
                 self._tell(str(error))
+                self.refused[name] = str(error)
             staying = tuple(name for name in offer.roster if name not in refused)
             if late:
                 raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
@@ -142,6 +144,15 @@ class Coordinator:
                 self.desk.first("offer", offer.hash, said)
                 return offer, {name: Told.of(reply, name) for name, reply in replies.items()}
             offer = replace(offer, roster=staying)
+            self._possible(offer, first)
+
+    def _possible(self, offer: Offer, refusal: TacitError | None) -> None:
+        """Raise the refusal that left too few, where a run without whoever refused cannot be."""
+        try:
+            if offer.file.privacy is not None and offer.items is not None:
+                offer.planned(len(offer.items), len(offer.roster))
+        except TacitError as error:
+            raise PrivacyRefused(f"{refusal} Without it: {error}") from None
 
     def align(self, offer: Offer, told: Mapping[str, Told], kept: Path) -> dict[str, Told]:
         """Let sites that hold the same users agree on one list of rows; what they have then."""
@@ -168,7 +179,7 @@ class Coordinator:
         for name, reply in self._all("begin", about, said, CHECKING).items():
             if isinstance(reply, TacitError):
                 raise reply
-            if reply is None or reply.get("bound") != bound:
+            if reply is None or str(reply.get("bound")) != bound:
                 raise PeerFailed(
                     f"{name} did not begin, or reckons other terms than the coordinator; compare versions."
                 )
@@ -286,6 +297,7 @@ class Coordinator:
         if sender not in self._identities:
             self._log.info("connected", peer=sender)
             self._tell(f"{sender} has joined.")
+            self._status.set(peers={sender: Peer.CONNECTED})
         self._identities[sender] = identity
         self.desk.hello(sender, start)
         return b"{}"

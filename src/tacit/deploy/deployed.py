@@ -37,7 +37,7 @@ from tacit.federation import Transcript
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods.runfile import check, seeded, setting_of
 from tacit.partition import Setting
-from tacit.report.about import about, metrics_table
+from tacit.report.about import about, absences, metrics_table
 from tacit.report.crossing import crossing
 from tacit.report.folder import RunFolder
 from tacit.report.sealing import sentences
@@ -87,13 +87,14 @@ def up(
             coordinator.show(offer)
             coordinator.open()
             done, agreed, replies = _held(coordinator, offer, file, terms, folder, calls, watch)
+            refused = [f"{name} did not take part: {why}" for name, why in coordinator.refused.items()]
             coordinator.done()
         finally:
             calls.close()
             coordinator.close()
             if health is not None:
                 health.close()
-    return _written(folder, file, agreed, done, replies, keyring, perf_counter() - began)
+    return _written(folder, file, agreed, done, replies, refused, keyring, perf_counter() - began)
 
 
 def for_sites(file: RunFile) -> RunFile:
@@ -184,6 +185,7 @@ def _written(
     agreed: Agreement,
     done: Conducted,
     replies: Mapping[str, Any],
+    refused: list[str],
     keyring: Keyring,
     seconds: float,
 ) -> dict[str, Any]:
@@ -221,6 +223,8 @@ def _written(
             notes=[
                 *(() if plan is None else plan.warnings),
                 *notes,
+                *refused,
+                *absences(done.transcript, len(facts.roster)),
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in done.rejected.items()),
             ],
             sealed=plan is not None and plan.situation.sealed,

@@ -44,6 +44,7 @@ class Sites:
 
     def __init__(self, folder: Path, names: tuple[str, ...], ledgers: Path | None = None) -> None:
         self.folder, self.names, self.ledgers = folder, names, ledgers
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         keys = folder / "keys"
         if keys.exists():
             self.keyring = Keyring.open(keys)
@@ -91,9 +92,6 @@ class Sites:
 
     def stop(self) -> None:
         """Stop everything; whether or not a run was done, its status says."""
-        if self._coordinator is not None:
-            self._coordinator.close()
-            self._status.close()
         for process in self._processes.values():
             process.terminate()
         deadline = monotonic() + 5
@@ -103,6 +101,9 @@ class Sites:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self._coordinator is not None:
+            self._coordinator.close()
+            self._status.close()
 
     def lay(self, run: str, parties: Parties) -> None:
         """Lay every party's share ready, where only its own site looks."""

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Protocol
 
@@ -38,7 +39,6 @@ from tacit.errors import BadMessage
 from tacit.federation import Party
 from tacit.federation.messages import Answer
 from tacit.methods.plan import Plan
-from tacit.methods.runfile import check, plan
 from tacit.partition import Setting
 
 #: Seconds between two reckonings of what was spent, which are for the eye: the ledger has every release.
@@ -114,13 +114,15 @@ class Part:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
         home, offer = self._home, self.offer
-        identities = json.loads(str(content.pop("identities", "{}")))
+        identities = _identities(content.pop("identities", "{}"))
         facts = facts_from(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
             self._held = home.data.held(replace(offer, items=facts.item_ids), home.name, home.folder)
         mine, share = facts.member(home.name), self._held.share
         if (mine.users, mine.items, mine.devices) != (share.ratings.n_users, share.ratings.n_items, share.devices):
             raise BadMessage(f"The coordinator's list does not say of {home.name} what it said of itself.")
+        if not np.array_equal(mine.columns, facts.item_ids.rows(share.ratings.item_ids.ids)):
+            raise BadMessage(f"The coordinator's list does not give {home.name} the items that it holds.")
         self.leave()
         agreed, protection = offer.agreement(facts), None
         keys = self._others(agreed, identities)
@@ -173,7 +175,7 @@ class Part:
         if before is not None:
             kept.write_predictor(folder / "before.tct", before)
         file, test, seen = self.offer.file, self._held.test, self._held.share.ratings
-        if test is None:
+        if test is None or not test.n_ratings:
             return {}
         found = evaluate(predictor, test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
         told = json.dumps({"metrics": found.metrics, "users": int(np.sum(test.counts > 0)), "ratings": test.n_ratings})
@@ -234,21 +236,32 @@ class Part:
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 
+def _identities(told: object) -> dict[str, str]:
+    """Everybody's public signing keys, as the coordinator tells them."""
+    try:
+        found = json.loads(str(told))
+        return {str(name): str(key) for name, key in found.items()}
+    except (ValueError, AttributeError, RecursionError):
+        raise BadMessage("The coordinator's list of signing keys cannot be read; it was damaged or forged.") from None
+
+
 def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) -> Plan | None:
     """What the offered run would release, by this site's own reckoning; None for NON-PRIVATE.
 
     Raises where the site's rules or its ledger's budget do not cover it.
     """
-    if offer.file.privacy is None:
+    items = held.share.ratings.n_items if offer.items is None else len(offer.items)
+    _method, _parameters, made = offer.planned(items, len(offer.roster))
+    if made is None:
         return None
-    public = offer.public(held.share.ratings.n_items if offer.items is None else len(offer.items))
-    method, parameters = check(offer.file, public)
-    made = plan(offer.file, method, parameters, offer.setting, len(offer.roster), public)
     policy.allow(made)
-    ledger = Ledger(path, name)
-    try:
-        budget = policy.budget(offer.file, made)
-        Protection(made.terms, ledger, budget, offer.run, offer.file.seed, held.people).afford()
-    finally:
-        ledger.close()
+    with TemporaryDirectory() as elsewhere:  # a ledger is begun by a run, not by a look at one
+        for part in path.parent.glob(f"{path.stem}.*"):
+            shutil.copy2(part, elsewhere)
+        ledger = Ledger(Path(elsewhere) / path.name, name)
+        try:
+            budget = policy.budget(offer.file, made)
+            Protection(made.terms, ledger, budget, offer.run, offer.file.seed, held.people).afford()
+        finally:
+            ledger.close()
     return made

@@ -15,6 +15,11 @@ from tacit.methods.runfile import seeded, setting_of
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
 
+NO_PEERS = (
+    "The run's secure sums are signed, so this site must know the other parties' signing keys from themselves; collect "
+    "what their `tacit join --identity` prints in a file and join with --peers FILE."
+)
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -82,6 +87,8 @@ class Policy:
                 "The run has [privacy] and no public list of items, so that this site would tell which ones its users "
                 "rated; ask for a run with [public] catalogue."
             )
+        if file.aggregation.signed and self.peers is None:
+            raise PrivacyRefused(NO_PEERS)
         if offer.setting is not setting_of(file):
             raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
         if file.split.by in ("temporal", "cold-users"):
@@ -114,10 +121,7 @@ class Policy:
         if self.local:
             return told
         if self.peers is None:
-            raise PrivacyRefused(
-                "The run's secure sums are signed, so this site must know the other parties' signing keys from "
-                "themselves; collect what their `tacit join --identity` prints in a file and join with --peers FILE."
-            )
+            raise PrivacyRefused(NO_PEERS)
         missing = [name for name in names if name not in self.peers]
         if missing:
             raise PrivacyRefused(f"The file of --peers has no key for {missing[0]}; ask it for one and join again.")

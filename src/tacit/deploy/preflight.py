@@ -4,7 +4,6 @@ rules, the data fit for it? Nothing is joined, and nothing of the data is sent."
 from __future__ import annotations
 
 import secrets
-import shutil
 import socket
 import ssl
 import time
@@ -110,10 +109,10 @@ class NotThere(PeerFailed):
     """Nobody listens where the coordinator should be; it may come."""
 
 
-def reached(kit: Kit, wait: float) -> None:
+def reached(kit: Kit, wait: float, alive: Callable[[], bool]) -> None:
     """Wait until the coordinator is there, if it may still come; a certificate that is not good will not mend."""
     deadline = monotonic() + wait
-    while True:
+    while alive():
         try:
             if not kit.insecure:
                 reach(kit, 10.0)
@@ -186,10 +185,7 @@ def _data(data: Data, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Any]:
 
 
 def _privacy(policy: Policy, offer: Offer, held: Any, kit: Kit, folder: Path) -> tuple[str, Plan]:
-    with TemporaryDirectory() as elsewhere:  # a ledger is begun by a run, not by a look at one
-        for path in (folder / "ledger").glob(f"{kit.name}.*"):
-            shutil.copy2(path, elsewhere)
-        made = affordable(policy, offer, held, Path(elsewhere) / f"{kit.name}.sqlite", kit.name)
+    made = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
     assert made is not None
     budget = policy.budget(offer.file, made)
     steps = ", ".join(f"{count} × {step}" for step, count in made.terms.schedule.items())

@@ -20,9 +20,10 @@ from tacit.deploy.hello import hello
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
 from tacit.deploy.status import State, Status
+from tacit.deploy.terms import Offer
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.engine.window import BEAT, Window
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
+from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer
 
 
@@ -37,10 +38,12 @@ class Site:
 
     def __init__(self, home: Home, log: Log, status: Status, stays: bool = False) -> None:
         self._home, self._log, self._status, self._stays = home, log, status, stays
+        self._over = False
         self._run, self._part = "", None  # type: str, Part | None
         self._ended = threading.Event()
         self._failure: TacitError | None = None  # what ends the service
         self._trouble: TacitError | None = None  # what this site itself raised last
+        self._rule: TacitError | None = None  # the rule that the latest offer broke, as it may be told
         self._outcome: dict[str, Any] = {}
 
     def serve(self, wait: float = 3600.0, alive: Callable[[], bool] = lambda: True) -> dict[str, Any]:
@@ -73,6 +76,7 @@ class Site:
             if reply is None:
                 if there:
                     self._log.warning("absent", peer="coordinator")
+                if there and self._part is not None:
                     self._status.set(state=State.PAUSED, message="The coordinator is away; waiting for it.")
                 there = False
                 if monotonic() - heard > wait:
@@ -90,9 +94,9 @@ class Site:
                 there = True
             self._ended.wait(BEAT if there else 0.2)
 
-    def _replied(self, topic: str) -> None:
+    def _replied(self, _topic: str) -> None:
         """What was said has been taken: the run's end, or that it was refused, ends the service."""
-        if not self._stays and (topic == "end" or self._failure is not None):
+        if self._failure is not None or (self._over and not self._stays):
             self._ended.set()
 
     def _reject(self, error: TacitError) -> None:
@@ -109,12 +113,12 @@ class Site:
             self._log.error("refused" if isinstance(error, PrivacyRefused) else "failed", error=type(error).__name__)
             self._status.set(message=str(error)[:400])
             if topic == "offer":
-                return failure_content(_outward(error, self._home), tell=True)
+                return failure_content(self._rule or _outward(error, self._home), tell=True)
             unprotected = self._part is not None and not self._part.private
             return failure_content(error, tell=unprotected or self._home.policy.local)
 
     def _told(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        if run != self._run:
+        if run != self._run and not (topic == "end" and not self._run):
             raise BadMessage("A message belongs to a run that this site is not in; nothing was done.")
         if topic == "end":
             return self._end(content)
@@ -125,18 +129,35 @@ class Site:
         return self._begin(self._part, content) if topic == "begin" else self._asked(self._part, content)
 
     def _offered(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        """Look at an offer: refuse it, which ends the service, or say what this site brings."""
+        """Look at an offer: refuse it, which ends the service, or say what this site brings.
+
+        That data does not fit an offer tells something of it, so that ends even a service that stays: a person must
+        look before anybody can try again.
+        """
         self._leave()
         self._run = run
         self._status.set(state=State.CHECKING, run=run)
+        self._rule = None
         try:
+            offer = Offer.of(run, content)
+            self._ruled(offer)
             self._part = Part(self._home, run, content)
         except TacitError as error:
-            self._failure = None if self._stays else error
+            unfit = isinstance(error, DataError) and not self._home.policy.local
+            self._failure = None if self._stays and not unfit else error
             self._status.set(state=State.REFUSED if isinstance(error, PrivacyRefused) else State.FAILED)
             raise
         self._log.info("checking", run=run, parties=len(self._part.offer.roster))
         return self._part.sizes()
+
+    def _ruled(self, offer: Offer) -> None:
+        """Hold an offer to this site's rules, which may be told, before its data or its ledger is looked at."""
+        try:
+            self._home.policy.check(offer, self._home.name)
+        except (PrivacyRefused, UsageError) as error:
+            if not isinstance(error, BudgetSpent):
+                self._rule = PrivacyRefused(f"{self._home.name} refuses: {error}")
+            raise
 
     def _begin(self, part: Part, content: dict[str, Any]) -> Mapping[str, Value]:
         reply = part.begin(content)
@@ -164,6 +185,8 @@ class Site:
         self._outcome = {"run": self._run, **words}
         self._status.set(state=State.FAILED if why else State.DONE, message=why)
         self._log.info("done", run=self._run)
+        self._over = True
+        self._leave()
         return {"ended": True, **reply}
 
     def _leave(self) -> None:
@@ -188,13 +211,13 @@ def _discreet(answer: Answer) -> Answer:
 
 
 def _outward(error: TacitError, home: Home) -> TacitError:
-    """What the coordinator is told of why an offer was refused: rules, never data, and no other run's spending."""
+    """What the coordinator is told of why an offer was refused: nothing of data, disks or other runs."""
     if home.policy.local:
         return error
     if isinstance(error, BudgetSpent):
         return PrivacyRefused(f"{home.name} refuses: its budget does not cover this run.")
-    if isinstance(error, (PrivacyRefused, UsageError)):
-        return PrivacyRefused(f"{home.name} refuses: {error}")
+    if isinstance(error, PrivacyRefused):
+        return PrivacyRefused(f"{home.name} refuses; its own terminal says why.")
     return PeerFailed(f"{home.name} cannot take part ({type(error).__name__}); its own terminal says why.")
 
 

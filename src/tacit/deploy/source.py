@@ -78,6 +78,8 @@ class Source:
             )
         if offer.items is None or offer.setting is Setting.VERTICAL:
             return None
+        if self.items is not None and items_of(self.items) != offer.items:
+            raise PrivacyRefused("The offered list of items is not the one that this site was given (--items).")
         path = folder / "items.parquet"
         ids = offer.items.ids
         pq.write_table(pa.table({"item": pa.array(ids, pa.string() if ids.dtype == object else pa.int64())}), path)

@@ -24,6 +24,8 @@ from tacit.engine.agreement import Agreement
 from tacit.errors import BadMessage, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
+from tacit.methods import Method, Parameters
+from tacit.methods.plan import Plan
 from tacit.methods.runfile import check, plan
 from tacit.partition import Setting
 
@@ -84,14 +86,17 @@ class Offer:
         ratings = public.ratings or public.users * min(TYPICAL, items)
         return PublicFacts(public.users, items, Scale(*public.scale), ratings)
 
+    def planned(self, items: int, parties: int) -> tuple[Method, Parameters, Plan | None]:
+        """What is learned, and what that releases among so many parties, reckoned here; refuses what cannot be kept."""
+        public = self.public(items) if self.file.privacy is not None else None
+        method, parameters = check(self.file, public)
+        made = None if public is None else plan(self.file, method, parameters, self.setting, parties, public)
+        return method, parameters, made
+
     def agreement(self, facts: Facts) -> Agreement:
         """What a run over these facts is, reckoned here; refuses what cannot be kept."""
-        public = self.public(facts.items) if self.file.privacy is not None else None
-        method, parameters = check(self.file, public)
-        made = None
-        if public is not None:
-            count = sum(max(1, member.devices) for member in facts.roster)
-            made = plan(self.file, method, parameters, facts.setting, count, public)
+        count = sum(max(1, member.devices) for member in facts.roster)
+        method, parameters, made = self.planned(facts.items, count)
         return Agreement.over(method, parameters, facts, made, self.run)
 
 

@@ -14,7 +14,7 @@ from tacit.boundary.release import Kind
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.evaluate import Evaluation
-from tacit.federation import Step
+from tacit.federation import Step, Transcript
 from tacit.methods import Method, Parameters
 from tacit.partition import Parties
 
@@ -49,6 +49,21 @@ def about_parties(parties: Parties) -> dict[str, Any]:
             for share in parties
         ],
     }
+
+
+def absences(transcript: Transcript, parties: int) -> list[str]:
+    """Who did not take part all the time, for the report."""
+    words = {
+        "refused": "refused, their budget being spent",
+        "lost": "dropped out at times",
+        "late": "were late at times",
+    }
+    notes = []
+    for status, what in words.items():
+        missing = {entry.party for entry in transcript.entries if entry.status == status}
+        if missing:
+            notes.append(f"{len(missing)} of {parties} parties {what}.")
+    return notes
 
 
 def about(
