@@ -17,9 +17,11 @@ from tacit.deploy import part as part_module
 from tacit.deploy import policy as policy_module
 from tacit.deploy import site, terms
 from tacit.deploy.kept import read_predictor
+from tacit.deploy.logs import logger
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
+from tacit.deploy.status import Status
 from tacit.deploy.terms import ids_array
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
@@ -522,8 +524,10 @@ def test_what_is_wrong_with_data_stays_at_home(tmp_path):
 def test_rules_are_told(tmp_path):
     home = home_of(tmp_path)
     for what in ("noise from a seed", "no privacy", "everybody's times"):
-        inside, told = outward(home, OFFERS[what][0])
-        assert told == f"PrivacyRefused party-1 refuses: {inside}"
+        inside, _told = outward(home, OFFERS[what][0])
+        service = site.Site(home, logger(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
+        reply = service._handle("offer", "run-1", OFFERS[what][0])
+        assert (reply["error"], reply["why"]) == ("PrivacyRefused", f"party-1 refuses: {inside}")
 
 
 def test_a_refused_answer_tells_nothing_but_that(tmp_path):
@@ -621,9 +625,8 @@ def test_an_offer_in_the_middle_of_a_run_takes_nothing_from_its_home(tmp_path):
 
 def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
     offer = offer_of(run_file(aggregation={"name": "secagg", "signed": True}))
-    sites = Sites(tmp_path, offer)
-    part = sites.parts["party-1"]
-    assert "--peers" in sentence(PrivacyRefused, part.begin, sites.begin_content)
+    assert "--peers" in sentence(PrivacyRefused, Sites, tmp_path, offer)
+    sites = Sites(tmp_path, offer, Policy(peers={}))
     keys = json.loads(sites.begin_content["identities"])
     for missing in ("party-2", "party-3"):
         some = {name: key for name, key in keys.items() if name != missing}

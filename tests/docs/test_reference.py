@@ -102,8 +102,9 @@ def test_every_section_of_the_run_file_is_documented():
 
 def test_every_method_is_documented_with_its_parameters():
     page = sections("run-file.md", "###")
-    assert set(page) == set(known())
-    for name, method in known().items():
+    methods = known.__wrapped__()  # without what other pages have added
+    assert set(page) == set(methods)
+    for name, method in methods.items():
         assert documented(page[name].partition("\n## ")[0]) == expected(method.parameters), name
 
 

@@ -172,7 +172,9 @@ def test_every_release_is_on_it_with_its_time_round_bytes_epsilon_and_head():
 
 def test_what_costs_is_told_apart_from_what_does_not():
     _, page = read(left(*secure_sum(), reached=[0, 0, 0, 1, 1]))
-    paid, gratis = (page.text.index(words) for words in ("With ratings in it, at a cost", "Without ratings, at no cost"))
+    paid, gratis = (
+        page.text.index(words) for words in ("With ratings in it, at a cost", "Without ratings, at no cost")
+    )
     end = page.text.index("Every release")
     assert "masked: it sees only the sum of all" in page.text[paid:gratis]
     assert "unmask" not in page.text[paid:gratis]

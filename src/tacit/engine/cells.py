@@ -125,7 +125,10 @@ class Cell:
             return None
         patience = min(timeout, SOON + len(body) / SLOWEST)
         message = self._message({}, body)
-        reply = self._cell.send_request(CHANNEL, topic, target, message, timeout=patience, optional=True)
+        try:
+            reply = self._cell.send_request(CHANNEL, topic, target, message, timeout=patience, optional=True)
+        except RuntimeError:  # this cell has been stopped meanwhile
+            return None
         fine = reply is not None and reply.get_header(self._headers.RETURN_CODE) == self._codes.OK
         return bytes(reply.payload) if fine and isinstance(reply.payload, (bytes, bytearray, memoryview)) else None
 
