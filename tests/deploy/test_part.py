@@ -16,6 +16,7 @@ from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import part as part_module
 from tacit.deploy import policy as policy_module
 from tacit.deploy import site, terms
+from tacit.deploy import source as source_module
 from tacit.deploy.kept import read_predictor
 from tacit.deploy.logs import logger
 from tacit.deploy.part import Part
@@ -66,13 +67,11 @@ OFFERS = {
     "drop-outs": (changed(OFFER, aggregation={"dropout": 0.5}), "dropout"),
     "everybody's times": (changed(OFFER, split={"by": "temporal"}), "temporal"),
     "more than the site allows": (changed(OFFER, privacy={"epsilon": 4.5}), "allows 4"),
-    "a larger δ": (changed(OFFER, privacy={"delta": 1e-4}), "budget is 4"),
+    "a larger δ": (changed(OFFER, privacy={"delta": 1e-3}), "δ = 0.001"),
     "sums that only a simulation has": (changed(OFFER, aggregation={"name": "ideal"}), "simulations only"),
     "reports through nobody": (changed(OFFER, aggregation={"name": "shuffle"}), "simulations only"),
-    "a narrower scale": (changed(OFFER, public={"scale": [1, 4]}), "scale"),
     "an undeclared scale": (offer_of(run_file(public={"users": 48})).content(), "declares [public] scale"),
     "fewer users": (changed(OFFER, public={"users": 10}), "16 users"),
-    "a list without an item": (replace(OFFER, items=Vocabulary(DATA.item_ids.ids[1:], "item")).content(), "item"),
     "others alone": (replace(OFFER, roster=NAMES[1:]).content(), "without party-1"),
     "a party twice": (replace(OFFER, roster=("party-1", "party-2", "party-2")).content(), "twice"),
     "another method": (changed(OFFER, method={"name": "nosuch"}), "nosuch"),
@@ -116,7 +115,7 @@ def test_what_is_no_offer_is_one_sentence(tmp_path, what):
 def test_planted_a_policy_that_looks_away_would_be_noticed(tmp_path, monkeypatch):
     """Without the policy's look at deployments the same offers pass: the tests above can fail."""
     monkeypatch.setattr(Policy, "_deployed", lambda self, offer: None)
-    monkeypatch.setattr(Policy, "allow", lambda self, plan: None)
+    monkeypatch.setattr(Policy, "allow", lambda self, plan, users: None)
     for number, what in enumerate(("noise from a seed", "no privacy", "drop-outs")):
         (tmp_path / str(number)).mkdir()
         Part(home_of(tmp_path / str(number)), "run-1", OFFERS[what][0]).sizes()
@@ -454,7 +453,7 @@ def test_a_larger_budget_covers_a_second_run_and_not_a_third(tmp_path):
 
 
 def test_a_smaller_delta_of_the_site_s_own_is_held_to(tmp_path):
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(PrivacyRefused, match="--delta"):
         Part(home_of(tmp_path, policy=Policy(delta=1e-9)), "run-1", OFFER.content())
     Part(home_of(tmp_path, policy=Policy(delta=1e-5)), "run-1", OFFER.content())
 
@@ -512,13 +511,65 @@ def test_a_refusal_tells_no_budget_and_no_spending(tmp_path):
 def test_what_is_wrong_with_data_stays_at_home(tmp_path):
     path = write_csv(tmp_path / "odd.csv", DATA)
     text = (tmp_path / "odd.csv").read_text().splitlines()
-    (tmp_path / "odd.csv").write_text("\n".join([*text, '"secret-person","secret-item",5,0']))
+    (tmp_path / "odd.csv").write_text("\n".join([*text, '"secret-person","secret-item",five,0']))
     home = home_of(tmp_path, source=Source(path))
     with pytest.raises(DataError) as found:
         Part(home, "run-1", OFFER.content())
     told = site._outward(found.value, home)
     assert type(told) is PeerFailed
     assert str(told) == f"party-1 cannot take part ({type(found.value).__name__}); its own terminal says why."
+
+
+PROBES = {
+    "every list without one item": [
+        replace(OFFER, items=Vocabulary(np.delete(DATA.item_ids.ids, place), "item")) for place in range(6)
+    ],
+    "one item alone": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids[:1], "item"))],
+    "items that there are not": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids + 10_000, "item"))],
+    "narrow scales": [offer_of(run_file(public={"scale": [low, low + 1], "users": 48})) for low in (1, 2, 4, 7)],
+    "half held out": [offer_of(run_file(seed=seed, split={"test": 0.5})) for seed in range(5)],
+}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_what_is_replied_to_an_offer_depends_on_no_rating(probe, tmp_path):
+    """Otherwise offers would be questions about ratings that nobody is charged for, asked as often as one likes."""
+    for number, offer in enumerate(PROBES[probe]):
+        (tmp_path / str(number)).mkdir()
+        home = home_of(tmp_path / str(number))
+        part = Part(home, "run-1", replace(offer, run="run-1").content())
+        assert part.sizes() == {"users": len(part._held.people), "ratings": 0, "devices": 0}
+        part.leave()
+
+
+def test_planted_data_that_is_refused_would_be_noticed(tmp_path, monkeypatch):
+    def strict(ratings, items, scale):
+        if np.any(items.rows(ratings.item_ids.ids) < 0):
+            raise DataError("An item is not listed.")
+        return source_module.onto(ratings, items, scale)
+
+    monkeypatch.setattr(source_module, "onto", strict)
+    with pytest.raises(DataError):
+        test_what_is_replied_to_an_offer_depends_on_no_rating("every list without one item", tmp_path)
+
+
+BAD_ENDS = {
+    "too few items": {"biases": np.zeros(1, np.float32)},
+    "numbers that are none": {"biases": np.full(DATA.n_items, np.nan, np.float32)},
+    "another block": {"ratings": np.zeros(3, np.float32)},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("end", BAD_ENDS)
+def test_an_end_tells_nothing_of_what_became_of_it(end, tmp_path):
+    sites = Sites(tmp_path, OFFER, Policy(shares_metrics=True)).begin()
+    home, part = sites.homes["party-1"], sites.parts["party-1"]
+    service = site.Site(home, logger(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
+    service._run, service._part = "run-1", part
+    content = {f"shared/{name}": block for name, block in BAD_ENDS[end].items()}
+    assert service._handle("end", "run-1", {"words": "{}", **content}) == {"ended": True}
+    assert not (home.folder / "home").exists()
 
 
 def test_rules_are_told(tmp_path):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from one_site import NAMES, offer_of, run_file
 
+from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.data.ratings import Feedback
 from tacit.deploy.policy import Policy
@@ -50,28 +51,59 @@ def test_the_setting_is_the_run_file_s(by, setting):
 
 def test_more_than_a_site_allows_is_refused_as_its_budget():
     plan = plan_of(OFFER)
-    Policy().allow(plan)
-    Policy(max_epsilon=4.0).allow(plan)
+    Policy().allow(plan, 48)
+    Policy(max_epsilon=4.0).allow(plan, 48)
     with pytest.raises(BudgetSpent, match=r"allows 3\.9"):
-        Policy(max_epsilon=3.9).allow(plan)
+        Policy(max_epsilon=3.9).allow(plan, 48)
+
+
+def test_without_a_word_from_the_site_there_is_a_ceiling():
+    plan = plan_of(offer_of(run_file(privacy={"epsilon": 11.0, "delta": 1e-6})))
+    with pytest.raises(BudgetSpent, match="--max-epsilon"):
+        Policy().allow(plan, 48)
+    Policy(max_epsilon=11.0).allow(plan, 48)
+
+
+@pytest.mark.parametrize(("users", "largest"), [(48, 1e-4), (1000, 1e-5), (1, 1e-4)])
+def test_delta_is_small_beside_the_site_s_own_users(users, largest):
+    """Whatever number of users the coordinator declares."""
+    for delta, fine in ((largest, True), (2 * largest, False)):
+        plan = plan_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": delta})))
+        if fine:
+            Policy().allow(plan, users)
+            continue
+        with pytest.raises(PrivacyRefused, match="--delta"):
+            Policy().allow(plan, users)
+
+
+def test_a_unit_that_the_site_asks_for_is_the_run_s():
+    plan = plan_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": 1e-6, "unit": "rating"})))
+    Policy(unit="rating").allow(plan, 48)
+    with pytest.raises(PrivacyRefused, match="--unit"):
+        Policy(unit="user").allow(plan, 48)
 
 
 def test_a_simulated_guarantee_is_for_experiments():
     plan = plan_of(offer_of(run_file(engine={"name": "flare", "seeded": True})))
     assert plan.terms.guarantee.simulated
-    Policy(local=True).allow(plan)
+    Policy(local=True).allow(plan, 48)
     with pytest.raises(PrivacyRefused, match="SIMULATED"):
-        Policy().allow(plan)
+        Policy().allow(plan, 48)
 
 
-def test_a_budget_is_the_site_s_or_the_run_s_and_never_the_coordinator_s():
+def test_a_budget_is_the_site_s_or_the_first_run_s_for_good(tmp_path):
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
     file = run_file(privacy={"epsilon": 4.0, "delta": 1e-6, "budget": 50.0, "period": 3.0})
     plan = plan_of(offer_of(file))
-    assert Policy().budget(file, plan).epsilon == 4.0
-    assert Policy().budget(file, plan).days is None
-    mine = Policy(max_epsilon=2.0, delta=1e-7, days=30.0).budget(file, plan)
+    assert Policy().budget(file, plan, ledger).epsilon == 4.0
+    assert Policy().budget(file, plan, ledger).days is None
+    larger = run_file(privacy={"epsilon": 9.0, "delta": 1e-5})
+    assert Policy().budget(larger, plan_of(offer_of(larger)), ledger) == Policy().budget(file, plan, ledger)
+    ledger.verify()
+    mine = Policy(max_epsilon=2.0, delta=1e-7, days=30.0).budget(file, plan, ledger)
     assert (mine.epsilon, mine.delta, mine.days) == (2.0, 1e-7, 30.0)
-    assert Policy(local=True).budget(file, plan).epsilon == 50.0
+    assert Policy(local=True).budget(file, plan, ledger).epsilon == 50.0
+    ledger.close()
 
 
 def test_signing_keys_come_from_their_owners():

@@ -11,7 +11,7 @@ from one_site import DATA, home_of, offer_of, run_file, write_csv
 
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.kept import write_share
-from tacit.deploy.source import Laid, Source, items_of
+from tacit.deploy.source import Laid, Source, items_of, onto
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.partition import partition
 
@@ -82,10 +82,23 @@ def test_a_private_run_s_items_are_never_read_off_the_ratings(tmp_path):
     assert csv_file(tmp_path).held(bare, "party-1", tmp_path).told(bare).items is None
 
 
-def test_an_item_that_is_not_listed_is_bad_data(tmp_path):
+def test_an_item_that_is_not_listed_is_left_out(tmp_path):
     fewer = offer_of(run_file(), items=Vocabulary(DATA.item_ids.ids[2:], "item"))
-    with pytest.raises(DataError):
-        csv_file(tmp_path).held(fewer, "party-1", tmp_path)
+    held = csv_file(tmp_path).held(fewer, "party-1", tmp_path)
+    assert held.unfit == int(DATA.item_counts[:2].sum())
+    assert held.share.ratings.n_users == DATA.n_users
+    kept = held.share.ratings.n_ratings + (0 if held.test is None else held.test.n_ratings)
+    assert kept == DATA.n_ratings - held.unfit
+
+
+def test_ratings_stay_with_their_items_on_a_list_in_another_order(tmp_path):
+    texts = Vocabulary(np.array(sorted(map(str, DATA.item_ids.ids)), dtype=object), "item")
+    placed, unfit = onto(DATA, texts, DATA.scale)
+    assert unfit == 0
+    for user in range(DATA.n_users):
+        before = dict(zip(map(str, DATA.item_ids[DATA.row(user)[0]]), DATA.row(user)[1], strict=True))
+        after = dict(zip(texts[placed.row(user)[0]], placed.row(user)[1], strict=True))
+        assert before == after
 
 
 def test_an_item_that_nobody_here_rated_is_still_on_the_list(tmp_path):
@@ -94,14 +107,15 @@ def test_an_item_that_nobody_here_rated_is_still_on_the_list(tmp_path):
     assert csv_file(tmp_path).held(more, "party-1", tmp_path).share.ratings.n_items == len(ids)
 
 
-def test_a_rating_beyond_the_scale_is_bad_data(tmp_path):
-    with pytest.raises(DataError):
-        csv_file(tmp_path).held(offer_of(run_file(public={"scale": [1, 3], "users": 48})), "party-1", tmp_path)
+def test_a_rating_beyond_the_scale_is_clipped(tmp_path):
+    held = csv_file(tmp_path).held(offer_of(run_file(public={"scale": [1, 3], "users": 48})), "party-1", tmp_path)
+    assert held.unfit == int(np.sum(DATA.values > 3))
+    assert held.share.ratings.values.max() == 3
 
 
-def test_more_users_than_the_run_declares_are_bad_data(tmp_path):
+def test_more_users_than_the_run_declares_are_refused(tmp_path):
     offer = offer_of(run_file(public={"scale": [1, 5], "users": 47}))
-    with pytest.raises(DataError, match="48 users"):
+    with pytest.raises(UsageError, match="48 users"):
         csv_file(tmp_path).held(offer, "party-1", tmp_path)
 
 
@@ -149,4 +163,4 @@ def test_a_public_list_is_read_in_order_and_without_repeats(tmp_path):
 def test_a_site_s_folder_is_its_own(tmp_path):
     home = home_of(tmp_path, "party-2")
     home.data.held(OFFER, "party-2", home.folder)
-    assert {path.name for path in home.folder.iterdir()} == {"ratings.csv", "items.parquet"}
+    assert {path.name for path in home.folder.iterdir()} == {"ratings.csv"}

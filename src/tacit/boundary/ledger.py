@@ -36,7 +36,7 @@ SAME_PEOPLE = 0.8
 #: Bytes. An answer's hundreds of kilobytes fill few such pages, and a small one wastes little.
 PAGE_SIZE = 16384
 #: What may stand on the first page, beside its seal.
-_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refusals"})
+_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refusals", "budget"})
 #: How many refusals are told in full; of older ones only the number is kept, so that nobody can fill a disk.
 TOLD = 50
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
@@ -221,6 +221,13 @@ class Ledger:
             self._turn_page(name, value)
         elif kept != value:
             raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
+
+    def pinned(self, name: str, value: str) -> str:
+        """A fact about the whole ledger, as it was kept first; `value` becomes it where nothing was kept."""
+        kept = self._about().get(name)
+        if kept is None:
+            self._turn_page(name, value)
+        return value if kept is None else kept
 
     def _cost(self) -> bool:
         """Whether anything was released that costs; facts that do not may come before all else is settled."""

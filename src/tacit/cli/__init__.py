@@ -344,6 +344,12 @@ def join(
         list[str] | None, typer.Option("--column", metavar="user=NAME", help="How a column is called here.")
     ] = None,
     items: Annotated[Path | None, typer.Option("--items", help="Vertical runs: this site's public list.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option("--feedback", help="explicit, implicit or count; default: as --run says, or explicit.")
+    ] = None,
+    duplicates: Annotated[
+        str | None, typer.Option("--duplicates", help="error, last or mean; default: as --run says, or error.")
+    ] = None,
     state: Annotated[
         Path | None, typer.Option("--state", help="Where the site keeps its ledger and factors; default: site-NAME.")
     ] = None,
@@ -359,8 +365,8 @@ def join(
         float | None, typer.Option("--days", min=1, help="Count --max-epsilon over so many days, not for ever.")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option("--unit", metavar="user|rating", help="What every run must protect, for this site.")
-    ] = None,
+        str, typer.Option("--unit", metavar="user|rating", help="What every run must protect, for this site.")
+    ] = "user",
     non_private: Annotated[
         bool, typer.Option("--non-private", help="Take part even if the run carries no guarantee at all.")
     ] = False,
@@ -390,6 +396,8 @@ def join(
         query,
         columns or [],
         items,
+        feedback,
+        duplicates,
         state,
         check,
         run,

@@ -21,6 +21,8 @@ def join(
     query: str | None,
     columns: list[str],
     items: Path | None,
+    feedback: str | None,
+    duplicates: str | None,
     state: Path | None,
     check: bool,
     run: Path | None,
@@ -60,14 +62,17 @@ def join(
         )
     if data is None:
         raise UsageError("Say where this site's ratings are, with --data: a file, a folder, or a database and --query.")
-    source = Source(data, query, _columns(columns), items)
+    file = None if run is None else RunFile.read(run)
+    read_as = feedback or ("explicit" if file is None else file.data.feedback)
+    twice = duplicates or ("error" if file is None else file.data.duplicates)
+    source = Source(data, query, _columns(columns), items, read_as, twice)
     policy = Policy(
         max_epsilon=_positive(max_epsilon, "--max-epsilon"),
         delta=_positive(delta, "--delta"),
         days=days,
         unit=_unit(unit),
         non_private=non_private,
-        file=None if run is None else RunFile.read(run),
+        file=file,
         peers=None if peers is None else read_peers(peers),
         shares_metrics=share_metrics,
         align_key=None if align_key is None else _secret(align_key),
@@ -92,7 +97,7 @@ def _served(
 ) -> dict[str, Any]:
     """The service itself, until a run has ended."""
     from tacit.deploy.health import Health
-    from tacit.deploy.lock import alone
+    from tacit.deploy.lock import alone, one_ledger
     from tacit.deploy.logs import logger, quiet_engine
     from tacit.deploy.part import Home
     from tacit.deploy.preflight import reached
@@ -105,7 +110,9 @@ def _served(
     def alive() -> bool:
         return not asked_to_stop.is_set()
 
+    one_ledger(folder, kit.name)
     with alone(folder, kit.name):
+        source.ratings  # noqa: B018 — what is wrong with the data is found before anybody is told that the site is there
         log = logger(folder, kit.name)
         quiet_engine(log)
         log.info("starting", federation=kit.federation)

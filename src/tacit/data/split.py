@@ -40,7 +40,7 @@ class Split:
         return iter((self.train, self.test))
 
 
-def split(ratings: Ratings, by: str = "random", test: float = 0.1, seed: int = 7, untested: bool = False) -> Split:
+def split(ratings: Ratings, by: str = "random", test: float = 0.1, seed: int = 7, partial: bool = False) -> Split:
     """Hold some ratings out.
 
     Parameters
@@ -53,7 +53,7 @@ def split(ratings: Ratings, by: str = "random", test: float = 0.1, seed: int = 7
         "cold-users"     all ratings of about `test` of the users; four fifths of them become `support`
         "cold-items"     all ratings of about `test` of the items
     test : fraction in (0, 1); without effect on "leave-one-out" and "latest"
-    untested : whether nothing at all may be held out, as by chance of one device's few ratings; else that is an error
+    partial : whether a part may be empty, as by chance of one device's few ratings; else that is an error
 
     >>> from tacit.data.synthetic import demo
     >>> train, test = split(demo(), test=0.1, seed=7)
@@ -70,7 +70,7 @@ def split(ratings: Ratings, by: str = "random", test: float = 0.1, seed: int = 7
     tested = held if supports is None else held & ~supports
     parts = {"train": ratings.keep(~held), "test": ratings.keep(tested)}
     for name, part in parts.items():
-        if not part.n_ratings and not (untested and name == "test"):
+        if not part.n_ratings and not partial:
             raise DataError(
                 f'The split "{by}" leaves no rating for {name}: {ratings.name} has {ratings.n_ratings:,} of '
                 f"{ratings.n_users:,} users and {ratings.n_items:,} items; try another split, test or seed."

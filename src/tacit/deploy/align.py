@@ -128,7 +128,9 @@ class Aligning:
         """Another site's list, blinded once: a second one in its name would be somebody's guesses."""
         if owner == self.name or owner not in self.offer.roster:
             raise BadMessage("A list to blind is in the name of somebody who is not another party of this run.")
-        told = checked(values, owner, sizes=(SIZE,))
+        told, most = checked(values, owner, sizes=(SIZE,)), self.offer.file.public.users
+        if most is not None and len(told) > most:
+            raise BadMessage(f"The list of {owner} has more users than the run declares; nothing was blinded.")
         path, digest = self._path("blinded"), hashlib.sha256(told.tobytes()).hexdigest()
         with as_written(path):
             known = dict(json.loads(path.read_text())) if path.exists() else {}

@@ -148,6 +148,25 @@ def read_predictor(path: Path) -> Predictor:
         return made
 
 
+def fits(predictor: Predictor, users: int, items: int) -> bool:
+    """Whether a predictor is of so many users and items, and of finite numbers: else it must not be asked anything."""
+    shapes = {name: np.shape(value) for name, value in vars(predictor).items() if isinstance(value, np.ndarray)}
+    match predictor:
+        case predictors.Factors():
+            width = shapes.get("users", (0, 0))[-1]
+            wanted: dict[str, tuple[int, ...]] = {"users": (users, width), "items": (items, width)}
+        case predictors.ItemScores():
+            wanted = {"values": (items,)}
+        case predictors.UserScores():
+            wanted = {"values": (users,)}
+        case predictors.Biases():
+            wanted = {"users": (users,), "items": (items,)}
+        case _:
+            wanted = {"user_keys": (users,), "item_keys": (items,)}
+    numbers = [value for value in vars(predictor).values() if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
+    return shapes == wanted and all(bool(np.isfinite(value).all()) for value in numbers)
+
+
 def _text(ids: list[Any]) -> Array:
     return _bytes(json.dumps(ids, ensure_ascii=False).encode())
 

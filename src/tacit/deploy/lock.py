@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit.errors import UsageError
+from tacit.errors import PrivacyRefused, UsageError
 
 
 @contextmanager
@@ -27,3 +27,13 @@ def alone(folder: Path, name: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def one_ledger(folder: Path, name: str) -> None:
+    """Refuse a site's folder with another name's ledger: under a new name a budget would begin anew."""
+    other = next((path.stem for path in (folder / "ledger").glob("*.sqlite") if path.stem != name), None)
+    if other is not None:
+        raise PrivacyRefused(
+            f'"{folder}" holds the ledger of {other}, and the kit is for {name}: a budget goes on under one name only; '
+            f"ask for a kit for {other}, or name another --state for other data."
+        )

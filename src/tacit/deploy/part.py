@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.boundary.door import record_beside
 from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Protection
+from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.wire import Array, Value, encode
 from tacit.deploy import kept
 from tacit.deploy.align import Aligning
@@ -127,9 +127,9 @@ class Part:
         agreed, protection = offer.agreement(facts), None
         keys = self._others(agreed, identities)
         if agreed.plan is not None:
-            home.policy.allow(agreed.plan)
+            home.policy.allow(agreed.plan, len(self._held.people))
             self._ledger = Ledger(home.ledger, home.name)
-            budget = home.policy.budget(offer.file, agreed.plan)
+            budget = home.policy.budget(offer.file, agreed.plan, self._ledger)
             circle = agreed.known(keys, home.identity)
             protection = agreed.protection(self._ledger, budget, self._held.people, circle)
             self._note(agreed, protection)
@@ -163,24 +163,30 @@ class Part:
         return {"epsilon": protection.lifetime(), "budget": protection.budget.epsilon}
 
     def keep(self, shared: Mapping[str, Array]) -> dict[str, Value]:
-        """Keeps what the site predicts with from now on, and its own metrics, which it tells only if it may."""
+        """Keeps what the site predicts with from now on, and its own metrics, which it tells only if it may.
+
+        The coordinator says what is shared, so a model that does not fit this site is not kept, and not judged.
+        """
         from tacit.evaluate import evaluate
 
         if self.party is None:
             return {}
-        folder = self._home.folder / "home"
+        folder, file, seen = self._home.folder / "home", self.offer.file, self._held.share.ratings
+        found = [self.party.at_home(**shared), self.party.before_fine_tuning(**shared)]
+        predictors = [predictor for predictor in found if predictor is not None]
+        if not all(kept.fits(predictor, seen.n_users, seen.n_items) for predictor in predictors):
+            raise BadMessage("The model at the end of the run does not fit this site, and was not kept.")
         shutil.rmtree(folder, ignore_errors=True)
-        predictor, before = self.party.at_home(**shared), self.party.before_fine_tuning(**shared)
-        kept.write_predictor(folder / "predictor.tct", predictor)
-        if before is not None:
-            kept.write_predictor(folder / "before.tct", before)
-        file, test, seen = self.offer.file, self._held.test, self._held.share.ratings
+        for name, predictor in zip(("predictor", "before"), predictors, strict=False):
+            kept.write_predictor(folder / f"{name}.tct", predictor)
+        test = self._held.test
         if test is None or not test.n_ratings:
             return {}
-        found = evaluate(predictor, test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
-        told = json.dumps({"metrics": found.metrics, "users": int(np.sum(test.counts > 0)), "ratings": test.n_ratings})
+        judged = evaluate(predictors[0], test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
+        people = int(np.sum(test.counts > 0))
+        told = json.dumps({"metrics": judged.metrics, "users": people, "ratings": test.n_ratings})
         write_private(folder / "metrics.json", told)
-        return self._recorded("metrics:own", {"metrics": told}, Metrics()) if self._home.policy.shares_metrics else {}
+        return self._shared_metrics(told) if self._home.policy.shares_metrics else {}
 
     def leave(self) -> None:
         """Lets go of the ledger."""
@@ -202,6 +208,16 @@ class Part:
         others = tuple(member.name for member in agreed.facts.roster if member.name != home.name)
         known = {**home.policy.known(identities, others), home.name: identity_text(home.identity.public_key())}
         return {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in known.items()}
+
+    def _shared_metrics(self, told: str) -> dict[str, Value]:
+        """The site's metrics, if it may tell them: once a run, and of a run in which it released something."""
+        if self._ledger is None:
+            return {"metrics": told}
+        mine = [row for row in self._ledger.rows() if row.run == self.offer.run]
+        once = not any(isinstance(row.spent, Metrics) for row in mine)
+        if not once or all(isinstance(row.spent, Public) for row in mine):
+            return {}
+        return self._recorded("metrics:own", {"metrics": told}, Metrics())
 
     def _recorded(self, step: str, content: dict[str, Value], event: Public = ROSTER) -> dict[str, Value]:
         """What leaves before the run begins or after it has ended stands in the ledger too, before it leaves."""
@@ -245,8 +261,8 @@ def _identities(told: object) -> dict[str, str]:
         raise BadMessage("The coordinator's list of signing keys cannot be read; it was damaged or forged.") from None
 
 
-def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) -> Plan | None:
-    """What the offered run would release, by this site's own reckoning; None for NON-PRIVATE.
+def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) -> tuple[Plan, Budget] | None:
+    """What the offered run would release, by this site's own reckoning, and of which budget; None for NON-PRIVATE.
 
     Raises where the site's rules or its ledger's budget do not cover it.
     """
@@ -254,14 +270,14 @@ def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) 
     _method, _parameters, made = offer.planned(items, len(offer.roster))
     if made is None:
         return None
-    policy.allow(made)
+    policy.allow(made, len(held.people))
     with TemporaryDirectory() as elsewhere:  # a ledger is begun by a run, not by a look at one
         for part in path.parent.glob(f"{path.stem}.*"):
             shutil.copy2(part, elsewhere)
         ledger = Ledger(Path(elsewhere) / path.name, name)
         try:
-            budget = policy.budget(offer.file, made)
+            budget = policy.budget(offer.file, made, ledger)
             Protection(made.terms, ledger, budget, offer.run, offer.file.seed, held.people).afford()
         finally:
             ledger.close()
-    return made
+    return made, budget

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
 from tacit.deploy.terms import Offer
@@ -14,6 +16,9 @@ from tacit.methods.runfile import seeded, setting_of
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
+
+#: The ε up to which a site that names no --max-epsilon takes part.
+CEILING = 10.0
 
 NO_PEERS = (
     "The run's secure sums are signed, so this site must know the other parties' signing keys from themselves; collect "
@@ -27,7 +32,8 @@ class Policy:
 
     Attributes
     ----------
-    max_epsilon, delta : the budget of the site's ledger over its lifetime; None takes the first run's own ε and δ
+    max_epsilon : the budget of the site's ledger over its lifetime; None takes the first run's own ε, up to `CEILING`
+    delta : the largest δ of a run, and that of the budget; None takes what the number of users allows
     days : the period of that budget; None for the lifetime
     unit : "user" where nothing less than a whole user may be what a run protects; None for what it says
     non_private : whether runs without any guarantee are taken part in
@@ -93,12 +99,26 @@ class Policy:
             raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
         if file.split.by in ("temporal", "cold-users"):
             raise UsageError(f'The split "{file.split.by}" cannot be made by a site for itself; ask for another one.')
+        if file.split.test > 0.5:
+            raise UsageError("The run holds more than half of all ratings out; ask for [split] test of 0.5 or less.")
         if file.aggregation.dropout:
             raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; ask for none.")
 
-    def allow(self, plan: Plan) -> None:
-        """Refuse a plan that alone is more than this site allows."""
-        promised = plan.terms.guarantee
+    def allow(self, plan: Plan, users: int) -> None:
+        """Refuse a plan that alone is more than this site allows; `users` are the site's own."""
+        if self.local:
+            return
+        promised, largest = plan.terms.guarantee, self.delta or min(1e-4, 1 / (100 * users))
+        if promised.delta > largest * (1 + 1e-9):
+            raise PrivacyRefused(
+                f"The run's δ = {promised.delta:g} is above {largest:.2g}, the most that this site allows (--delta); "
+                "ask for a smaller one."
+            )
+        if self.max_epsilon is None and promised.epsilon > CEILING * (1 + 1e-9):
+            raise BudgetSpent(
+                f"The run asks for ε = {promised.epsilon:g}, and without --max-epsilon a site takes part up to "
+                f"{CEILING:g}; type --max-epsilon if more is meant."
+            )
         if self.max_epsilon is not None and promised.epsilon > self.max_epsilon * (1 + 1e-9):
             raise BudgetSpent(
                 f"The run asks for ε = {promised.epsilon:g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
@@ -107,14 +127,17 @@ class Policy:
             raise PrivacyRefused(
                 f"The run protects every {promised.unit}, and this site asks for every {self.unit} (--unit)."
             )
-        if promised.simulated and not self.local:
+        if promised.simulated:
             raise PrivacyRefused("The run's guarantee says SIMULATED, and this site is no simulation.")
 
-    def budget(self, file: RunFile, plan: Plan) -> Budget:
-        """What the site's ledger may reach: what the site says, or else no more than this run asks for."""
+    def budget(self, file: RunFile, plan: Plan, ledger: Ledger) -> Budget:
+        """What the site's ledger may reach: what the site says, or else what the first run asked for, for good."""
         assert file.privacy is not None
-        asked = file.privacy.budget if self.local and file.privacy.budget is not None else file.privacy.epsilon
-        return Budget(self.max_epsilon or asked, self.delta or plan.delta, self.days)
+        if self.local:
+            return Budget(file.privacy.budget or file.privacy.epsilon, plan.delta)
+        first = ledger.pinned("budget", json.dumps([file.privacy.epsilon, plan.delta]))
+        epsilon, delta = json.loads(first)
+        return Budget(self.max_epsilon or float(epsilon), self.delta or float(delta), self.days)
 
     def known(self, told: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
         """The other parties' signing keys: those that their owners gave, which the coordinator must not change."""

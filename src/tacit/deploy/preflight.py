@@ -25,7 +25,7 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed
-from tacit.errors import PeerFailed, TacitError
+from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.methods.plan import Plan
 
 
@@ -179,15 +179,23 @@ def _rules(policy: Policy, offer: Offer, kit: Kit) -> str:
 def _data(data: Data, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Any]:
     held = data.held(offer, kit.name, folder)
     ratings = held.share.ratings
+    if held.unfit:
+        raise DataError(
+            f"{held.unfit:,} of this site's ratings are of items that the run does not list, or outside its scale; "
+            "they would be left out or clipped."
+        )
     tested = 0 if held.test is None else held.test.n_ratings
     words = f"{ratings.n_users:,} users × {ratings.n_items:,} items, {ratings.n_ratings:,} ratings to learn from"
     return f"{words}, {tested:,} held out; all on the list of items and on the scale", held
 
 
 def _privacy(policy: Policy, offer: Offer, held: Any, kit: Kit, folder: Path) -> tuple[str, Plan]:
-    made = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
-    assert made is not None
-    budget = policy.budget(offer.file, made)
+    found = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
+    assert found is not None
+    made, budget = found
     steps = ", ".join(f"{count} × {step}" for step, count in made.terms.schedule.items())
-    promise = made.terms.guarantee
-    return f"{promise}; releases: {steps}; this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}", made
+    allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
+    words, own = f"{made.terms.guarantee}; releases: {steps}; {allowed}", made.alone()
+    if own is not None:
+        words += f"; were all other parties one with the coordinator, its own share of the noise gives ε = {own:.3g}"
+    return words, made

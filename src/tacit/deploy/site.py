@@ -19,11 +19,11 @@ from tacit.deploy.files import write_private
 from tacit.deploy.hello import hello
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
-from tacit.deploy.status import State, Status
+from tacit.deploy.status import State, Status, last_words
 from tacit.deploy.terms import Offer
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.engine.window import BEAT, Window
-from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer
 
 
@@ -111,7 +111,7 @@ class Site:
         except TacitError as error:
             self._trouble = error
             self._log.error("refused" if isinstance(error, PrivacyRefused) else "failed", error=type(error).__name__)
-            self._status.set(message=str(error)[:400])
+            self._status.set(message=last_words(error))
             if topic == "offer":
                 return failure_content(self._rule or _outward(error, self._home), tell=True)
             unprotected = self._part is not None and not self._part.private
@@ -129,22 +129,16 @@ class Site:
         return self._begin(self._part, content) if topic == "begin" else self._asked(self._part, content)
 
     def _offered(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        """Look at an offer: refuse it, which ends the service, or say what this site brings.
-
-        That data does not fit an offer tells something of it, so that ends even a service that stays: a person must
-        look before anybody can try again.
-        """
+        """Look at an offer: refuse it, which ends the service, or say what this site brings."""
         self._leave()
         self._run = run
         self._status.set(state=State.CHECKING, run=run)
         self._rule = None
         try:
-            offer = Offer.of(run, content)
-            self._ruled(offer)
+            self._ruled(Offer.of(run, content))
             self._part = Part(self._home, run, content)
         except TacitError as error:
-            unfit = isinstance(error, DataError) and not self._home.policy.local
-            self._failure = None if self._stays and not unfit else error
+            self._failure = None if self._stays else error
             self._status.set(state=State.REFUSED if isinstance(error, PrivacyRefused) else State.FAILED)
             raise
         self._log.info("checking", run=run, parties=len(self._part.offer.roster))
@@ -174,20 +168,28 @@ class Site:
 
     def _end(self, content: dict[str, Any]) -> Mapping[str, Value]:
         """The run is over: keep what was learned, or why nothing was."""
-        why, words = str(content.pop("why", "")), json.loads(str(content.pop("words", "{}")))
+        why, words = _printable(content.pop("why", "")), _words(content.pop("words", "{}"))
         reply: dict[str, Value] = {}
         if why:
             said = PeerFailed(f"The coordinator ended the run: {why[:400]}")
             self._failure = None if self._stays else self._failure or self._trouble or said
         elif self._part is not None:
             self._status.set(**self._part.spent(now=True))
-            reply = self._part.keep({name.removeprefix("shared/"): value for name, value in content.items()})
-        self._outcome = {"run": self._run, **words}
+            reply = self._kept(self._part, {name.removeprefix("shared/"): value for name, value in content.items()})
+        self._outcome = {"digest": str(words.get("digest"))[:64], "run": self._run}
         self._status.set(state=State.FAILED if why else State.DONE, message=why)
         self._log.info("done", run=self._run)
         self._over = True
         self._leave()
         return {"ended": True, **reply}
+
+    def _kept(self, part: Part, shared: Mapping[str, Any]) -> dict[str, Value]:
+        """Keep what was learned; what goes wrong is nobody's business, since the coordinator chose what is shared."""
+        try:
+            return part.keep(shared)
+        except Exception as error:
+            self._log.error("failed", error=type(error).__name__)
+            return {}
 
     def _leave(self) -> None:
         if self._part is not None:
@@ -201,6 +203,20 @@ def own_identity(folder: Path) -> Ed25519PrivateKey:
     if not path.exists():
         write_private(path, key_text(Ed25519PrivateKey.generate()))
     return read_identity(path.read_text())
+
+
+def _printable(said: object) -> str:
+    """A peer's words, if they can be shown on a terminal."""
+    words = str(said)[:400]
+    return words if words.isprintable() else "(its words cannot be shown)"
+
+
+def _words(said: object) -> dict[str, Any]:
+    try:
+        found = json.loads(str(said))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _discreet(answer: Answer) -> Answer:

@@ -1,17 +1,16 @@
-"""A site's own ratings: read where they lie, held to the public list of items and to the scale, split at home."""
+"""A site's own ratings: read where they lie, once, brought onto a run's list of items and scale, split at home."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tacit.data.load import load
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Ratings, Scale, row_order
 from tacit.data.sides import read_catalogue
 from tacit.data.split import split
 from tacit.data.vocabulary import Vocabulary
@@ -23,11 +22,15 @@ from tacit.partition import Setting, Share
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What a site brings to one run: its share, whose it is, and what it held out of it for a test of its own."""
+    """What a site brings to one run: its share, whose it is, what it held out of it for a test of its own.
+
+    `unfit` is how many of its ratings are of items that the run does not list, or outside its scale.
+    """
 
     share: Share
     people: tuple[str, ...]
     test: Ratings | None = None
+    unfit: int = 0
 
     def told(self, offer: Offer) -> Told:
         """What the coordinator is told of it: sizes, and without privacy also counts and, where asked for, items."""
@@ -40,50 +43,107 @@ class Held:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a site's ratings are: a file, a folder, a database with a query. `items` lists what a vertical site has."""
+    """Where a site's ratings are: a file, a folder, a database with a query.
+
+    They are read once, by the site's own words, before anybody is told that it is there. An offer's list of items and
+    scale then only leave out and clip, silently: whether data fits an offer would be an answer that nobody is charged
+    for, and whoever makes offers could ask as often as it likes.
+
+    Attributes
+    ----------
+    data, query, columns, feedback, duplicates : as `tacit.load` takes them
+    items : a public list: what a vertical site holds; else the very list that a run must have
+    """
 
     data: str
     query: str | None = None
     columns: Mapping[str, str] | None = None
     items: Path | None = None
+    feedback: str = "explicit"
+    duplicates: str = "error"
 
-    def held(self, offer: Offer, name: str, folder: Path) -> Held:
-        """The site's ratings, ready for the offered run; user ids stay in this process."""
-        file = offer.file
-        listed = self._listed(offer, folder)
-        ratings = load(
+    @cached_property
+    def ratings(self) -> Ratings:
+        """All that the site has; what is wrong with it is found here."""
+        return load(
             self.data,
-            feedback=file.data.feedback,
+            feedback=self.feedback,
             columns=self.columns,
-            duplicates=file.data.duplicates,
+            duplicates=self.duplicates,
             query=self.query,
-            scale=file.public.scale,
-            catalogue=listed,
         )
-        _fits(ratings, offer)
-        parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed, untested=True)
-        rows, columns = np.arange(ratings.n_users), np.arange(ratings.n_items)
-        devices = ratings.n_users if offer.setting is Setting.DEVICE else 0
-        share = Share(name, replace(parts.train, times=None), rows, columns, name, devices)
-        return Held(share, _people(share), parts.test if parts.test.n_ratings else None)
 
-    def _listed(self, offer: Offer, folder: Path) -> Path | None:
-        """A file with the items that a rating may name; None where the site's own ratings say so."""
-        if offer.setting is Setting.VERTICAL and self.items is not None:
-            return self.items
-        if offer.setting is Setting.VERTICAL and offer.file.privacy is not None:
+    @cached_property
+    def listed(self) -> Vocabulary | None:
+        """The site's own public list of items."""
+        return None if self.items is None else items_of(self.items)
+
+    def check(self, offer: Offer) -> None:
+        """Refuse, by rules that no rating has a say in, an offer that this site's data is not for."""
+        public, vertical, private = offer.file.public, offer.setting is Setting.VERTICAL, offer.file.privacy is not None
+        if offer.file.data.feedback != self.feedback:
+            raise UsageError(
+                f"The run learns from {offer.file.data.feedback} feedback, and this site's data was read as "
+                f"{self.feedback} (--feedback)."
+            )
+        if vertical and private and self.listed is None:
             raise UsageError(
                 "In a vertical run with [privacy] a site names the items that it holds in a file, with --items, since "
                 "reading them off the ratings would tell that somebody rated them."
             )
-        if offer.items is None or offer.setting is Setting.VERTICAL:
-            return None
-        if self.items is not None and items_of(self.items) != offer.items:
+        if not vertical and self.listed is not None and offer.items is not None and self.listed != offer.items:
             raise PrivacyRefused("The offered list of items is not the one that this site was given (--items).")
-        path = folder / "items.parquet"
-        ids = offer.items.ids
-        pq.write_table(pa.table({"item": pa.array(ids, pa.string() if ids.dtype == object else pa.int64())}), path)
-        return path
+        if public.users is not None and not vertical and self.ratings.n_users > public.users:
+            raise UsageError(
+                f"This site alone has {self.ratings.n_users:,} users, and the run declares {public.users:,} in all "
+                "([public] users); tell the coordinator."
+            )
+        if offer.setting is Setting.DEVICE and private and self.ratings.n_users > 1:
+            raise PrivacyRefused(
+                f"This is a run of single devices, and the data is of {self.ratings.n_users:,} users; join with one "
+                "device's."
+            )
+
+    def held(self, offer: Offer, name: str, folder: Path) -> Held:
+        """The site's ratings, ready for the offered run; user ids stay in this process."""
+        self.check(offer)
+        file, own = offer.file, self.ratings
+        items = self.listed or own.item_ids if offer.setting is Setting.VERTICAL else offer.items or own.item_ids
+        scale = own.scale if file.public.scale is None else Scale(*file.public.scale)
+        ratings, unfit = onto(own, items, scale)
+        train, test = ratings, None
+        if ratings.n_ratings:
+            parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed, partial=True)
+            train, test = parts.train, parts.test if parts.test.n_ratings else None
+        rows, columns = np.arange(ratings.n_users), np.arange(ratings.n_items)
+        devices = ratings.n_users if offer.setting is Setting.DEVICE else 0
+        share = Share(name, replace(train, times=None), rows, columns, name, devices)
+        return Held(share, _people(share), test, unfit)
+
+
+def onto(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Ratings, int]:
+    """The same ratings on another list of items and another scale, and how many did not fit.
+
+    Those of items that are not listed are left out, and values outside the scale are clipped; every user stays.
+    """
+    column = items.rows(ratings.item_ids.ids)
+    listed = column[ratings.items] >= 0
+    there = ratings.keep(listed)
+    values = np.clip(there.values, np.float32(scale.low), np.float32(scale.high))
+    indptr, order = row_order(there.users, column[there.items], ratings.user_ids, items)
+    order = np.arange(there.n_ratings) if order is None else order
+    unfit = int(np.sum(~listed)) + int(np.sum(values != there.values))
+    placed = replace(
+        there,
+        indptr=indptr,
+        items=column[there.items][order].astype(np.int32),
+        values=values[order],
+        times=None if there.times is None else there.times[order],
+        item_ids=Vocabulary(items.ids, "item", items.listed),
+        item_attributes=None,
+        scale=scale,
+    )
+    return placed, unfit
 
 
 @dataclass(frozen=True)
@@ -100,19 +160,6 @@ class Laid:
 
 def _people(share: Share) -> tuple[str, ...]:
     return tuple(str(user) for user in share.ratings.user_ids.ids)
-
-
-def _fits(ratings: Ratings, offer: Offer) -> None:
-    public = offer.file.public
-    if public.users is not None and offer.setting is not Setting.VERTICAL and ratings.n_users > public.users:
-        raise DataError(
-            f"This site alone has {ratings.n_users:,} users, and the run declares {public.users:,} in all ([public] "
-            "users); tell the coordinator."
-        )
-    if offer.setting is Setting.DEVICE and offer.file.privacy is not None and ratings.n_users > 1:
-        raise PrivacyRefused(
-            f"This is a run of single devices, and the data is of {ratings.n_users:,} users; join with one device's."
-        )
 
 
 def items_of(path: str | Path) -> Vocabulary:

@@ -138,7 +138,7 @@ class Status:
         try:
             if error is not None and self.now()["state"] not in FINAL:
                 refused = isinstance(error, PrivacyRefused)
-                self.set(state=State.REFUSED if refused else State.FAILED, message=_last_words(error))
+                self.set(state=State.REFUSED if refused else State.FAILED, message=last_words(error))
         finally:
             self.close()
 
@@ -269,7 +269,7 @@ def _host() -> str:
     return one_line(f"{socket.gethostname()} {numbers}", LONGEST_WORD)
 
 
-def _last_words(error: BaseException) -> str:
+def last_words(error: BaseException) -> str:
     """Why a service ended. Errors about data may quote it, those of others may say anything: they are only named."""
     if isinstance(error, TacitError) and not isinstance(error, DataError):
         return str(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from tacit.methods import Method, Parameters
 from tacit.methods.plan import Plan
 from tacit.methods.runfile import check, plan
 from tacit.partition import Setting
+
+#: The name of a run, which also names files.
+_RUN = re.compile("[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,8 @@ class Offer:
     @classmethod
     def of(cls, run: str, content: Mapping[str, Any]) -> Self:
         """The offer in a message; whatever is not as agreed is one sentence."""
+        if not _RUN.fullmatch(run):
+            raise BadMessage("The coordinator's offer is of a run with a name that is none; it was damaged or forged.")
         try:
             file = checked(RunFile, tomllib.loads(str(content["file"])), "the offered run file")
             roster = tuple(str(name) for name in json.loads(content["roster"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,6 +89,15 @@ class Plan:
                 "bytes_down_each": here.traffic.down,
             }
         return told
+
+    def alone(self) -> float | None:
+        """ε of one party's own share of the noise, were all others to collude; None where its noise is its own."""
+        here, z = self.situation, self.terms.multiplier
+        if here.shares is None or not any(n.sealed for n in self.noisy):
+            return None
+        share = z / math.sqrt(max(1, here.parties - here.colluding))
+        events = [n.together(share if n.sealed else z) for n in self.noisy]
+        return float(epsilon_of(events, self.delta, self.terms.relation))
 
     def curve(self) -> np.ndarray:
         """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
