@@ -1,4 +1,4 @@
-"""Single bounds of a site: rows that tell nothing, keys that their owners gave, times that stay where they are."""
+"""Single bounds of a deployment: rows that tell nothing, keys that owners gave, times that stay where they lie."""
 
 import json
 

@@ -358,7 +358,7 @@ def join(
         Path | None, typer.Option("--run", metavar="FILE", help="Take part in this very run file and no other.")
     ] = None,
     max_epsilon: Annotated[
-        float | None, typer.Option("--max-epsilon", metavar="E", help="The most that may ever leave this site.")
+        float | None, typer.Option("--max-epsilon", metavar="E", help="The most ε that this site's ledger may reach.")
     ] = None,
     delta: Annotated[float | None, typer.Option("--delta", metavar="D", help="The δ of --max-epsilon.")] = None,
     days: Annotated[

@@ -97,7 +97,7 @@ def _served(
 ) -> dict[str, Any]:
     """The service itself, until a run has ended."""
     from tacit.deploy.health import Health
-    from tacit.deploy.lock import alone, one_ledger
+    from tacit.deploy.lock import alone
     from tacit.deploy.logs import logger, quiet_engine
     from tacit.deploy.part import Home
     from tacit.deploy.preflight import reached
@@ -110,7 +110,6 @@ def _served(
     def alive() -> bool:
         return not asked_to_stop.is_set()
 
-    one_ledger(folder, kit.name)
     with alone(folder, kit.name):
         source.ratings  # noqa: B018 — what is wrong with the data is found before anybody is told that the site is there
         log = logger(folder, kit.name)

@@ -30,8 +30,8 @@ def alone(folder: Path, name: str) -> Iterator[None]:
 
 
 def one_ledger(folder: Path, name: str) -> None:
-    """Refuse a site's folder with another name's ledger: under a new name a budget would begin anew."""
-    other = next((path.stem for path in (folder / "ledger").glob("*.sqlite") if path.stem != name), None)
+    """Refuse a folder with another name's ledger: under a new name a budget would begin anew."""
+    other = next((path.stem for path in folder.glob("*.sqlite") if path.stem != name), None)
     if other is not None:
         raise PrivacyRefused(
             f'"{folder}" holds the ledger of {other}, and the kit is for {name}: a budget goes on under one name only; '

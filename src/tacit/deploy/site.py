@@ -17,6 +17,7 @@ from tacit.boundary.wire import Value
 from tacit.deploy.certificates import key_text, read_identity
 from tacit.deploy.files import write_private
 from tacit.deploy.hello import hello
+from tacit.deploy.lock import one_ledger
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
 from tacit.deploy.status import State, Status, last_words
@@ -52,6 +53,8 @@ class Site:
         `wait` is how many seconds the coordinator may be away; `alive` says whether to go on at all.
         """
         kit = self._home.kit
+        if not self._home.policy.local:
+            one_ledger(self._home.ledgers, kit.name)
         coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))
         credentials = None if kit.insecure else kit.unpack(self._home.folder / "tls")
         place = (kit.name, kit.host, kit.port, credentials)
