@@ -17,11 +17,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit.data.ratings import Ratings
 from tacit.deploy.certificates import SKEW
 from tacit.deploy.hello import hello
 from tacit.deploy.kit import Kit
 from tacit.deploy.part import Data, affordable
 from tacit.deploy.policy import Policy
+from tacit.deploy.source import Source
 from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed
@@ -181,12 +183,19 @@ def _data(data: Data, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Any]:
     ratings = held.share.ratings
     if held.unfit:
         raise DataError(
-            f"{held.unfit:,} of this site's ratings are of items that the run does not list, or outside its scale; "
-            "they would be left out or clipped."
+            f"{held.unfit:,} of this site's ratings are of items that the run does not list{_such(data, ratings)}, or "
+            "outside its scale; they would be left out or clipped."
         )
     tested = 0 if held.test is None else held.test.n_ratings
     words = f"{ratings.n_users:,} users × {ratings.n_items:,} items, {ratings.n_ratings:,} ratings to learn from"
     return f"{words}, {tested:,} held out; all on the list of items and on the scale", held
+
+
+def _such(data: Data, held: Ratings) -> str:
+    """One item that is not listed, for whoever mends it here."""
+    own = data.ratings.item_ids.ids if isinstance(data, Source) else held.item_ids.ids
+    unlisted = own[held.item_ids.rows(own) < 0]
+    return f", such as {unlisted[0]!s}" if len(unlisted) else ""
 
 
 def _privacy(policy: Policy, offer: Offer, held: Any, kit: Kit, folder: Path) -> tuple[str, Plan]:
