@@ -157,9 +157,8 @@ def test_keyed_hashes_of_two_runs_cannot_be_linked(tmp_path, tables):
 
 
 def test_keyed_hashes_need_a_key(tmp_path, tables):
-    part = part_of(tmp_path, tables, vertical("hashed"), align_key=None)
     with pytest.raises(UsageError, match="--align-key"):
-        part.align({"stage": "tags"})
+        part_of(tmp_path, tables, vertical("hashed"), align_key=None)
 
 
 # -- what a site refuses ------------------------------------------------------------------------------------------

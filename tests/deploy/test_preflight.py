@@ -27,7 +27,7 @@ def there(monkeypatch):
     """A coordinator that offers; what it offers can be changed."""
     offered = {"offer": OFFER}
     monkeypatch.setattr(module, "reach", lambda kit, wait: "TLS")
-    monkeypatch.setattr(module, "shown", lambda kit, wait: ("it is there", offered["offer"]))
+    monkeypatch.setattr(module, "shown", lambda kit, state, wait: ("it is there", offered["offer"]))
     return offered
 
 

@@ -232,7 +232,7 @@ def test_a_killed_service_is_seen(tmp_path):
     [
         (PrivacyRefused("The budget of party-1 is spent."), "refused", "The budget of party-1 is spent."),
         (PeerFailed("The coordinator is gone."), "failed", "The coordinator is gone."),
-        (KeyboardInterrupt(), "failed", "KeyboardInterrupt"),
+        (KeyboardInterrupt(), "stopped", "goes on"),
         (RuntimeError("rating of u42"), "failed", "RuntimeError"),
         (DuplicatePair("u42 rated i7 twice", first=0, second=1, user="u42", item="i7"), "failed", "DuplicatePair"),
     ],

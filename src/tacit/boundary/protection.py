@@ -205,10 +205,29 @@ class Protection:
         reached = self.lifetime(planned=True, days=self.budget.days)
         if reached > self.budget.epsilon * (1 + 1e-9):
             span = "" if self.budget.days is None else f" in {self.budget.days:g} days"
+            needed = self._needed()
             raise BudgetSpent(
-                f"{self.ledger.party} refuses: this run would take it to ε = {reached:.3f}{span}, and its budget is "
+                f"{self.ledger.party} refuses: this run would take it to ε = {needed:.3f}{span}, and its budget is "
                 f"{self.budget.epsilon:g}; raise it ([privacy] budget, or --max-epsilon), or ask for a smaller epsilon."
             )
+
+    def _needed(self) -> float:
+        """About the smallest budget that would cover this run too; a filter is tight near its own budget only."""
+        spent = self._tally.spent(self.budget.days)
+        planned = together(spent.earlier, self.terms.events)
+        if planned is None:
+            return math.inf
+        low, high = self.budget.epsilon, 2 * self.budget.epsilon
+
+        def covers(epsilon: float) -> bool:
+            return _reached(replace(self.budget, epsilon=epsilon), self.terms.relation, spent.first, planned) <= epsilon
+
+        while not covers(high) and high < 1e6:
+            low, high = high, 2 * high
+        for _ in range(12):
+            middle = (low + high) / 2
+            low, high = (low, middle) if covers(middle) else (middle, high)
+        return high
 
     def count(self, step: str) -> None:
         """One more release of a step was recorded."""

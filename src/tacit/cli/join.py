@@ -127,7 +127,7 @@ def _served(
                 home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
                 outcome = Site(home, log, status, stays=stay).serve(wait, alive)
                 if asked_to_stop.is_set():
-                    status.set(state=State.PAUSED, message="Stopped; joining again goes on.")
+                    status.set(state=State.STOPPED, message="It was stopped, and goes on when it is started again.")
                 return outcome
             finally:
                 if probe is not None:

@@ -68,12 +68,12 @@ def invite(folder: Path, names: Sequence[str], out: Path | None, days: int, as_j
         return
     for one in made:
         instead = "; the kit it had before is good for nothing now" if one.name in had else ""
-        typer.echo(f"{files[one.name]}: for {one.name}, until {moment(one.until.isoformat())}{instead}.")
+        until, mark = moment(one.until.isoformat()), f"{one.fingerprint[:SHORT]}…"
+        typer.echo(f"{files[one.name]}: for {one.name}, until {until}, certificate {mark}{instead}.")
     if keyring.insecure:
         typer.echo(INSECURE)
     typer.echo("Each kit is a secret of its site: hand it over by a safe way, and keep no copy.")
-    first = made[0].name
-    typer.echo(f"There: tacit join {first}.kit --data …    ({first}'s certificate: {made[0].fingerprint[:SHORT]}…)")
+    typer.echo(f"There: tacit join {made[0].name}.kit --data …")
 
 
 def revoke(folder: Path, name: str, as_json: bool) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
+from types import FrameType
 
 import typer
 from rich.console import Console
@@ -66,7 +68,13 @@ def up(
                         "if that is meant, or make new ones."
                     )
                 see, tell = (watch, watch.say) if watch is not None else (_nothing, _nothing)
-                summary = coordinate(run_file, keyring, folder, Terms(wait, listen, health), see, tell)
+                signal.signal(signal.SIGTERM, _interrupt)
+                try:
+                    summary = coordinate(run_file, keyring, folder, Terms(wait, listen, health), see, tell)
+                except KeyboardInterrupt:
+                    place = "its run folder" if folder is None else f'"{folder}"'
+                    typer.echo(f"tacit: Stopped; sites wait, and the run goes on with --resume and {place}.", err=True)
+                    raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
@@ -81,6 +89,11 @@ def on_one_machine(file: RunFile, parties: int) -> RunFile:
     engine = EngineSection.model_validate({**file.engine.model_dump(), "name": "flare"})
     division = file.partition.model_copy(update={"into": parties})
     return file.model_copy(update={"engine": engine, "partition": division})
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Being asked to stop is the same as Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def _nothing(_what: object) -> None:

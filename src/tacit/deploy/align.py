@@ -24,7 +24,7 @@ from tacit.deploy.files import write_private
 from tacit.deploy.kept import as_written
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer
-from tacit.errors import BadMessage, DataError, PeerFailed, UsageError
+from tacit.errors import BadMessage, DataError, PeerFailed
 from tacit.secure.alignment import checked, common_rows, tags, travel
 from tacit.secure.psi import SIZE, Blinder, ring
 
@@ -103,11 +103,7 @@ class Aligning:
         if stage == "first" and self.offer.file.partition.align == "psi":
             return {"list": self._sent(self._blinder().first(ids))}, held
         if stage == "tags" and self.offer.file.partition.align == "hashed":
-            if self.key is None:
-                raise UsageError(
-                    "The run aligns users by keyed hashes, and this site has no key for them; agree on one with the "
-                    "other sites, without the coordinator, and join with --align-key FILE."
-                )
+            assert self.key is not None  # as the site's rules have it
             return {"list": self._sent(tags(self.key, ids, context=self.offer.run.encode()))}, held
         if stage == "again" and self.offer.file.partition.align == "psi":
             return {"list": self._again(str(content.get("owner")), content.get("list"))}, held

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tacit.boundary.wire import Array, Value
 from tacit.data.ratings import Feedback
 from tacit.deploy.align import aligned, rows_content
+from tacit.deploy.certificates import identity_text
 from tacit.deploy.hello import greeted
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import Log
@@ -81,6 +82,7 @@ class Coordinator:
         self.desk = Desk(self._cell, keyring.identity, run)
         self._identities: dict[str, str] = {}
         self._shown: Mapping[str, Value] | None = None
+        self._turned_away: dict[str, str] = {}  # by name, what was said last to a hello that was refused
         self.refused: dict[str, str] = {}  # who refused the run, and what it said
         self._pool = ThreadPoolExecutor(64, thread_name_prefix="tacit-desk")
 
@@ -138,7 +140,10 @@ class Coordinator:
             if late:
                 raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
             first = first or next(iter(refused.values()), None)
-            if first is not None and refused and (stop_on_refusal or not staying):
+            failed = next((error for error in refused.values() if not isinstance(error, PrivacyRefused)), None)
+            if failed is not None:  # no rule of its own, but something to be mended there
+                raise failed
+            if first is not None and refused and (stop_on_refusal or len(staying) < 2):  # nobody learns alone
                 raise first
             if not refused:
                 self.desk.first("offer", offer.hash, said)
@@ -291,6 +296,9 @@ class Coordinator:
             start, identity = greeted(self.keyring, sender, body, COORDINATOR)
         except TacitError as error:
             self._log.warning("refused", peer=sender[:60], error=type(error).__name__)
+            if self._turned_away.get(sender) != str(error):
+                self._turned_away[sender] = str(error)
+                self._tell(f"{sender[:60]} is not let in: {error}")
             if self._identities.pop(sender, None) is not None:
                 self.desk.gone(sender)
             return json.dumps(failure_content(error, tell=True)).encode()
@@ -309,7 +317,9 @@ class Coordinator:
             greeted(self.keyring, sender, body, COORDINATOR, joins=False)
             if self._shown is None:
                 raise PeerFailed("The coordinator has no run to offer yet; look again later.")
-            content = {**self._shown, "clock": time.time(), "version": version("tacit")}
+            pinned = self.keyring.identity_of(sender)
+            known = "" if pinned is None else identity_text(pinned)
+            content = {**self._shown, "clock": time.time(), "version": version("tacit"), "pinned": known}
         except TacitError as error:
             content = failure_content(error, tell=True)
         return sealed(Place(COORDINATOR, sender, "look", self.run), content, self.keyring.identity)

@@ -100,7 +100,8 @@ def up(
 def for_sites(file: RunFile) -> RunFile:
     """The run file of a deployment; refuses what only a simulation may ask for."""
     engine = EngineSection.model_validate({**file.engine.model_dump(), "name": "flare"})
-    file = file.model_copy(update={"engine": engine})
+    data = file.data.model_copy(update={"source": "sites"})  # each says at home where its own are
+    file = file.model_copy(update={"engine": engine, "data": data})
     if file.privacy is not None and seeded(file):
         raise PrivacyRefused(
             "[engine] seeded = true draws noise that whoever holds the run file can recompute, so every site would "

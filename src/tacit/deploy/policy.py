@@ -13,6 +13,7 @@ from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.methods.plan import Plan
 from tacit.methods.runfile import seeded, setting_of
+from tacit.partition import Setting
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
@@ -97,6 +98,11 @@ class Policy:
             raise PrivacyRefused(NO_PEERS)
         if offer.setting is not setting_of(file):
             raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
+        if offer.setting is Setting.VERTICAL and file.partition.align == "hashed" and self.align_key is None:
+            raise UsageError(
+                "The run aligns users by keyed hashes, and this site has no key for them; agree on one with the other "
+                "sites, without the coordinator, and join with --align-key FILE."
+            )
         if file.split.by in ("temporal", "cold-users"):
             raise UsageError(f'The split "{file.split.by}" cannot be made by a site for itself; ask for another one.')
         if file.split.test > 0.5:

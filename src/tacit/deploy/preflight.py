@@ -18,7 +18,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.data.ratings import Ratings
-from tacit.deploy.certificates import SKEW
+from tacit.deploy.certificates import SKEW, identity_text, read_identity
 from tacit.deploy.hello import hello
 from tacit.deploy.kit import Kit
 from tacit.deploy.part import Data, affordable
@@ -60,7 +60,7 @@ def preflight(kit: Kit, folder: Path, data: Data, policy: Policy, wait: float = 
         findings.append(Finding("connection", "INSECURE: nothing will be encrypted (the keys were made so)."))
     offer: Offer | None = None
     if not any(finding.error for finding in findings):
-        offer = look("coordinator, versions and clocks", lambda: shown(kit, wait))
+        offer = look("coordinator, versions and clocks", lambda: shown(kit, folder, wait))
     if offer is None and policy.file is not None:
         offer = look("run file", lambda: _own(policy, kit))
     if offer is not None:
@@ -125,8 +125,8 @@ def reached(kit: Kit, wait: float, alive: Callable[[], bool]) -> None:
             time.sleep(0.5)
 
 
-def shown(kit: Kit, wait: float) -> tuple[str, Offer]:
-    """Look at what the coordinator offers, without joining; its clock and version are checked."""
+def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
+    """Look at what the coordinator offers, without joining; clock, version and this site's signing key are checked."""
     visitor, start = Ed25519PrivateKey.generate(), secrets.token_hex(8)
     with TemporaryDirectory() as folder:
         credentials = None if kit.insecure else kit.unpack(Path(folder) / "tls")
@@ -148,6 +148,12 @@ def shown(kit: Kit, wait: float) -> tuple[str, Offer]:
         raise error
     away = float(content.pop("clock")) - time.time()
     content.pop("version")
+    pinned, own = content.pop("pinned", ""), state / "identity.key"
+    if pinned and (not own.exists() or identity_text(read_identity(own.read_text()).public_key()) != pinned):
+        raise PeerFailed(
+            f'The coordinator knows {kit.name} by another signing key than that in "{state}"; name the folder of its '
+            "first join with --state, or ask for a new kit."
+        )
     if abs(away) > SKEW.total_seconds():
         raise PeerFailed(f"The coordinator's clock is {abs(away) / 60:,.0f} minutes off; set both by a time server.")
     offer = Offer.of(run, content)

@@ -42,6 +42,7 @@ class State(StrEnum):
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
+    STOPPED = "stopped"
 
 
 class Peer(StrEnum):
@@ -53,7 +54,7 @@ class Peer(StrEnum):
 
 
 #: States that nothing follows.
-FINAL = frozenset({State.DONE, State.REFUSED, State.FAILED})
+FINAL = frozenset({State.DONE, State.REFUSED, State.FAILED, State.STOPPED})
 _WORDS, _COUNTS, _AMOUNTS = ("run", "step"), ("round", "bytes_up", "bytes_down"), ("epsilon", "budget")
 _CHANGING = (*_WORDS, *_COUNTS, *_AMOUNTS, "state", "peers", "message")
 
@@ -137,8 +138,9 @@ class Status:
     ) -> None:
         try:
             if error is not None and self.now()["state"] not in FINAL:
-                refused = isinstance(error, PrivacyRefused)
-                self.set(state=State.REFUSED if refused else State.FAILED, message=last_words(error))
+                stopped, refused = isinstance(error, KeyboardInterrupt), isinstance(error, PrivacyRefused)
+                ended = State.STOPPED if stopped else State.REFUSED if refused else State.FAILED
+                self.set(state=ended, message=last_words(error))
         finally:
             self.close()
 
@@ -271,6 +273,8 @@ def _host() -> str:
 
 def last_words(error: BaseException) -> str:
     """Why a service ended. Errors about data may quote it, those of others may say anything: they are only named."""
+    if isinstance(error, KeyboardInterrupt):
+        return "It was stopped, and goes on when it is started again."
     if isinstance(error, TacitError) and not isinstance(error, DataError):
         return str(error)
     return f"It was ended by {type(error).__name__}; what that is about stands where it was started."
