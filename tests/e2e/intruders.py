@@ -82,7 +82,7 @@ class Puppeteer(End):
             self.news.notify_all()
         return TAKEN
 
-    def wait(self, condition, seconds: float = 30.0) -> None:
+    def wait(self, condition, seconds: float = 120.0) -> None:
         with self.news:
             assert self.news.wait_for(condition, seconds)
 
@@ -199,7 +199,7 @@ class Puppet(End):
         return act
 
 
-def until(condition, seconds: float = 30.0) -> None:
+def until(condition, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
