@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import compress
 from typing import Any
 
 from tacit.report import page
@@ -67,9 +68,9 @@ def _roster(parties: list[AboutParty]) -> Markup:
         users, ratings = sum(p.users for p in rest), sum(p.ratings for p in rest)
         devices = sum(p.devices for p in rest)
         rows.append((f"{count(len(rest))} others", count(users), "", count(ratings), count(devices)))
-    head: tuple[str, ...] = ("Party", "Users", "Items", "Ratings", "Devices")
-    if not any(p.devices for p in parties):
-        head, rows = head[:-1], [row[:-1] for row in rows]
+    told = (True, True, True, any(p.ratings for p in parties), any(p.devices for p in parties))  # sites tell no ratings
+    head = tuple(compress(("Party", "Users", "Items", "Ratings", "Devices"), told))
+    rows = [tuple(compress(row, told)) for row in rows]
     inner = page.table(head, rows, numeric=range(1, len(head)))
     return page.folded(f"The {plural(len(parties), 'party')} in figures", inner) if len(parties) > 3 else inner
 
