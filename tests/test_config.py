@@ -38,6 +38,8 @@ by = "zip1"
 into = 4
 size_skew = 0.5
 taste_skew = 1
+align = "hashed"
+keep = "all"
 [method]
 name = "sgdmf"
 factors = 3

@@ -18,7 +18,6 @@ from tacit.boundary.ledger import Ledger
 from tacit.engine.cells import CHANNEL, COORDINATOR
 from tacit.engine.desk import TAKEN
 from tacit.engine.envelope import Ask, Place, sealed
-from tacit.testing import apart
 
 PRIVATE = """
 seed = 7
@@ -85,13 +84,6 @@ class Attacked:
         np.testing.assert_array_equal(again["body"], self.latest_answer["body"])
         assert self.ledger == before
         assert "Traceback" not in self.site.err
-
-
-@pytest.fixture(scope="module", autouse=True)
-def alone():
-    """A process can hold one coordinator: where other tests keep theirs up, `make e2e` runs these."""
-    if apart.sites.cache_info().currsize:
-        pytest.skip("another coordinator is up in this test process; make e2e runs this file by itself")
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ class Sites:
         else:
             self.keyring = Keyring.make(keys, federation="local", host="localhost", port=free_port())
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._status = Status(folder / "coordinator", "coordinator", self.keyring.federation)
+        self._status: Status | None = None
         self._coordinator: Coordinator | None = None
 
     def coordinator(self, run: str) -> Coordinator:
@@ -59,7 +59,7 @@ class Sites:
         if self._coordinator is None:
             log = logger(self.folder / "coordinator", "coordinator")
             quiet_engine(log)
-            self._status.__enter__()
+            self._status = Status(self.folder / "coordinator", "coordinator", self.keyring.federation).__enter__()
             self._coordinator = Coordinator(self.keyring, run, log, self._status)
             self._coordinator.open()
         else:
@@ -101,9 +101,14 @@ class Sites:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        if self._coordinator is not None:
+        self.rest()
+
+    def rest(self) -> None:
+        """Close the coordinator; the sites wait for the next one."""
+        if self._coordinator is not None and self._status is not None:
             self._coordinator.close()
             self._status.close()
+        self._coordinator = self._status = None
 
     def lay(self, run: str, parties: Parties) -> None:
         """Lay every party's share ready, where only its own site looks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import secrets
 import shutil
 import tempfile
@@ -26,13 +25,25 @@ MOST = 3
 
 @cache
 def sites() -> Sites:
-    """Three sites, up until this process ends."""
+    """Three sites, up until `stop`."""
     folder = Path(tempfile.mkdtemp(prefix="tacit-sites-"))
     kept = Sites(folder, tuple(f"party-{k}" for k in range(1, MOST + 1)))
     kept.start_all()
-    atexit.register(shutil.rmtree, folder, True)
-    atexit.register(kept.stop)
     return kept
+
+
+def rest() -> None:
+    """Close the coordinator of the sites that are kept up, if there are any: a process can hold one at a time."""
+    if sites.cache_info().currsize:
+        sites().rest()
+
+
+def stop() -> None:
+    """Stop the sites that are kept up, if there are any: an open coordinator keeps its process from ending."""
+    if sites.cache_info().currsize:
+        sites().stop()
+        shutil.rmtree(sites().folder, ignore_errors=True)
+        sites.cache_clear()
 
 
 def digests(
