@@ -1,5 +1,6 @@
 """The gate with a protection: what it adds, what it charges, what it refuses."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +38,13 @@ def make(tmp_path, releases=3, budget=100.0, run="run-1", days=None, own_noise=T
     ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
     protection = Protection(promise(releases, own_noise), ledger, Budget(budget, DELTA, days), run, seed)
     return Gate("party-1", seed, {}, devices, protection)
+
+
+def deployed(gate: Gate) -> Gate:
+    """The same gate under a guarantee that does not say SIMULATED."""
+    terms = gate.protection.terms
+    gate.protection.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
+    return gate
 
 
 def query(cells=CELLS, value=0.0) -> ClippedSum:
@@ -179,6 +187,25 @@ def test_a_new_attempt_is_charged_anew(tmp_path):
     assert len(gate.protection.ledger.rows()) == 2
 
 
+def test_another_deployed_run_of_the_same_file_is_charged_anew_and_meets_other_noise(tmp_path):
+    """Requests of two runs of one file are the same bytes; only where noise is drawn may the second be answered."""
+    one, other = (deployed(make(tmp_path, run=run)) for run in ("run-1", "run-2"))
+    first, second = tell(one), tell(other)
+    assert len(other.protection.ledger.rows()) == 2
+    assert not np.any(noise(first) == noise(second))
+    assert other.protection.lifetime() > 1.2 * epsilon([Gaussian(Z)], DELTA, Relation.ZERO_OUT)
+    assert tell(other).body == second.body
+    assert len(other.protection.ledger.rows()) == 2
+
+
+def test_another_seeded_run_of_the_same_file_would_meet_the_same_noise_and_is_refused(tmp_path):
+    tell(make(tmp_path, run="run-1"))
+    gate = make(tmp_path, run="run-2")
+    with pytest.raises(PrivacyRefused, match="another run of the same file and seed"):
+        tell(gate)
+    assert len(gate.protection.ledger.rows()) == 1
+
+
 def test_the_partys_state_comes_back_with_its_ledger(tmp_path):
     gate = make(tmp_path)
     gate.home["kept"] = np.arange(3, dtype=np.float32)
@@ -268,6 +295,26 @@ def test_earlier_runs_count(tmp_path):
     assert tell(make(tmp_path, releases=1, budget=3 * one, run="run-2"), request="another")
 
 
+@pytest.mark.parametrize("budget", [0.5, 2.0, 4.0])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_refusal_says_the_budget_that_would_do(tmp_path, budget, runs):
+    """With what it names the run is let in, and with 2 % less it is not; a first run and one after another alike."""
+    last = f"run-{runs}"
+    if runs == 2:
+        tell(make(tmp_path, budget=100.0, run="run-1"))
+
+    def asked(budget):
+        gate = make(tmp_path, budget=budget, run=last)
+        gate.protection.afford()
+
+    with pytest.raises(BudgetSpent) as refusal:
+        asked(budget)
+    needed = float(re.search(r"ε = ([\d.]+)", str(refusal.value)).group(1))
+    asked(1.001 * needed)
+    with pytest.raises(BudgetSpent):
+        asked(0.98 * needed)
+
+
 def test_a_budget_for_a_period_forgets_what_is_older_and_the_lifetime_does_not(tmp_path, monkeypatch):
     one = promise(1).guarantee.epsilon
     monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")
@@ -329,9 +376,7 @@ def test_a_run_that_cannot_be_afforded_leaves_no_row_not_even_a_public_one(tmp_p
 
 
 def test_a_sum_that_leaves_without_noise_needs_a_guarantee_that_says_simulated(tmp_path):
-    gate = make(tmp_path, own_noise=False)
-    terms = gate.protection.terms
-    gate.protection.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
+    gate = deployed(make(tmp_path, own_noise=False))
     with pytest.raises(PrivacyRefused, match="a deployment may not"):
         tell(gate)
     assert gate.protection.ledger.rows() == []

@@ -25,6 +25,7 @@ from tacit.deploy.kept import as_written
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer
 from tacit.errors import BadMessage, DataError, PeerFailed
+from tacit.kernels.entries import entries_of
 from tacit.secure.alignment import checked, common_rows, tags, travel
 from tacit.secure.psi import SIZE, Blinder, ring
 
@@ -193,7 +194,7 @@ def on_rows(ratings: Ratings, rows: Array, count: int) -> Ratings:
     order = np.argsort(np.where(rows < 0, count, rows), kind="stable")[: int(np.sum(rows >= 0))]
     counts = np.zeros(count, dtype=np.int64)
     counts[rows[order]] = ratings.counts[order]
-    entries = np.concatenate([np.arange(ratings.indptr[u], ratings.indptr[u + 1]) for u in order] or [np.empty(0, int)])
+    _pointers, entries = entries_of(ratings.indptr, order)
     return replace(
         ratings,
         indptr=np.concatenate(([0], np.cumsum(counts))),

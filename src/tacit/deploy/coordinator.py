@@ -18,6 +18,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tacit.boundary.wire import Array, Value
+from tacit.config import RunFile
 from tacit.data.ratings import Feedback
 from tacit.deploy.align import aligned, rows_content
 from tacit.deploy.certificates import identity_text
@@ -46,7 +47,6 @@ class Conducted:
     """What a conversation with services elsewhere leaves."""
 
     model: Model
-    facts: Facts
     transcript: Transcript
     shared: Mapping[str, Array]
     rounds: int
@@ -197,15 +197,12 @@ class Coordinator:
     def conduct(
         self,
         agreed: Agreement,
-        *,
-        timeout: float,
-        calls: CallLog | None,
+        file: RunFile,
         transcript: Transcript,
-        stop_on_refusal: bool = False,
-        dropout: float = 0.0,
+        calls: CallLog | None,
         watch: Callable[[int, int], None],
     ) -> Conducted:
-        """Hold the method's conversation."""
+        """Hold the method's conversation, under the time-outs and rules of a run file."""
         names = [member.name for member in agreed.facts.roster]
         latest: dict[str, Array] = {}
 
@@ -218,13 +215,13 @@ class Coordinator:
             watch(round, meter.bytes_up)
 
         keys = {name: self._key(name) for name in names}
-        began, engine = perf_counter(), Flare(self.desk, names, timeout)
+        began, engine = perf_counter(), Flare(self.desk, names, file.engine.timeout or STEP)
         federation = agreed.federation(
             engine,
             circle=agreed.known(keys),
             log=calls,
-            stop_on_refusal=stop_on_refusal,
-            dropout=dropout,
+            stop_on_refusal=stops(file),
+            dropout=file.aggregation.dropout,
             transcript=transcript,
             observer=look,
         )
@@ -234,7 +231,7 @@ class Coordinator:
             engine.close()
         seconds = perf_counter() - began
         told = (seconds, federation.void, dict(federation.rejected))
-        return Conducted(model, agreed.facts, transcript, latest, federation.rounds_done, *told)
+        return Conducted(model, transcript, latest, federation.rounds_done, *told)
 
     def end(self, names: tuple[str, ...], words: Mapping[str, Any], shared: Mapping[str, Array]) -> dict[str, Any]:
         """Tell everybody that the run is done, with what all may have; what they reply."""
@@ -328,6 +325,11 @@ class Coordinator:
         if name not in self._identities:
             raise TamperingFound(f"{name} speaks before it has said hello; what it says is not taken.")
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(self._identities[name]))
+
+
+def stops(file: RunFile) -> bool:
+    """Whether one party's refusal ends a run, instead of leaving it to the others."""
+    return file.privacy is not None and file.privacy.on_refusal == "stop"
 
 
 def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, int], None]:

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError, field_validator
 from tacit.config import EngineSection, Frozen, RunFile
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import REVEALS
-from tacit.deploy.coordinator import STEP, Conducted, Coordinator, facts_among, glances
+from tacit.deploy.coordinator import Conducted, Coordinator, facts_among, glances, stops
 from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
 from tacit.deploy.keys import Keyring
@@ -155,24 +155,17 @@ def _held(
     calls: CallLog,
     watch: Callable[[Glance], None],
 ) -> tuple[Conducted, Agreement, Mapping[str, Any]]:
-    stop, names = file.privacy is not None and file.privacy.on_refusal == "stop", offer.roster
+    names = offer.roster
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
         coordinator.gather(names, terms.wait)
-        offer, told = coordinator.offered(offer, stop)
+        offer, told = coordinator.offered(offer, stops(file))
         write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
         if offer.setting is Setting.VERTICAL:
             told = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
         agreed = offer.agreement(facts_among(offer, told))
         coordinator.begin(offer, agreed)
-        done = coordinator.conduct(
-            agreed,
-            timeout=file.engine.timeout or STEP,
-            calls=calls,
-            transcript=transcript,
-            stop_on_refusal=stop,
-            watch=glances(agreed, watch),
-        )
+        done = coordinator.conduct(agreed, file, transcript, calls, glances(agreed, watch))
     except TacitError as error:
         coordinator.give_up(names, str(error)[:400])
         raise

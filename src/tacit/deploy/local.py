@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.config import PublicSection, RunFile
 from tacit.deploy import kept
-from tacit.deploy.coordinator import STEP, Conducted, Coordinator, glances
+from tacit.deploy.coordinator import Conducted, Coordinator, glances
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.status import Status
@@ -208,21 +208,12 @@ def _held(
     look: Callable[[int, int], None],
 ) -> Conducted:
     """The whole conversation: hello, offer, begin, the method's own, end."""
-    stop = file.privacy is not None and file.privacy.on_refusal == "stop"
     offer = offered(agreed, file)
     try:
         _gathered(coordinator, sites, offer.roster)
         coordinator.offered(offer, stop_on_refusal=True)
         coordinator.begin(offer, agreed)
-        done = coordinator.conduct(
-            agreed,
-            timeout=file.engine.timeout or STEP,
-            calls=calls,
-            transcript=transcript,
-            stop_on_refusal=stop,
-            dropout=file.aggregation.dropout,
-            watch=look,
-        )
+        done = coordinator.conduct(agreed, file, transcript, calls, look)
     except TacitError as error:
         coordinator.give_up(offer.roster, str(error)[:400])
         raise
