@@ -7,9 +7,11 @@ Three kills of a deployed run and three of each kind of local run in `make test`
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import time
+import urllib.request
 
 import pyarrow.parquet as pq
 import pytest
@@ -259,6 +261,16 @@ def test_a_coordinator_that_waits_in_vain_says_for_whom(federation):
     assert "party-1, party-2 did not join" in said
 
 
+def test_services_say_where_their_health_is_told(federation):
+    here = federation(METHOD.format(rounds=2))
+    for service in (here.up("--health", "0"), here.join("party-1", "--health", "0")):
+        here.until(lambda said=service: "/health" in said.err)
+        address = re.search(r"http://127\.0\.0\.1:\d+/health", service.err).group(0)
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            told = json.load(answer)
+        assert (told["status"], told["role"]) == ("ok", "coordinator" if service.name == "up" else "party-1")
+
+
 def test_two_coordinators_do_not_share_a_port(federation):
     here = federation(METHOD.format(rounds=2))
     first = here.up()
@@ -267,6 +279,7 @@ def test_two_coordinators_do_not_share_a_port(federation):
     here.services.append(second.start())
     assert second.wait(90) == 5
     assert "is another one running there?" in second.err
+    assert not (here.folder / "other").exists()
 
 
 # -- out of budget -----------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def looked(federation: Federation, code: int, *more: str, data: str = "party-1.c
     done = federation.tacit("join", "party-1.kit", "--data", data, "--check", "--json", *more, code=code)
     told = json.loads(done.stdout)
     assert told["good"] is (code == 0)
-    assert not (federation.folder / "site-party-1" / "ledger").exists()
+    assert not (federation.folder / "site-party-1").exists()
     return {finding["what"]: finding for finding in told["findings"]}
 
 
@@ -109,7 +109,6 @@ def test_a_look_finds_what_will_not_do_and_sends_nothing(tmp_path):
     assert "--max-epsilon" in too_much["privacy"]["found"]
     assert failed(absent) == ["connection"]  # the rest is held to the run file that the site was given
     assert absent["data"]["good"]
-    assert not (tmp_path / "site-party-1" / "identity.key").exists()
 
 
 # -- without any guarantee --------------------------------------------------------------------------------------------

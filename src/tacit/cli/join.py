@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -121,8 +122,8 @@ def _served(
                 probe.start()
             try:
                 if not quiet:
-                    where = f"{kit.host}:{kit.port}"
-                    typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}", err=True)
+                    where, told = f"{kit.host}:{kit.port}", "" if probe is None else f"; health at {probe.address}"
+                    typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
                 reached(kit, wait, alive)
                 home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
                 outcome = Site(home, log, status, stays=stay).serve(wait, alive)
@@ -139,9 +140,9 @@ def _checked(kit: Any, folder: Path, source: Any, policy: Any, as_json: bool) ->
     from tacit.deploy.logs import logger, quiet_engine
     from tacit.deploy.preflight import preflight
 
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    quiet_engine(logger(folder, kit.name))
-    findings = preflight(kit, folder, source, policy)
+    with TemporaryDirectory() as unread:  # a look leaves nothing behind, not even a log
+        quiet_engine(logger(Path(unread), kit.name))
+        findings = preflight(kit, folder, source, policy)
     failed = next((finding.error for finding in findings if finding.error is not None), None)
     if as_json:
         listed = [{"what": f.what, "good": f.error is None, "found": f.found} for f in findings]

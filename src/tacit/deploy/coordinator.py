@@ -89,10 +89,10 @@ class Coordinator:
     def open(self) -> None:
         try:
             self._cell.start()
+        except PeerFailed:
+            raise
         except Exception as error:
-            raise PeerFailed(
-                f"The coordinator cannot listen at port {self.keyring.port}: {error}; is another one running there?"
-            ) from None
+            raise PeerFailed(f"The coordinator cannot listen at port {self.keyring.port}: {error}.") from None
 
     def turn_to(self, run: str) -> None:
         """Serve another run, with whoever is there."""

@@ -29,6 +29,7 @@ from tacit.deploy.source import items_of
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
 from tacit.engine.agreement import Agreement
+from tacit.engine.cells import vacant
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance
 from tacit.errors import PrivacyRefused, TacitError, UsageError
@@ -73,6 +74,7 @@ def up(
         _enough(file, names)
     items = listed(file)
     method, _parameters = check(file)
+    vacant(terms.listen or keyring.host, keyring.port)
     folder = RunFolder.make(out, method.name, file)
     log = logger(folder.path, "coordinator")
     quiet_engine(log)
@@ -83,6 +85,7 @@ def up(
         try:
             if health is not None:
                 health.start()
+                tell(f"Its health is told at {health.address}.")
             offer = Offer(folder.run_id, offered_file(file, file.public), names, setting_of(file), items)
             coordinator.show(offer)
             coordinator.open()

@@ -31,6 +31,10 @@ class Health:
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def address(self) -> str:
+        return f"http://{self.host}:{self.port}/health"
+
     def start(self) -> None:
         """Answer from now on, in a thread of its own."""
         if self._server is not None:

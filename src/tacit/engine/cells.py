@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from tacit.errors import UsageError
+from tacit.errors import PeerFailed, UsageError
 
 #: The coordinator's cell; its certificate bears the name below.
 HUB = "server"
@@ -45,6 +45,17 @@ class Credentials:
     ca: Path
     certificate: Path
     key: Path
+
+
+def vacant(host: str, port: int) -> None:
+    """Raise where somebody listens already."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PeerFailed(
+                f"The coordinator cannot listen at port {port}: {error.strerror}; is another one running there?"
+            ) from None
 
 
 class Cell:
@@ -96,11 +107,7 @@ class Cell:
         A listener that is stopped before it is one would never end, so it is waited for.
         """
         if self._own == HUB:
-            try:
-                socket.create_server(self._place).close()
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    raise
+            vacant(*self._place)
         self._cell.start()
         deadline = monotonic() + LISTENING
         while self._own == HUB and monotonic() < deadline:
