@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tacit.boundary.wire import Array, Value
 from tacit.config import RunFile
 from tacit.data.ratings import Feedback
 from tacit.deploy.align import aligned, rows_content
-from tacit.deploy.certificates import identity_text
-from tacit.deploy.hello import greeted
 from tacit.deploy.keys import Keyring
+from tacit.deploy.lobby import Lobby
 from tacit.deploy.logs import Log
 from tacit.deploy.status import Peer, State, Status
 from tacit.deploy.terms import Offer, Told, facts_content, facts_of
 from tacit.engine.agreement import Agreement
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.desk import TAKEN, Content, Desk
-from tacit.engine.envelope import Place, failure_content, opened, sealed
+from tacit.engine.envelope import opened
 from tacit.engine.flare import Flare
 from tacit.engine.simulate import Glance, announced
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, TamperingFound
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Facts, Transcript
 from tacit.federation.line import Log as CallLog
 from tacit.model import Model
@@ -80,9 +76,7 @@ class Coordinator:
         credentials = None if keyring.insecure else keyring.credentials()
         self._cell = Cell(COORDINATOR, listen or keyring.host, keyring.port, credentials, self._receive)
         self.desk = Desk(self._cell, keyring.identity, run)
-        self._identities: dict[str, str] = {}
-        self._shown: Mapping[str, Value] | None = None
-        self._turned_away: dict[str, str] = {}  # by name, what was said last to a hello that was refused
+        self._lobby = Lobby(keyring, log, status, tell)
         self.refused: dict[str, str] = {}  # who refused the run, and what it said
         self._pool = ThreadPoolExecutor(64, thread_name_prefix="tacit-desk")
 
@@ -108,7 +102,7 @@ class Coordinator:
 
     def show(self, offer: Offer) -> None:
         """What a site that only looks is shown: the offer, as it will be made."""
-        self._shown = offer.content()
+        self._lobby.shown = offer.content()
 
     def gather(self, names: tuple[str, ...], seconds: float) -> None:
         """Wait until everybody has said hello."""
@@ -176,7 +170,7 @@ class Coordinator:
 
     def begin(self, offer: Offer, agreed: Agreement) -> None:
         """Tell everybody what was agreed on; each reckons it anew and says what it found."""
-        identities = {name: self._identities[name] for name in offer.roster}
+        identities = {name: self._lobby.identities[name] for name in offer.roster}
         content: dict[str, Value] = {**facts_content(agreed.facts), "identities": json.dumps(identities)}
         about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps(identities)}".encode()).hexdigest()
         said = _same(offer.roster, content)
@@ -214,7 +208,7 @@ class Coordinator:
             )
             watch(round, meter.bytes_up)
 
-        keys = {name: self._key(name) for name in names}
+        keys = {name: self._lobby.key(name) for name in names}
         began, engine = perf_counter(), Flare(self.desk, names, file.engine.timeout or STEP)
         federation = agreed.federation(
             engine,
@@ -277,54 +271,21 @@ class Coordinator:
 
     def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
         if topic == "hello":
-            return self._hello(sender, body)
+            reply, start = self._lobby.hello(sender, body)
+            if start is None:
+                self.desk.gone(sender)
+            else:
+                self.desk.hello(sender, start)
+            return reply
         if topic == "look":
-            return self._looked(sender, body)
+            return self._lobby.looked(sender, body, self.run)
         if topic != "reply":
             raise BadMessage(f"{sender} has nothing to say about {topic[:20]}.")
-        run, content = opened(body, self._key(sender), sender, COORDINATOR, "reply")
+        run, content = opened(body, self._lobby.key(sender), sender, COORDINATOR, "reply")
         about = str(content.pop("about", ""))
         if run == self.run:
             self.desk.replied(sender, about, content)
         return TAKEN
-
-    def _hello(self, sender: str, body: bytes) -> bytes:
-        try:
-            start, identity = greeted(self.keyring, sender, body, COORDINATOR)
-        except TacitError as error:
-            self._log.warning("refused", peer=sender[:60], error=type(error).__name__)
-            if self._turned_away.get(sender) != str(error):
-                self._turned_away[sender] = str(error)
-                self._tell(f"{sender[:60]} is not let in: {error}")
-            if self._identities.pop(sender, None) is not None:
-                self.desk.gone(sender)
-            return json.dumps(failure_content(error, tell=True)).encode()
-        if sender not in self._identities:
-            self._log.info("connected", peer=sender)
-            self._tell(f"{sender} has joined.")
-            self._status.set(peers={sender: Peer.CONNECTED})
-        self._identities[sender] = identity
-        self.desk.hello(sender, start)
-        return b"{}"
-
-    def _looked(self, sender: str, body: bytes) -> bytes:
-        """Show the offer to a site that does not join yet; nothing is kept of its visit."""
-        content: Mapping[str, Value]
-        try:
-            greeted(self.keyring, sender, body, COORDINATOR, joins=False)
-            if self._shown is None:
-                raise PeerFailed("The coordinator has no run to offer yet; look again later.")
-            pinned = self.keyring.identity_of(sender)
-            known = "" if pinned is None else identity_text(pinned)
-            content = {**self._shown, "clock": time.time(), "version": version("tacit"), "pinned": known}
-        except TacitError as error:
-            content = failure_content(error, tell=True)
-        return sealed(Place(COORDINATOR, sender, "look", self.run), content, self.keyring.identity)
-
-    def _key(self, name: str) -> Ed25519PublicKey:
-        if name not in self._identities:
-            raise TamperingFound(f"{name} speaks before it has said hello; what it says is not taken.")
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(self._identities[name]))
 
 
 def stops(file: RunFile) -> bool:

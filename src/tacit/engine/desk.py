@@ -75,11 +75,11 @@ class Desk:
                 self.hello(name, peer.start)
 
     def gone(self, name: str) -> None:
-        """A service is not let in any more; what it was asked is not waited for."""
+        """A service is not let in, or not any more; what it was asked is not waited for."""
         with self._news:
-            peer = self._peers[name]
-            peer.start, peer.late = "", True
-            self._news.notify_all()
+            if (peer := self._peers.get(name)) is not None:
+                peer.start, peer.late = "", True
+                self._news.notify_all()
 
     def replied(self, name: str, about: str, content: dict[str, Any]) -> None:
         """A reply arrived; one that nobody waits for is dropped."""
