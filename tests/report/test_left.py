@@ -19,7 +19,8 @@ from tacit.boundary.ledger import Ledger, Row, canonical
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 from tacit.report.left import Left, RunNote, first_page, masked, mechanism, parameters, run_notes, to_whom, what
-from tacit.report.left_page import OPEN, left_page, write_left
+from tacit.report.left_page import left_page, write_left
+from tacit.report.left_rows import OPEN
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{coordinator}\u202e\x07"
 MADE = "2026-03-14T10:22:05+00:00"

@@ -7,17 +7,15 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tacit.boundary.events import Metrics
 from tacit.errors import UsageError
-from tacit.report import page, promises
+from tacit.report import left_rows, page, promises
 from tacit.report.charts import Reference, Series, legend, line_chart
-from tacit.report.left import Group, Left, bare, devices, free, mechanism, parameters, to_whom, weight, what
+from tacit.report.left import Left, bare, free, weight
 from tacit.report.markup import Child, Markup, tag
 from tacit.report.svg import DOWN, NARROW, UP, Axis, both, box, canvas, fitting, size_format, text
 from tacit.report.words import (
@@ -27,7 +25,6 @@ from tacit.report.words import (
     listing,
     moment,
     plural,
-    sentence,
     short,
     size,
     spelled,
@@ -36,8 +33,6 @@ from tacit.report.words import (
 from tacit.report.words import delta as small
 from tacit.report.written import StatedGuarantee
 
-#: Up to so many releases, all tables stand open.
-OPEN = 40
 #: Bars of the heaviest steps that are drawn; the tables have all.
 MOST_BARS = 16
 
@@ -76,9 +71,9 @@ def left_page(left: Left, made: str, version: str = "") -> str:
             _numbers(left),
         ),
         _cost(left),
-        _by_step(left),
-        _releases(left),
-        _refusals(left),
+        left_rows.by_step(left, _step_chart(left)) if left.rows else None,
+        left_rows.releases(left),
+        left_rows.refusals(left),
         _stayed(left),
         _checking(left),
         version=version,
@@ -254,123 +249,7 @@ def _bars(bars: Sequence[tuple[tuple[str, bool], int]], label: str, width: float
 # -- what left ------------------------------------------------------------------------------------------------
 
 
-def _by_step(left: Left) -> Markup | None:
-    """Every step once: what it gave, to whom, how often; what cost told apart from what did not."""
-    if not left.rows:
-        return None
-    found: dict[tuple[bool, str, str, str], list[int]] = {}
-    for row in left.rows:
-        key = (free(row), row.step, what(row), to_whom(row, row.number in left.masked))
-        found.setdefault(key, []).append(weight(row))
-    parts: list[Child] = []
-    for gratis, heading in ((False, "With ratings in it, at a cost"), (True, "Without ratings, at no cost")):
-        rows = [
-            (_step(step), given, whom, count(len(sizes)), unbroken(size(sum(sizes))))
-            for (is_free, step, given, whom), sizes in found.items()
-            if is_free is gratis
-        ]
-        if rows:
-            head = ("Step", "What left", "To whom", "Releases", "Bytes")
-            parts += [tag("h3", heading), page.table(head, rows, numeric=(3, 4))]
-    onward = (
-        "What the coordinator can read it may pass on to other sites; what it makes of it becomes the shared model."
-    )
-    return page.section("What left, and to whom", _step_chart(left), *parts, tag("p", onward))
-
-
-def _step(name: str) -> Markup:
-    """A step's name; that of a letter on two lines, so that narrow screens have room for the rest."""
-    letter, colon, of = short(name, 60).partition(":")
-    return tag("span", letter, colon, tag("span", of, class_="under") if of else None)
-
-
-def _releases(left: Left) -> Markup | None:
-    """Every release, by run; rows that are alike but for round and time stand in one table."""
-    if not left.rows:
-        return None
-    is_open = len(left.rows) <= OPEN
-    parts: list[Child] = []
-    if not is_open:
-        parts.append(tag("p", "Releases of the same run that are alike stand together; a line opens with a click."))
-    for run in left.runs:
-        note, groups = left.note(run), left.groups(run)
-        facts: list[tuple[str, Child]] = [
-            ("Federation", note.federation),
-            ("Coordinator", note.coordinator),
-            ("Guarantee", note.guarantee),
-            ("Budget then", None if note.budget is None else f"ε = {note.budget:g}"),
-        ]
-        known = [(key, short(value, 600)) for key, value in facts if value]
-        parts += [
-            tag("h3", "Run ", tag("code", short(run, 100), class_="long")),
-            page.pairs(known) if known else None,
-            *(_group(left, group, is_open) for group in groups),
-        ]
-    return page.section("Every release", *parts)
-
-
-def _group(left: Left, group: Group, is_open: bool) -> Markup:
-    rows = [left.rows[place] for place in group.places]
-    first, last = rows[0], rows[-1]
-    rounds = f"round {first.round}" if first.round == last.round else f"rounds {first.round} to {last.round}"
-    cost = "no cost" if free(first) else f"ε {epsilon(left.reached[group.places[-1]])} reached"
-    told = (plural(len(rows), "release"), rounds, size(sum(weight(row) for row in rows)), cost)
-    facts: list[tuple[str, Child]] = [
-        ("What left", f"{what(first)} ({group.kind})"),
-        ("To whom", to_whom(first, group.masked, left.note(group.run).whom)),
-    ]
-    if not free(first):
-        facts += [
-            ("Protected by", sentence(mechanism(first.spent, left.unit, left.shared(first)))),
-            ("As recorded", tag("code", parameters(group.event), class_="long")),
-        ]
-    title = tag("summary", tag("b", short(group.step, 60)), unbroken(f" · {' · '.join(told)}"))
-    return tag("details", title, page.pairs(facts), _rows(left, group), open=is_open and not free(first))
-
-
-def _rows(left: Left, group: Group) -> Markup:
-    """One line a release: what differs between them."""
-    rows = [left.rows[place] for place in group.places]
-    cohort = any(devices(row) is not None for row in rows)
-    head = ["No.", "When (UTC)", "Round", *(["Devices"] if cohort else []), "Bytes", "ε by then", "Head"]
-    lines: list[Sequence[Child]] = []
-    for place, row in zip(group.places, rows, strict=True):
-        again = f", attempt {row.attempt}" if row.attempt != rows[0].attempt else ""
-        who = [count(devices(row) or 1)] if cohort else []
-        lines.append(
-            (
-                *(count(row.number), _utc(row.moment), f"{row.round}{again}", *who, count(weight(row))),
-                *(epsilon(left.reached[place]), tag("code", row.head[:12], title=row.head)),
-            )
-        )
-    return page.table(head, lines, numeric=range(2, len(head) - 1))
-
-
-def _utc(text: str) -> str:
-    """An ISO time to the second, in UTC; anything else as it is."""
-    try:
-        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-    except ValueError:
-        return text
-
-
 # -- what did not leave ---------------------------------------------------------------------------------------
-
-
-def _refusals(left: Left) -> Markup:
-    number, told = int(left.refused["number"]), left.refused["told"]
-    heading = "What was asked for and refused"
-    if not number:
-        return page.section(heading, tag("p", "No request was refused."))
-    older = f" The latest {count(len(told))} are told here." if number > len(told) else ""
-    said = f"{plural(number, 'request')} refused; nothing left for {'it' if number == 1 else 'them'}.{older}"
-    rows = [_refusal(one) for one in reversed(told)]
-    return page.section(heading, tag("p", said), page.table(("When (UTC)", "Run", "Round", "Step", "Why"), rows))
-
-
-def _refusal(one: dict[str, Any]) -> Sequence[Child]:
-    why = short(one["why"], 1000)
-    return _utc(one["moment"]), short(one["run"], 8), str(one["round"]), short(one["step"], 60), why
 
 
 def _stayed(left: Left) -> Markup:
