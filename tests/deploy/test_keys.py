@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.cli import keys as commands
-from tacit.deploy import keys
+from tacit.deploy import invitations, keys
 from tacit.deploy.certificates import identity_text, read_certificate
 from tacit.deploy.keys import Keyring
 from tacit.deploy.kit import Kit
@@ -271,14 +271,14 @@ def test_two_that_invite_at_once_lose_nothing(keyring):
 @pytest.fixture
 def slow(monkeypatch) -> None:
     """Between reading the record and writing it there is time for others to come in."""
-    quick = keys._read_record
+    quick = invitations.read_record
 
     def read(folder: Path) -> object:
         record = quick(folder)
         time.sleep(0.003)
         return record
 
-    monkeypatch.setattr(keys, "_read_record", read)
+    monkeypatch.setattr(invitations, "read_record", read)
 
 
 @pytest.mark.usefixtures("slow")
@@ -298,7 +298,7 @@ def test_threads_that_invite_enrol_and_revoke_at_once_lose_nothing(keyring):
 @pytest.mark.usefixtures("slow")
 def test_without_the_lock_something_is_lost(keyring, monkeypatch):
     """The two tests above can fail."""
-    monkeypatch.setattr(keys.fcntl, "flock", lambda file, how: None)
+    monkeypatch.setattr(invitations.fcntl, "flock", lambda file, how: None)
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda k: keyring.invite(f"party-{k}"), range(1, 31)))
     assert len(keyring.invited) < 30

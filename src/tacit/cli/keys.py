@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.deploy.certificates import identity_text
+from tacit.deploy.invitations import Invitation
 from tacit.deploy.keys import Keyring, check_name
-from tacit.deploy.kit import Invitation
 from tacit.errors import UsageError
 from tacit.report.words import MISSING, listing, moment, plural
 

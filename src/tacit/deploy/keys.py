@@ -3,8 +3,7 @@
     ca.key ca.pem                        the federation's own authority
     coordinator.key coordinator.crt      the coordinator's end of the channel
     identity.key                         what the coordinator signs with
-    federation.json                      name, address, and every invitation there ever was
-    lock                                 held while the record is changed
+    federation.json, lock                every invitation there ever was (`invitations`)
 
 The folder is its owner's alone. A site's TLS key is made here and leaves in its kit; no copy stays. Its signing key is
 made at the site, and pinned here when the site first says hello. The record is read anew for every question, so that
@@ -13,19 +12,15 @@ a coordinator at work hears of a revocation at once.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from pydantic import BaseModel, ConfigDict
 
 from tacit.deploy.certificates import (
     authority,
@@ -46,40 +41,14 @@ from tacit.deploy.certificates import (
     site_certificate,
 )
 from tacit.deploy.files import write_private
-from tacit.deploy.kit import NAME, Invitation, Kit
+from tacit.deploy.invitations import NAME, RECORD, Invitation, Record, change, damaged, read_record, text_of
+from tacit.deploy.kit import Kit
 from tacit.engine.cells import Credentials
 from tacit.errors import BadMessage, PeerFailed, TamperingFound, UsageError, did_you_mean
 from tacit.report.words import moment
 
-RECORD = "federation.json"
 _SECRETS = ("ca.key", "coordinator.key", "identity.key")
 _PARTS = (*_SECRETS, "ca.pem", "coordinator.crt", RECORD)
-
-
-class _Record(BaseModel):
-    """federation.json: invitations in the order in which they were made."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    format: Literal["tacit keyring 1"] = "tacit keyring 1"
-    federation: str
-    host: str
-    port: int
-    insecure: bool
-    invitations: tuple[Invitation, ...] = ()
-
-    def latest(self, name: str) -> Invitation | None:
-        return next((one for one in reversed(self.invitations) if one.name == name), None)
-
-    def noted(self, one: Invitation, **facts: object) -> _Record:
-        """The record with more known about one invitation."""
-        known = one.model_copy(update=facts)
-        return self.model_copy(update={"invitations": tuple(known if i is one else i for i in self.invitations)})
-
-    def added(self, new: Invitation) -> _Record:
-        """The record with one more invitation; the one that its site had is replaced."""
-        old = self.latest(new.name)
-        ended = self if old is None or old.revoked else self.noted(old, replaced=new.made)
-        return self.model_copy(update={"invitations": (*ended.invitations, new)})
 
 
 @dataclass(frozen=True)
@@ -119,7 +88,7 @@ class Keyring:
         try:
             for name, text in _new_texts(federation, host, days).items():
                 write_private(unfinished / name, text)
-            record = _Record(federation=federation, host=host, port=port, insecure=insecure)
+            record = Record(federation=federation, host=host, port=port, insecure=insecure)
             write_private(unfinished / RECORD, record.model_dump_json(indent=2) + "\n")
             os.replace(unfinished, place)
         except OSError as error:
@@ -142,7 +111,7 @@ class Keyring:
                     f'"{place}" is open to other users of this machine; close it with `chmod -R go= {folder}`, and '
                     "make new keys if somebody may have read them."
                 )
-        record = _read_record(folder)
+        record = read_record(folder)
         _check_whole(folder)
         return cls(folder, record.federation, record.host, record.port, record.insecure)
 
@@ -156,7 +125,7 @@ class Keyring:
         check_name(name)
         check_days(days)
         self._check_time()
-        ca, ca_key = read_certificate(_text(self.folder, "ca.pem")), read_key(_text(self.folder, "ca.key"))
+        ca, ca_key = read_certificate(text_of(self.folder, "ca.pem")), read_key(text_of(self.folder, "ca.key"))
         key = new_key()
         certificate = site_certificate(name, key, ca, ca_key, days)
         new = Invitation(
@@ -166,7 +135,7 @@ class Keyring:
             made=now(),
             until=certificate.not_valid_after_utc,
         )
-        self._change(lambda record: record.added(new))
+        change(self.folder, lambda record: record.added(new))
         return Kit(
             name=name,
             federation=self.federation,
@@ -182,7 +151,7 @@ class Keyring:
     def revoke(self, name: str) -> None:
         """End a site's invitation: its certificate is refused from now on, and so is the signing key it came with."""
 
-        def revoked(record: _Record) -> _Record:
+        def revoked(record: Record) -> Record:
             found = record.latest(name)
             if found is None:
                 known = sorted({one.name for one in record.invitations}, key=_order)
@@ -191,12 +160,12 @@ class Keyring:
                 raise UsageError(f"The invitation of {name} was revoked already, on {_said(found.revoked)}.")
             return record.noted(found, revoked=now())
 
-        self._change(revoked)
+        change(self.folder, revoked)
 
     @property
     def invitations(self) -> tuple[Invitation, ...]:
         """Everybody's latest invitation, whatever became of it; parties in numeric order, then roles."""
-        latest = {one.name: one for one in _read_record(self.folder).invitations}
+        latest = {one.name: one for one in read_record(self.folder).invitations}
         return tuple(latest[name] for name in sorted(latest, key=_order))
 
     @property
@@ -206,7 +175,7 @@ class Keyring:
 
     def status_of(self, name: str, fingerprint: str) -> str | None:
         """None if this certificate (SHA-256, hex) is the valid one of this name; else a sentence that says why not."""
-        every, short = _read_record(self.folder).invitations, f"{fingerprint[:16]}…"
+        every, short = read_record(self.folder).invitations, f"{fingerprint[:16]}…"
         found = next((one for one in every if one.fingerprint == fingerprint.lower()), None)
         if found is None:
             return f'The certificate {short} was not made for the federation "{self.federation}"; use a kit of it.'
@@ -231,7 +200,7 @@ class Keyring:
         if not re.fullmatch("[0-9a-f]{64}", identity):
             raise BadMessage(f"{name} sent a signing key that is none: it has 64 hexadecimal digits.")
 
-        def pinned(record: _Record) -> _Record:
+        def pinned(record: Record) -> Record:
             found = record.latest(name)
             if found is None or found.state != "valid" or fingerprint not in (None, found.fingerprint):
                 raise PeerFailed(f"{name} has no valid invitation; invite it with `tacit keys invite`.")
@@ -243,11 +212,11 @@ class Keyring:
                 )
             return record.noted(found, identity=identity)
 
-        self._change(pinned)
+        change(self.folder, pinned)
 
     def identity_of(self, name: str) -> Ed25519PublicKey | None:
         """A site's public signing key; None before its first hello, and when its invitation is not valid."""
-        found = _read_record(self.folder).latest(name)
+        found = read_record(self.folder).latest(name)
         if found is None or found.identity is None or found.state != "valid":
             return None
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(found.identity))
@@ -255,7 +224,7 @@ class Keyring:
     @property
     def identity(self) -> Ed25519PrivateKey:
         """What the coordinator signs with."""
-        return read_identity(_text(self.folder, "identity.key"))
+        return read_identity(text_of(self.folder, "identity.key"))
 
     def credentials(self) -> Credentials:
         """The files for the coordinator's end of the channel, if they are valid now."""
@@ -264,22 +233,8 @@ class Keyring:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _change(self, change: Callable[[_Record], _Record]) -> None:
-        """Read, change and write the record while nobody else does."""
-        try:
-            with os.fdopen(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
-                record = _read_record(self.folder)
-                changed = change(record)
-                if changed != record:
-                    write_private(self.folder / RECORD, changed.model_dump_json(indent=2) + "\n")
-        except OSError as error:
-            raise UsageError(
-                f'The keys in "{self.folder}" cannot be changed: {error.strerror}; their owner can.'
-            ) from None
-
     def _check_time(self) -> None:
-        certificate, when = read_certificate(_text(self.folder, "coordinator.crt")), now()
+        certificate, when = read_certificate(text_of(self.folder, "coordinator.crt")), now()
         if when < certificate.not_valid_before_utc:
             raise UsageError(
                 f'The keys of "{self.federation}" are valid from {_said(certificate.not_valid_before_utc)} on, and the '
@@ -301,32 +256,17 @@ def check_name(name: str) -> None:
         )
 
 
-def _text(folder: Path, name: str) -> str:
-    try:
-        return (folder / name).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f'"{folder / name}" cannot be read: {error.strerror}; its owner can.') from None
-
-
-def _read_record(folder: Path) -> _Record:
-    text = _text(folder, RECORD)
-    try:
-        return _Record.model_validate_json(text)
-    except ValueError:
-        raise _damaged(folder / RECORD) from None
-
-
 def _check_whole(folder: Path) -> None:
     """TamperingFound unless all keys are readable and belong together."""
-    texts = {name: _text(folder, name) for name in _PARTS}
+    texts = {name: text_of(folder, name) for name in _PARTS}
     try:
         ca, certificate = read_certificate(texts["ca.pem"]), read_certificate(texts["coordinator.crt"])
         ca_key, key = read_key(texts["ca.key"]), read_key(texts["coordinator.key"])
         read_identity(texts["identity.key"])
     except ValueError:
-        raise _damaged(folder) from None
+        raise damaged(folder) from None
     if not (belongs(ca_key, ca) and belongs(key, certificate) and is_issued(certificate, ca)):
-        raise _damaged(folder)
+        raise damaged(folder)
 
 
 def _new_texts(federation: str, host: str, days: int) -> dict[str, str]:
@@ -361,12 +301,6 @@ def _order(name: str) -> tuple[bool, str, int]:
 
 def _said(when: datetime) -> str:
     return moment(when.isoformat())
-
-
-def _damaged(place: Path) -> TamperingFound:
-    return TamperingFound(
-        f'"{place}" is damaged; put the folder back from your copy, or make new keys and invite anew.'
-    )
 
 
 def _not_there(folder: Path, error: OSError) -> UsageError:

@@ -21,10 +21,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomli_w
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from tacit.deploy.certificates import (
     belongs,
@@ -36,6 +35,7 @@ from tacit.deploy.certificates import (
     read_key,
 )
 from tacit.deploy.files import write_private
+from tacit.deploy.invitations import NAME, SHA
 from tacit.engine.cells import Credentials
 from tacit.errors import PeerFailed, TamperingFound, UsageError
 from tacit.report.words import moment
@@ -43,9 +43,6 @@ from tacit.report.words import moment
 FORMAT = "tacit kit 1"
 #: Bytes. A kit has about 2,100; nothing longer is read.
 MOST = 2**16
-#: What a site may be called.
-NAME = re.compile("party-[1-9][0-9]{0,8}|catalogue|proxy|decrypter-[1-9][0-9]{0,8}")
-_SHA = "^[0-9a-f]{64}$"
 _HEAD = """\
 # A Tacit kit: with it {name} takes part in the federation "{federation}".
 # SECRET: whoever has this file can connect as {name}. Hand it over by a safe way, and let nobody else have it.
@@ -86,7 +83,7 @@ class Kit:
         if said != _sum(table) or not typed:
             raise _damaged(path)
         kit = cls(**table)
-        fine = NAME.fullmatch(kit.name) and kit.federation.isprintable() and re.fullmatch(_SHA, kit.coordinator)
+        fine = NAME.fullmatch(kit.name) and kit.federation.isprintable() and re.fullmatch(SHA, kit.coordinator)
         if not fine or not is_host(kit.host) or not 0 < kit.port < 2**16:
             raise _damaged(path)
         return kit
@@ -160,38 +157,6 @@ class Kit:
                 f'The kit of {self.name} cannot be unpacked in "{folder}": {error.strerror}; name another folder.'
             ) from None
         return credentials
-
-
-class Invitation(BaseModel):
-    """What the keyring remembers of a kit: whose it is, and what became of it.
-
-    Attributes
-    ----------
-    name : whose it is
-    fingerprint, serial : which certificate, hex
-    made, until : when it was made, and when it expires
-    revoked, replaced : when it was revoked, or replaced by a later invitation; else None
-    identity : the site's public signing key, hex, once it has said hello
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    name: str = Field(pattern=f"^({NAME.pattern})$")
-    fingerprint: str = Field(pattern=_SHA)
-    serial: str
-    made: AwareDatetime
-    until: AwareDatetime
-    revoked: AwareDatetime | None = None
-    replaced: AwareDatetime | None = None
-    identity: str | None = Field(default=None, pattern=_SHA)
-
-    @property
-    def state(self) -> Literal["valid", "expired", "revoked", "replaced"]:
-        """What became of it; only a valid one opens anything."""
-        if self.revoked is not None:
-            return "revoked"
-        if self.replaced is not None:
-            return "replaced"
-        return "expired" if datetime.now(UTC) > self.until else "valid"
 
 
 def _text(path: Path) -> str:

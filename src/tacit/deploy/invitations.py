@@ -1,0 +1,121 @@
+"""Whom a federation has invited: `federation.json` in the coordinator's keyring, and what became of each invitation.
+
+The record is read anew for every question, so that a coordinator at work hears of a revocation at once, and changed by
+one process at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from tacit.deploy.files import write_private
+from tacit.errors import TamperingFound, UsageError
+
+RECORD = "federation.json"
+#: What a site may be called.
+NAME = re.compile("party-[1-9][0-9]{0,8}|catalogue|proxy|decrypter-[1-9][0-9]{0,8}")
+#: A fingerprint or a public signing key, hex.
+SHA = "^[0-9a-f]{64}$"
+
+
+class Invitation(BaseModel):
+    """What the keyring remembers of a kit: whose it is, and what became of it.
+
+    Attributes
+    ----------
+    name : whose it is
+    fingerprint, serial : which certificate, hex
+    made, until : when it was made, and when it expires
+    revoked, replaced : when it was revoked, or replaced by a later invitation; else None
+    identity : the site's public signing key, hex, once it has said hello
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str = Field(pattern=f"^({NAME.pattern})$")
+    fingerprint: str = Field(pattern=SHA)
+    serial: str
+    made: AwareDatetime
+    until: AwareDatetime
+    revoked: AwareDatetime | None = None
+    replaced: AwareDatetime | None = None
+    identity: str | None = Field(default=None, pattern=SHA)
+
+    @property
+    def state(self) -> Literal["valid", "expired", "revoked", "replaced"]:
+        """What became of it; only a valid one opens anything."""
+        if self.revoked is not None:
+            return "revoked"
+        if self.replaced is not None:
+            return "replaced"
+        return "expired" if datetime.now(UTC) > self.until else "valid"
+
+
+class Record(BaseModel):
+    """What is known of a federation: where its coordinator is, and invitations in the order in which they were made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    format: Literal["tacit keyring 1"] = "tacit keyring 1"
+    federation: str
+    host: str
+    port: int
+    insecure: bool
+    invitations: tuple[Invitation, ...] = ()
+
+    def latest(self, name: str) -> Invitation | None:
+        return next((one for one in reversed(self.invitations) if one.name == name), None)
+
+    def noted(self, one: Invitation, **facts: object) -> Record:
+        """The record with more known about one invitation."""
+        known = one.model_copy(update=facts)
+        return self.model_copy(update={"invitations": tuple(known if i is one else i for i in self.invitations)})
+
+    def added(self, new: Invitation) -> Record:
+        """The record with one more invitation; the one that its site had is replaced."""
+        old = self.latest(new.name)
+        ended = self if old is None or old.revoked else self.noted(old, replaced=new.made)
+        return self.model_copy(update={"invitations": (*ended.invitations, new)})
+
+
+def change(folder: Path, how: Callable[[Record], Record]) -> None:
+    """Read, change and write the record while nobody else does."""
+    try:
+        with os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            record = read_record(folder)
+            changed = how(record)
+            if changed != record:
+                write_private(folder / RECORD, changed.model_dump_json(indent=2) + "\n")
+    except OSError as error:
+        raise UsageError(f'The keys in "{folder}" cannot be changed: {error.strerror}; their owner can.') from None
+
+
+def read_record(folder: Path) -> Record:
+    """The record, as it is now."""
+    text = text_of(folder, RECORD)
+    try:
+        return Record.model_validate_json(text)
+    except ValueError:
+        raise damaged(folder / RECORD) from None
+
+
+def text_of(folder: Path, name: str) -> str:
+    """One file of a keyring."""
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f'"{folder / name}" cannot be read: {error.strerror}; its owner can.') from None
+
+
+def damaged(place: Path) -> TamperingFound:
+    """What is said of a keyring that does not hold together."""
+    return TamperingFound(
+        f'"{place}" is damaged; put the folder back from your copy, or make new keys and invite anew.'
+    )
