@@ -32,7 +32,7 @@ imports:
 check:
 	@$(BIN)/pytest -n auto --dist worksteal
 
-e2e: setup  ## the long form of what `make test` does in short: 50 kills instead of 8
+e2e: setup  ## the long form of what `make test` does in short: 50 kills instead of a few
 	@TACIT_KILLS=50 $(BIN)/pytest tests/e2e -n auto
 
 bench: setup  ## ratios, measured in one run; needs a C compiler, and TACIT_DATA for the real sets

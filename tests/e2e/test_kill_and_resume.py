@@ -20,8 +20,8 @@ epsilon = 2.0
 delta = 1e-6
 """
 
-#: 8 in `make test`, 50 in `make e2e`.
-TIMES = int(os.environ.get("TACIT_KILLS", "8"))
+#: 4 in `make test`, 50 in `make e2e`.
+TIMES = int(os.environ.get("TACIT_KILLS", "4"))
 
 
 def test_a_killed_private_run_resumes_to_the_same_end(tmp_path):
