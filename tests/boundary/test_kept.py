@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.bounded import ClippedSum
-from tacit.boundary.events import Gaussian
+from tacit.boundary.events import Gaussian, Pure
 from tacit.boundary.kept import Kept
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection, Terms
@@ -72,6 +72,18 @@ def tricks(home):
 TRICKS = sorted(tricks({"users": fitted(USERS, 0), "own items": fitted(ITEMS, 2), "loss": 0.5}))
 
 
+class Confession:
+    """A query that claims to be as random as was planned, and is not."""
+
+    epsilon = 1.0
+
+    def __init__(self, items):
+        self.items = items
+
+    def reports(self, _stream, _coins):
+        return {"items": self.items.copy()}
+
+
 class Silo(Party):
     """Keeps what it fits to raw ratings, and then tries to let it out."""
 
@@ -96,6 +108,10 @@ class Silo(Party):
     @step(Kind.DISCLOSE, takes=Schema(), gives=VECTORS, what="fine-tuned item factors, as they are")
     def surrender(self):
         return self.gate.disclose(items=self.home["own items"])
+
+    @step(Kind.REPORT, takes=Schema(), gives=VECTORS, what="user factors, called reports")
+    def confess(self):
+        return self.gate.report(Confession(self.home["own items"]))
 
     @step(Kind.SUM, takes=Schema(), gives=VECTORS, what="a block that was not agreed")
     def surplus(self):
@@ -130,7 +146,8 @@ def silo(tmp_path=None, run="run-1") -> Silo:
         events = (Gaussian(Z, 20 * STEPS),)
         reached = epsilon(events, DELTA, Relation.ZERO_OUT)
         promised = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
-        terms = Terms(promised, Z, dict.fromkeys(Silo.steps, 20), events)
+        told = {"confess": Pure(1.0, "confession")}
+        terms = Terms(promised, Z, dict.fromkeys(Silo.steps, 20), (*events, *told.values()), reports=told)
         protection = Protection(terms, Ledger(tmp_path / "party-1.sqlite", "party-1"), Budget(1e3, DELTA), run, 7)
     return Silo(share, Sizes(), facts, Gate("party-1", 7, {}, 0, protection))
 
@@ -164,7 +181,8 @@ def test_a_chain_that_lets_a_secret_out_is_refused_and_nothing_is_recorded(train
 
 
 @pytest.mark.parametrize(
-    ("name", "payload"), [("gossip", {"fact": "done"}), ("gossip", {"fact": "users"}), ("surrender", {})]
+    ("name", "payload"),
+    [("gossip", {"fact": "done"}), ("gossip", {"fact": "users"}), ("surrender", {}), ("confess", {})],
 )
 def test_no_other_way_out_takes_a_secret(trained, name, payload):
     with pytest.raises(PrivacyRefused):

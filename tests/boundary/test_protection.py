@@ -12,6 +12,7 @@ from tacit.boundary.bounded import ClippedSum
 from tacit.boundary.events import Event, Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
+from tacit.boundary.release import Kind
 from tacit.boundary.sealed import SEALED, Grid
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused
@@ -278,6 +279,13 @@ def test_a_step_that_is_not_in_the_plan_is_refused(tmp_path):
     gate = make(tmp_path)
     with gate.serving("gossip", 1, 0, "r"), pytest.raises(PrivacyRefused, match="covers 0"):
         gate.sum(query())
+
+
+def test_what_no_event_accounts_for_does_not_leave(tmp_path):
+    gate = make(tmp_path)
+    with gate.serving("tell", 1, 0, "request 1"), pytest.raises(PrivacyRefused, match="no event accounts for"):
+        gate._let_out(Kind.SUM, {"x": np.zeros(3)}, None)
+    assert gate.protection.ledger.rows() == []
 
 
 def test_a_run_over_the_partys_own_budget_is_refused_at_its_first_release(tmp_path):

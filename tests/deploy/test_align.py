@@ -164,6 +164,30 @@ def test_keyed_hashes_need_a_key(tmp_path, tables):
 # -- what a site refuses ------------------------------------------------------------------------------------------
 
 
+def test_a_list_of_more_users_than_there_are_is_refused(tmp_path, tables):
+    """Blinding as many guesses as one likes would be a service to whoever guesses."""
+    offer = vertical()
+    declared = offer.file.public.users
+    part = part_of(tmp_path, tables, offer)
+    guesses = Blinder().first([f"guess {k}" for k in range(declared + 1)])
+    with pytest.raises(BadMessage, match="more users than the run declares"):
+        part.align({"stage": "again", "owner": "party-2", "list": guesses})
+    assert len(part.align({"stage": "again", "owner": "party-2", "list": guesses[1:]})["list"]) == declared
+
+
+def test_the_items_that_a_site_is_given_are_those_that_it_holds(tmp_path, tables):
+    """A coordinator that gives a site other columns would have its ratings learned as other items'."""
+    sites = sites_of(tmp_path, tables, vertical())
+    Coordinator(sites, tmp_path).run()
+    content, part = sites.begin_content, sites.parts["party-1"]
+    own = content["columns/party-1"]
+    others = np.setdiff1d(np.arange(DATA.n_items, dtype=np.int32), own)[: len(own)]
+    with pytest.raises(BadMessage, match="the items that it holds"):
+        part.begin({**content, "columns/party-1": others})
+    assert part.party is None
+    assert set(part.begin(content)) == {"bound"}
+
+
 def test_a_second_list_in_somebody_s_name_is_refused(tmp_path, tables):
     """Guesses in another's name would be told from users by comparing."""
     part = part_of(tmp_path, tables, vertical())

@@ -7,14 +7,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
 
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.protection import BudgetSpent
 from tacit.data.load import load
-from tacit.deploy import align
+from tacit.data.synthetic import demo
+from tacit.deploy import align, part
 from tacit.deploy.align import aligned
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
-from tacit.errors import TamperingFound
+from tacit.errors import PrivacyRefused, TamperingFound
 from tacit.secure.alignment import common_rows, tags
 
 # -- rows of a common list ----------------------------------------------------------------------------------------
@@ -110,3 +113,38 @@ def test_when_somebody_rated_is_not_in_a_site_s_share(tmp_path):
     held = Source(path).held(offer_of(run_file()), "party-1", tmp_path)
     assert held.share.ratings.n_ratings > 0
     assert held.share.ratings.times is None
+
+
+# -- one lock behind the other ------------------------------------------------------------------------------------
+
+
+def test_delta_is_held_to_the_site_s_own_users_before_sizes_leave(tmp_path):
+    """300 users: a δ of 5·10⁻⁵ would be fine for a site of 100, and is refused before anything was said."""
+    many = demo(users=300, items=16, ratings=3000)
+    public = {"scale": [1, 5], "users": 300}
+    offer = offer_of(run_file(public=public, privacy={"epsilon": 4.0, "delta": 5e-5}), items=many.item_ids)
+    home = home_of(tmp_path, source=Source(write_csv(tmp_path / "many.csv", many)))
+    with pytest.raises(PrivacyRefused, match=r"above 3\.3e-05"):
+        Part(home, "run-1", offer.content())
+
+
+def test_a_run_that_was_accepted_by_mistake_does_not_begin(tmp_path, monkeypatch):
+    """Planted: a site that does not look at what an offer costs; where the run begins the same rules hold again."""
+    monkeypatch.setattr(part, "affordable", lambda *_offer: None)
+    sites = Sites(tmp_path, offer_of(run_file()), Policy(max_epsilon=3.0))
+    with pytest.raises(BudgetSpent, match="allows 3"):
+        sites.begin()
+    sites.leave()
+    assert costly(sites.homes["party-1"]) == []
+
+
+def test_a_ledger_knows_whose_it_is_once_a_run_has_begun(tmp_path):
+    """Another roster under the same ledger would begin with budgets that others have spent, or share theirs."""
+    sites = Sites(tmp_path, offer_of(run_file())).begin()
+    sites.leave()
+    home = sites.homes["party-1"]
+    ledger = Ledger.open(home.ledger)
+    ledger.bind_people(sites.parts["party-1"]._held.people)
+    with pytest.raises(PrivacyRefused, match="kept for other people"):
+        ledger.bind_people([f"stranger {k}" for k in range(16)])
+    ledger.close()

@@ -66,6 +66,7 @@ OFFERS = {
     "items divided": ({**OFFER.content(), "setting": "vertical"}, "offered setting"),
     "drop-outs": (changed(OFFER, aggregation={"dropout": 0.5}), "dropout"),
     "everybody's times": (changed(OFFER, split={"by": "temporal"}), "temporal"),
+    "most of all held out": (changed(OFFER, split={"test": 0.6}), "more than half"),
     "more than the site allows": (changed(OFFER, privacy={"epsilon": 4.5}), "allows 4"),
     "a larger δ": (changed(OFFER, privacy={"delta": 1e-3}), "δ = 0.001"),
     "sums that only a simulation has": (changed(OFFER, aggregation={"name": "ideal"}), "simulations only"),

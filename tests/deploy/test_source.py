@@ -119,6 +119,16 @@ def test_more_users_than_the_run_declares_are_refused(tmp_path):
         csv_file(tmp_path).held(offer, "party-1", tmp_path)
 
 
+def test_a_list_that_the_site_was_given_is_the_run_s(tmp_path):
+    """Horizontal: a coordinator that offers another one is refused, by a rule that no rating has a say in."""
+    pq.write_table(pa.table({"item": DATA.item_ids.ids}), tmp_path / "all.parquet")
+    pq.write_table(pa.table({"item": DATA.item_ids.ids[:-1]}), tmp_path / "some.parquet")
+    path = write_csv(tmp_path / "ratings.csv", DATA)
+    assert Source(path, items=tmp_path / "all.parquet").held(OFFER, "party-1", tmp_path).unfit == 0
+    with pytest.raises(PrivacyRefused, match="not the one that this site was given"):
+        Source(path, items=tmp_path / "some.parquet").held(OFFER, "party-1", tmp_path)
+
+
 def test_with_privacy_a_device_is_one_user(tmp_path):
     devices = {"by": "device", "into": 3}
     with pytest.raises(PrivacyRefused, match="one device's"):

@@ -47,6 +47,14 @@ def test_an_offer_is_the_same_after_its_way(offer):
     assert read.hash == offer.hash
 
 
+@pytest.mark.parametrize("run", ["", "a/b", "run-1/../..", "run-1\n", "run 1", "r" * 65, "läufe", "."])
+def test_a_run_is_called_so_that_files_can_be(run):
+    """Its name is part of paths at every site."""
+    with pytest.raises(BadMessage, match="a name that is none"):
+        Offer.of(run, through_the_wire(OFFER.content()))
+    assert Offer.of("r" * 64, through_the_wire(OFFER.content())).run == "r" * 64
+
+
 def test_terms_that_differ_in_anything_have_another_hash():
     others = [
         replace(OFFER, run="run-2"),

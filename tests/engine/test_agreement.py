@@ -67,6 +67,12 @@ def test_what_every_request_binds_differs_with_anything_that_protects():
     assert agreed().bound == PRIVATE.bound
 
 
+@pytest.mark.parametrize("change", [{"schedule": {"contribute": 2}}, {"multiplier": 0.1}])
+def test_what_every_request_binds_differs_with_how_much_is_asked_and_how_loud_noise_is(change):
+    other = replace(PRIVATE.plan, terms=replace(PRIVATE.plan.terms, **change))
+    assert replace(PRIVATE, plan=other).bound != PRIVATE.bound
+
+
 def test_whoever_makes_masks_is_who_was_planned_for():
     assert PRIVATE.circle is None
     assert FREE.circle is None

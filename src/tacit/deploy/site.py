@@ -152,8 +152,7 @@ class Site:
         try:
             self._home.policy.check(offer, self._home.name)
         except (PrivacyRefused, UsageError) as error:
-            if not isinstance(error, BudgetSpent):
-                self._rule = PrivacyRefused(f"{self._home.name} refuses: {error}")
+            self._rule = PrivacyRefused(f"{self._home.name} refuses: {error}")
             raise
 
     def _begin(self, part: Part, content: dict[str, Any]) -> Mapping[str, Value]:
