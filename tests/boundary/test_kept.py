@@ -1,5 +1,7 @@
 """What stays at home: user factors, fine-tuned item factors and losses, in every disguise that a method might use."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -160,6 +162,12 @@ def rows(party) -> list[str]:
     return [row.step for row in party.gate.protection.ledger.rows()]
 
 
+def nothing_left(party) -> bool:
+    """Whether, after training, nothing was recorded, or charges alone: noise that was drawn and led to no release."""
+    ledger = party.gate.protection.ledger
+    return rows(party) == ["train"] or decode(ledger.body()) == {}
+
+
 @pytest.fixture
 def trained(tmp_path):
     party = silo(tmp_path)
@@ -171,12 +179,15 @@ def trained(tmp_path):
 
 
 @pytest.mark.parametrize("how", TRICKS)
-def test_a_chain_that_lets_a_secret_out_is_refused_and_nothing_is_recorded(trained, how):
+def test_a_chain_that_lets_a_secret_out_is_refused_and_nothing_leaves(trained, how):
+    """Where noise had been drawn before the secret came up, it is charged."""
     before = dict(trained.home)
     found = tricks(trained.home)[how][3]
     with pytest.raises(PrivacyRefused, match=f'"{found}", which it keeps at home'):
         ask(trained, "improve", how=how)
-    assert rows(trained) == ["train"]
+    update = tricks(trained.home)[how][1]
+    assert rows(trained) == (["train"] if update is descend else ["train", "improve"])
+    assert nothing_left(trained)
     assert trained.home.keys() == before.keys()
 
 
@@ -187,7 +198,7 @@ def test_a_chain_that_lets_a_secret_out_is_refused_and_nothing_is_recorded(train
 def test_no_other_way_out_takes_a_secret(trained, name, payload):
     with pytest.raises(PrivacyRefused):
         ask(trained, name, **payload)
-    assert rows(trained) == ["train"]
+    assert nothing_left(trained)
 
 
 @pytest.mark.parametrize(
@@ -199,11 +210,36 @@ def test_no_other_way_out_takes_a_secret(trained, name, payload):
         ("mistaken", UngatedRelease, "declared a chain and ended in a sum"),
     ],
 )
-def test_what_a_step_was_not_agreed_to_give_is_refused_uncharged(trained, name, error, words):
+def test_what_a_step_was_not_agreed_to_give_is_refused_and_charged(trained, name, error, words):
+    """Whether numbers are finite can depend on the noise: whoever may draw it again for nothing chooses it."""
     with pytest.raises(error, match=words):
         ask(trained, name)
-    assert rows(trained) == ["train"]
+    assert rows(trained) == ["train", name]
+    assert nothing_left(trained)
     assert "items" not in trained.home
+
+
+def test_noise_that_led_nowhere_is_charged_whatever_went_wrong(trained, monkeypatch):
+    """An update that fails on some noise: each try is another row, and the schedule ends them."""
+
+    def fails(_state, _answer, _step):
+        raise FloatingPointError
+
+    monkeypatch.setitem(globals(), "descend", fails)
+    for number in range(1, 21):
+        with pytest.raises(FloatingPointError):
+            ask(trained, "improve", number, how="fair")
+    assert rows(trained) == ["train", *20 * ["improve"]]
+    with pytest.raises(PrivacyRefused, match="covers 20"):
+        ask(trained, "improve", 21, how="fair")
+    spent = trained.gate.protection.lifetime()
+    assert spent == pytest.approx(epsilon([Gaussian(Z, 20 * STEPS)], DELTA, Relation.ZERO_OUT), rel=1e-6)
+
+
+def test_planted_noise_that_nobody_owes_for_would_be_noticed(trained, monkeypatch):
+    monkeypatch.setattr(Gate, "_owe", lambda self, kind, event: None)
+    with pytest.raises(AssertionError):
+        test_what_a_step_was_not_agreed_to_give_is_refused_and_charged(trained, "poisoned", BadMessage, "not finite")
 
 
 def test_a_name_stays_secret_after_a_restart(tmp_path):
@@ -214,11 +250,11 @@ def test_a_name_stays_secret_after_a_restart(tmp_path):
     again = silo(tmp_path)
     np.testing.assert_array_equal(again.home["users"], fitted(USERS, 0))
     assert sorted(again.home) == ["loss", "own items", "users"]
-    for how in TRICKS:
+    for number, how in enumerate(TRICKS, start=1):
         if how != "fine-tuned, an earlier one":  # only what is at home now is read back
             with pytest.raises(PrivacyRefused, match="keeps at home"):
-                ask(again, "improve", how=how)
-    assert rows(again) == ["train"]
+                ask(again, "improve", number, how=how)
+    assert nothing_left(again)
 
 
 def test_what_stands_under_a_secret_name_is_secret_whoever_put_it_there(trained):
@@ -233,6 +269,39 @@ def test_a_gate_that_forgets_its_secrets_is_noticed(trained, monkeypatch):
     release = ask(trained, "improve", how="fine-tuned, by the update")
     np.testing.assert_array_equal(decode(release.body)["items"], fitted(ITEMS, 2))
     assert rows(trained) == ["train", "improve"]
+
+
+# -- between organisations ----------------------------------------------------------------------------------------
+
+#: Tricks that need a look at values: the rest is found by name or by memory.
+COPIES = {how for how in TRICKS if "copied" in how or how == "fine-tuned, an earlier one"}
+
+
+@pytest.fixture
+def deployed(trained):
+    protection = trained.gate.protection
+    protection.terms = replace(protection.terms, guarantee=replace(protection.terms.guarantee, simulated=False))
+    return trained
+
+
+@pytest.mark.parametrize("how", sorted(COPIES))
+def test_between_organisations_a_copy_is_like_any_other_block(deployed, how):
+    """Whoever can choose what leaves would be told by a refusal that it is a secret's value; charged it is anyway."""
+    ask(deployed, "improve", how=how)
+    assert rows(deployed) == ["train", "improve"]
+
+
+def test_planted_a_gate_that_compares_values_would_tell(deployed, monkeypatch):
+    monkeypatch.setattr(Protection, "simulated", True)
+    with pytest.raises(PrivacyRefused):
+        ask(deployed, "improve", how="fine-tuned, an earlier one")
+
+
+@pytest.mark.parametrize("how", ["users, by name", "users, in the state", "users, in part", "users, renamed"])
+def test_between_organisations_names_and_memory_are_looked_at_all_the_same(deployed, how):
+    with pytest.raises(PrivacyRefused, match="keeps at home"):
+        ask(deployed, "improve", how=how)
+    assert nothing_left(deployed)
 
 
 # -- let out ------------------------------------------------------------------------------------------------------

@@ -323,6 +323,21 @@ def test_a_refusal_says_the_budget_that_would_do(tmp_path, budget, runs):
         asked(0.98 * needed)
 
 
+@pytest.mark.parametrize("room", [1.6, 20.0])
+def test_everybody_reads_the_same_epsilon_and_it_is_within_the_budget(tmp_path, room):
+    """A tight budget and a wide one: what a service says of itself is what a reader of its ledger finds."""
+    one = promise(3).guarantee.epsilon
+    for run in ("run-1", "run-2"):
+        gate = make(tmp_path, budget=room * one, run=run)
+        for number in (1, 2, 3):
+            tell(gate, number, request=f"{run}, {number}")
+    protection, rows = gate.protection, gate.protection.ledger.rows()
+    assert one < protection.reading() <= room * one
+    assert total_epsilon(rows, DELTA, budget=room * one) == pytest.approx(protection.reading())
+    assert protection.reading() <= min(protection.lifetime(), total_epsilon(rows, DELTA))
+    assert protection.reading() < 2 * one
+
+
 def test_a_budget_for_a_period_forgets_what_is_older_and_the_lifetime_does_not(tmp_path, monkeypatch):
     one = promise(1).guarantee.epsilon
     monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")

@@ -1,23 +1,31 @@
 """Single bounds of a deployment: rows that tell nothing, keys that owners gave, times that stay where they lie."""
 
 import json
+import os
+from itertools import product
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
+from one_site import CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
 
+from tacit.boundary.kept import Kept
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
+from tacit.boundary.wire import encode
 from tacit.data.load import load
 from tacit.data.synthetic import demo
+from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import align, part
 from tacit.deploy.align import aligned
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
+from tacit.engine.envelope import Ask
 from tacit.errors import PrivacyRefused, TamperingFound
+from tacit.federation.messages import Request
+from tacit.methods.start import start_factors
 from tacit.secure.alignment import common_rows, tags
 
 # -- rows of a common list ----------------------------------------------------------------------------------------
@@ -62,7 +70,7 @@ def test_planted_rows_in_the_order_of_the_run_s_seed_would_be_noticed(tmp_path, 
 
 # -- whom a site works with ---------------------------------------------------------------------------------------
 
-UNSIGNED = {"plain": offer_of(run_file()), "secagg": offer_of(run_file(aggregation={"name": "secagg"}))}
+UNSIGNED, MASKED = offer_of(run_file()), offer_of(run_file(aggregation={"name": "secagg"}))
 
 
 def begun(folder, offer, told_by_coordinator: dict[str, str], knows_peers: bool = True) -> Part:
@@ -84,23 +92,29 @@ def another_key(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-@pytest.mark.parametrize("aggregation", UNSIGNED)
-def test_a_site_that_was_given_keys_is_told_no_others_also_where_nothing_is_signed(tmp_path, aggregation, name):
+def test_a_site_that_was_given_keys_is_told_no_others_also_where_nothing_is_signed(tmp_path, name):
     """Whoever speaks for a peer under another key may be the coordinator itself."""
     with pytest.raises(TamperingFound, match=f"{name} signs with another key"):
-        begun(tmp_path, UNSIGNED[aggregation], another_key(name))
+        begun(tmp_path, UNSIGNED, another_key(name))
 
 
-@pytest.mark.parametrize("aggregation", UNSIGNED)
-def test_keys_as_their_owners_gave_them_are_fine_and_so_is_not_knowing_any(tmp_path, aggregation):
+def test_keys_as_their_owners_gave_them_are_fine_and_so_is_not_knowing_any(tmp_path):
     (tmp_path / "unknown").mkdir()
-    assert begun(tmp_path, UNSIGNED[aggregation], {})
-    assert begun(tmp_path / "unknown", UNSIGNED[aggregation], another_key("party-2"), knows_peers=False)
+    assert begun(tmp_path, UNSIGNED, {})
+    assert begun(tmp_path / "unknown", UNSIGNED, another_key("party-2"), knows_peers=False)
+
+
+def test_secure_sums_that_nobody_signs_are_not_for_a_site_that_knows_its_peers(tmp_path):
+    """The coordinator could repeat the peers' public keys, play all of them, and take all noise but this site's off."""
+    with pytest.raises(PrivacyRefused, match="signed = true, or join without --peers"):
+        begun(tmp_path, MASKED, {})
+    (tmp_path / "unknown").mkdir()
+    assert begun(tmp_path / "unknown", MASKED, {}, knows_peers=False)
 
 
 def test_planted_a_site_that_does_not_compare_keys_would_be_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(Part, "_others", lambda self, agreed, identities: {})
-    assert begun(tmp_path, UNSIGNED["plain"], another_key("party-2"))
+    assert begun(tmp_path, UNSIGNED, another_key("party-2"))
 
 
 # -- times --------------------------------------------------------------------------------------------------------
@@ -148,3 +162,76 @@ def test_a_ledger_knows_whose_it_is_once_a_run_has_begun(tmp_path):
     with pytest.raises(PrivacyRefused, match="kept for other people"):
         ledger.bind_people([f"stranger {k}" for k in range(16)])
     ledger.close()
+
+
+def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, monkeypatch):
+    """It holds keys and factors: no folder that others share has it, and what a killed service left is swept."""
+    sites = Sites(tmp_path, offer_of(run_file())).begin()
+    sites.conduct()
+    sites.leave()
+    home, afford, seen = sites.homes["party-1"], part.Protection.afford, []
+
+    def looked(self):
+        seen.append((self.ledger.path, self.ledger.path.parent.stat().st_mode & 0o077))
+        afford(self)
+
+    old, young = (home.ledgers / f"{part.LOOK}{name}" for name in ("old", "young"))
+    for place in (old, young):
+        place.mkdir()
+    os.utime(old, (0, 0))
+    monkeypatch.setattr(part.Protection, "afford", looked)
+    Part(home, "run-1", sites.offer.content())
+    ((copy, mode),) = seen
+    assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)
+    assert list(home.ledgers.glob(f"{part.LOOK}*")) == [young]
+
+
+# -- whether a guess is right -------------------------------------------------------------------------------------
+
+
+def guesses(folder, record: list[str]) -> list[tuple[int, float]]:
+    """The (user, rating) that a coordinator finds out by asking for steps that move nothing, from factors it guesses.
+
+    Users rated an item that is not listed, and one of them perhaps the third that is. Factors of the other items are 0,
+    so everybody else's stay where the public start has them; as many items as users make both blocks alike.
+    """
+    folder.mkdir()
+    lines = ["user,item,rating", *(f"u{k},other,3" for k in range(4)), *record]
+    (folder / "few.csv").write_text("\n".join(lines) + "\n")
+    method = {**CHAIN, "factors": 1, "rounds": 20, "trim": 1, "rate": 1e-300, "fine_tuning": 0}
+    terms = {"privacy": {"epsilon": 0.1, "delta": 1e-6}, "public": {"scale": [0, 4000], "users": 12}}
+    few = Vocabulary.of(["i0", "i1", "i2", "i3"], "item")
+    offer = offer_of(run_file(method=method, split={"test": 1e-12}, **terms), items=few)
+    sources = dict.fromkeys(NAMES, Source(str(folder / "few.csv")))
+    sites = Sites(folder, offer, Policy(), sources).begin()
+    site, agreed = sites.parts["party-1"], sites.agreed
+    items = np.array([[0], [0], [1], [0]], np.float32)
+
+    def asked(step, round, **payload):
+        return site.answer(Ask(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0))
+
+    asked("pretrain", 0, items=items)
+    fitted = site.party.home["users"]
+    found = []
+    for round, (user, rating) in enumerate(product(range(4), (1.0, 2.0, 3.0, 4.0, 5.0)), start=1):
+        guess = start_factors(agreed.facts, 4, 1, "users", "party-1").copy()
+        if record and (user, rating) == (1, 4.0):
+            guess = np.array(fitted)  # what it would have reckoned, had it guessed so
+        try:
+            asked("improve", round, items=guess, t=0)
+        except PrivacyRefused:
+            found.append((user, rating))
+    sites.leave()
+    assert len(costly(sites.homes["party-1"])) == 20
+    return found
+
+
+def test_no_refusal_says_that_a_guess_is_right(tmp_path):
+    assert guesses(tmp_path / "rated", ["u1,i2,4"]) == guesses(tmp_path / "not", []) == []
+
+
+def test_planted_a_gate_that_compares_values_would_answer_guesses(tmp_path, monkeypatch):
+    found_in = Kept.found_in
+    monkeypatch.setattr(Kept, "found_in", lambda self, thing, by_value=True: found_in(self, thing))
+    with pytest.raises(AssertionError):
+        guesses(tmp_path / "rated", ["u1,i2,4"])

@@ -116,7 +116,7 @@ def test_what_is_no_offer_is_one_sentence(tmp_path, what):
 def test_planted_a_policy_that_looks_away_would_be_noticed(tmp_path, monkeypatch):
     """Without the policy's look at deployments the same offers pass: the tests above can fail."""
     monkeypatch.setattr(Policy, "_deployed", lambda self, offer: None)
-    monkeypatch.setattr(Policy, "allow", lambda self, plan, users: None)
+    monkeypatch.setattr(Policy, "allow", lambda self, file, plan, users: None)
     for number, what in enumerate(("noise from a seed", "no privacy", "drop-outs")):
         (tmp_path / str(number)).mkdir()
         Part(home_of(tmp_path / str(number)), "run-1", OFFERS[what][0]).sizes()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from one_site import NAMES, offer_of, run_file
+from one_site import CHAIN, NAMES, offer_of, run_file
 
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
@@ -20,6 +20,11 @@ KEYS = {"party-2": "2" * 64, "party-3": "3" * 64}
 
 def plan_of(offer):
     return offer.agreement(facts_of(offer, dict.fromkeys(NAMES, Told(16, None)), Feedback.EXPLICIT)).plan
+
+
+def both_of(offer):
+    """An offer's run file, and the plan that it makes."""
+    return offer.file, plan_of(offer)
 
 
 def test_what_keeps_the_rules_passes():
@@ -50,45 +55,56 @@ def test_the_setting_is_the_run_file_s(by, setting):
 
 
 def test_more_than_a_site_allows_is_refused_as_its_budget():
-    plan = plan_of(OFFER)
-    Policy().allow(plan, 48)
-    Policy(max_epsilon=4.0).allow(plan, 48)
+    file, plan = both_of(OFFER)
+    Policy().allow(file, plan, 48)
+    Policy(max_epsilon=4.0).allow(file, plan, 48)
     with pytest.raises(BudgetSpent, match=r"allows 3\.9"):
-        Policy(max_epsilon=3.9).allow(plan, 48)
+        Policy(max_epsilon=3.9).allow(file, plan, 48)
 
 
 def test_without_a_word_from_the_site_there_is_a_ceiling():
-    plan = plan_of(offer_of(run_file(privacy={"epsilon": 11.0, "delta": 1e-6})))
+    file, plan = both_of(offer_of(run_file(privacy={"epsilon": 11.0, "delta": 1e-6})))
     with pytest.raises(BudgetSpent, match="--max-epsilon"):
-        Policy().allow(plan, 48)
-    Policy(max_epsilon=11.0).allow(plan, 48)
+        Policy().allow(file, plan, 48)
+    Policy(max_epsilon=11.0).allow(file, plan, 48)
+
+
+def test_what_a_run_file_asks_for_is_held_to_the_ceiling_whatever_its_plan_reaches():
+    """The first run's ε becomes the budget for good: one of 1,000 that next to nothing is sampled for reaches 0."""
+    chain = {**CHAIN, "sampling": 1e-9}
+    file, plan = both_of(offer_of(run_file(method=chain, privacy={"epsilon": 1000.0, "delta": 1e-6})))
+    assert plan.terms.guarantee.epsilon < 10
+    with pytest.raises(BudgetSpent, match=r"ε = 1e\+03, and without --max-epsilon"):
+        Policy().allow(file, plan, 48)
+    with pytest.raises(BudgetSpent, match="allows 10"):
+        Policy(max_epsilon=10.0).allow(file, plan, 48)
 
 
 @pytest.mark.parametrize(("users", "largest"), [(48, 1e-4), (1000, 1e-5), (1, 1e-4)])
 def test_delta_is_small_beside_the_site_s_own_users(users, largest):
     """Whatever number of users the coordinator declares."""
     for delta, fine in ((largest, True), (2 * largest, False)):
-        plan = plan_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": delta})))
+        file, plan = both_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": delta})))
         if fine:
-            Policy().allow(plan, users)
+            Policy().allow(file, plan, users)
             continue
         with pytest.raises(PrivacyRefused, match="--delta"):
-            Policy().allow(plan, users)
+            Policy().allow(file, plan, users)
 
 
 def test_a_unit_that_the_site_asks_for_is_the_run_s():
-    plan = plan_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": 1e-6, "unit": "rating"})))
-    Policy(unit="rating").allow(plan, 48)
+    file, plan = both_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": 1e-6, "unit": "rating"})))
+    Policy(unit="rating").allow(file, plan, 48)
     with pytest.raises(PrivacyRefused, match="--unit"):
-        Policy(unit="user").allow(plan, 48)
+        Policy(unit="user").allow(file, plan, 48)
 
 
 def test_a_simulated_guarantee_is_for_experiments():
-    plan = plan_of(offer_of(run_file(engine={"name": "flare", "seeded": True})))
+    file, plan = both_of(offer_of(run_file(engine={"name": "flare", "seeded": True})))
     assert plan.terms.guarantee.simulated
-    Policy(local=True).allow(plan, 48)
+    Policy(local=True).allow(file, plan, 48)
     with pytest.raises(PrivacyRefused, match="SIMULATED"):
-        Policy().allow(plan, 48)
+        Policy().allow(file, plan, 48)
 
 
 def test_a_budget_is_the_site_s_or_the_first_run_s_for_good(tmp_path):

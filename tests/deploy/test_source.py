@@ -5,6 +5,7 @@ import sqlite3
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 from one_site import DATA, home_of, offer_of, run_file, write_csv
@@ -117,6 +118,16 @@ def test_more_users_than_the_run_declares_are_refused(tmp_path):
     offer = offer_of(run_file(public={"scale": [1, 5], "users": 47}))
     with pytest.raises(UsageError, match="48 users"):
         csv_file(tmp_path).held(offer, "party-1", tmp_path)
+
+
+@pytest.mark.parametrize("listed", [DATA.item_ids.ids, np.array([9999])], ids=["rated", "by nobody"])
+def test_data_without_times_is_refused_whatever_the_list_holds(tmp_path, listed):
+    """A latest rating can be held out of nothing, so that it would be told whether anybody rated what is listed."""
+    path = tmp_path / "ratings.csv"
+    csv.write_csv(TABLE, path)
+    offer = offer_of(run_file(split={"by": "latest"}), items=Vocabulary(listed, "item"))
+    with pytest.raises(UsageError, match="has no times"):
+        Source(str(path)).held(offer, "party-1", tmp_path)
 
 
 def test_a_list_that_the_site_was_given_is_the_run_s(tmp_path):

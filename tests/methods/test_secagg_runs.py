@@ -23,6 +23,7 @@ from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.experiment import check, plan, prepare, run
 from tacit.federation import sums
 from tacit.federation.cohort import Attendance
+from tacit.federation.line import Logged
 from tacit.methods import chosen
 from tacit.model import Model
 
@@ -452,3 +453,11 @@ def test_a_secure_sum_that_cannot_be_is_refused_before_anything_is_written(tmp_p
     with pytest.raises((UsageError, PrivacyRefused)):
         run(wanted, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_log_and_what_lies_beside_it_are_their_owners_alone(tmp_path):
+    log = CallLog(tmp_path / "run" / "log.sqlite")
+    log.keep("1", "request", Logged(b"result", (), {}))
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "run").iterdir()} == {0o600}
+    assert len(list((tmp_path / "run").iterdir())) > 1
+    log.close()

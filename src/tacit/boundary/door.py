@@ -52,6 +52,7 @@ class Door:
         self._seed, self._devices = seed, devices
         self._request: Served | None = None
         self._made: Release | None = None
+        self._owed: tuple[Kind, Event] | None = None  # noise that was drawn, and is in no release yet
         self._kept = Kept(home)
         self._seals: Seals | None = None
         if protection is not None and protection.circle is not None and devices <= 1:
@@ -68,12 +69,18 @@ class Door:
     def serving(
         self, step: str, round: int, attempt: int, request_hash: str, agreed: Agreed | None = None
     ) -> Iterator[None]:
-        """While one request is served: streams derive from it, and one release can be made, as `agreed` allows."""
-        self._request, self._made = Served(step, round, attempt, request_hash, agreed), None
+        """While one request is served: streams derive from it, and one release can be made, as `agreed` allows.
+
+        Noise that was drawn and led to no release is charged all the same. That something failed can be seen, and may
+        depend on the noisy answer: were it free, one could ask until the noise is as one likes it.
+        """
+        self._request, self._made, self._owed = Served(step, round, attempt, request_hash, agreed), None, None
         try:
             yield
         finally:
-            self._request = None
+            if self._owed is not None:
+                self._record(*self._owed, encode({}))
+            self._request = self._owed = None
 
     def made(self, thing: object) -> bool:
         """Whether `thing` is the release that this gate made for the request it served last."""
@@ -145,13 +152,18 @@ class Door:
             raise
 
     def _no_secret(self, blocks: Mapping[str, Any], lets_out: Sequence[str] = (), received: Sequence[str] = ()) -> None:
-        """Refuse, under a protection, blocks that are secret, and names of what is."""
+        """Refuse, under a protection, blocks that are secret, and names of what is.
+
+        Copies are looked for in simulations only. Between organisations whoever asks could choose what leaves, with a
+        rate that moves nothing, and a refusal would say that a guess was right: exactly, and at no cost.
+        """
         if self.protection is None:
             return
         named = next((name for name in (*lets_out, *blocks) if name in self._kept.names), None)
         sent = {name: block for name, block in blocks.items() if name in received}
         own = {name: block for name, block in blocks.items() if name not in received}
-        found = named or self._kept.found_in(own) or self._kept.found_in(sent, by_value=False)
+        copies = self.protection.simulated
+        found = named or self._kept.found_in(own, by_value=copies) or self._kept.found_in(sent, by_value=False)
         if found is not None:
             raise PrivacyRefused(
                 f'{self.party} was about to let out "{found}", which it keeps at home for good; nothing was released: '
@@ -174,36 +186,52 @@ class Door:
             raise PrivacyRefused(f"{self.party} tried to let out two releases for one request; end a step in one.")
         self._no_secret(payload)
         self._no_secret(state or {}, received=received)
-        body, row = encode(payload), None
+        body, row, home = encode(payload), None, {**self.home, **(state or {})}
         if request.agreed is not None:
             request.agreed(kind, decode(body))
-        self.home.update(state or {})
         if self.protection is not None:
             if event is None:
                 raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
-            row = self.protection.ledger.record(
-                run=self.protection.run,
-                round=request.round,
-                step=request.step,
-                attempt=request.attempt,
-                kind=str(kind),
-                request=request.hash,
-                event=event,
-                body=body,
-                sealed=sealed,
-                contributors=contributors,
-                present=None if present is None else np.packbits(present).tobytes(),
-                state=self._saved(payload),
-                admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step, event),
-            )
-            self.protection.count(request.step)
+            row = self._record(kind, event, body, self._saved(home, payload), sealed, contributors, present)
+        self.home.update(home)
         self._made = self._sealed(kind, body, contributors, row)
         return self._made
 
-    def _saved(self, payload: Mapping[str, Value | Array]) -> bytes:
+    def _record(
+        self,
+        kind: Kind,
+        event: Event,
+        body: bytes,
+        state: bytes | None = None,
+        sealed: bool = False,
+        contributors: int = 1,
+        present: Array | None = None,
+    ) -> Row:
+        """Write down what the present request is answered with, and what it costs, before it leaves."""
+        assert self.protection is not None
+        request, self._owed = self._serving(), None
+        row = self.protection.ledger.record(
+            run=self.protection.run,
+            round=request.round,
+            step=request.step,
+            attempt=request.attempt,
+            kind=str(kind),
+            request=request.hash,
+            event=event,
+            body=body,
+            sealed=sealed,
+            contributors=contributors,
+            present=None if present is None else np.packbits(present).tobytes(),
+            state=self._saved(self.home, {}) if state is None else state,
+            admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step, event),
+        )
+        self.protection.count(request.step)
+        return row
+
+    def _saved(self, home: Mapping[str, Any], payload: Mapping[str, Value | Array]) -> bytes:
         """What is at home, to start again from; a block that leaves as it is stands in the answer and is only named."""
-        sent = [name for name, block in payload.items() if self.home.get(name) is block]
-        rest = {name: block for name, block in self.home.items() if name not in sent}
+        sent = [name for name, block in payload.items() if home.get(name) is block]
+        rest = {name: block for name, block in home.items() if name not in sent}
         return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})
 
     def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:

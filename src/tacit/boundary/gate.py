@@ -53,8 +53,8 @@ class Gate(Door):
     With a protection: as the protection states, over every release of the run, against everyone who sees what left.
     What was kept never leaves: neither itself, nor a view or copy of it, nor as part of a chain's state; a name once
     secret stays so, over restarts too. Without a protection: none, and every release is stamped NON-PRIVATE. Either
-    way a payload is what the step was agreed to give, or nothing is recorded; it leaves as bytes, once per request; and
-    a public fact is one of `PUBLIC_FACTS`.
+    way a payload is what the step was agreed to give, or nothing leaves, and the noise that was drawn is charged; it
+    leaves as bytes, once per request; and a public fact is one of `PUBLIC_FACTS`.
     """
 
     def chain(
@@ -79,6 +79,7 @@ class Gate(Door):
         """
         self._no_secret(state, lets_out, received)
         current, event = dict(state), self._admitted(query, steps)
+        self._owe(Kind.CHAIN, event)
         for step in range(steps):
             current = update(current, self._answer(query, current, step), step)
         payload = self._masked({name: current[name] for name in lets_out}, weight)
@@ -90,6 +91,7 @@ class Gate(Door):
         They leave masked, times `weight`, as the blocks of a chain do.
         """
         event = self._allowed(problem, lambda protection: problem.event(protection.terms.multiplier))
+        self._owe(Kind.CHAIN, event)
         request, linear, multiplier = self._serving(), problem.blank(), None
         if self.protection is not None:
             sigma, multiplier = self.protection.scale(problem), self.protection.terms.multiplier
@@ -107,10 +109,12 @@ class Gate(Door):
         event, request, protection = self._admitted(query, 1), self._serving(), self.protection
         grid = None if protection is None else protection.terms.grids.get(request.step)
         if protection is None or grid is None:
+            self._owe(Kind.SUM, event)
             answer = self._answer(query, {}, 0, max(1, contributors) if self._devices else 1)
             return self._let_out(Kind.SUM, answer, event, contributors, present=present)
         whole = self._whole(query, grid)
         if grid.own:
+            self._owe(Kind.SUM, event)
             noise = Skellam(grid.variance * (max(1, contributors) if self._devices else 1))
             source = protection.source("noise", request.round, request.step, 0, request.hash)
             own = {SEALED: pack(wrapped(noise.add(whole, source), grid.bits), grid.bits)}
@@ -122,6 +126,7 @@ class Gate(Door):
         source = protection.source("noise", request.round, request.step, 0, request.hash)
         with self._recording_refusals():
             noised = self._seals.noised(whole, grid, source, request.hash)
+            self._owe(Kind.SUM, event)
             masked = self._seals.masked(wrapped(noised, grid.bits), grid.bits, request.hash)
         return self._let_out(Kind.SUM, masked, event, contributors, present=present)
 
@@ -133,6 +138,7 @@ class Gate(Door):
             return self._let_out(Kind.REPORT, query.reports(self.stream("sample", 0), coins), None, contributors)
         event = protection.reported(request.step, query)
         protection.admit(request.step, event)
+        self._owe(Kind.REPORT, event)
         reports = query.reports(self.stream("sample", 0), protection.source("coins", request.round, request.hash))
         return self._let_out(Kind.REPORT, reports, event, contributors, present=present)
 
@@ -181,6 +187,10 @@ class Gate(Door):
             deployed = self.protection is not None and not self.protection.simulated
             return {name: on_public_grid(block) for name, block in blocks.items()} if deployed else blocks
         return self._seals.masked(Fixed.encoded(blocks, weight), Fixed.BITS, context)
+
+    def _owe(self, kind: Kind, event: Event | None) -> None:
+        """From here on noise is drawn: what it costs is recorded, whatever becomes of it."""
+        self._owed = None if event is None else (kind, event)
 
     def _admitted(self, query: Query, answers: int) -> Event | None:
         """The event of so many noisy answers."""

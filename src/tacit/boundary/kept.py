@@ -2,8 +2,9 @@
 
 They are fitted to raw ratings, and no noise is on them. Code that lets one out does so by mistake, mostly in one of
 four shapes: the array itself, a view of it, a copy in another shape or precision, or a block of a chain's state that no
-query ever noised. `Kept` knows all four. It cannot know a secret that was changed before it was handed over: that the
-update of a chain is pure, and sees public and noised values only, remains the method's to keep.
+query ever noised. `Kept` knows all four; copies are looked for in simulations only, since a refusal that rests on a
+value tells it. It cannot know a secret that was changed before it was handed over: that the update of a chain is pure,
+and sees public and noised values only, remains the method's to keep.
 """
 
 from __future__ import annotations

@@ -263,8 +263,8 @@ class Ledger:
         kept = set(self._about().get("people", "").split())
         if kept and len(here & kept) < SAME_PEOPLE * min(len(here), len(kept)):
             raise PrivacyRefused(
-                f'The ledger "{self.path}" was kept for other people; name another folder with [privacy] ledger, '
-                "or divide the users as before."
+                f"The ledger of {self.party} was kept for other people; give these a ledger of their own ([privacy] "
+                "ledger, or join --state), or divide the users as before."
             )
         if not here <= kept:
             self._turn_page("people", " ".join(sorted(here | kept)))

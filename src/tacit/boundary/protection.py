@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.boundary import noise as mechanism
 from tacit.boundary.bounded import rounded
-from tacit.boundary.events import Event, Gaussian, Pure, SampledGaussian
+from tacit.boundary.events import Event, Gaussian, Public, Pure, SampledGaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.query import Exact, Query, Randomised, Sensitive
@@ -233,6 +233,14 @@ class Protection:
         """One more release of a step was recorded."""
         self._made[step] += 1
 
+    def reading(self) -> float:
+        """ε over everything in the ledger so far, for whoever looks; at most the budget, where that is for good."""
+        spent = self._tally.spent()
+        all_of_it, budget = together(spent.earlier, spent.mine), self.budget
+        if all_of_it is None:
+            return math.inf
+        return _reading(budget.epsilon, budget.delta, self.terms.relation, spent.first, all_of_it)
+
     def lifetime(self, planned: bool = False, days: float | None = None) -> float:
         """ε over everything in the ledger, at the budget's δ; with `planned`, as if this run were done.
 
@@ -250,10 +258,28 @@ def _reached(budget: Budget, relation: Relation, first: tuple[Event, ...], spent
     return Filter(budget.epsilon, budget.delta, relation, first).spent(spent)
 
 
-def total_epsilon(rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED) -> float:
-    """ε of a ledger's rows, for a reader: tight for the first run, whose schedule was fixed, by a filter beyond it."""
-    first = [row.spent for row in rows if row.run == rows[0].run]
-    return Filter(math.inf, delta, relation, first).spent([row.spent for row in rows])
+def total_epsilon(
+    rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED, budget: float | None = None
+) -> float:
+    """ε of a ledger's rows, for a reader: tight for the first run, whose schedule was fixed, by a filter beyond it.
+
+    With the `budget` that they were held to it is the better of two readings, as `Protection.reading` is.
+    """
+    costly = [row for row in rows if not isinstance(row.spent, Public)]
+    first = together(tuple(row.spent for row in costly if row.run == costly[0].run))
+    spent = together(tuple(row.spent for row in rows))
+    return math.inf if first is None or spent is None else _reading(budget, delta, relation, first, spent)
+
+
+def _reading(
+    budget: float | None, delta: float, relation: Relation, first: tuple[Event, ...], spent: tuple[Event, ...]
+) -> float:
+    """The better of what two filters read: one that no budget shapes, and that of the budget, which is tight near it.
+
+    For a fixed list of events each is a bound; what was let out in the light of answers is within the budget.
+    """
+    shapes = {math.inf, math.inf if budget is None else budget}
+    return min(_reached(Budget(epsilon, delta), relation, first, spent) for epsilon in shapes)
 
 
 def _counts(events: Merged) -> dict[Event, int] | None:

@@ -119,22 +119,24 @@ def export(place: Path, out: Path | None, as_json: bool) -> None:
         typer.echo(f"Wrote {plural(len(rows), 'release')} of {plural(len(ledgers), 'ledger')} to {out}.")
 
 
-def cumulative(rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED) -> list[float]:
-    """After each release, the ε reached so far; the last one is the ledger's.
+def cumulative(
+    rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED, budget: float | None = None
+) -> list[float]:
+    """After each release, the ε reached so far; the last one is the ledger's. `budget` is what they were held to.
 
     Releases cost no less together than some of them do, so the ledger's own ε bounds every earlier one. A long ledger's
     earlier values are the smaller of that and the reading of a privacy filter, which is no less than what holds.
     """
     if not rows:
         return []
-    last = total_epsilon(rows, delta, relation)
+    last = total_epsilon(rows, delta, relation, budget)
     exact = sum(row.kind != "public" for row in rows) <= EXACT
     reading, reached, spent = Filter(math.inf, delta, relation), [0.0], together()
     for place, row in enumerate(rows[:-1]):
         now = reached[-1]
         if row.kind != "public":  # what costs nothing changes nothing
             spent = together(spent, (row.spent,))
-            now = total_epsilon(rows[: place + 1], delta, relation) if exact else _read(reading, spent)
+            now = total_epsilon(rows[: place + 1], delta, relation, budget) if exact else _read(reading, spent)
         reached.append(min(last, now))
     return [*reached[1:], last]
 
@@ -152,7 +154,8 @@ def _left(ledger: Checked, run: Run | None, delta: float | None) -> Left:
     notes = {**_from_run(run or _around(ledger.path)), **run_notes(ledger.path)}
     noted = (notes[row.run].delta for row in reversed(ledger.rows) if row.run in notes)
     delta = delta or (run.delta if run is not None else next(filter(None, noted), DELTA))
-    reached = cumulative(ledger.rows, delta, ledger.relation)
+    budget = next((notes[row.run].budget for row in reversed(ledger.rows) if row.run in notes), None)
+    reached = cumulative(ledger.rows, delta, ledger.relation, budget)
     return Left(
         *(ledger.party, ledger.path, ledger.rows, reached, delta, ledger.relation, unit, begun, ledger.refused, notes)
     )

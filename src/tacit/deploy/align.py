@@ -84,7 +84,7 @@ def _about(offer: Offer, *words: str) -> str:
 
 @dataclass(frozen=True)
 class Aligning:
-    """One site's part in one alignment; what it drew and learned is kept in `folder` until the run is over.
+    """One site's part in one alignment; what it learned is kept in `folder`, what it drew until the rows are known.
 
     A site blinds one list in the name of each other.
     """

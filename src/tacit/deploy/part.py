@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +44,8 @@ from tacit.partition import Setting
 
 #: Seconds between two reckonings of what was spent, which are for the eye: the ledger has every release.
 RECKONING = 10.0
+#: How folders begin that hold a copy of the ledger while an offer is looked at.
+LOOK = ".look-"
 #: What leaves before a run begins.
 ROSTER = Roster()
 
@@ -91,6 +94,7 @@ class Part:
         if self.offer.setting is Setting.VERTICAL:
             self._held = self._aligning.recalled(self._held)
         if not home.policy.local:
+            _swept(home.ledgers)
             affordable(home.policy, self.offer, self._held, home.ledger, home.name)
         self.party: Party | None = None
         self._agreed: Agreement | None = None
@@ -127,7 +131,7 @@ class Part:
         agreed, protection = offer.agreement(facts), None
         keys = self._others(agreed, identities)
         if agreed.plan is not None:
-            home.policy.allow(agreed.plan, len(self._held.people))
+            home.policy.allow(offer.file, agreed.plan, len(self._held.people))
             self._ledger = Ledger(home.ledger, home.name)
             budget = home.policy.budget(offer.file, agreed.plan, self._ledger)
             circle = agreed.known(keys, home.identity)
@@ -160,7 +164,7 @@ class Part:
         if protection is None or (not now and monotonic() < self._reckoned + RECKONING):
             return {}
         self._reckoned = monotonic()
-        return {"epsilon": protection.lifetime(), "budget": protection.budget.epsilon}
+        return {"epsilon": protection.reading(), "budget": protection.budget.epsilon}
 
     def keep(self, shared: Mapping[str, Array]) -> dict[str, Value]:
         """Keeps what the site predicts with from now on, and its own metrics, which it tells only if it may.
@@ -261,6 +265,13 @@ def _identities(told: object) -> dict[str, str]:
         raise BadMessage("The coordinator's list of signing keys cannot be read; it was damaged or forged.") from None
 
 
+def _swept(folder: Path) -> None:
+    """Remove copies of the ledger that a service which was killed while it looked at an offer has left."""
+    for left in folder.glob(f"{LOOK}*"):
+        if time.time() - left.stat().st_mtime > 60:  # a younger one may be somebody's look of this moment
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) -> tuple[Plan, Budget] | None:
     """What the offered run would release, by this site's own reckoning, and of which budget; None for NON-PRIVATE.
 
@@ -270,8 +281,9 @@ def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) 
     _method, _parameters, made = offer.planned(items, len(offer.roster))
     if made is None:
         return None
-    policy.allow(made, len(held.people))
-    with TemporaryDirectory() as elsewhere:  # a ledger is begun by a run, not by a look at one
+    policy.allow(offer.file, made, len(held.people))
+    here = path.parent if path.exists() else None  # a copy stays where its owner put the ledger, and its key
+    with TemporaryDirectory(prefix=LOOK, dir=here) as elsewhere:  # a ledger is begun by a run, not by a look at one
         for part in path.parent.glob(f"{path.stem}.*"):
             shutil.copy2(part, elsewhere)
         ledger = Ledger(Path(elsewhere) / path.name, name)

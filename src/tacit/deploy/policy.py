@@ -96,6 +96,11 @@ class Policy:
             )
         if file.aggregation.signed and self.peers is None:
             raise PrivacyRefused(NO_PEERS)
+        if file.aggregation.name == "secagg" and not file.aggregation.signed and self.peers is not None:
+            raise PrivacyRefused(
+                "The run's secure sums are not signed, so that the coordinator could play the parties of --peers; ask "
+                "for [aggregation] signed = true, or join without --peers."
+            )
         if offer.setting is not setting_of(file):
             raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
         if offer.setting is Setting.VERTICAL and file.partition.align == "hashed" and self.align_key is None:
@@ -110,24 +115,29 @@ class Policy:
         if file.aggregation.dropout:
             raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; ask for none.")
 
-    def allow(self, plan: Plan, users: int) -> None:
-        """Refuse a plan that alone is more than this site allows; `users` are the site's own."""
+    def allow(self, file: RunFile, plan: Plan, users: int) -> None:
+        """Refuse a plan that alone is more than this site allows; `users` are the site's own.
+
+        Both what a run file asks for and what its plan reaches are held to it: the first becomes a budget.
+        """
         if self.local:
             return
+        assert file.privacy is not None
+        asked = max(plan.terms.guarantee.epsilon, file.privacy.epsilon)
         promised, largest = plan.terms.guarantee, self.delta or min(1e-4, 1 / (100 * users))
         if promised.delta > largest * (1 + 1e-9):
             raise PrivacyRefused(
                 f"The run's δ = {promised.delta:g} is above {largest:.2g}, the most that this site allows (--delta); "
                 "ask for a smaller one."
             )
-        if self.max_epsilon is None and promised.epsilon > CEILING * (1 + 1e-9):
+        if self.max_epsilon is None and asked > CEILING * (1 + 1e-9):
             raise BudgetSpent(
-                f"The run asks for ε = {promised.epsilon:g}, and without --max-epsilon a site takes part up to "
+                f"The run asks for ε = {asked:.3g}, and without --max-epsilon a site takes part up to "
                 f"{CEILING:g}; type --max-epsilon if more is meant."
             )
-        if self.max_epsilon is not None and promised.epsilon > self.max_epsilon * (1 + 1e-9):
+        if self.max_epsilon is not None and asked > self.max_epsilon * (1 + 1e-9):
             raise BudgetSpent(
-                f"The run asks for ε = {promised.epsilon:g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
+                f"The run asks for ε = {asked:.3g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
             )
         if self.unit is not None and promised.unit != self.unit:
             raise PrivacyRefused(

@@ -86,6 +86,10 @@ class Source:
                 f"The run learns from {offer.file.data.feedback} feedback, and this site's data was read as "
                 f"{self.feedback} (--feedback)."
             )
+        if offer.file.split.by == "latest" and self.ratings.times is None:
+            raise UsageError(
+                "The run holds out everybody's latest rating, and this site's data has no times; ask for another split."
+            )
         if vertical and private and self.listed is None:
             raise UsageError(
                 "In a vertical run with [privacy] a site names the items that it holds in a file, with --items, since "

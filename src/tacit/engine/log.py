@@ -25,12 +25,13 @@ class CallLog:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
+        os.chmod(path, 0o600)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
         self._database.execute("pragma journal_mode = wal")
         self._database.execute("pragma synchronous = full")
         self._database.execute(_SCHEMA)
-        os.chmod(path, 0o600)
 
     def recall(self, key: str, request: str) -> Logged | None:
         """What a call returned before, if it was made before; the same call with another request is an error."""
