@@ -6,8 +6,8 @@ import sqlite3
 import pytest
 
 from tacit.boundary.events import Gaussian, Public
-from tacit.boundary.ledger import START, Ledger, next_head
-from tacit.errors import PrivacyRefused, TamperingFound
+from tacit.boundary.ledger import START, Ledger, next_head, unreadable
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 
 
 def write(ledger, number, event=None, body=b"payload", run="run-1", sealed=False, state=None):
@@ -211,3 +211,22 @@ def test_people_may_come_and_go_but_not_be_others(tmp_path):
         ledger.bind_people([f"u{k}" for k in range(60, 160)])
     assert ledger.verify() == 1
     assert "u15" not in ledger._about()["people"]
+
+
+def fill(ledger):
+    for number in range(100, 200):
+        write(ledger, number)
+
+
+def test_a_disk_that_is_full_is_no_tampering(ledger):
+    """What was recorded is whole, what was not did not leave, and with room again it goes on."""
+    pages = ledger._database.execute("pragma page_count").fetchone()[0]
+    ledger._database.execute(f"pragma max_page_count = {pages}")
+    with pytest.raises(UsageError, match="full; make room"):
+        fill(ledger)
+    before = ledger.verify()
+    assert before >= 4
+    ledger._database.execute("pragma max_page_count = 1000000")
+    write(ledger, 300)
+    assert ledger.verify() == before + 1
+    assert isinstance(unreadable(ledger.path, sqlite3.DatabaseError("file is not a database")), TamperingFound)

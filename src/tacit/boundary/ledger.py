@@ -40,6 +40,10 @@ _PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refus
 #: How many refusals are told in full; of older ones only the number is kept, so that nobody can fill a disk.
 TOLD = 50
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
+#: What SQLite says of a disk, or of others who use it, and not of what is on it.
+_OUTSIDE = frozenset(
+    {getattr(sqlite3, f"SQLITE_{what}") for what in ("BUSY", "LOCKED", "READONLY", "IOERR", "FULL", "CANTOPEN")}
+)
 
 _SCHEMA = """
 create table about (name text primary key, value text not null) strict;
@@ -128,7 +132,7 @@ class Ledger:
             owner = self._about().get("party")
         except sqlite3.DatabaseError as error:
             self._database.close()
-            raise TamperingFound(f'The ledger "{path}" of {party} is damaged: {error}.') from None
+            raise unreadable(path, error) from None
         if owner != party:
             raise PrivacyRefused(f'The ledger "{path}" belongs to {owner}, not to {party}; name another folder.')
 
@@ -148,7 +152,7 @@ class Ledger:
         except sqlite3.DatabaseError as error:
             ledger.close()
             if path.with_suffix(".key").exists():
-                raise TamperingFound(f'The ledger "{path}" is damaged: {error}.') from None
+                raise unreadable(path, error) from None
             raise UsageError(
                 f'"{path}" is not a ledger, and has no key beside it; name a run folder, or a ledger (….sqlite).'
             ) from None
@@ -392,21 +396,36 @@ class Ledger:
         return self._seal(*(part for name in sorted(about) for part in (name, about[name])))
 
     def _transaction(self) -> _Transaction:
-        return _Transaction(self._database, self.aside)
+        return _Transaction(self.path, self._database, self.aside)
+
+
+def unreadable(path: Path, error: Exception) -> UsageError | TamperingFound:
+    """What it means that a ledger cannot be read or written: a disk that is full, closed or failing damages nothing."""
+    if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in _OUTSIDE:
+        return UsageError(f'The ledger "{path}" cannot be kept there: {error}; make room, or free it, and start anew.')
+    return TamperingFound(f'The ledger "{path}" is damaged: {error}.')
 
 
 class _Transaction:
-    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK if anything went wrong."""
+    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK if anything went wrong; SQLite itself rolls back on a disk that is full."""
 
-    def __init__(self, database: sqlite3.Connection, aside: Callable[[], AbstractContextManager[None]]) -> None:
-        self._database, self._aside = database, aside
+    def __init__(self, path: Path, database: sqlite3.Connection, aside: Callable[[], AbstractContextManager[None]]):
+        self._path, self._database, self._aside = path, database, aside
 
     def __enter__(self) -> None:
         self._database.execute("begin immediate")
 
-    def __exit__(self, kind: object, *others: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         with self._aside():
-            self._database.execute("commit" if kind is None else "rollback")
+            try:
+                if error is None:
+                    self._database.execute("commit")
+            except sqlite3.OperationalError as late:
+                error = late
+            if self._database.in_transaction:
+                self._database.execute("rollback")
+        if isinstance(error, sqlite3.OperationalError):
+            raise unreadable(self._path, error) from error
 
 
 def _key_beside(path: Path, new: bool) -> bytes:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tacit.boundary.ledger import START, Ledger, Row, ledgers_in, read_only
+from tacit.boundary.ledger import START, Ledger, Row, ledgers_in, read_only, unreadable
 from tacit.config import RunFile
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation.transcript import Entry, Transcript
@@ -201,6 +201,8 @@ def _whole(path: Path) -> Iterator[None]:
     except (sqlite3.DatabaseError, ValueError, TypeError, KeyError) as error:
         if isinstance(error, UsageError):
             raise
+        if path.name.endswith(".sqlite"):
+            raise unreadable(path, error) from None
         raise TamperingFound(f'"{path}" is damaged: {error}.') from None
 
 
