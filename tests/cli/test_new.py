@@ -6,6 +6,7 @@ import pytest
 from test_cli import tacit
 
 from tacit.config import RunFile
+from tacit.deploy.coordinator import STEP
 from tacit.experiment import check, plan
 from tacit.methods import chosen, known
 
@@ -53,6 +54,14 @@ def test_defaults_that_privacy_brings_are_shown_as_they_are(tmp_path, setting, s
     left_out = file.model_copy(update={"method": {k: v for k, v in file.method.items() if k not in shown}})
     assert set(shown) <= set(file.method)
     assert plan(file, *chosen(file.method)).parameters == plan(left_out, *chosen(left_out.method)).parameters
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_what_holds_without_a_timeout_is_said_for_simulations_and_deployments(tmp_path, setting):
+    path = written(tmp_path, setting)
+    line = re.search(r"^# timeout = .*$", path.read_text(encoding="utf-8"), re.MULTILINE)[0]
+    assert f"a deployment (tacit up) waits {STEP:g}, a simulation for ever" in line
+    assert RunFile.read(path).engine.timeout is None
 
 
 def test_on_devices_the_privacy_section_holds_too(tmp_path):

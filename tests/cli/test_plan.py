@@ -174,6 +174,54 @@ def test_per_rating_is_never_cheaper(folder):
     assert ratings["steps"][0]["sigma"] >= users["steps"][0]["sigma"]
 
 
+CHAIN = ("method={name='sgdmf', rounds=3, local_steps=10}", "aggregation.name=secagg")
+
+
+def page(folder, *changes):
+    answer = tacit("plan", "run.toml", *(word for change in changes for word in ("--set", change)), cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+@pytest.mark.parametrize("parties", [3, 6])
+def test_noise_that_is_each_partys_own_is_not_called_shared(folder, parties):
+    words = page(folder, *CHAIN, f"partition.into={parties}")
+    assert "each party adds its own" in words
+    assert f"over {parties} of them carries √{parties} times that of one" in words
+    assert "shared:" not in words
+    assert "level" not in words
+
+
+def test_noise_that_is_shared_names_its_step_and_what_is_taken_out(folder):
+    sealed = "aggregation.name=secagg"
+    all_stay = page(folder, sealed)
+    assert "All 3 parties must stay, or the round is void; c = 1 may collude." in all_stay
+    assert "The noise of “contribute” is shared: each party adds enough" in all_stay
+    assert "level" not in all_stay
+    assert "its own" not in all_stay
+    one = page(folder, sealed, "partition.into=6")
+    assert "At least 5 parties must stay" in one
+    assert "taken out again, in 1 level." in one
+    assert "taken out again, in 5 levels." in page(folder, sealed, "partition.into=30")
+
+
+@pytest.mark.parametrize("first", [(), CHAIN[:1]])
+def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
+    def warnings(*changes):
+        return planned(folder, "run.toml", *first, "aggregation.name=secagg", *changes)["warnings"]
+
+    (three,) = warnings()
+    assert three.startswith("Secure sums among 3 parties tolerate no loss: one lost site voids every sum")
+    assert "no [aggregation] tolerate is possible among so few, so let more parties take part" in three
+    refused(
+        tacit("plan", "run.toml", "--set", CHAIN[1], "--set", "aggregation.tolerate=0.34", cwd=folder), 4, "tolerate"
+    )
+    (four,) = warnings("partition.into=4", "aggregation.tolerate=0.1")
+    assert "; raise [aggregation] tolerate, or let more parties take part." in four
+    assert warnings("partition.into=4") == []
+    assert f"WARNING: {three}" in page(folder, *first, "aggregation.name=secagg")
+
+
 @pytest.mark.parametrize(
     ("file", "change", "code", "words"),
     [

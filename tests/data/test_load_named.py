@@ -76,7 +76,9 @@ def test_an_unknown_name_lists_the_known_ones(home):
 
 def test_without_tacit_data_it_says_so(home, monkeypatch):
     monkeypatch.delenv("TACIT_DATA")
-    with pytest.raises(DataError, match=r'no file "ml-1m" here, and TACIT_DATA is not set; .*set TACIT_DATA'):
+    with pytest.raises(
+        DataError, match=r'no file "ml-1m" here, and TACIT_DATA is not set; .*set TACIT_DATA .*"demo", which is made'
+    ):
         load("ml-1m")
     with pytest.raises(DataError, match=r'Did you mean "demo"\?'):
         load("dmeo")
@@ -88,6 +90,17 @@ def test_without_tacit_data_it_says_so(home, monkeypatch):
 def test_a_missing_path_is_named(home):
     with pytest.raises(DataError, match=r'no file or folder "no/such\.csv"; check the path'):
         load("no/such.csv")
+
+
+@pytest.mark.parametrize("folder", [None, "gone"])
+def test_a_missing_file_is_not_taken_for_the_name_of_a_set(home, monkeypatch, folder):
+    if folder is None:
+        monkeypatch.delenv("TACIT_DATA")
+    else:
+        monkeypatch.setenv("TACIT_DATA", str(home / folder))
+    with pytest.raises(DataError) as error:
+        load("patients.csv")
+    assert str(error.value) == 'There is no file or folder "patients.csv"; check the path.'
 
 
 def test_a_folder_without_ratings_says_what_it_holds(home):

@@ -74,7 +74,7 @@ def test_what_a_run_file_asks_for_is_held_to_the_ceiling_whatever_its_plan_reach
     chain = {**CHAIN, "sampling": 1e-9}
     file, plan = both_of(offer_of(run_file(method=chain, privacy={"epsilon": 1000.0, "delta": 1e-6})))
     assert plan.terms.guarantee.epsilon < 10
-    with pytest.raises(BudgetSpent, match=r"ε = 1e\+03, and without --max-epsilon"):
+    with pytest.raises(BudgetSpent, match=r"ε = 1000, and without --max-epsilon"):
         Policy().allow(file, plan, 48)
     with pytest.raises(BudgetSpent, match="allows 10"):
         Policy(max_epsilon=10.0).allow(file, plan, 48)

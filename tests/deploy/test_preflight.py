@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from one_site import DATA, Sites, home_of, offer_of, rows_of, run_file
+from one_site import CHAIN, DATA, Sites, home_of, offer_of, rows_of, run_file
 
 from tacit.deploy import preflight as module
 from tacit.deploy.keys import Keyring
@@ -52,6 +52,7 @@ def test_everything_is_looked_at_in_order_and_nothing_is_left_behind(kit, tmp_pa
     findings, home = look(kit, tmp_path)
     assert [finding.what for finding in findings] == ALL
     assert failed(findings) == {}
+    assert findings[3].found == "the offered run keeps them (bias, 3 parties)"
     assert "16 users" in findings[4].found
     assert "(4.00, 1e-06)-DP" in findings[5].found
     assert "1 × contribute" in findings[5].found
@@ -60,9 +61,23 @@ def test_everything_is_looked_at_in_order_and_nothing_is_left_behind(kit, tmp_pa
 
 
 def test_what_rests_on_something_that_failed_is_left_out(kit, tmp_path, away):
-    findings, _home = look(kit, tmp_path)
-    assert [finding.what for finding in findings] == ALL[:2]
+    findings, home = look(kit, tmp_path)
+    assert [finding.what for finding in findings] == [*ALL[:2], "data"]
     assert failed(findings) == {"connection": NotThere}
+    assert not home.ledger.exists()
+
+
+def test_the_data_is_read_where_no_run_is_known(kit, tmp_path, away):
+    source = home_of(tmp_path).data
+    found = look(kit, tmp_path)[0][-1].found
+    assert f"16 users × {source.ratings.n_items} items, {source.ratings.n_ratings} ratings on 1…5" in found
+    assert "once a run is offered, or with --run" in found
+    (tmp_path / "items.csv").write_text("item\n1\n2\n3\n")
+    listing = replace(source, items=tmp_path / "items.csv")
+    assert "3 items in the file of --items" in look(kit, tmp_path, source=listing)[0][-1].found
+    bad = tmp_path / "bad.csv"
+    bad.write_text("user,item,rating\n1,2,four\n")
+    assert failed(look(kit, tmp_path, source=Source(str(bad)))[0]) == {"connection": NotThere, "data": DataError}
 
 
 def test_with_a_run_file_of_its_own_a_site_can_look_before_the_coordinator_is_there(kit, tmp_path, away):
@@ -70,6 +85,7 @@ def test_with_a_run_file_of_its_own_a_site_can_look_before_the_coordinator_is_th
     catalogue = {"scale": [1, 5], "users": 48, "catalogue": str(tmp_path / "items.csv")}
     findings, home = look(kit, tmp_path, Policy(file=run_file(public=catalogue)))
     assert [finding.what for finding in findings] == [*ALL[:2], "run file", *ALL[3:]]
+    assert findings[3].found.startswith("the run file keeps them")
     assert failed(findings) == {"connection": NotThere}
     assert not home.ledger.exists()
     findings, _home = look(kit, tmp_path, Policy(file=run_file(engine={"seeded": True}, public=catalogue)))
@@ -117,6 +133,82 @@ def test_data_that_is_not_there_is_found(kit, tmp_path, there):
     (kind,) = failed(findings).values()
     assert issubclass(kind, TacitError)
     assert [finding.what for finding in findings] == ALL[:5]
+
+
+SIGNED = offer_of(run_file(aggregation={"name": "secagg", "signed": True}))
+KEYS = {name: letter * 64 for name, letter in zip(("party-1", "party-2", "party-3"), "abc", strict=True)}
+
+
+@pytest.mark.parametrize("offer", [OFFER, SIGNED], ids=["plain", "signed"])
+@pytest.mark.parametrize("missing", ["party-2", "party-3"])
+def test_a_key_that_is_missing_from_peers_is_found(kit, tmp_path, there, offer, missing):
+    there["offer"] = offer
+    some = {name: key for name, key in KEYS.items() if name != missing}
+    findings, _home = look(kit, tmp_path, Policy(peers=some))
+    assert failed(findings) == {"this site's rules": PrivacyRefused}
+    assert f"--peers has no key for {missing}" in findings[3].found
+
+
+@pytest.mark.parametrize("offer", [OFFER, SIGNED], ids=["plain", "signed"])
+def test_keys_of_peers_are_said_to_be_compared_later(kit, tmp_path, there, offer):
+    there["offer"] = offer
+    others = {name: key for name, key in KEYS.items() if name != "party-1"}  # its own it need not list
+    findings, _home = look(kit, tmp_path, Policy(peers=others))
+    assert failed(findings) == {}
+    assert "compared when the run begins" in findings[3].found
+
+
+def test_signed_sums_without_peers_are_found(kit, tmp_path, there):
+    there["offer"] = SIGNED
+    findings, _home = look(kit, tmp_path)
+    assert failed(findings) == {"this site's rules": PrivacyRefused}
+    assert "--peers FILE" in findings[3].found
+
+
+def test_ratings_that_do_not_fit_are_named_with_what_a_join_would_do(kit, tmp_path, there):
+    listed = DATA.item_ids.ids[0]
+    path = tmp_path / "odd.csv"
+
+    def said(*rows):
+        path.write_text("user,item,rating\n" + "".join(f"{row}\n" for row in (f"1,{listed},3", *rows)))
+        findings, _home = look(kit, tmp_path, source=Source(str(path)))
+        assert failed(findings) == {"data": DataError}
+        assert findings[-1].error.exit_code == 3
+        assert findings[-1].found.endswith("; a join would go on all the same, and say nothing.")
+        return findings[-1].found
+
+    items = said("1,9999,3", "2,9999,4")
+    assert "2 ratings of items that are not on the run's list of items, such as 9999 (a join would leave them" in items
+    assert "[public] catalogue" in items
+    assert "scale" not in items
+    scale = said(f"2,{listed},7.5")
+    assert f"1 rating outside the run's scale 1…5, such as 7.5 for item {listed} (a join would clip them" in scale
+    assert "[public] scale" in scale
+    assert "catalogue" not in scale
+    both = said("2,9999,9", f"3,{listed},-1")
+    assert "1 rating of items that are not on the run's list of items, such as 9999" in both
+    assert "and 1 rating outside the run's scale 1…5, such as -1 for" in both
+
+
+def test_a_vertical_site_is_told_to_mend_its_own_list_of_items(kit, tmp_path, there):
+    there["offer"] = offer_of(run_file(partition={"by": "item", "into": 3}, method=CHAIN))
+    listed, other = DATA.item_ids.ids[:2]
+    (tmp_path / "odd.csv").write_text(f"user,item,rating\n1,{listed},3\n1,{other},3\n")
+    (tmp_path / "items.csv").write_text(f"item\n{listed}\n")
+    findings, _home = look(kit, tmp_path, source=Source(str(tmp_path / "odd.csv"), items=tmp_path / "items.csv"))
+    found = next(finding for finding in findings if finding.what == "data")
+    assert isinstance(found.error, DataError)
+    assert f"1 rating of items that are not in the file of --items, such as {other} " in found.found
+    assert "add such items to that file" in found.found
+
+
+@pytest.mark.parametrize(("parties", "warned"), [(3, True), (4, False)])
+def test_a_secure_sum_that_tolerates_nobody_is_warned_of(kit, tmp_path, there, parties, warned):
+    roster = [f"party-{k}" for k in range(1, parties + 1)]
+    there["offer"] = offer_of(run_file(aggregation={"name": "secagg"}, partition={"into": parties}), roster)
+    findings, _home = look(kit, tmp_path)
+    assert failed(findings) == {}
+    assert ("WARNING: Secure sums among 3 parties tolerate no loss: one lost site" in findings[5].found) is warned
 
 
 def test_keys_without_encryption_are_called_so(kit, tmp_path, there):

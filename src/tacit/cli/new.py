@@ -105,7 +105,7 @@ name = "plain"            # plain · with [privacy] also secagg (masks; sums car
 [engine]
 name = "inprocess"
 transcript = "digests"    # digests · full (keeps every message)
-# timeout = 60.0          # seconds for one step
+# timeout = 60.0          # seconds for one step; without it a deployment (tacit up) waits 600, a simulation for ever
 
 [evaluate]
 k = 10

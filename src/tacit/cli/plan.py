@@ -26,7 +26,7 @@ from tacit.methods.plan import Plan
 from tacit.partition import Setting
 from tacit.report.promises import in_several_silos, meant
 from tacit.report.record import StatedGuarantee
-from tacit.report.sealing import sentences
+from tacit.report.sealing import fragile, sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
 
 #: Signal over noise from which on a sentence holds for a single cell; the sentence below 1 comes last.
@@ -64,6 +64,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
     guarantee, facts, situation = made.terms.guarantee, made.facts, made.situation
     alone = made.epsilon_of_one()
     up, down = _bytes(method, made.parameters, made)
+    warning = fragile(made.sealing(), situation.setting is Setting.DEVICE)
     return {
         "method": method.name,
         "setting": str(situation.setting),
@@ -88,7 +89,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
         "forecast": {"bytes_up": up, "bytes_down": down},
         "instead": [_instead(file, method, parameters, words, factor) for words, factor in INSTEAD],
         "notes": _notes(file, made),
-        "warnings": list(made.warnings),
+        "warnings": [*made.warnings, *([] if warning is None else [warning])],
     }
 
 
@@ -127,8 +128,8 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
         )
     if by not in ("user", "item", "device", "group", "genre"):
         notes.append(f'That "{by}" describes users is assumed here: a column of the items makes a vertical run.')
-    mixed = any(noisy.mixed is None for noisy in made.noisy)
-    if not situation.sealed and situation.parties > 1 and mixed:
+    own = any(noisy.mixed is None and not noisy.sealed for noisy in made.noisy)
+    if situation.parties > 1 and own:
         who = "device" if situation.setting is Setting.DEVICE else "party"
         notes.append(
             f"Every {who} adds noise of its own, so a sum or mean over {count(situation.parties)} of them carries "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -154,6 +155,24 @@ def id_column(names: Sequence[str], kind: str, where: str) -> str:
     return name
 
 
+def either(name: str, value: str) -> str:
+    """An argument of `load` as messages show it, beside the option of `tacit join` that says the same.
+
+    >>> print(either("duplicates", "last"))
+    duplicates="last" (tacit join: --duplicates last)
+    """
+    return f'{name}="{value}" (tacit join: --{name} {shlex.quote(value)})'
+
+
+def called(role: str, name: str) -> str:
+    """The same for what a column is called.
+
+    >>> print(called("user", "customer number"))
+    columns={"user": "customer number"} (tacit join: --column 'user=customer number')
+    """
+    return f'columns={{"{role}": "{name}"}} (tacit join: --column {shlex.quote(f"{role}={name}")})'
+
+
 def _guess(role: str, names: Sequence[str], feedback: Feedback) -> str | None:
     if role == "rating":
         usual = f"{_COUNTS} {_OPINIONS}" if feedback is Feedback.COUNT else _OPINIONS
@@ -169,9 +188,9 @@ def _plain(name: str) -> str:
 
 def _missing(role: str, names: Sequence[str], feedback: Feedback, where: str) -> str:
     example = next((name for name in names if name), "…")
-    mend = f'name it, as in columns={{"{role}": "{example}"}}'
+    mend = f"name it, as in {called(role, example)}"
     if role == "rating" and feedback is Feedback.EXPLICIT:
-        mend += ', or use feedback="implicit" if a row only says that something happened'
+        mend += f", or use {either('feedback', 'implicit')} if a row only says that something happened"
     return f"{_capital(where)} has no {role} column that Tacit knows among {_listed(names)}; {mend}."
 
 

@@ -58,12 +58,12 @@ def find(source: str) -> Path:
         return path
     known = known_sets()
     hint = did_you_mean(source, ["demo", *known])
-    if not named:
+    if not named or path.suffix:  # no set is called like a file
         raise DataError(f'There is no file or folder "{source}"; check the path.{hint}')
     if folder is None:
         raise DataError(
             f'There is no file "{source}" here, and TACIT_DATA is not set; correct the path, set TACIT_DATA '
-            f'to the folder that holds the set, or use "demo".{hint}'
+            f'to the folder that holds the set, or try "demo", which is made up.{hint}'
         )
     if not folder.is_dir():
         raise DataError(

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from tacit.data.columns import Origin, Records, resolve
+from tacit.data.columns import Origin, Records, either, resolve
 from tacit.data.ratings import Feedback
 from tacit.errors import DataError
 
@@ -88,9 +88,8 @@ def _rows(ask: Ask, tables: str, query: str | None, shown: str) -> pa.Table:
         if len(found) != 1:
             names = ", ".join(_dotted(row) for row in found[:12]) + (", …" if len(found) > 12 else "")
             holds = f"holds {len(found)} tables ({names})" if found else "holds no tables"
-            mend = (
-                f'say what to read, as in query="select … from {_dotted(found[0])}"' if found else "check the address"
-            )
+            example = f"select … from {_dotted(found[0])}" if found else ""
+            mend = f"say what to read, as in {either('query', example)}" if found else "check the address"
             raise DataError(f'The database "{shown}" {holds}; {mend}.')
         query = f"select * from {_quoted(found[0])}"
     return ask(query)

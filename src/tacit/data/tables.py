@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tacit.data.columns import Columns, Origin
+from tacit.data.columns import Columns, Origin, either
 from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale, row_order
 from tacit.data.values import distinct_ids, glimpse, numbers, seconds
 from tacit.data.vocabulary import Vocabulary
@@ -120,7 +120,7 @@ def _values(table: pa.Table, origin: Origin, columns: Columns, feedback: Feedbac
         first = int(np.argmax(values < 0))
         raise DataError(
             f"{origin.at(first)} has the count {values[first]:g}, but counts start at 0; "
-            f'correct the {origin.unit}, or use feedback="explicit".'
+            f"correct the {origin.unit}, or use {either('feedback', 'explicit')}."
         )
     return values.astype(np.float32, copy=False)
 
@@ -171,7 +171,7 @@ def _duplicate(pair: DuplicatePair, origin: Origin) -> DuplicatePair:
     return DuplicatePair(
         f"{origin.unit.capitalize()}s {origin.number(first)} and {origin.number(second)} of {origin.name} "
         f"both rate item {shown(item)} for user {shown(user)}; delete one of them, or keep the latest with "
-        f'duplicates="last" or their mean with duplicates="mean".',
+        'duplicates="last" or their mean with duplicates="mean" (tacit join: --duplicates last, or mean).',
         first=first,
         second=second,
         user=user,

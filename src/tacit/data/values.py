@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.data.columns import Origin
+from tacit.data.columns import Origin, called
 from tacit.errors import DataError
 
 
@@ -118,7 +118,8 @@ def seconds(column: pa.ChunkedArray, origin: Origin) -> np.ndarray:
     return np.floor(values).astype(np.int64) if values.dtype.kind == "f" else values.astype(np.int64, copy=False)
 
 
-_NO_TIMES = 'give seconds or dates, or do without with columns={"timestamp": ""}'
+_WITHOUT = f"do without with {called('timestamp', '')}"
+_NO_TIMES = f"give seconds or dates, or {_WITHOUT}"
 _TIME_TYPES = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
 
 
@@ -188,7 +189,7 @@ def _no_gaps(column: pa.ChunkedArray, what: str, origin: Origin) -> None:
 
 
 def _gap(row: int, what: str, origin: Origin) -> None:
-    without = ', or do without with columns={"timestamp": ""}' if what == "timestamp" else ""
+    without = f", or {_WITHOUT}" if what == "timestamp" else ""
     raise DataError(f"{origin.at(row)} has no {what}; fill it in, or delete the {origin.unit}{without}.")
 
 

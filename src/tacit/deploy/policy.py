@@ -132,12 +132,12 @@ class Policy:
             )
         if self.max_epsilon is None and asked > CEILING * (1 + 1e-9):
             raise BudgetSpent(
-                f"The run asks for ε = {asked:.3g}, and without --max-epsilon a site takes part up to "
+                f"The run asks for ε = {asked:.4g}, and without --max-epsilon a site takes part up to "
                 f"{CEILING:g}; type --max-epsilon if more is meant."
             )
         if self.max_epsilon is not None and asked > self.max_epsilon * (1 + 1e-9):
             raise BudgetSpent(
-                f"The run asks for ε = {asked:.3g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
+                f"The run asks for ε = {asked:.4g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
             )
         if self.unit is not None and promised.unit != self.unit:
             raise PrivacyRefused(

@@ -15,20 +15,25 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.data.ratings import Ratings
+from tacit.data.tables import shown as shown_id
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
 from tacit.deploy.hello import hello
 from tacit.deploy.kit import Kit
-from tacit.deploy.part import Data, affordable
+from tacit.deploy.part import affordable
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.source import Held, Source
 from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed
 from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.methods.plan import Plan
+from tacit.partition import Setting
+from tacit.report.sealing import fragile
+from tacit.report.words import plural
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Finding:
     error: TacitError | None = None
 
 
-def preflight(kit: Kit, folder: Path, data: Data, policy: Policy, wait: float = 10.0) -> list[Finding]:
+def preflight(kit: Kit, folder: Path, data: Source, policy: Policy, wait: float = 10.0) -> list[Finding]:
     """Everything that can be known before joining, in order; what rests on something that failed is left out."""
     findings: list[Finding] = []
 
@@ -59,13 +64,16 @@ def preflight(kit: Kit, folder: Path, data: Data, policy: Policy, wait: float = 
     else:
         findings.append(Finding("connection", "INSECURE: nothing will be encrypted (the keys were made so)."))
     offer: Offer | None = None
+    what = "the offered run"
     if not any(finding.error for finding in findings):
         offer = look("coordinator, versions and clocks", lambda: shown(kit, folder, wait))
     if offer is None and policy.file is not None:
-        offer = look("run file", lambda: _own(policy, kit))
-    if offer is not None:
+        what, offer = "the run file", look("run file", lambda: _own(policy, kit))
+    if offer is None:
+        look("data", lambda: (_read(data), True))
+    else:
         good = offer
-        look("this site's rules", lambda: (_rules(policy, good, kit), True))
+        look("this site's rules", lambda: (_rules(policy, good, kit, what), True))
         held = look("data", lambda: _data(data, good, kit, folder))
         if held is not None and good.file.privacy is not None:
             look("privacy", lambda: _privacy(policy, good, held, kit, folder))
@@ -179,32 +187,64 @@ def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
     return "the coordinator is not there, so the run file that was given is looked at", offer
 
 
-def _rules(policy: Policy, offer: Offer, kit: Kit) -> str:
+def _rules(policy: Policy, offer: Offer, kit: Kit, what: str) -> str:
     policy.check(offer, kit.name)
-    return f"the offered run keeps them ({offer.file.method.get('name')}, {len(offer.roster)} parties)"
+    words = f"{what} keeps them ({offer.file.method.get('name')}, {plural(len(offer.roster), 'party')})"
+    if policy.peers is None:
+        return words
+    others = tuple(name for name in offer.roster if name != kit.name)
+    policy.known(policy.peers, others)  # what the parties sign with is not told yet, so only a missing key is found
+    return f"{words}; --peers has a key for every other party, and they are compared when the run begins"
 
 
-def _data(data: Data, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Any]:
+def _read(data: Source) -> str:
+    """What is there, where no run is known that it could be held to."""
+    ratings = data.ratings
+    words = f"{_sizes(ratings)} on {ratings.scale}"
+    listed = "" if data.listed is None else f", and {plural(len(data.listed), 'item')} in the file of --items"
+    return f"{words}{listed}; whether they fit is seen once a run is offered, or with --run"
+
+
+def _data(data: Source, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Held]:
     held = data.held(offer, kit.name, folder)
     ratings = held.share.ratings
     if held.unfit:
-        raise DataError(
-            f"{held.unfit:,} of this site's ratings are of items that the run does not list{_such(data, ratings)}, or "
-            "outside its scale; they would be left out or clipped."
-        )
+        raise DataError(_unfit(data, held, offer))
     tested = 0 if held.test is None else held.test.n_ratings
-    words = f"{ratings.n_users:,} users × {ratings.n_items:,} items, {ratings.n_ratings:,} ratings to learn from"
-    return f"{words}, {tested:,} held out; all on the list of items and on the scale", held
+    return f"{_sizes(ratings)} to learn from, {tested:,} held out; all on the list of items and on the scale", held
 
 
-def _such(data: Data, held: Ratings) -> str:
-    """One item that is not listed, for whoever mends it here."""
-    own = data.ratings.item_ids.ids if isinstance(data, Source) else held.item_ids.ids
-    unlisted = own[held.item_ids.rows(own) < 0]
-    return f", such as {unlisted[0]!s}" if len(unlisted) else ""
+def _sizes(ratings: Ratings) -> str:
+    return (
+        f"{plural(ratings.n_users, 'user')} × {plural(ratings.n_items, 'item')}, {plural(ratings.n_ratings, 'rating')}"
+    )
 
 
-def _privacy(policy: Policy, offer: Offer, held: Any, kit: Kit, folder: Path) -> tuple[str, Plan]:
+def _unfit(data: Source, held: Held, offer: Offer) -> str:
+    """Which ratings a join would leave out or clip, one of each kind, for whoever mends them here."""
+    own, there, said = data.ratings, held.share.ratings, []
+    ids, scale = own.item_ids.ids, there.scale
+    listed = (there.item_ids.rows(ids) >= 0)[own.items]
+    outside = listed & ((own.values < np.float32(scale.low)) | (own.values > np.float32(scale.high)))
+    if unlisted := int(np.sum(~listed)):
+        vertical = offer.setting is Setting.VERTICAL
+        where = "in the file of --items" if vertical else "on the run's list of items"
+        mend = "add such items to that file" if vertical else "have them added to the run's [public] catalogue"
+        said.append(
+            f"{plural(unlisted, 'rating')} of items that are not {where}, such as "
+            f"{shown_id(ids[own.items[np.argmin(listed)]])} (a join would leave them out; correct the ids, or {mend})"
+        )
+    if off := int(np.sum(outside)):
+        first = int(np.argmax(outside))
+        said.append(
+            f"{plural(off, 'rating')} outside the run's scale {scale}, such as {own.values[first]:g} for item "
+            f"{shown_id(ids[own.items[first]])} (a join would clip them; correct them, or have the run's [public] "
+            "scale widened)"
+        )
+    return f"This site has {' and '.join(said)}; a join would go on all the same, and say nothing."
+
+
+def _privacy(policy: Policy, offer: Offer, held: Held, kit: Kit, folder: Path) -> tuple[str, Plan]:
     found = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
     assert found is not None
     made, budget = found
@@ -213,4 +253,6 @@ def _privacy(policy: Policy, offer: Offer, held: Any, kit: Kit, folder: Path) ->
     words, own = f"{made.terms.guarantee}; releases: {steps}; {allowed}", made.alone()
     if own is not None:
         words += f"; were all other parties one with the coordinator, its own share of the noise gives ε = {own:.3g}"
+    if (warning := fragile(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
+        words += f". WARNING: {warning}"
     return words, made

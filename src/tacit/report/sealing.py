@@ -14,11 +14,9 @@ def sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
     many = "devices" if devices else "parties"
     said = []
     if "honest" in told:
-        said.append(
-            f"Noise is shared: each {who} adds enough for the fewest honest survivors, h = {count(told['honest'])}: at "
-            f"least {count(told['fewest'])} must stay, or the round is void, and c = {count(told['colluding'])} may "
-            f"collude. What is too much is taken out again, in {len(told['levels']) - 1} levels."
-        )
+        said.append(_stay(told, many))
+        if told["bits"]:
+            said.append(_shared(told, who))
         said.append(
             f"Each {who} shares masks with {plural(told['neighbours'], 'neighbour')}, {count(told['threshold'])} of "
             f"whom can recover what it owes if it drops out. One sum costs it {size(told['bytes_up_each'])} up and "
@@ -47,3 +45,37 @@ def sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
             "what is asked of it alone is seen, noise and all."
         )
     return said
+
+
+def fragile(told: Mapping[str, Any] | None, devices: bool) -> str | None:
+    """A warning where a secure sum has room for nobody's loss, and what gives it some; None where it has."""
+    if told is None or "honest" not in told or told["fewest"] < told["levels"][-1]:
+        return None
+    who, many = ("device", "devices") if devices else ("site", "parties")
+    everybody = told["levels"][-1]
+    mend = (
+        f"raise [aggregation] tolerate, or let more {many} take part"
+        if everybody >= told["colluding"] + 3  # one can be lost, and two honest ones are still left to hide among
+        else f"no [aggregation] tolerate is possible among so few, so let more {many} take part"
+    )
+    return (
+        f"Secure sums among {count(everybody)} {many} tolerate no loss: one lost {who} voids every sum until it is "
+        f"back; {mend}."
+    )
+
+
+def _stay(told: Mapping[str, Any], many: str) -> str:
+    """How many must stay for a sum to be."""
+    fewest, parties, colluding = told["fewest"], told["levels"][-1], count(told["colluding"])
+    if fewest == parties:
+        return f"All {count(parties)} {many} must stay, or the round is void; c = {colluding} may collude."
+    return f"At least {count(fewest)} {many} must stay, or the round is void; c = {colluding} may collude."
+
+
+def _shared(told: Mapping[str, Any], who: str) -> str:
+    """Whose noise a sealed sum carries."""
+    steps = " and ".join(f"“{step}”" for step in told["bits"])
+    words = f"The noise of {steps} is shared: each {who} adds enough for the fewest honest survivors, h = "
+    pieces = len(told["levels"]) - 1
+    spare = f" If more stay, what is too much is taken out again, in {plural(pieces, 'level')}." if pieces else ""
+    return f"{words}{count(told['honest'])}.{spare}"
