@@ -13,14 +13,24 @@ import pytest
 from page_reader import Page
 
 from tacit.boundary import events
-from tacit.boundary.events import KINDS, Gaussian, NonPrivate, Public, SampledGaussian, Shuffled, Skellam
+from tacit.boundary.events import (
+    KINDS,
+    Gaussian,
+    Metrics,
+    NonPrivate,
+    Public,
+    Roster,
+    SampledGaussian,
+    Shuffled,
+    Skellam,
+)
 from tacit.boundary.gate import EXCHANGES
 from tacit.boundary.ledger import Ledger, Row, canonical
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 from tacit.report.left import Left, RunNote, first_page, masked, mechanism, parameters, run_notes, to_whom, what
 from tacit.report.left_page import left_page, write_left
-from tacit.report.left_rows import OPEN
+from tacit.report.left_rows import COSTLY, EXPOSED, FREE, OPEN
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{coordinator}\u202e\x07"
 MADE = "2026-03-14T10:22:05+00:00"
@@ -251,6 +261,48 @@ def test_stamps_say_what_takes_the_worth_out_of_an_epsilon():
         in read(left(*rows, notes={"run-a": known}))[1].text
     )
     assert "Nothing beside the ledger says how the noise was drawn" in read(left(*rows))[1].text
+
+
+def test_metrics_that_a_site_told_are_called_unprotected_wherever_the_page_speaks_of_them():
+    known = {"run-a": RunNote(guarantee="(1.00, 1e-06)-DP · against the coordinator")}
+    rows = row(1, "sizes:roster", Roster(), "public"), row(2), row(3, "metrics:own", Metrics(), "public", size=440)
+    text, page = read(left(*rows, reached=[0, 2.0, 2.0], notes=known))
+    assert "Two had ratings in them; the other one had none. Nothing protects one of those with ratings." in page.text
+    assert '<div class="stamp none" role="note"><b>METRICS SHARED</b>' in text
+    assert '<div class="stamp plain" role="note"><b>ε = 2.00' in text
+    assert "For all but the metrics: Every user is protected" in page.text
+    assert "2 with ratings, 1 unprotected" in page.text
+    assert "took the site to ε = 2.00, and no other one cost any." in page.text
+    exposed, costly, free = (page.text.index(words) for words in (EXPOSED, COSTLY, FREE))
+    assert exposed < page.text.index("metrics: own") < costly < page.text.index("noised in every step") < free
+    assert "440 bytes of it without any protection; 1 KB had none" in page.text.replace("\xa0", " ")
+    assert "metrics:own · 1 release · round 3 · 440 bytes · no ε covers it" in page.text.replace("\xa0", " ")
+    assert "leaves with noise on it, but for metrics:own." in page.text
+    assert "Metrics left without any noise" in page.text
+
+
+def test_without_metrics_or_bare_data_the_page_has_nothing_unprotected():
+    known = {"run-a": RunNote(guarantee="(1.00, 1e-06)-DP · against the coordinator")}
+    text, page = read(left(row(), row(2, "finish", Public()), notes=known))
+    assert '<div class="stamp holds" role="note"><b>ε = 0.20' in text
+    assert "leaves with noise on it." in page.text
+    for words in (EXPOSED, "METRICS", "unprotected", "without any"):
+        assert words not in page.text
+
+
+def test_metrics_alone_are_not_said_to_be_nothing():
+    text, page = read(left(row(1, "metrics:own", Metrics(), "public"), reached=[0.0]))
+    assert "<b>METRICS SHARED</b>" in text
+    assert "nothing that left had ratings in it" not in page.text
+    assert "is protected from" not in page.text
+    assert "What it cost" not in page.text
+
+
+def test_data_as_it_is_stands_among_what_nothing_protects():
+    _, page = read(left(row(1, "dump", NonPrivate(), "disclose"), reached=[math.inf]))
+    assert EXPOSED in page.text
+    assert COSTLY not in page.text
+    assert "leaves with noise on it, but for dump." in page.text
 
 
 def test_refusals_are_told_and_counted():

@@ -7,7 +7,9 @@ import math
 import pytest
 from fake_run import ABOUT, GUARANTEE, RUN, three_rounds, write_run
 
+from tacit.federation import Transcript
 from tacit.report import RunRecord, privacy_card
+from tacit.report.about import absences, void_sums
 from tacit.report.card import NON_PRIVATE
 
 HOSTILE = "<script>alert(1)</script> | **x** [a](b) `c` # \n- d"
@@ -130,6 +132,59 @@ def test_further_words_of_a_guarantee_are_printed(tmp_path):
     assert "honest survivors: 70." in text
     assert "against coordinator and one colluder" in text
     assert "Anything from a lying coordinator" in text
+
+
+def test_users_are_not_protected_from_their_own_silo_and_have_none_on_devices(tmp_path):
+    words = "Users from their own silo, which holds their ratings."
+    assert words in with_guarantee(tmp_path / "a")
+    assert words in with_guarantee(tmp_path / "b", model="distributed")
+    shared = {"guarantee": {**GUARANTEE, "model": "distributed"}, "setting": "device"}
+    assert words not in card_of(tmp_path / "c", summary=shared)
+
+
+def test_factors_fitted_to_raw_ratings_at_home_are_not_covered(tmp_path):
+    method = {**ABOUT["method"], "parameters": {"fine_tuning": 20}}
+    tuned = card_of(tmp_path / "a", about={"method": method}, summary={"guarantee": GUARANTEE})
+    assert "raw ratings (fine\\_tuning = 20)" in tuned
+    assert "raw ratings" not in with_guarantee(tmp_path / "b")
+
+
+def test_void_sums_are_on_the_card(tmp_path):
+    assert "| Void sums | 57: what left for them is charged |" in card_of(tmp_path / "a", summary={"void": 57})
+    assert "Void sums" not in card_of(tmp_path / "b")
+
+
+def test_who_was_absent_is_told_by_name_with_the_rounds():
+    transcript = Transcript()
+    transcript.up(0, 0, "pretrain", "party-1", "public", b"", "", 1, "lost")  # round 0 is before all rounds
+    for number in range(1, 31):
+        for party in ("party-1", "party-2", "party-3"):
+            late = (party == "party-2" and number > 18) or (party == "party-3" and number in (3, 9))
+            transcript.up(number, number, "improve", party, "chain", b"", "", 1, "late" if late else "ok")
+    assert absences(transcript, 3) == [
+        "1 of 3 parties dropped out at times: party-1 before the first round.",
+        "2 of 3 parties were late at times: party-2 in 12 of 30 rounds (19 to 30) and party-3 in 2 of 30 rounds "
+        "(between 3 and 9).",
+    ]
+    assert absences(Transcript(), 3) == []
+
+
+def test_of_many_absent_parties_the_most_absent_are_named():
+    transcript = Transcript()
+    for number in range(1, 13):
+        for k in range(number, 13):
+            transcript.up(number, number, "improve", f"party-{k}", "chain", b"", "", 1, "lost")
+    (note,) = absences(transcript, 20)
+    assert note.startswith(
+        "12 of 20 parties dropped out at times: party-12 in 12 of 12 rounds (1 to 12), party-11 in 11"
+    )
+    assert note.endswith("and 4 others less often.")
+
+
+def test_void_sums_are_counted_in_words():
+    assert void_sums(0, 4) == []
+    assert void_sums(1, 4)[0].startswith("1 sum in 4 rounds was void")
+    assert void_sums(57, 60)[0].startswith("57 sums in 60 rounds were void, since too few stayed")
 
 
 def test_a_lying_coordinator_is_left_out_only_where_the_run_says_nothing(tmp_path):

@@ -7,17 +7,12 @@ is nothing.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
-from pydantic import Field, ValidationError, field_validator
-
-from tacit.config import EngineSection, Frozen, RunFile
+from tacit.config import EngineSection, RunFile
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import Conducted, Coordinator, facts_among, glances, stops
@@ -27,21 +22,25 @@ from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.source import items_of
 from tacit.deploy.status import Status
-from tacit.deploy.terms import Offer, offered_file
+from tacit.deploy.terms import Offer, Told, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.cells import vacant
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance
 from tacit.errors import PrivacyRefused, TacitError, UsageError
-from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
 from tacit.guarantee import NON_PRIVATE
 from tacit.methods.runfile import check, seeded, setting_of
 from tacit.partition import Setting
-from tacit.report.about import about, absences, metrics_table
+from tacit.report.about import about, absences, metrics_table, void_sums
+from tacit.report.beside import told_after, told_before
 from tacit.report.crossing import crossing
 from tacit.report.folder import RunFolder
 from tacit.report.sealing import sentences
+from tacit.report.shared import shared_metrics, site_metrics
+from tacit.report.words import count, plural
+
+INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure."
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,20 @@ class Terms:
     wait: float = 600.0
     listen: str | None = None
     health: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A run that is over: what was agreed on and conducted, and what sites told before it and after it.
+
+    `told` is what sites said of themselves when they accepted; `invited` is how many could have taken part.
+    """
+
+    agreed: Agreement
+    done: Conducted
+    told: Mapping[str, Told]
+    replies: Mapping[str, Any]
+    invited: int = 0
 
 
 def up(
@@ -65,9 +78,8 @@ def up(
 
     `watch` sees every round, and `tell` gets a sentence about what is waited for.
     """
-    began = perf_counter()
     file = for_sites(file)
-    names = tuple(name for name in keyring.invited if name.startswith("party-"))
+    names = invited = tuple(name for name in keyring.invited if name.startswith("party-"))
     if out is not None and (kept := _roster(out)):
         names = tuple(name for name in kept if name in names)
     else:
@@ -89,7 +101,7 @@ def up(
             offer = Offer(folder.run_id, offered_file(file, file.public), names, setting_of(file), items)
             coordinator.show(offer)
             coordinator.open()
-            done, agreed, replies = _held(coordinator, offer, file, terms, folder, calls, watch)
+            held = _held(coordinator, offer, file, terms, folder, calls, watch)
             refused = [f"{name} did not take part: {why}" for name, why in coordinator.refused.items()]
             coordinator.done()
         finally:
@@ -97,7 +109,7 @@ def up(
             coordinator.close()
             if health is not None:
                 health.close()
-    return _written(folder, file, agreed, done, replies, refused, keyring, perf_counter() - began)
+    return _written(folder, file, replace(held, invited=len(invited)), refused, keyring)
 
 
 def for_sites(file: RunFile) -> RunFile:
@@ -157,77 +169,73 @@ def _held(
     folder: RunFolder,
     calls: CallLog,
     watch: Callable[[Glance], None],
-) -> tuple[Conducted, Agreement, Mapping[str, Any]]:
+) -> Held:
     names = offer.roster
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
         coordinator.gather(names, terms.wait)
         offer, told = coordinator.offered(offer, stops(file))
+        found: Mapping[str, Told] = told
         write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
         if offer.setting is Setting.VERTICAL:
-            told = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
-        agreed = offer.agreement(facts_among(offer, told))
+            found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
+        agreed = offer.agreement(facts_among(offer, found))
         coordinator.begin(offer, agreed)
         done = coordinator.conduct(agreed, file, transcript, calls, glances(agreed, watch))
     except TacitError as error:
         coordinator.give_up(names, str(error)[:400])
         raise
     replies = coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
-    return done, agreed, replies
+    return Held(agreed, done, told, replies)
 
 
-def _written(
-    folder: RunFolder,
-    file: RunFile,
-    agreed: Agreement,
-    done: Conducted,
-    replies: Mapping[str, Any],
-    refused: list[str],
-    keyring: Keyring,
-    seconds: float,
-) -> dict[str, Any]:
+def _written(folder: RunFolder, file: RunFile, held: Held, refused: list[str], keyring: Keyring) -> dict[str, Any]:
     """Fill the run folder with what the coordinator has seen."""
+    agreed, done, replies = held.agreed, held.done, held.replies
     plan, facts = agreed.plan, agreed.facts
     promise = NON_PRIVATE if plan is None else plan.terms.guarantee
-    metrics, notes = shared_metrics(replies, len(facts.roster))
-    notes += [REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []
-    if keyring.insecure:
-        notes.insert(0, "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure.")
+    metrics, judged = shared_metrics(replies, len(facts.roster))
+    sites = sum(site is not None for site in site_metrics(replies).values())
     summary: dict[str, Any] = {
         "run": str(folder.path),
         "method": agreed.method.name,
         "setting": str(facts.setting),
         "metrics": metrics,
+        **({"metrics_of": f"{sites} of {plural(len(facts.roster), 'site')}"} if metrics else {}),
         **({"void": done.void} if done.void else {}),
         "intervals": {},
         "guarantee": promise.to_json(),
         "rounds": done.rounds,
         "bytes_up": done.transcript.meter.bytes_up,
         "bytes_down": done.transcript.meter.bytes_down,
-        "seconds": round(seconds, 3),
+        "seconds": round(done.seconds, 3),
         "digest": done.transcript.digest,
     }
     told = None if plan is None else plan.sealing()
     folder.finish(
         summary=summary,
         about=about(
-            _data(agreed, file),
+            described(agreed, file),
             f"Every site held out its own part, as [split] says: {file.split.by}.",
-            _parties(agreed, keyring),
+            sites_of(held, file, keyring.federation),
             agreed.method,
             agreed.parameters,
             crossing(agreed.method, facts.setting, plan, simulated=False),
             notes=[
-                *(() if plan is None else plan.warnings),
-                *notes,
+                *([INSECURE] if keyring.insecure else []),
                 *refused,
                 *absences(done.transcript, len(facts.roster)),
+                *void_sums(done.void, done.rounds),
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in done.rejected.items()),
+                *judged,
+                *(() if plan is None else plan.warnings),
+                *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
             ],
             sealed=plan is not None and plan.situation.sealed,
             noise=None if plan is None else plan.loudness(),
             sealing=[] if told is None else sentences(told, False),
             deployed=True,
+            beside=beside(held, file),
         ),
         metrics=metrics_table([]),
         transcript=done.transcript,
@@ -236,67 +244,48 @@ def _written(
     return summary
 
 
-def shared_metrics(replies: Mapping[str, Any], parties: int) -> tuple[dict[str, float], list[str]]:
-    """What sites told of how good the model is for them, as one, and notes of who told; what cannot be is left out.
-
-    Errors are weighed by test ratings, and places in lists by test users, as they are over all users together.
-    """
-    told, notes = {}, []
-    for name, reply in replies.items():
-        if "metrics" in reply:
-            try:
-                told[name] = SiteMetrics.model_validate_json(reply["metrics"])
-            except ValidationError:
-                notes.append(f"The metrics that {name} told are none, and were left out.")
-    if not told:
-        return {}, [*notes, "Metrics stayed at the sites: none of them chose to tell its own."]
-    names = set.intersection(*(set(site.metrics) for site in told.values())) - {"rmse"}
-    metrics = {}
-    for name in sorted(names):
-        weights = [site.ratings if name in ("mse", "mae") else site.users for site in told.values()]
-        metrics[name] = float(np.average([site.metrics[name] for site in told.values()], weights=weights))
-    if "mse" in metrics:
-        metrics["rmse"] = math.sqrt(metrics["mse"])
-    note = (
-        f"METRICS SHARED: {len(told)} of {parties} sites chose to tell the metrics of their own test ratings, which "
-        "depend on data and carry no guarantee; what is shown is their mean."
-    )
-    return metrics, [*notes, note]
+def beside(held: Held, file: RunFile) -> list[dict[str, Any]]:
+    """What sites told beside the run's own messages."""
+    contents = {name: site.content() for name, site in held.told.items()}
+    users = {name: site.users for name, site in held.told.items()}
+    way = file.partition.align if held.agreed.facts.setting is Setting.VERTICAL else None
+    offers = 2 if held.invited > len(contents) else 1  # whoever refused is left out of a second offer
+    return [*told_before(contents, users, way, offers), *told_after(held.replies)]
 
 
-class SiteMetrics(Frozen):
-    """What one site tells of the model's quality on its own test ratings."""
-
-    metrics: dict[str, Annotated[float, Field(ge=0)]]
-    users: int = Field(ge=1)
-    ratings: int = Field(ge=1)
-
-    @field_validator("metrics")
-    @classmethod
-    def _known(cls, found: dict[str, float]) -> dict[str, float]:
-        if not all(name.partition("@")[0] in METRICS for name in found):
-            raise ValueError("there is no such metric")
-        return found
-
-
-def _data(agreed: Agreement, file: RunFile) -> dict[str, Any]:
-    facts = agreed.facts
+def described(agreed: Agreement, file: RunFile) -> dict[str, Any]:
+    """What about.json says of data that nobody has in one place: what is only declared is no count, nor a density."""
+    facts, declared = agreed.facts, file.public.ratings
+    words, density, notes = "", None, []
+    if file.privacy is not None:
+        words = f"about {count(declared)} ratings declared" if declared else "an uncounted number of ratings"
+        notes = ["the number of ratings is what the run file declares, for all who were invited"] if declared else []
+    elif facts.setting is Setting.VERTICAL:
+        words = f"{plural(facts.ratings, 'rating')} before users were aligned"
+    else:
+        density = facts.ratings / (facts.users * facts.items)
     return {
-        "name": "the sites' own",
+        "name": "the sites' own data",
         "users": facts.users,
         "items": facts.items,
         "ratings": facts.ratings,
+        "ratings_in_words": words,
         "scale": str(facts.scale),
         "feedback": str(facts.feedback),
-        "density": facts.ratings / (facts.users * facts.items),
-        "notes": ["the number of ratings is as declared"] if file.privacy is not None else [],
+        "density": density,
+        "notes": notes,
     }
 
 
-def _parties(agreed: Agreement, keyring: Keyring) -> dict[str, Any]:
-    facts = agreed.facts
+def sites_of(held: Held, file: RunFile, federation: str) -> dict[str, Any]:
+    """What about.json says of who held what; in the vertical setting a site's own users, and not the common list's."""
+    facts = held.agreed.facts
     listed = [
-        {"name": m.name, "label": m.name, "users": m.users, "items": m.items, "ratings": 0, "devices": m.devices}
+        {"name": m.name, "label": m.name, "users": held.told[m.name].users, "items": m.items, "devices": m.devices}
         for m in facts.roster
     ]
-    return {"description": f"{len(listed)} sites of the federation {keyring.federation}.", "parties": listed}
+    description = f"{len(listed)} sites of the federation {federation}."
+    if facts.setting is Setting.VERTICAL:
+        whose = "users of all sites" if file.partition.keep == "shared" else "users of any site"
+        description += f" The common list has {plural(facts.users, 'row')}, the {whose}; below are each site's own."
+    return {"description": description, "parties": listed}

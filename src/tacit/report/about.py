@@ -17,6 +17,10 @@ from tacit.evaluate import Evaluation
 from tacit.federation import Step, Transcript
 from tacit.methods import Method, Parameters
 from tacit.partition import Parties
+from tacit.report.words import listing, plural
+
+#: Parties that are named of those that were absent.
+MOST_ABSENT = 8
 
 
 def about_data(ratings: Ratings) -> dict[str, Any]:
@@ -52,18 +56,43 @@ def about_parties(parties: Parties) -> dict[str, Any]:
 
 
 def absences(transcript: Transcript, parties: int) -> list[str]:
-    """Who did not take part all the time, for the report."""
+    """Who did not take part all the time, and in how many rounds, for card and report."""
     words = {
         "refused": "refused, their budget being spent",
         "lost": "dropped out at times",
         "late": "were late at times",
     }
-    notes = []
+    rounds, notes = len({entry.round for entry in transcript.entries} - {0}), []
     for status, what in words.items():
-        missing = {entry.party for entry in transcript.entries if entry.status == status}
+        missing: dict[str, set[int]] = {}
+        for entry in transcript.entries:
+            if entry.status == status:
+                missing.setdefault(entry.party, set()).add(entry.round)
         if missing:
-            notes.append(f"{len(missing)} of {parties} parties {what}.")
+            ranked = sorted(missing, key=lambda name: -len(missing[name]))
+            told = [f"{name} {_places(missing[name] - {0}, rounds)}" for name in ranked[:MOST_ABSENT]]
+            told += [f"{plural(len(ranked) - MOST_ABSENT, 'other')} less often"] if len(ranked) > MOST_ABSENT else []
+            notes.append(f"{len(missing)} of {parties} parties {what}: {listing(told)}.")
     return notes
+
+
+def _places(missed: set[int], rounds: int) -> str:
+    """In how many rounds, and in which."""
+    if not missed:
+        return "before the first round"
+    first, last = min(missed), max(missed)
+    which = f"round {first}" if first == last else f"{first} to {last}"
+    if last - first >= len(missed):
+        which = f"between {first} and {last}"
+    return f"in {len(missed)} of {plural(rounds, 'round')} ({which})"
+
+
+def void_sums(void: int, rounds: int) -> list[str]:
+    """That sums came to nothing, for card and report."""
+    if not void:
+        return []
+    many = f"{plural(void, 'sum')} in {plural(rounds, 'round')} {'was' if void == 1 else 'were'} void"
+    return [f"{many}, since too few stayed: nothing was learned from such a sum, and what left for it is charged."]
 
 
 def about(
@@ -79,12 +108,14 @@ def about(
     noise: Sequence[Mapping[str, Any]] | None = None,
     sealing: Sequence[str] = (),
     deployed: bool = False,
+    beside: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The contents of about.json; `data` is what `about_data` said, `partition` what `about_parties` did.
 
     `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
     `noise` what each private step's answers carry, and `sealing` says how sums were sealed. A run that has none of
-    these says nothing of them. `deployed` is a run between organisations, which no experimenter looks into.
+    these says nothing of them. `deployed` is a run between organisations, which no experimenter looks into; `beside` is
+    what was told there before the run and after it.
     """
     from importlib.metadata import version
 
@@ -113,7 +144,7 @@ def about(
         **({} if floor is None else {"floor": dict(floor)}),
         **({} if noise is None else {"steps_noise": [dict(step) for step in noise]}),
         **({"sealing": list(sealing)} if sealing else {}),
-        **({"deployed": True} if deployed else {}),
+        **({"deployed": True, "beside": [dict(row) for row in beside]} if deployed else {}),
     }
 
 

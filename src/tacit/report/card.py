@@ -11,22 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.report import promises, traffic
+from tacit.report import crossed, promises, traffic
 from tacit.report.floor import WHAT, Verdict, verdict
 from tacit.report.markup import clean
 from tacit.report.record import RunRecord
-from tacit.report.words import MISSING, count, epsilon, listing, moment, percent, plural, sentence, short, size
-from tacit.report.written import Crossing
+from tacit.report.words import MISSING, count, epsilon, listing, moment, percent, plural, sentence, short
 
 NON_PRIVATE = "Nothing here limits what the coordinator or another party can learn from what crossed."
 
-_KINDS = {
-    "chain": "the result of a party's own computation on its ratings",
-    "sum": "a party's contribution to a sum over all",
-    "report": "single reports, parted from their senders",
-    "public": "facts that no data went into",
-    "disclose": "data as it is",
-}
 _AGGREGATION = {
     "plain": "plain: the coordinator sees every party's contribution",
     "ideal": "ideal, which simulates a secure sum: no cryptography was run",
@@ -62,6 +54,7 @@ class Card:
 
     private: bool
     simulated: bool
+    shares_metrics: bool
     stamp: str
     statement: str
     floor: Verdict | None
@@ -97,6 +90,8 @@ def card(record: RunRecord) -> Card:
     else:
         stamp = promises.in_one_line(stated, setting)
         statement = promises.SIMULATED if stated.simulated else "What this covers, and what it does not, is said below."
+        if crossed.metrics_told(record):
+            statement += " METRICS SHARED: beside it sites chose to tell metrics, which no ε covers."
     sections = [_protected(record), _assumptions(record), *_loudness(record), _crossed(record)]
     sections += [_unprotected(record), *_floor(record), _checks(record)]
     if record.about.notes:
@@ -104,6 +99,7 @@ def card(record: RunRecord) -> Card:
     return Card(
         private=stated is not None,
         simulated=stated is not None and stated.simulated,
+        shares_metrics=crossed.metrics_told(record),
         stamp=stamp,
         statement=statement,
         floor=verdict(record),
@@ -121,14 +117,11 @@ def _facts(record: RunRecord) -> list[tuple[str, str]]:
         ("Run", record.name),
         ("Made", moment(about.created)),
         ("Method", about.method.title or about.method.name),
-        (
-            "Data",
-            f"{about.data.name}: {plural(about.data.users, 'user')}, {plural(about.data.ratings, 'rating')}",
-        ),
+        ("Data", f"{about.data.name}: {plural(about.data.users, 'user')}, {about.data.rated}"),
         ("Who took part", f"{who}, in the {summary.setting} setting"),
         ("Rounds", count(summary.rounds)),
-        ("Left the parties", size(summary.bytes_up)),
-        ("Reached the parties", size(summary.bytes_down)),
+        ("Void sums", f"{count(summary.void)}: what left for them is charged" if summary.void else ""),
+        *crossed.totals(record),
         ("Digest", summary.digest),
     ]
     stated = record.guarantee
@@ -142,7 +135,8 @@ def _protected(record: RunRecord) -> Section:
     heading, stated = "Who is protected from whom", record.guarantee
     if stated is not None:
         several = promises.in_several_silos(stated, record.summary.setting)
-        return Section(heading, promises.meant(stated), several)
+        told = ["That is for the run's own messages: the metrics that sites chose to tell after it are not covered."]
+        return Section(heading, [*promises.meant(stated), *(told if crossed.metrics_told(record) else [])], several)
     kinds = {crossing.kind for crossing in record.about.crossings}
     sentences = ["Nobody is protected from anybody: no ε holds for this run."]
     if kinds & {"chain", "sum", "report"}:
@@ -210,28 +204,10 @@ def _floor(record: RunRecord) -> list[Section]:
 
 
 def _crossed(record: RunRecord) -> Section:
-    heading = "What crossed"
-    described: dict[str, list[Crossing]] = {}
-    for crossing in record.about.crossings:
-        described.setdefault(crossing.step, []).append(crossing)
-    rows, kinds = [], []
-    for step in traffic.by_step(record):
-        found = described.get(step.step, [])
-        kinds += [crossing.kind for crossing in found]
-        what = " ".join(sentence(crossing.what) for crossing in found) or "NOT DESCRIBED by the run."
-        kind = listing(dict.fromkeys(crossing.kind for crossing in found)) or "–"
-        to = listing(dict.fromkeys(crossing.to.removeprefix("the ") for crossing in found)) or "–"
-        numbers = (count(step.answered), size(step.up), size(step.down))
-        rows.append((short(step.step, 60), short(what, 400), kind, to, *numbers))
+    rows = crossed.rows(record)
     if not rows:
-        return Section(heading, ["Nothing: no message passed between any two roles."])
-    words = [f"{kind}: {_KINDS.get(kind, 'a kind that this card does not know')}" for kind in dict.fromkeys(kinds)]
-    points = [f"{sentence('; '.join(words))} Up is what left the parties, down what was sent to them."]
-    troubles = traffic.troubles(record)
-    if troubles:
-        points.append(f"{listing(f'{count(n)} {status}' for status, n in troubles.items())}, among the answers.")
-    head = ("Step", "What left the parties", "Kind", "Seen by", "Answers", "Up", "Down")
-    return Section(heading, points=points, table=Table(head, rows, numeric=(4, 5, 6)))
+        return Section("What crossed", ["Nothing: no message passed between any two roles."])
+    return Section("What crossed", points=crossed.points(record), table=Table(crossed.HEAD, rows, numeric=(4, 5, 6)))
 
 
 def _unprotected(record: RunRecord) -> Section:
@@ -245,21 +221,39 @@ def _unprotected(record: RunRecord) -> Section:
     if unknown:
         points.append(f"What the run does not describe, so that nothing here covers it: {listing(unknown)}.")
     if record.guarantee is not None:
-        points += promises.leaves_out(record.guarantee, record.run_file.aggregation.name, record.about.deployed)
+        place = record.run_file.aggregation.name, record.summary.setting
+        points += [*promises.leaves_out(record.guarantee, *place, record.about.deployed), *_at_home(record)]
     points.append(
         "From the coordinator: who takes part and when, how many users each party has, and how long its messages are."
     )
-    if record.summary.metrics or not record.about.deployed:
+    if record.about.deployed and record.summary.setting == "vertical":
+        points.append(
+            "From the coordinator and the other sites: which items each site holds. It tells its list of them."
+        )
+    if crossed.metrics_told(record) or not record.about.deployed:
         points.append(
             "The metrics: they come from test ratings, without noise. Passing them on is a release of its own."
         )
     return Section("What was not protected", points=points)
 
 
+def _at_home(record: RunRecord) -> list[str]:
+    """That silos predict with factors of their own raw ratings, where a method lets them."""
+    passes = record.about.method.parameters.get("fine_tuning")
+    if not passes:
+        return []
+    return [
+        "What a silo's users can infer from its recommendations: after the last round each silo fits its factors to "
+        f"its own raw ratings (fine_tuning = {passes}). These factors never leave it, and no ε covers what it predicts "
+        "with them; fine_tuning = 0 leaves that stage out."
+    ]
+
+
 def _checks(record: RunRecord) -> Section:
     points = ["transcript/messages.parquet holds a digest of every message."]
     if record.repeatable:
-        points.append("The same run file on the same data gives the same digest again: tacit run run.toml")
+        again = "tacit up run.toml --keys …" if record.about.deployed else "tacit run run.toml"
+        points.append(f"The same run file on the same data gives the same digest again: {again}")
     else:
         points.append("Nobody can repeat the noise, so a second run has another digest.")
     return Section("How to check", points=points)

@@ -141,8 +141,7 @@ def _alike(records: Sequence[RunRecord]) -> str:
         return "These runs learned from different data."
     if "split" in found or "seed" in found:
         return f"All on {data.name}, with different test sets."
-    sizes = f"{plural(data.users, 'user')}, {plural(data.items, 'item')}, {plural(data.ratings, 'rating')}"
-    return f"All on {data.name}: {sizes}. {sentence(records[0].about.split)}"
+    return f"All on {data.name}: {data.sizes}. {sentence(records[0].about.split)}"
 
 
 def _warning(records: Sequence[RunRecord]) -> Markup | None:

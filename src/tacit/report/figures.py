@@ -16,6 +16,10 @@ from tacit.report.svg import COLOURS, DOWN, UP, both
 from tacit.report.words import count, listing, metric, plural, sentence
 
 MOST_PARTIES = 20
+DEPLOYED = (
+    "No curve is drawn: test ratings stay at the sites, and nobody measures the model after each round. At the end "
+    "every site judges for itself what it predicts with, and keeps the result at home."
+)
 
 
 def learning(record: RunRecord) -> Markup:
@@ -24,7 +28,8 @@ def learning(record: RunRecord) -> Markup:
     lead = readings.lead_metric(record)
     first = lead if lead in names else leading(names)
     if first is None:
-        return page.section("How it learned", tag("p", "This run has no rounds with a value to show."))
+        said = "This run has no rounds with a value to show."
+        return page.section("How it learned", tag("p", DEPLOYED if record.about.deployed else said))
     rest = [name for name in names if name != first][:3]
     drawn = [_convergence(record, name, 300.0 if name == first else 220.0) for name in (first, *rest)]
     return page.section("How it learned", *drawn)
@@ -122,6 +127,7 @@ def _remarks(record: RunRecord) -> list[Child]:
     said = [
         f"Not all answers arrived in time: {sentence(listing(lost))}" if lost else None,
         readings.read_agreement(record, arrived, moved),
+        f"These are the run's own messages; {readings.beside(record)}." if record.about.beside else None,
     ]
     return [tag("p", text, class_="small") for text in said if text]
 

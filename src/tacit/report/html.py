@@ -71,7 +71,7 @@ def _key_numbers(record: RunRecord) -> Markup:
     tiles = [_metric_tile(record, name) for name in summary.metrics]
     effort = [
         _tile("Rounds", page.number(summary.rounds, count(summary.rounds))),
-        _tile("Left the parties", page.number(summary.bytes_up, size(summary.bytes_up))),
+        _tile("Left the parties", page.number(summary.bytes_up, size(summary.bytes_up)), *_beside(record)),
         _tile("Reached the parties", page.number(summary.bytes_down, size(summary.bytes_down))),
         _tile("Time", page.number(summary.seconds, seconds(summary.seconds))),
     ]
@@ -85,6 +85,12 @@ def _key_numbers(record: RunRecord) -> Markup:
             tag("p", remark, class_="small") if remark else None,
         ]
     )
+
+
+def _beside(record: RunRecord) -> list[Child]:
+    """What left the parties beside the run's own messages."""
+    told = record.about.told("before") + record.about.told("after")
+    return [tag("div", "and ", page.number(told, size(told)), " beside the run", class_="more")] if told else []
 
 
 def _columns(n: int) -> int:
@@ -136,8 +142,8 @@ def _again(record: RunRecord) -> Markup:
         lines.append("\n…")
     return page.section(
         "Do it again",
-        tag("p", f"The run file and the data are all it takes: {repeats}."),
-        tag("pre", tag("code", "tacit run run.toml")),
+        tag("p", f"The run file and {'the same sites' if about.deployed else 'the data'} are all it takes: {repeats}."),
+        tag("pre", tag("code", "tacit up run.toml --keys …" if about.deployed else "tacit run run.toml")),
         page.pairs((key, value) for key, value in facts if value),
         page.folded("The run file, run.toml", tag("pre", tag("code", *lines))),
         page.folded("What the metrics mean", page.glossary(summary.metrics)) if summary.metrics else None,

@@ -33,7 +33,7 @@ _LETTERS = {
     ),
     "collect": ("whose letters arrived damaged", "{coordinator}"),
     "confirm": ("a signature under the list of those that stayed", "{coordinator}, who shows it to the others"),
-    "sizes": ("how many users the site has, and which items of a public list", "{coordinator}"),
+    "sizes": ("how many users the site has; where all sites have the same users, also which items", "{coordinator}"),
     "first": ("the list of its users, blinded", "{coordinator}, who has it blinded by every other site"),
     "tags": ("the list of its users, as keyed hashes", "{coordinator}, who has no key to them"),
     "again": ("another site's blinded list, blinded once more", "{coordinator}"),
@@ -134,8 +134,14 @@ class Left:
         return sum(weight(row) for row in self.rows)
 
     @property
-    def costly(self) -> list[Row]:
+    def rated(self) -> list[Row]:
+        """The releases that ratings went into."""
         return [row for row in self.rows if not free(row)]
+
+    @property
+    def exposed(self) -> list[Row]:
+        """Those of them that nothing protects."""
+        return [row for row in self.rows if exposed(row)]
 
     @cached_property
     def runs(self) -> list[str]:
@@ -194,12 +200,17 @@ def devices(row: Row) -> int | None:
 
 def free(row: Row) -> bool:
     """Whether a release costs nothing, since no rating went into it."""
-    return isinstance(row.spent, events.Public) and not isinstance(row.spent, events.Metrics)
+    return isinstance(row.spent, events.Public) and not told(row)
 
 
-def bare(row: Row) -> bool:
-    """Whether a release left with nothing that protects it."""
-    return merge([row.spent]) is None
+def told(row: Row) -> bool:
+    """Whether a release is metrics that the site chose to tell."""
+    return isinstance(row.spent, events.Metrics)
+
+
+def exposed(row: Row) -> bool:
+    """Whether ratings went into a release and nothing protects it."""
+    return told(row) or merge([row.spent]) is None
 
 
 def masked(rows: Sequence[Row]) -> frozenset[int]:
@@ -235,10 +246,8 @@ def _letter(row: Row) -> str:
 def mechanism(event: events.Event, unit: str = "", shared: bool = False) -> str:
     """What protects a release, in words; `shared` where the noise is on the sum of all, and each adds a share."""
     one = unit or "unit"
-    most, by = (
-        f"× the most that one {one} can change",
-        " on the sum of all, of which the site adds its share" if shared else "",
-    )
+    most = f"× the most that one {one} can change"
+    by = " on the sum of all, of which the site adds its share" if shared else ""
     match event:
         case events.Metrics():
             return "nothing: it depends on ratings and no ε covers it; the site chose to tell it (--share-metrics)"

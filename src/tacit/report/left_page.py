@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from tacit.boundary.events import Metrics
 from tacit.errors import UsageError
 from tacit.report import left_rows, page, promises
-from tacit.report.charts import Reference, Series, legend, line_chart
-from tacit.report.left import Left, bare, free, weight
+from tacit.report.charts import Reference, Series, line_chart
+from tacit.report.left import Left, free, told
 from tacit.report.markup import Child, Markup, tag
-from tacit.report.svg import DOWN, NARROW, UP, Axis, both, box, canvas, fitting, size_format, text
+from tacit.report.svg import both
 from tacit.report.words import (
     count,
     decimals,
@@ -33,8 +31,11 @@ from tacit.report.words import (
 from tacit.report.words import delta as small
 from tacit.report.written import StatedGuarantee
 
-#: Bars of the heaviest steps that are drawn; the tables have all.
-MOST_BARS = 16
+#: What is said where a site told its metrics.
+METRICS = (
+    "The site chose to tell metrics of its own test ratings (--share-metrics). They are computed from ratings and left "
+    "without any protection: no noise is on them, and no ε covers what they tell."
+)
 
 
 def write_left(left: Left, path: Path, made: str, version: str = "") -> Path:
@@ -71,7 +72,7 @@ def left_page(left: Left, made: str, version: str = "") -> str:
             _numbers(left),
         ),
         _cost(left),
-        left_rows.by_step(left, _step_chart(left)) if left.rows else None,
+        left_rows.by_step(left) if left.rows else None,
         left_rows.releases(left),
         left_rows.refusals(left),
         _stayed(left),
@@ -89,11 +90,12 @@ def _lede(left: Left) -> str:
         return f"Nothing has left {left.party}{since}."
     since = moment(left.begun or left.rows[0].moment)
     sent = f"Since {since}, {plural(len(left.rows), 'release')} with {size(left.bytes)} left, to {left.recipients}."
-    data, rest = len(left.costly), len(left.rows) - len(left.costly)
+    data, rest = len(left.rated), len(left.rows) - len(left.rated)
     if not data:
         return f"{sent} None of them has data in it."
     others = f"; the other {'one' if rest == 1 else spelled(rest)} had none" if rest else ""
-    return f"{sent} {spelled(data).capitalize()} had ratings in {'it' if data == 1 else 'them'}{others}."
+    bare = f" Nothing protects {spelled(len(left.exposed))} of those with ratings." if left.exposed else ""
+    return f"{sent} {spelled(data).capitalize()} had ratings in {'it' if data == 1 else 'them'}{others}.{bare}"
 
 
 def _stamps(left: Left) -> list[Markup]:
@@ -102,7 +104,10 @@ def _stamps(left: Left) -> list[Markup]:
     if not math.isfinite(left.epsilon):
         bad = "At least one release carried nothing that protects it: no ε holds for what left this site."
         return [_note("none", "NON-PRIVATE", bad)]
-    if not left.costly:
+    metrics = [_note("none", "METRICS SHARED", METRICS)] if any(map(told, left.rows)) else []
+    if metrics and all(free(row) or told(row) for row in left.rows):
+        return metrics
+    if not left.rated:
         return [
             _note("holds", "ε = 0: nothing that left had ratings in it", "Keys, sealed shares and “done” cost nothing.")
         ]
@@ -124,13 +129,14 @@ def _stamps(left: Left) -> list[Markup]:
             "Sums left masked, and all sites share the noise that is on the sum of all: for them this rests on the "
             "secure sum, and on as many honest sites as the run's guarantee names."
         )
-    if any(isinstance(row.spent, Metrics) for row in left.rows):
-        said.append("Beside it METRICS were shared by the site's choice: they depend on ratings, and no ε covers them.")
+    if metrics:
+        said.insert(0, "For all but the metrics:")
     if len(left.runs) > 1:
         said.append("Runs one after another are composed by a privacy filter.")
-    kind, before = "holds", []
+    kind, before = "plain" if metrics else "holds", metrics
     if left.simulated:
-        kind, before = "plain", [_note("simulated", "SIMULATED", promises.SIMULATED.partition(": ")[2].capitalize())]
+        seeded = _note("simulated", "SIMULATED", promises.SIMULATED.partition(": ")[2].capitalize())
+        kind, before = "plain", [*metrics, seeded]
     elif left.unknown:
         which = "" if len(left.unknown) == len(left.runs) else f" of {plural(len(left.unknown), 'run')}"
         said.append(f"Nothing beside the ledger says how the noise{which} was drawn: if from a seed, it is SIMULATED.")
@@ -164,7 +170,8 @@ def _numbers(left: Left) -> Markup:
         reached = [tag("div", f"of a budget of {budget:g}{other}", class_="more")]
     shown = tag("span", "∞") if math.isinf(left.epsilon) else page.number(left.epsilon, epsilon(left.epsilon))
     refused = int(left.refused["number"])
-    data = tag("div", f"{count(len(left.costly))} with ratings", class_="more")
+    bare = f", {count(len(left.exposed))} unprotected" if left.exposed else ""
+    data = tag("div", f"{count(len(left.rated))} with ratings{bare}", class_="more")
     tiles = [
         _tile("ε reached", shown, *reached),
         _tile("Releases", page.number(len(left.rows), count(len(left.rows))), data),
@@ -183,12 +190,13 @@ def _tile(title: str, figure: Markup, *more: Child) -> Markup:
 
 def _cost(left: Left) -> Markup | None:
     """The ε reached, over the releases."""
-    if not left.costly:
+    costs = [place for place, row in enumerate(left.rows) if not free(row) and not told(row)]
+    if not costs:
         return None
-    costs = [place for place, row in enumerate(left.rows) if not free(row)]
     dearest = epsilon(left.epsilon)
     reading = f"The first release with ratings took the site to ε = {epsilon(left.reached[costs[0]])}"
-    reading += f", all {count(len(costs))} together to {dearest}." if len(costs) > 1 else ", and no other one had any."
+    only = ", and no other one cost any." if any(map(told, left.rows)) else ", and no other one had any."
+    reading += f", all {count(len(costs))} together to {dearest}." if len(costs) > 1 else only
     budget = left.latest.budget
     references = [] if budget is None else [Reference(f"budget {budget:g}", budget)]
     series = Series("ε", np.arange(len(left.rows) + 1), np.array([0.0, *map(_drawn, left.reached)]))
@@ -212,50 +220,16 @@ def _drawn(value: float) -> float:
     return math.ceil(value * tens - 1e-9) / tens if math.isfinite(value) else value
 
 
-def _step_chart(left: Left) -> Markup:
-    """Bytes by step, the heaviest first."""
-    sizes: dict[tuple[str, bool], int] = {}
-    for row in left.rows:
-        sizes[row.step, free(row)] = sizes.get((row.step, free(row)), 0) + weight(row)
-    bars = sorted(sizes.items(), key=lambda bar: -bar[1])
-    gratis = sum(amount for (_step, is_free), amount in bars if is_free)
-    reading = f"{size(left.bytes - gratis)} had ratings in them, {size(gratis)} had none."
-    label = f"Bars of bytes by step. {reading}"
-    names = ["with ratings in it", "without"]
-    return page.figure(reading, legend(names, (UP, DOWN)), both(lambda width: _bars(bars[:MOST_BARS], label, width)))
-
-
-def _bars(bars: Sequence[tuple[tuple[str, bool], int]], label: str, width: float) -> Markup:
-    """One bar a step, its name above it where the screen is narrow."""
-    narrow = width <= NARROW
-    height, left_edge, under = (40.0, 0.0, 19.0) if narrow else (24.0, 190.0, 5.0)
-    x = Axis(0.0, float(max((amount for _key, amount in bars), default=1)), left_edge, width - 70)
-    parts = []
-    for place, ((step, is_free), amount) in enumerate(bars):
-        y = 4 + place * height
-        at = (0.0, y + 13, None) if narrow else (left_edge - 12, y + 15, "end")
-        parts.append(
-            tag(
-                "g",
-                tag("title", f"{step}: {size(amount)}"),
-                text(at[0], at[1], fitting(step, width if narrow else left_edge - 16), "name", at[2]),
-                box(left_edge, y + under, max(x(amount) - left_edge, 1.5), 13, f"fill c{DOWN if is_free else UP}"),
-                text(x(amount) + 6, y + under + 11, size_format(amount), "tick"),
-            )
-        )
-    return canvas(width, 8 + height * len(bars), label, *parts)
-
-
-# -- what left ------------------------------------------------------------------------------------------------
-
-
 # -- what did not leave ---------------------------------------------------------------------------------------
 
 
 def _stayed(left: Left) -> Markup:
     """What no release holds, with what this ledger says to the contrary."""
+    computed = "What is computed from them leaves with noise on it"
+    if left.exposed:
+        computed += f", but for {listing(dict.fromkeys(short(row.step, 60) for row in left.exposed))}"
     points: list[Child] = [
-        tag("li", "Ratings: who rated what, and how. What is computed from them leaves with noise on it."),
+        tag("li", f"Ratings: who rated what, and how. {computed}."),
         tag("li", "User ids, names and anything else that the site's own tables say about a person."),
         tag(
             "li",
@@ -265,10 +239,12 @@ def _stayed(left: Left) -> Markup:
         tag("li", "The site's keys, and the state that it keeps in its ledger: neither is on this page."),
     ]
     warning = None
-    if steps := listing(dict.fromkeys(short(row.step, 60) for row in left.rows if bare(row))):
+    if steps := listing(dict.fromkeys(short(row.step, 60) for row in left.exposed if not told(row))):
         warning = _note(
             "none", "Not so here", f"Data left without any noise, in {steps}: nothing limits what that tells."
         )
+    elif left.exposed:
+        warning = _note("none", "Metrics left without any noise", METRICS)
     return page.section("What never leaves", warning, tag("ul", *points))
 
 

@@ -6,27 +6,47 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from tacit.boundary.ledger import Row
 from tacit.report import page
-from tacit.report.left import Group, Left, devices, free, mechanism, parameters, to_whom, weight, what
+from tacit.report.charts import legend
+from tacit.report.left import (
+    Group,
+    Left,
+    devices,
+    exposed,
+    free,
+    mechanism,
+    parameters,
+    to_whom,
+    told,
+    weight,
+    what,
+)
 from tacit.report.markup import Child, Markup, tag
+from tacit.report.svg import DOWN, NARROW, UP, Axis, both, box, canvas, fitting, size_format, text
 from tacit.report.words import count, epsilon, plural, sentence, short, size, unbroken
 
 #: Up to so many releases, all tables stand open.
 OPEN = 40
+#: Bars of the heaviest steps that are drawn; the tables have all.
+MOST_BARS = 16
+#: The three kinds of what left.
+EXPOSED, COSTLY = "From ratings, without any protection", "With ratings in it, at a cost"
+FREE = "Without ratings, at no cost"
 
 
-def by_step(left: Left, chart: Markup) -> Markup:
-    """Every step once: what it gave, to whom, how often; what cost told apart from what did not."""
-    found: dict[tuple[bool, str, str, str], list[int]] = {}
+def by_step(left: Left) -> Markup:
+    """Every step once: what it gave, to whom, how often; what cost told apart from what nothing protects."""
+    found: dict[tuple[str, str, str, str], list[int]] = {}
     for row in left.rows:
-        key = (free(row), row.step, what(row), to_whom(row, row.number in left.masked))
+        key = (_heading(row), row.step, what(row), to_whom(row, row.number in left.masked))
         found.setdefault(key, []).append(weight(row))
     parts: list[Child] = []
-    for gratis, heading in ((False, "With ratings in it, at a cost"), (True, "Without ratings, at no cost")):
+    for heading in (EXPOSED, COSTLY, FREE):
         rows = [
             (_step(step), given, whom, count(len(sizes)), unbroken(size(sum(sizes))))
-            for (is_free, step, given, whom), sizes in found.items()
-            if is_free is gratis
+            for (under, step, given, whom), sizes in found.items()
+            if under == heading
         ]
         if rows:
             head = ("Step", "What left", "To whom", "Releases", "Bytes")
@@ -34,7 +54,47 @@ def by_step(left: Left, chart: Markup) -> Markup:
     onward = (
         "What the coordinator can read it may pass on to other sites; what it makes of it becomes the shared model."
     )
-    return page.section("What left, and to whom", chart, *parts, tag("p", onward))
+    return page.section("What left, and to whom", _step_chart(left), *parts, tag("p", onward))
+
+
+def _heading(row: Row) -> str:
+    return FREE if free(row) else EXPOSED if exposed(row) else COSTLY
+
+
+def _step_chart(left: Left) -> Markup:
+    """Bytes by step, the heaviest first."""
+    sizes: dict[tuple[str, bool], int] = {}
+    for row in left.rows:
+        sizes[row.step, free(row)] = sizes.get((row.step, free(row)), 0) + weight(row)
+    bars = sorted(sizes.items(), key=lambda bar: -bar[1])
+    gratis = sum(amount for (_step, is_free), amount in bars if is_free)
+    bare = sum(map(weight, left.exposed))
+    of_it = f", {size(bare)} of it without any protection" if bare else ""
+    reading = f"{size(left.bytes - gratis)} had ratings in them{of_it}; {size(gratis)} had none."
+    label = f"Bars of bytes by step. {reading}"
+    names = ["with ratings in it", "without"]
+    return page.figure(reading, legend(names, (UP, DOWN)), both(lambda width: _bars(bars[:MOST_BARS], label, width)))
+
+
+def _bars(bars: Sequence[tuple[tuple[str, bool], int]], label: str, width: float) -> Markup:
+    """One bar a step, its name above it where the screen is narrow."""
+    narrow = width <= NARROW
+    height, left_edge, under = (40.0, 0.0, 19.0) if narrow else (24.0, 190.0, 5.0)
+    x = Axis(0.0, float(max((amount for _key, amount in bars), default=1)), left_edge, width - 70)
+    parts = []
+    for place, ((step, is_free), amount) in enumerate(bars):
+        y = 4 + place * height
+        at = (0.0, y + 13, None) if narrow else (left_edge - 12, y + 15, "end")
+        parts.append(
+            tag(
+                "g",
+                tag("title", f"{step}: {size(amount)}"),
+                text(at[0], at[1], fitting(step, width if narrow else left_edge - 16), "name", at[2]),
+                box(left_edge, y + under, max(x(amount) - left_edge, 1.5), 13, f"fill c{DOWN if is_free else UP}"),
+                text(x(amount) + 6, y + under + 11, size_format(amount), "tick"),
+            )
+        )
+    return canvas(width, 8 + height * len(bars), label, *parts)
 
 
 def _step(name: str) -> Markup:
@@ -73,7 +133,9 @@ def _group(left: Left, group: Group, is_open: bool) -> Markup:
     first, last = rows[0], rows[-1]
     rounds = f"round {first.round}" if first.round == last.round else f"rounds {first.round} to {last.round}"
     cost = "no cost" if free(first) else f"ε {epsilon(left.reached[group.places[-1]])} reached"
-    told = (plural(len(rows), "release"), rounds, size(sum(weight(row) for row in rows)), cost)
+    if told(first):
+        cost = "no ε covers it"
+    summed = (plural(len(rows), "release"), rounds, size(sum(weight(row) for row in rows)), cost)
     facts: list[tuple[str, Child]] = [
         ("What left", f"{what(first)} ({group.kind})"),
         ("To whom", to_whom(first, group.masked, left.note(group.run).whom)),
@@ -83,7 +145,7 @@ def _group(left: Left, group: Group, is_open: bool) -> Markup:
             ("Protected by", sentence(mechanism(first.spent, left.unit, left.shared(first)))),
             ("As recorded", tag("code", parameters(group.event), class_="long")),
         ]
-    title = tag("summary", tag("b", short(group.step, 60)), unbroken(f" · {' · '.join(told)}"))
+    title = tag("summary", tag("b", short(group.step, 60)), unbroken(f" · {' · '.join(summed)}"))
     return tag("details", title, page.pairs(facts), _rows(left, group), open=is_open and not free(first))
 
 
@@ -114,13 +176,13 @@ def _utc(text: str) -> str:
 
 
 def refusals(left: Left) -> Markup:
-    number, told = int(left.refused["number"]), left.refused["told"]
+    number, latest = int(left.refused["number"]), left.refused["told"]
     heading = "What was asked for and refused"
     if not number:
         return page.section(heading, tag("p", "No request was refused."))
-    older = f" The latest {count(len(told))} are told here." if number > len(told) else ""
+    older = f" The latest {count(len(latest))} are told here." if number > len(latest) else ""
     said = f"{plural(number, 'request')} refused; nothing left for {'it' if number == 1 else 'them'}.{older}"
-    rows = [_refusal(one) for one in reversed(told)]
+    rows = [_refusal(one) for one in reversed(latest)]
     return page.section(heading, tag("p", said), page.table(("When (UTC)", "Run", "Round", "Step", "Why"), rows))
 
 

@@ -64,8 +64,8 @@ def floor(found: Verdict, private: bool) -> Markup:
 
 
 def standing(card: Card) -> str:
-    """The style of a stamp: none, simulated or holds."""
-    return "none" if not card.private else "simulated" if card.simulated else "holds"
+    """The style of a stamp: none, simulated or holds; amber too where something is outside what holds."""
+    return "none" if not card.private else "simulated" if card.simulated or card.shares_metrics else "holds"
 
 
 def pairs(rows: Iterable[tuple[str, Child]]) -> Markup:

@@ -100,10 +100,10 @@ def resting_on(stated: StatedGuarantee, has_chains: bool) -> list[str]:
     return points + [f"{key.replace('_', ' ')}: {short(value, 200)}." for key, value in stated.further.items()]
 
 
-def leaves_out(stated: StatedGuarantee, aggregation: str, deployed: bool = False) -> list[str]:
+def leaves_out(stated: StatedGuarantee, aggregation: str, setting: str, deployed: bool = False) -> list[str]:
     """What the guarantee does not cover."""
     points = []
-    if stated.model == "silo":
+    if stated.model == "silo" or (stated.model == "distributed" and setting != "device"):
         points.append("Users from their own silo, which holds their ratings.")
     if stated.unit == "rating":
         points.append("A user as a whole: one with many ratings is protected rating by rating only.")

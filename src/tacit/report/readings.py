@@ -44,7 +44,8 @@ def headline(record: RunRecord) -> str:
     lead = lead_metric(record)
     if lead is None:
         return did
-    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}"
+    whose = f" at {record.summary.metrics_of}" if record.summary.metrics_of else ""
+    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}{whose}"
 
 
 def _what_happened(record: RunRecord) -> str:
@@ -67,13 +68,18 @@ def _what_happened(record: RunRecord) -> str:
 def lede(record: RunRecord) -> str:
     """Two sentences after the headline: what was learned from, and what it took."""
     about, summary = record.about, record.summary
-    data = about.data
-    text = f"{about.method.title or about.method.name}, on {data.name}: {plural(data.users, 'user')}, "
-    text += f"{plural(data.items, 'item')}, {plural(data.ratings, 'rating')}. "
+    text = f"{about.method.title or about.method.name}, on {about.data.name}: {about.data.sizes}. "
     text += f"{plural(summary.rounds, 'round')} took {seconds(summary.seconds)}; "
     if summary.bytes_up == 0 and summary.bytes_down == 0:
         return text + "nothing was sent."
-    return text + f"{size(summary.bytes_up)} left the parties and {size(summary.bytes_down)} reached them."
+    text += f"{size(summary.bytes_up)} left the parties and {size(summary.bytes_down)} reached them"
+    return f"{text} in it; {beside(record)}." if about.beside else f"{text}."
+
+
+def beside(record: RunRecord) -> str:
+    """How much left the parties before the run and after it."""
+    before, after = (record.about.told(when) for when in ("before", "after"))
+    return f"{size(before)} left them before it, {size(after) if after else 'nothing'} after it"
 
 
 def read_convergence(name: str, rounds: np.ndarray, values: np.ndarray) -> str:

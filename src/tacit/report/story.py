@@ -23,7 +23,9 @@ def story(record: RunRecord) -> Markup:
         tag("h3", "Data"),
         tag(
             "p",
-            " ".join([_data(about.data), *(sentence(short(note, 300)) for note in about.data.notes[:10])]),
+            " ".join(
+                [_data(about.data, about.deployed), *(sentence(short(note, 300)) for note in about.data.notes[:10])]
+            ),
         ),
     ]
     if about.split:
@@ -42,11 +44,14 @@ def story(record: RunRecord) -> Markup:
     return page.section("The story of the run", *parts)
 
 
-def _data(data: AboutData) -> str:
+def _data(data: AboutData, deployed: bool) -> str:
     pairs = data.users * data.items
-    density = data.density if data.density is not None else data.ratings / pairs if pairs else math.nan
-    told = f"{data.name} holds {plural(data.ratings, 'rating')} by {plural(data.users, 'user')} "
-    told += f"of {plural(data.items, 'item')}"
+    density = data.density
+    if density is None:  # a deployment that does not say it cannot: its ratings are only declared
+        density = data.ratings / pairs if pairs and not deployed else math.nan
+    told = f"{data.name} holds {data.rated} by {plural(data.users, 'user')} of {plural(data.items, 'item')}"
+    if deployed:
+        told = sentence(f"{data.name}: {data.sizes}").removesuffix(".")
     if math.isfinite(density):
         told += f", {percent(density)} of all pairs"
     if data.feedback:

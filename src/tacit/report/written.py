@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.report.words import short
+from tacit.report.words import plural, short
 
 
 class Written(BaseModel):
@@ -59,18 +59,32 @@ class Summary(Written):
     seconds: float
     digest: str
     metrics_shared: dict[str, float | None] = Field(default_factory=dict)
+    metrics_of: str = ""
     void: int = 0
 
 
 class AboutData(Written):
+    """What was learned from; `ratings_in_words` where their number is no plain count of what was learned from."""
+
     name: str
     users: int
     items: int
     ratings: int
+    ratings_in_words: str = ""
     scale: Any = None
     feedback: str = ""
     density: float | None = None
     notes: list[str] = Field(default_factory=list)
+
+    @property
+    def rated(self) -> str:
+        """How many ratings there are, in words."""
+        return self.ratings_in_words or plural(self.ratings, "rating")
+
+    @property
+    def sizes(self) -> str:
+        """Users, items and ratings."""
+        return f"{plural(self.users, 'user')}, {plural(self.items, 'item')}, {self.rated}"
 
 
 class AboutParty(Written):
@@ -106,6 +120,17 @@ class Crossing(Written):
     kind: str
     to: str = "the coordinator"
     what: str = ""
+
+
+class Beside(Written):
+    """One thing that sites told "before" the run or "after" it; bytes are those of all sites."""
+
+    step: str
+    when: str
+    kind: str
+    what: str = ""
+    answers: int = 0
+    bytes: int = 0
 
 
 class AboutPaired(Written):
@@ -164,3 +189,8 @@ class About(Written):
     steps_noise: list[AboutNoise] = Field(default_factory=list)
     sealing: list[str] = Field(default_factory=list)
     deployed: bool = False
+    beside: list[Beside] = Field(default_factory=list)
+
+    def told(self, when: str) -> int:
+        """Bytes that left the parties "before" or "after" the run."""
+        return sum(row.bytes for row in self.beside if row.when == when)

@@ -1,0 +1,269 @@
+"""Card and report of a deployed run tell all that left the sites, and nothing that is not so."""
+
+import json
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+from one_site import BIAS, CHAIN, DATA, NAMES, Sites, offer_of, rows_of, run_file
+
+from tacit.boundary.wire import decode, encode
+from tacit.deploy import deployed
+from tacit.deploy.align import aligned, rows_content
+from tacit.deploy.coordinator import Conducted
+from tacit.deploy.part import Part
+from tacit.deploy.policy import Policy
+from tacit.deploy.source import Source
+from tacit.evaluate.metrics import METRICS
+from tacit.federation import Transcript
+from tacit.partition import partition
+from tacit.report.folder import RunFolder
+from tacit.report.shared import shared_metrics
+
+PUBLIC = {"scale": [1, 5], "users": 60, "ratings": 8000}
+VERTICAL = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0}
+INSECURE, SAFE = (SimpleNamespace(insecure=insecure, federation="hearts") for insecure in (True, False))
+
+
+@dataclass
+class Run:
+    """A deployed run whose sites are here: its ledgers' bytes, and what the coordinator wrote."""
+
+    folder: object
+    ledgers: dict[str, list]
+    summary: dict
+    card: str
+    about: dict
+    report: str
+
+    @property
+    def left(self) -> int:
+        """Bytes that left all sites, by their own ledgers."""
+        return sum(row.size for rows in self.ledgers.values() for row in rows)
+
+    @property
+    def beside(self) -> dict[str, tuple[int, int]]:
+        return {row["step"]: (row["answers"], row["bytes"]) for row in self.about["beside"]}
+
+
+def policy_of(file) -> Policy:
+    return Policy(shares_metrics=True, align_key=b"k" * 32, non_private=file.privacy is None)
+
+
+def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE, change=lambda done: done) -> Run:
+    """One run to its end without any service: `tellers` tell their metrics, and `refuse` adds a site that refuses."""
+    offer = offer_of(file)
+    if refuse:  # all others have accepted a first offer with it
+        first = offer_of(file, (*NAMES, "party-4"))
+        for name, home in Sites(folder, offer, policy_of(file), sources).homes.items():
+            assert home.name == name
+            Part(home, first.run, first.content()).sizes()
+    sites = Sites(folder, offer, policy_of(file), sources)
+    told = sites.told
+    if file.partition.by == "item":
+        align(sites, folder)
+    sites.begin()
+    transcript, latest = Transcript(), {}
+    circle = sites.agreed.known({n: h.identity.public_key() for n, h in sites.homes.items()})
+    look = {"transcript": transcript, "observer": lambda _round, shared: latest.update(shared)}
+    federation = sites.agreed.federation(sites, circle=circle, **look)
+    model = sites.agreed.sides.coordinator(sites.agreed.parameters, sites.agreed.facts).run(federation)
+    replies = {
+        name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
+    }
+    done = change(Conducted(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
+    held = deployed.Held(sites.agreed, done, told, replies, len(NAMES) + refuse)
+    made = RunFolder.make(folder / "run", file.method["name"], file)
+    refused = ["party-4 did not take part: it refuses."] if refuse else []
+    summary = deployed._written(made, file, held, refused, keyring)
+    sites.leave()
+    read = {name: (made.path / name).read_text() for name in ("card.md", "about.json", "report.html")}
+    ledgers = {name: rows_of(home) for name, home in sites.homes.items()}
+    return Run(made.path, ledgers, summary, read["card.md"], json.loads(read["about.json"]), read["report.html"])
+
+
+def align(sites, folder) -> None:
+    def say(name, _about, content):
+        return decode(encode(sites.parts[name].align(decode(encode(content)))))
+
+    count, rows = aligned(sites.offer, {n: t.users for n, t in sites.told.items()}, say, folder / "aligned.tct")
+    for name in sites.offer.roster:
+        say(name, "", rows_content(count, rows[name]))
+    sites.aligned(count)
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """Each site has a third of the items, and not all of the users."""
+    folder, sources = tmp_path_factory.mktemp("tables"), {}
+    for k, share in enumerate(partition(DATA, by="item", into=3)):
+        table = share.ratings.to_arrow()
+        kept = [int(user[1:]) % 7 != k for user in table["user"].to_pylist()]
+        csv.write_csv(table.filter(pa.array(kept)), folder / f"{share.name}.csv")
+        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
+        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
+    return sources
+
+
+def vertical(way="psi", keep="all", **sections):
+    partitioned = {"by": "item", "into": 3, "align": way, "keep": keep}
+    return run_file(partition=partitioned, public=PUBLIC, **{"method": VERTICAL, **sections})
+
+
+@pytest.fixture(scope="module")
+def silos(tmp_path_factory) -> Run:
+    """Three sites with users of their own; one tells its metrics, and a fourth had refused."""
+    file = run_file(method=CHAIN, public=PUBLIC)
+    return run_of(tmp_path_factory.mktemp("silos"), file, tellers=("party-1",), refuse=True)
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory, halves) -> Run:
+    """Three sites with the same users, aligned by blinding."""
+    return run_of(tmp_path_factory.mktemp("shops"), vertical(), sources=halves)
+
+
+# -- what crossed -----------------------------------------------------------------------------------------------------
+
+
+def test_run_and_beside_together_are_what_the_ledgers_say_left(silos, shops):
+    for run in (silos, shops):
+        asked = {row.step for rows in run.ledgers.values() for row in rows if ":" in row.step}
+        assert set(run.beside) == asked
+        for step, told in run.beside.items():
+            sizes = [row.size for rows in run.ledgers.values() for row in rows if row.step == step]
+            assert told == (len(sizes), sum(sizes))
+        assert run.summary["bytes_up"] + sum(size for _n, size in run.beside.values()) == run.left
+        assert run.summary["bytes_up"] < run.left
+
+
+@pytest.mark.parametrize("way", ["psi", "hashed"])
+def test_every_step_of_an_alignment_is_a_row_of_the_card(tmp_path, halves, way):
+    run = run_of(tmp_path, vertical(way), sources=halves)
+    steps = {"psi": ("sizes", "first", "again", "rows"), "hashed": ("sizes", "tags", "rows")}[way]
+    assert list(run.beside) == [f"{step}:roster" for step in steps]
+    assert run.summary["bytes_up"] + sum(size for _n, size in run.beside.values()) == run.left
+    for step in steps:
+        assert f"| {step}:roster (before the run) |" in run.card
+
+
+def test_the_card_says_which_total_is_which(silos):
+    for words in (
+        "| Left the parties in the run |",
+        "| Left them before the run | 288 bytes |",
+        "| Left them after the run | ",
+        "| Left them in all | ",
+        "| sizes:roster (before the run) | How many users it has, once for each offer. | roster | coordinator | 6 |",
+        "| metrics:own (after the run) |",
+        "The digest, and the bytes in the summary, are of the run's own messages",
+    ):
+        assert words in silos.card
+    assert "beside the run" in silos.report
+    assert "288 bytes left them before it" in silos.report.replace("\xa0", " ")
+
+
+def test_without_a_guarantee_sizes_and_items_are_told_too(tmp_path):
+    run = run_of(tmp_path, run_file(privacy=None, method=BIAS))
+    assert "How many users it has and how many ratings." in run.card
+    assert not any(run.ledgers.values())
+    assert run.about["data"]["density"] == pytest.approx(run.about["data"]["ratings"] / (48 * 16))
+    assert "tacit up run.toml --keys" in run.card
+
+
+# -- what is not covered ----------------------------------------------------------------------------------------------
+
+
+def test_metrics_that_were_told_are_said_to_be_outside_the_guarantee(silos, shops):
+    assert "METRICS SHARED: beside it sites chose to tell metrics, which no ε covers." in silos.card[:400]
+    assert "the metrics that sites chose to tell after it are not covered" in silos.card
+    assert 'class="stamp simulated"' in silos.report
+    assert "METRICS SHARED" not in shops.card
+    assert 'class="stamp holds"' in shops.report
+
+
+def test_the_card_says_that_silos_predict_with_factors_of_raw_ratings(silos, tmp_path):
+    assert "its own raw ratings (fine\\_tuning = 1)" in silos.card
+    plain = run_of(tmp_path, run_file(method={**CHAIN, "fine_tuning": 0}, public=PUBLIC))
+    assert "raw ratings" not in plain.card
+
+
+def test_a_vertical_card_says_that_items_are_told(silos, shops):
+    words = "From the coordinator and the other sites: which items each site holds"
+    assert words in shops.card
+    assert "How many users it has and which items." in shops.card
+    assert words not in silos.card
+
+
+def test_under_a_secure_sum_users_are_not_protected_from_their_own_silo(tmp_path):
+    run = run_of(tmp_path, run_file(public=PUBLIC, aggregation={"name": "secagg"}))
+    assert run.summary["guarantee"]["model"] == "distributed"
+    assert "Users from their own silo, which holds their ratings." in run.card
+    assert run.summary["bytes_up"] + sum(size for _n, size in run.beside.values()) == run.left
+
+
+def test_who_was_absent_and_what_was_void_is_on_card_and_report(tmp_path):
+    def disturbed(done):
+        gone = [entry for entry in done.transcript.entries if (entry.party, entry.direction) == ("party-2", "up")]
+        done.transcript.restore([replace(entry, status="late", bytes=0) for entry in gone if entry.round == 2])
+        return replace(done, void=57, rounds=60)
+
+    run = run_of(tmp_path, run_file(method=CHAIN, public=PUBLIC), change=disturbed, keyring=INSECURE)
+    absent = "1 of 3 parties were late at times: party-2 in 1 of 2 rounds (round 2)."
+    assert run.about["notes"][:2] == [deployed.INSECURE, absent]
+    for text in (run.card, run.report):
+        assert absent in text
+        assert "57 sums in 60 rounds were void, since too few stayed" in text
+    assert "| Void sums | 57: what left for them is charged |" in run.card
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_declared_ratings_are_said_to_be_declared_and_have_no_density(silos, shops):
+    for run in (silos, shops):
+        assert "users, about 8,000 ratings declared |" in run.card
+        assert "about 8,000 ratings declared; feedback is explicit" in run.report
+        assert "of all pairs" not in run.report
+        assert "<p>The sites' own data: 48 users" in run.report.replace("&#x27;", "'").replace("&#39;", "'")
+
+
+def test_ratings_that_nobody_declared_are_no_number(tmp_path):
+    run = run_of(tmp_path, run_file(method=BIAS))
+    assert "48 users, an uncounted number of ratings |" in run.card
+
+
+def test_ratings_of_aligned_users_are_not_those_that_were_counted(tmp_path, halves):
+    run = run_of(tmp_path, vertical(keep="shared", privacy=None), sources=halves)
+    assert run.about["data"]["density"] is None
+    assert "ratings before users were aligned |" in run.card
+    assert "of all pairs" not in run.report
+
+
+def test_a_vertical_party_has_its_own_users_and_not_the_common_lists(shops):
+    listed = {party["name"]: party["users"] for party in shops.about["partition"]["parties"]}
+    assert shops.about["data"]["users"] == 48
+    assert max(listed.values()) < 48
+    assert "The common list has 48 rows, the users of any site" in shops.report
+
+
+def test_seconds_are_those_of_the_run(silos):
+    assert silos.summary["seconds"] == 1.25
+
+
+def test_a_deployment_without_a_curve_says_why(silos):
+    assert "test ratings stay at the sites" in silos.report
+    assert "no rounds with a value" not in silos.report
+
+
+def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):
+    found = [name.partition("@")[0] for name in silos.summary["metrics"]]
+    assert found == sorted(found, key=list(METRICS).index)
+    assert found[:3] == ["mse", "rmse", "mae"]
+    assert silos.summary["metrics_of"] == "1 of 3 sites"
+    assert "at 1 of 3 sites</h1>" in silos.report
+    one = json.dumps({"metrics": {"rank": 0.1, "mse": 1.0, "hr@10": 0.2, "hr@5": 0.1}, "users": 3, "ratings": 3})
+    metrics, (note,) = shared_metrics({"party-1": {"metrics": one}}, 3)
+    assert list(metrics) == ["mse", "rmse", "hr@10", "hr@5", "rank"]
+    assert note.endswith("what is shown is its own.")
