@@ -132,15 +132,6 @@ def _sealing(prepared: Prepared) -> list[str]:
     return [] if told is None else sentences(told, prepared.parties.setting is Setting.DEVICE)
 
 
-def _void(trained: Trained, rounds: int) -> list[str]:
-    """How many sums came to nothing, for the report."""
-    if not trained.void:
-        return []
-    some = "One sum was" if trained.void == 1 else f"{trained.void:,} sums were"
-    many = "All sums were" if trained.void >= rounds else some
-    return [f"{many} void, since too few stayed: nothing was learned in such a round, and what left in it is charged."]
-
-
 def _trained(
     prepared: Prepared, folder: RunFolder, guards: Safeguards | None, watch: Callable[[Glance], None] | None
 ) -> Trained:
@@ -186,7 +177,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
     from tacit.evaluate.floor import bias_floor
-    from tacit.report.about import about, about_parties, absences, metrics_table
+    from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
     from tacit.report.crossing import crossing
 
     began = perf_counter()
@@ -245,7 +236,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
                 *lifetimes,
                 *_apart(file),
                 *absences(trained.transcript, len(prepared.parties)),
-                *_void(trained, trained.rounds),
+                *void_sums(trained.void, trained.rounds),
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
             ],
             sealed=prepared.plan is not None and prepared.plan.situation.sealed,

@@ -24,8 +24,9 @@ def status(place: Path | None = typer.Argument(None), as_json: Json = False) -> 
 
 
 @app.command()
-def other() -> None:
-    """A second command makes the first one a name."""
+def other(kind: str) -> None:
+    """A second command makes the first one a name; it fails with what a peer may have said."""
+    raise {"usage": UsageError, "unforeseen": RuntimeError}[kind]("look \x1b]0;owned\x07\x9b2J\u202e\nhere")
 
 
 def tell(*args):
@@ -192,3 +193,11 @@ def test_looking_changes_nothing(tmp_path):
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*")}
     tell(tmp_path)
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize(("kind", "code"), [("usage", 2), ("unforeseen", 1)])
+def test_an_error_does_not_command_the_terminal(kind, code):
+    done = CliRunner().invoke(app, ["other", kind])
+    assert done.exit_code == code
+    assert "look ]0;owned 2J here" in done.stderr
+    assert done.stderr.rstrip("\n").isprintable()

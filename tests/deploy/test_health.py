@@ -96,6 +96,25 @@ def test_everything_else_is_not_there(health, path):
     assert json.loads(body) == {"error": "Not Found"}
 
 
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        *((own, 200) for own in (b"127.0.0.1:8103", b"localhost", b"LOCALHOST:1", b"[::1]:8103", b"[::1]")),
+        *(
+            (name, 421)
+            for name in (b"evil.example:8103", b"127.0.0.1.evil.example", b"localhost@evil.example", b"", b"::1")
+        ),
+        (b"localhost\r\nHost: evil.example", 421),
+    ],
+)
+def test_only_this_machine_by_its_own_name_is_answered(health, host, code):
+    """A page elsewhere whose name is made to point here asks by that name."""
+    with raw(health, b"GET /status HTTP/1.1\r\nHost: " + host + b"\r\n\r\n") as client:
+        said = b"".join(iter(lambda: client.recv(4000), b""))
+    assert said.startswith(f"HTTP/1.0 {code} ".encode())
+    assert (b"party-1" in said) is (code == 200)
+
+
 @pytest.mark.parametrize("verb", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "<script>"])
 def test_no_other_verb(health, verb):
     code, body, _headers = ask(health, "/health", verb=verb)

@@ -1,8 +1,11 @@
 """One service a folder."""
 
+from pathlib import Path
+
 import pytest
 
 from tacit.deploy.lock import alone
+from tacit.deploy.site import own_identity
 from tacit.errors import UsageError
 
 
@@ -30,3 +33,15 @@ def test_a_lock_that_a_dead_service_left_is_no_lock(tmp_path):
     (tmp_path / "lock").write_text("")
     with alone(tmp_path, "party-1"):
         assert (tmp_path / "lock").exists()
+
+
+@pytest.mark.parametrize("what", ["a plain file", "below a plain file", "where nothing can be made"])
+def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, what):
+    (tmp_path / "file").write_text("")
+    places = {"a plain file": tmp_path / "file", "below a plain file": tmp_path / "file" / "x"}
+    folder = places.get(what, Path("/proc/x"))
+    with pytest.raises(UsageError, match="name another --state") as found, alone(folder, "party-1"):
+        raise AssertionError("it was let in")
+    assert str(found.value).startswith(f'The state of party-1 cannot be kept in "{folder}": ')
+    with pytest.raises(UsageError, match="name another --state"):
+        own_identity(folder)

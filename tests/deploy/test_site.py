@@ -1,5 +1,6 @@
 """A site's service, message by message and without a line: which run it is in, what its replies tell, when it ends."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.site import Site
 from tacit.deploy.status import Status
 from tacit.engine.envelope import Ask
-from tacit.errors import PrivacyRefused
+from tacit.errors import PeerFailed, PrivacyRefused, TacitError, TamperingFound
 from tacit.federation.messages import Request
 
 OFFER = offer_of(run_file())
@@ -132,3 +133,81 @@ def test_metrics_are_not_told_of_a_run_that_released_nothing(sharing):
     """Otherwise an offer, a beginning and an end would be a question at no cost."""
     assert told(sharing, 0.0) == {}
     assert not any(isinstance(row.spent, Metrics) for row in rows_of(sharing.homes["party-1"]))
+
+
+# -- how it ends, and what it shows ------------------------------------------------------------------------------------
+
+
+def test_an_end_before_any_offer_is_an_end(tmp_path):
+    service = service_of(tmp_path, home_of(tmp_path))
+    assert service._handle("end", "", {"why": "too few came", "words": "{}"}) == {"ended": True}
+    assert service._status.now()["message"] == "too few came"
+
+
+@pytest.mark.parametrize("why", ["\x1b[2Jall is well", "two\nlines"])
+def test_what_is_said_to_a_hello_does_not_command_the_terminal(why):
+    """Whoever answers in the coordinator's place has not signed it."""
+    with pytest.raises(PeerFailed, match="does not let this site in") as found:
+        module._let_in(json.dumps({"error": "PeerFailed", "why": why}).encode())
+    assert str(found.value).isprintable()
+
+
+def test_a_full_disk_ends_the_service_and_is_no_tampering(begun, monkeypatch):
+    service, sites = begun
+
+    def full(*_ask):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(service._part, "answer", full)
+    reply = service._handle("ask", "run-1", ask_of(sites.agreed))
+    assert reply == {"error": "PeerFailed", "why": ""}
+    assert type(service._failure) is TacitError
+    assert service._failure.exit_code == 1
+    assert str(service._failure).endswith(
+        "(No space left on device), so the answer has not left; make room and join again."
+    )
+    assert service._status.now()["state"] == "failed"
+    service._replied("ask")
+    assert service._ended.is_set()
+
+
+def test_a_site_whose_own_trouble_ended_a_run_shows_that_and_not_what_it_is_told_of_itself(begun):
+    service, sites = begun
+    service._handle("ask", "run-1", ask_of(sites.agreed, step="nosuch"))
+    own = service._status.now()["message"]
+    service._handle("end", "run-1", {"why": "party-1 did not answer; its own terminal says why.", "words": "{}"})
+    assert own
+    assert service._status.now()["message"] == own
+    assert service._status.now()["state"] == "failed"
+
+
+@pytest.mark.parametrize("why", ["", "too few came"])
+def test_a_service_that_stays_waits_between_runs(tmp_path, why):
+    staying, leaving = (service_of(tmp_path, home_of(tmp_path), stays) for stays in (True, False))
+    for service in (staying, leaving):
+        service._handle("end", "", {"why": why, "words": "{}"})
+    shown = staying._status.now()
+    assert (shown["state"], shown["alive"]) == ("waiting", True)
+    assert shown["message"]
+    assert leaving._status.now()["state"] == ("failed" if why else "done")
+
+
+def test_bytes_and_budget_are_shown_from_the_beginning(begun):
+    service, sites = begun
+    shown = service._status.now()
+    assert (shown["epsilon"], shown["budget"]) == (0.0, 4.0)
+    assert (shown["bytes_up"], shown["bytes_down"]) == (0, 0)
+    ask = ask_of(sites.agreed)
+    reply = service._handle("ask", "run-1", ask)
+    shown = service._status.now()
+    assert (shown["bytes_up"], shown["bytes_down"]) == (len(reply["body"]), len(ask["body"]))
+    service._handle("ask", "run-1", ask)
+    assert service._status.now()["bytes_up"] == 2 * len(reply["body"])
+
+
+def test_what_a_site_finds_wrong_at_home_is_elsewhere_a_site_that_failed(tmp_path):
+    damaged = TamperingFound("The ledger is not what it was.")
+    assert type(module._abroad(damaged, home_of(tmp_path))) is PeerFailed
+    assert module._abroad(damaged, home_of(tmp_path, policy=Policy(local=True))) is damaged
+    refusal = PrivacyRefused("No.")
+    assert module._abroad(refusal, home_of(tmp_path)) is refusal

@@ -10,6 +10,7 @@ import random
 import re
 import secrets
 import shutil
+import signal
 import time
 import urllib.request
 
@@ -280,6 +281,88 @@ def test_two_coordinators_do_not_share_a_port(federation):
     assert second.wait(90) == 5
     assert "is another one running there?" in second.err
     assert not (here.folder / "other").exists()
+
+
+# -- stopped, and away -------------------------------------------------------------------------------------------------
+
+
+def stopped(service: Service, number: signal.Signals, times: int = 1) -> float:
+    """Ask a service to stop, again and again; how many seconds it took."""
+    began = time.monotonic()
+    for _time in range(times):
+        service.process.send_signal(number)
+        time.sleep(0.05)
+    service.wait(60)
+    return time.monotonic() - began
+
+
+def check_stopped(here: Federation, up: Service, number: signal.Signals, times: int = 1) -> None:
+    assert stopped(up, number, times) < 6
+    assert up.process.returncode == 130
+    assert "Stopped; sites wait, and the run goes on with --resume" in one_sentence(up.err)
+    assert here.status("run")["state"] == "stopped"
+
+
+def test_services_that_are_asked_to_stop_stop_soon_and_go_on_later(federation):
+    """A coordinator while it waits for sites, and for the answer of one that was killed; a second signal is nothing."""
+    here = federation(METHOD.format(rounds=60))
+    up = here.up(name="first")
+    here.until(lambda: "Listening" in up.err)
+    check_stopped(here, up, signal.SIGTERM, times=3)
+    up = here.up(name="second")
+    sites = {name: here.join(name, "--non-private") for name in here.names}
+    here.until(lambda: here.round() >= 3)
+    sites["party-2"].kill()
+    time.sleep(0.3)
+    check_stopped(here, up, signal.SIGINT)
+    assert stopped(sites["party-1"], signal.SIGINT) < 6
+    assert sites["party-1"].process.returncode == 0
+    assert "Stopped; join again" in one_sentence(sites["party-1"].err)
+    assert here.status("site-party-1")["state"] == "stopped"
+    up, sites = here.up(name="third"), [here.join(name, "--non-private") for name in here.names]
+    assert up.wait(120) == 0, up.err
+    assert [site.wait(90) for site in sites] == [0, 0]
+    assert up.summary["rounds"] == 60
+
+
+def test_an_experiment_that_is_interrupted_says_so_and_leaves_no_site(tmp_path):
+    (tmp_path / "run.toml").write_text(LOCAL.replace("rounds = 8", "rounds = 400"))
+    up = Service(["up", "run.toml", "--local", "3", "--out", "run"], tmp_path, "up").start()
+    try:
+        path = tmp_path / "run" / "sites" / "coordinator" / "status.json"
+        deadline = time.monotonic() + 60
+        while not path.exists() or (json.loads(path.read_text())["round"] or 0) < 3:
+            assert time.monotonic() < deadline, up.err
+            time.sleep(0.02)
+        assert stopped(up, signal.SIGINT) < 6
+    finally:
+        if up.process.poll() is None:
+            up.kill()
+    assert up.process.returncode == 130
+    assert 'Stopped; the run goes on with --resume and "run".' in one_sentence(up.err)
+    states = [json.loads(path.read_text()) for path in (tmp_path / "run" / "sites").glob("*/status.json")]
+    assert len(states) == 4
+    assert {state["state"] for state in states} == {"stopped"}
+    for state in states:
+        with pytest.raises(ProcessLookupError):
+            os.kill(state["pid"], 0)
+
+
+def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federation):
+    here = federation(METHOD.format(rounds=400) + "[engine]\ntimeout = 60\n")
+    up = here.up()
+    sites = {name: here.join(name, "--non-private") for name in here.names}
+    here.until(lambda: here.round() >= 3)
+    sites["party-2"].kill()
+    here.until(lambda: "party-2 is away; its answer is waited for until" in up.err, 15)
+    assert here.status("run")["peers"]["party-2"]["state"] == "absent"
+    assert "misses party-2" in here.tacit("status", "run", code=5).stdout
+    here.join("party-2", "--non-private")
+    here.until(lambda: "party-2 is back." in up.err, 30)
+    assert up.wait(120) == 0, up.err
+    lines = list(map(json.loads, (here.folder / "run" / "log.jsonl").read_text().splitlines()))
+    told = [(line["event"], line.get("peer")) for line in lines if line["event"] != "engine"]
+    assert told[-3:] == [("absent", "party-2"), ("connected", "party-2"), ("done", None)]
 
 
 # -- out of budget -----------------------------------------------------------------------------------------------------

@@ -296,3 +296,27 @@ def test_services_are_asked_at_the_same_time():
         thread.join()
     assert found == {name: {"by": name} for name in names}
     assert monotonic() - began < 2
+
+
+@pytest.mark.parametrize("where", ["asked", "away", "before"])
+def test_a_desk_that_is_closed_waits_for_nobody(where):
+    desk, _cell = made(lambda *_push: TAKEN)
+    if where == "asked":
+        desk.hello("party-1", "a")
+    began = monotonic()
+    if where == "before":
+        desk.close()
+    else:
+        soon(0.1, desk.close)
+    assert desk.settle("party-1", "ask", "id-1", says, 60.0) is None
+    assert desk.wait_for(("party-1", "party-2"), 60.0)
+    assert monotonic() - began < 3
+
+
+def test_a_service_that_has_missed_three_hellos_is_away():
+    desk, _cell = made()
+    desk.hello("party-1", "a")
+    desk._peers["party-1"].heard -= 5
+    assert desk.present() == {"party-1": True}
+    desk._peers["party-1"].heard -= 3
+    assert desk.present() == {"party-1": False}

@@ -222,3 +222,10 @@ def test_a_reply_that_tells_of_no_error_is_none_and_half_an_error_is_refused():
     for content in ({"error": "PeerFailed"}, {"error": "PeerFailed", "why": "", "more": 1}):
         with pytest.raises(BadMessage):
             failure_of(content, "party-1")
+
+
+@pytest.mark.parametrize("kind", [TamperingFound, DataError])
+def test_what_is_wrong_with_a_peers_own_records_is_here_a_peer_that_failed(kind):
+    error = failure_of(failure_content(kind("Row 7 of mine."), tell=False), "party-1")
+    assert type(error) is PeerFailed
+    assert str(error) == f"party-1 did not answer ({kind.__name__}); its own terminal says why."

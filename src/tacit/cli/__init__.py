@@ -14,7 +14,7 @@ from tacit.errors import TacitError
 
 EXIT_CODES = (
     "Exit codes: 0 done · 2 bad usage or run file · 3 bad data · 4 privacy refused · 5 a party or peer failed · "
-    "6 tampering found · 1 anything else."
+    "6 tampering found · 130 stopped · 1 anything else."
 )
 
 
@@ -25,7 +25,7 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except TacitError as error:
-            typer.echo(f"tacit: {error}", err=True)
+            typer.echo(f"tacit: {_shown(error)}", err=True)
             raise typer.Exit(error.exit_code) from None
         except BrokenPipeError:  # whoever read our output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -39,11 +39,18 @@ class _Group(TyperGroup):
             ):
                 raise
             typer.echo(
-                f"tacit: something unforeseen happened: {type(error).__name__}: {error}. "
+                f"tacit: something unforeseen happened: {type(error).__name__}: {_shown(error)}. "
                 "Set TACIT_TRACEBACK=1 and try again to see where.",
                 err=True,
             )
             raise typer.Exit(1) from None
+
+
+def _shown(error: Exception) -> str:
+    """An error's sentence for a terminal: some of its words may be a peer's, and could command one."""
+    from tacit.deploy.logs import one_line
+
+    return one_line(error, 4000)
 
 
 app = typer.Typer(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from tacit.cli.up import stoppable
 from tacit.config import RunFile
 from tacit.errors import UsageError
 
@@ -82,11 +81,11 @@ def join(
         _checked(own, folder, source, policy, as_json)
         return
     own.check()
-    outcome = _served(own, folder, source, policy, wait, stay, health, quiet)
+    stopped = json.dumps({"state": str(folder)}) if as_json else None
+    with stoppable("tacit: Stopped; join again with the same --state, and the run goes on.", 0, stopped):
+        outcome = _served(own, folder, source, policy, wait, stay, health, quiet)
     if as_json:
         typer.echo(json.dumps({"state": str(folder), **outcome}, ensure_ascii=False, allow_nan=False))
-    elif not quiet and not outcome:
-        typer.echo("Stopped before the run was over; join again with the same --state, and it goes on.")
     elif not quiet and not (folder / "ledger").exists():
         typer.echo("Done. The run was NON-PRIVATE, so there is no ledger of what left.")
     elif not quiet:
@@ -103,13 +102,7 @@ def _served(
     from tacit.deploy.part import Home
     from tacit.deploy.preflight import reached
     from tacit.deploy.site import Site, own_identity
-    from tacit.deploy.status import State, Status
-
-    asked_to_stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda _number, _frame: asked_to_stop.set())
-
-    def alive() -> bool:
-        return not asked_to_stop.is_set()
+    from tacit.deploy.status import Status
 
     with alone(folder, kit.name):
         source.ratings  # noqa: B018 — what is wrong with the data is found before anybody is told that the site is there
@@ -124,12 +117,9 @@ def _served(
                 if not quiet:
                     where, told = f"{kit.host}:{kit.port}", "" if probe is None else f"; health at {probe.address}"
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
-                reached(kit, wait, alive)
+                reached(kit, wait, lambda: True)
                 home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
-                outcome = Site(home, log, status, stays=stay).serve(wait, alive)
-                if asked_to_stop.is_set():
-                    status.set(state=State.STOPPED, message="It was stopped, and goes on when it is started again.")
-                return outcome
+                return Site(home, log, status, stays=stay).serve(wait)
             finally:
                 if probe is not None:
                     probe.close()
@@ -137,7 +127,7 @@ def _served(
 
 def _checked(kit: Any, folder: Path, source: Any, policy: Any, as_json: bool) -> None:
     """Look, say what was found, and end with the first thing that will not do."""
-    from tacit.deploy.logs import logger, quiet_engine
+    from tacit.deploy.logs import logger, one_line, quiet_engine
     from tacit.deploy.preflight import preflight
 
     with TemporaryDirectory() as unread:  # a look leaves nothing behind, not even a log
@@ -145,12 +135,13 @@ def _checked(kit: Any, folder: Path, source: Any, policy: Any, as_json: bool) ->
         findings = preflight(kit, folder, source, policy)
     failed = next((finding.error for finding in findings if finding.error is not None), None)
     if as_json:
-        listed = [{"what": f.what, "good": f.error is None, "found": f.found} for f in findings]
+        listed = [{"what": f.what, "good": f.error is None, "found": one_line(f.found, 4000)} for f in findings]
         typer.echo(json.dumps({"good": failed is None, "findings": listed}, ensure_ascii=False))
     else:
         console = Console(highlight=False, markup=False)
         for finding in findings:
-            console.print(f"{'✗' if finding.error else '✓'} {finding.what}: {finding.found}", soft_wrap=True)
+            words = one_line(f"{'✗' if finding.error else '✓'} {finding.what}: {finding.found}", 4000)
+            console.print(words, soft_wrap=True)
         console.print("Nothing was sent but the question what is offered." if failed is None else "Not ready to join.")
     if failed is not None:
         raise typer.Exit(failed.exit_code)

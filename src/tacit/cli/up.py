@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from types import FrameType
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -15,6 +21,9 @@ from tacit.cli.show import live, print_summary
 from tacit.config import EngineSection, RunFile
 from tacit.errors import UsageError
 from tacit.methods.runfile import check
+
+#: Seconds that a service which was asked to stop has for letting go.
+PARTING = 3.0
 
 
 def up(
@@ -51,7 +60,10 @@ def up(
         method, _parameters = check(run_file)
         budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
         folder = resume if resume is not None else out
-        with live(method.name, quiet, budget) as watch:
+        place = "its run folder" if folder is None else f'"{folder}"'
+        waiting = "" if keys is None else "sites wait, and "
+        stopped = f"tacit: Stopped; {waiting}the run goes on with --resume and {place}."
+        with stoppable(stopped, 130), live(method.name, quiet, budget) as watch:
             if keys is None:
                 from tacit.experiment import run
 
@@ -68,13 +80,7 @@ def up(
                         "if that is meant, or make new ones."
                     )
                 see, tell = (watch, watch.say) if watch is not None else (_nothing, _nothing)
-                signal.signal(signal.SIGTERM, _interrupt)
-                try:
-                    summary = coordinate(run_file, keyring, folder, Terms(wait, listen, health), see, tell)
-                except KeyboardInterrupt:
-                    place = "its run folder" if folder is None else f'"{folder}"'
-                    typer.echo(f"tacit: Stopped; sites wait, and the run goes on with --resume and {place}.", err=True)
-                    raise typer.Exit(130) from None
+                summary = coordinate(run_file, keyring, folder, Terms(wait, listen, health), see, tell)
     if as_json:
         typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
@@ -91,9 +97,38 @@ def on_one_machine(file: RunFile, parties: int) -> RunFile:
     return file.model_copy(update={"engine": engine, "partition": division})
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Being asked to stop is the same as Ctrl-C."""
-    raise KeyboardInterrupt
+@contextmanager
+def stoppable(sentence: str, code: int, out: str | None = None) -> Iterator[None]:
+    """End the process soon after SIGTERM or Ctrl-C, with a sentence, an exit code and a line on stdout.
+
+    The first signal is a `KeyboardInterrupt`, so that whoever is at work lets go; further ones change nothing. The
+    engine has threads that wait for peers, so the process does not wait for threads, nor for ever for letting go.
+    """
+
+    def end() -> NoReturn:
+        typer.echo(sentence, err=True)
+        if out is not None:
+            typer.echo(out)
+        sys.stdout.flush()
+        os._exit(code)
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+        patience = Timer(PARTING, end)
+        patience.daemon = True
+        patience.start()
+        raise KeyboardInterrupt
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, interrupt) for number in signals]
+    try:
+        yield
+    except KeyboardInterrupt:
+        end()
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _nothing(_what: object) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tacit.data.ratings import Feedback
 from tacit.deploy.align import aligned, rows_content
 from tacit.deploy.keys import Keyring
 from tacit.deploy.lobby import Lobby
-from tacit.deploy.logs import Log
+from tacit.deploy.logs import Log, one_line
 from tacit.deploy.status import Peer, State, Status
 from tacit.deploy.terms import Offer, Told, facts_content, facts_of
 from tacit.engine.agreement import Agreement
@@ -36,6 +38,8 @@ from tacit.model import Model
 
 #: Seconds for a site to look at an offer and its data, to say goodbye, and for one step where the run does not say.
 CHECKING, PARTING, STEP = 1800.0, 60.0, 600.0
+#: Seconds between two looks at who is there, and characters of a sentence about somebody.
+LOOK, LONGEST = 1.0, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +75,18 @@ class Coordinator:
         listen: str | None = None,
         tell: Callable[[str], None] = lambda _words: None,
     ) -> None:
-        self.keyring, self.run, self._tell = keyring, run, tell
+        self.keyring, self.run, self._own = keyring, run, f"{listen or keyring.host}:{keyring.port}"
+        self._tell: Callable[[str], None] = lambda words: tell(one_line(words, LONGEST))  # some are a peer's
         self._log, self._status = log, status
         credentials = None if keyring.insecure else keyring.credentials()
         self._cell = Cell(COORDINATOR, listen or keyring.host, keyring.port, credentials, self._receive)
         self.desk = Desk(self._cell, keyring.identity, run)
-        self._lobby = Lobby(keyring, log, status, tell)
+        self._lobby = Lobby(keyring, log, status, self._tell)
         self.refused: dict[str, str] = {}  # who refused the run, and what it said
+        self.offers = 0  # how often the run was offered: once more whenever somebody refused
         self._pool = ThreadPoolExecutor(64, thread_name_prefix="tacit-desk")
+        self._over, self._closed = False, threading.Event()
+        self._eye = threading.Thread(target=self._look_around, name="tacit-eye", daemon=True)
 
     def open(self) -> None:
         try:
@@ -87,16 +95,22 @@ class Coordinator:
             raise
         except Exception as error:
             raise PeerFailed(f"The coordinator cannot listen at port {self.keyring.port}: {error}.") from None
+        self._eye.start()
 
     def turn_to(self, run: str) -> None:
         """Serve another run, with whoever is there."""
-        self.run, before = run, self.desk
+        self.run, before, self._over = run, self.desk, False
         self.desk = Desk(self._cell, self.keyring.identity, run)
         self.desk.know(before)
 
     def close(self) -> None:
-        self._cell.stop()
+        """Wait for nobody any more; whoever is there finds that the coordinator is away."""
+        if not self._over:
+            self._log.info("stopping", run=self.run)
+        self._closed.set()
+        self.desk.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._cell.stop()
 
     # -- before the run ----------------------------------------------------------------------------------------------
 
@@ -107,20 +121,29 @@ class Coordinator:
     def gather(self, names: tuple[str, ...], seconds: float) -> None:
         """Wait until everybody has said hello."""
         self._status.set(state=State.WAITING, run=self.run, peers=self._peers(list(names)))
-        where = f"{self.keyring.host}:{self.keyring.port}"
+        found = f"{self.keyring.host}:{self.keyring.port}"
+        where = self._own if found == self._own else f"{self._own}, which sites look for at {found}"
         self._tell(f"Listening at {where}; waiting for {', '.join(names)} to join, {seconds:,.0f} seconds at most.")
-        missing = self.desk.wait_for(names, seconds)
-        if missing:
-            raise PeerFailed(
-                f"{', '.join(missing)} did not join within {seconds:,.0f} seconds; start it with: tacit join "
-                f"{missing[0]}.kit --data … , or wait longer with --wait."
-            )
+        deadline = monotonic() + seconds
+        while missing := self.desk.wait_for(names, max(0.0, min(LOOK, deadline - monotonic()))):
+            invited = self.keyring.invited
+            if ended := [name for name in names if name not in invited]:
+                raise PeerFailed(
+                    f"{', '.join(ended)} was waited for, and its invitation has ended meanwhile; start again, and the "
+                    "run is offered to whoever is invited then."
+                )
+            if monotonic() >= deadline:
+                raise PeerFailed(
+                    f"{', '.join(missing)} did not join within {seconds:,.0f} seconds; start it with: tacit join "
+                    f"{missing[0]}.kit --data … , or wait longer with --wait."
+                )
 
     def offered(self, offer: Offer, stop_on_refusal: bool) -> tuple[Offer, dict[str, Told]]:
         """Offer the run until all that are in it accept; whoever refuses is left out, or ends it."""
         first: TacitError | None = None
         while True:
             self._status.set(state=State.CHECKING, run=self.run)
+            self.offers += 1
             said = _same(offer.roster, offer.content())
             replies = self._all("offer", offer.hash, said, CHECKING)
             refused = {name: reply for name, reply in replies.items() if isinstance(reply, TacitError)}
@@ -170,7 +193,10 @@ class Coordinator:
 
     def begin(self, offer: Offer, agreed: Agreement) -> None:
         """Tell everybody what was agreed on; each reckons it anew and says what it found."""
-        identities = {name: self._lobby.identities[name] for name in offer.roster}
+        known = self._lobby.identities
+        if ended := [name for name in offer.roster if name not in known]:
+            raise PeerFailed(f"{ended[0]} was let in and is not any more; start again, and the run is offered anew.")
+        identities = {name: known[name] for name in offer.roster}
         content: dict[str, Value] = {**facts_content(agreed.facts), "identities": json.dumps(identities)}
         about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps(identities)}".encode()).hexdigest()
         said = _same(offer.roster, content)
@@ -194,19 +220,19 @@ class Coordinator:
         file: RunFile,
         transcript: Transcript,
         calls: CallLog | None,
-        watch: Callable[[int, int], None],
+        watch: Callable[[int, int], float | None],
     ) -> Conducted:
         """Hold the method's conversation, under the time-outs and rules of a run file."""
         names = [member.name for member in agreed.facts.roster]
         latest: dict[str, Array] = {}
+        if file.privacy is not None:
+            self._status.set(budget=file.privacy.budget or file.privacy.epsilon)
 
         def look(round: int, shared: Mapping[str, Array]) -> None:
             latest.update(shared)
             meter = transcript.meter
-            self._status.set(
-                round=round, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down, peers=self._peers(names)
-            )
-            watch(round, meter.bytes_up)
+            spent = watch(round, meter.bytes_up)
+            self._status.set(round=round, epsilon=spent, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down)
 
         keys = {name: self._lobby.key(name) for name in names}
         began, engine = perf_counter(), Flare(self.desk, names, file.engine.timeout or STEP)
@@ -229,6 +255,7 @@ class Coordinator:
 
     def end(self, names: tuple[str, ...], words: Mapping[str, Any], shared: Mapping[str, Array]) -> dict[str, Any]:
         """Tell everybody that the run is done, with what all may have; what they reply."""
+        self._over = True
         blocks = {f"shared/{name}": _travels(block) for name, block in shared.items()}
         content: dict[str, Value] = {"words": json.dumps(dict(words)), **blocks}
         replies = self._all("end", f"end|{self.run}", _same(names, content), PARTING)
@@ -237,9 +264,12 @@ class Coordinator:
     def done(self) -> None:
         """Say that the run is over."""
         self._status.set(state=State.DONE, message="")
+        self._log.info("done", run=self.run)
 
     def give_up(self, names: tuple[str, ...], why: str) -> None:
         """Tell whoever is there that the run has failed."""
+        self._over = True
+        self._log.error("failed", run=self.run)
         self._part([name for name, here in self.desk.present().items() if here and name in names], why)
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -269,6 +299,13 @@ class Coordinator:
         here = self.desk.present()
         return {name: Peer.CONNECTED if here.get(name) else Peer.ABSENT for name in names}
 
+    def _look_around(self) -> None:
+        """Notice who goes away, who comes back and whose invitation ends, also while nobody answers."""
+        while not self._closed.wait(LOOK):
+            with suppress(TacitError):  # a keyring that is being put right
+                if not self._over:
+                    self._lobby.look_around(self.desk, self.refused)
+
     def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
         if topic == "hello":
             reply, start = self._lobby.hello(sender, body)
@@ -281,7 +318,12 @@ class Coordinator:
             return self._lobby.looked(sender, body, self.run)
         if topic != "reply":
             raise BadMessage(f"{sender} has nothing to say about {topic[:20]}.")
-        run, content = opened(body, self._lobby.key(sender), sender, COORDINATOR, "reply")
+        try:
+            key = self._lobby.key(sender)
+        except PeerFailed:
+            self.desk.gone(sender)
+            raise
+        run, content = opened(body, key, sender, COORDINATOR, "reply")
         about = str(content.pop("about", ""))
         if run == self.run:
             self.desk.replied(sender, about, content)
@@ -293,13 +335,17 @@ def stops(file: RunFile) -> bool:
     return file.privacy is not None and file.privacy.on_refusal == "stop"
 
 
-def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, int], None]:
-    """What tells `see` of every round: its number, the bytes that went up so far, and the ε spent by then."""
+def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, int], float | None]:
+    """What tells `see` of every round: its number, the bytes that went up so far, and the ε spent by then, its result.
+
+    The ε is as announced: what a site has spent over all its runs is in its own ledger.
+    """
     rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
 
-    def look(round: int, bytes_up: int) -> None:
+    def look(round: int, bytes_up: int) -> float | None:
         spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
         see(Glance(round, rounds, None, bytes_up, spent))
+        return spent
 
     return look
 

@@ -56,14 +56,14 @@ class Terms:
 class Held:
     """A run that is over: what was agreed on and conducted, and what sites told before it and after it.
 
-    `told` is what sites said of themselves when they accepted; `invited` is how many could have taken part.
+    `told` is what sites said of themselves when they accepted; `offers` is how often the run was offered to them.
     """
 
     agreed: Agreement
     done: Conducted
     told: Mapping[str, Told]
     replies: Mapping[str, Any]
-    invited: int = 0
+    offers: int = 1
 
 
 def up(
@@ -109,7 +109,8 @@ def up(
             coordinator.close()
             if health is not None:
                 health.close()
-    return _written(folder, file, replace(held, invited=len(invited)), refused, keyring)
+    offers = max(coordinator.offers, 1 + (len(invited) > len(held.told)))  # also those before it was resumed
+    return _written(folder, file, replace(held, offers=offers), refused, keyring)
 
 
 def for_sites(file: RunFile) -> RunFile:
@@ -249,8 +250,7 @@ def beside(held: Held, file: RunFile) -> list[dict[str, Any]]:
     contents = {name: site.content() for name, site in held.told.items()}
     users = {name: site.users for name, site in held.told.items()}
     way = file.partition.align if held.agreed.facts.setting is Setting.VERTICAL else None
-    offers = 2 if held.invited > len(contents) else 1  # whoever refused is left out of a second offer
-    return [*told_before(contents, users, way, offers), *told_after(held.replies)]
+    return [*told_before(contents, users, way, held.offers), *told_after(held.replies)]
 
 
 def described(agreed: Agreement, file: RunFile) -> dict[str, Any]:

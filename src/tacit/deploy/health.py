@@ -8,6 +8,7 @@ nobody else waiting.
 from __future__ import annotations
 
 import json
+import re
 import socketserver
 import threading
 from http import HTTPStatus
@@ -21,6 +22,8 @@ from tacit.errors import UsageError
 
 #: Seconds that a client has for its whole request, and how many are heard at a time; more are let go at once.
 PATIENCE, MOST = 2.0, 32
+#: What this machine calls itself, with any port.
+_OWN = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 
 
 class Health:
@@ -125,12 +128,18 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE
 
     def do_GET(self) -> None:
-        if self.path == "/health":
+        if not self._meant():
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+        elif self.path == "/health":
             self._answer(*verdict(self.server.status.now()))
         elif self.path == "/status":
             self._answer(HTTPStatus.OK, self.server.status.now())
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _meant(self) -> bool:
+        """Whether this machine was asked by its own name: a page elsewhere that has its name point here is not."""
+        return all(_OWN.fullmatch(named.strip()) for named in self.headers.get_all("Host", []))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """A refusal that repeats nothing of what was asked."""

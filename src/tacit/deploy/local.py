@@ -90,8 +90,8 @@ class Sites:
         """Whose processes have ended by themselves."""
         return tuple(name for name, process in self._processes.items() if process.poll() is not None)
 
-    def stop(self) -> None:
-        """Stop everything; whether or not a run was done, its status says."""
+    def stop(self, error: BaseException | None = None) -> None:
+        """Stop everything, because of `error` if there is one; whether or not a run was done, its status says."""
         for process in self._processes.values():
             process.terminate()
         deadline = monotonic() + 5
@@ -101,13 +101,13 @@ class Sites:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self.rest()
+        self.rest(error)
 
-    def rest(self) -> None:
+    def rest(self, error: BaseException | None = None) -> None:
         """Close the coordinator; the sites wait for the next one."""
         if self._coordinator is not None and self._status is not None:
             self._coordinator.close()
-            self._status.close()
+            self._status.__exit__(None if error is None else type(error), error, None)
         self._coordinator = self._status = None
 
     def lay(self, run: str, parties: Parties) -> None:
@@ -147,10 +147,13 @@ def train_apart(
     try:
         sites.start_all()
         trained = train(sites, file, agreed, parties, calls=calls, payloads=payloads, watch=watch)
+    except BaseException as error:
+        sites.stop(error)
+        raise
     finally:
-        sites.stop()
         if calls is not None:
             calls.close()
+    sites.stop()
     sites.clear()
     return trained
 
@@ -205,7 +208,7 @@ def _held(
     agreed: Agreement,
     transcript: Transcript,
     calls: CallLog | None,
-    look: Callable[[int, int], None],
+    look: Callable[[int, int], float | None],
 ) -> Conducted:
     """The whole conversation: hello, offer, begin, the method's own, end."""
     offer = offered(agreed, file)

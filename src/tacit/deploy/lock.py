@@ -14,8 +14,13 @@ from tacit.errors import PrivacyRefused, UsageError
 @contextmanager
 def alone(folder: Path, name: str) -> Iterator[None]:
     """While this process is the only one that serves from `folder`; the kernel lets go when it dies."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f'The state of {name} cannot be kept in "{folder}": {error.strerror}; name another --state.'
+        ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

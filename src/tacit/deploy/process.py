@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -14,7 +15,7 @@ from tacit.deploy.part import Home
 from tacit.deploy.policy import Policy
 from tacit.deploy.site import Site, own_identity
 from tacit.deploy.source import Laid
-from tacit.deploy.status import Status
+from tacit.deploy.status import FINAL, State, Status, last_words
 
 
 def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
@@ -22,14 +23,18 @@ def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
     site_kit = Kit.read(kit)
     log = logger(folder, site_kit.name)
     quiet_engine(log)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the experiment, which then ends its sites
     with Status(folder, site_kit.name, site_kit.federation) as status:
+        signal.signal(signal.SIGTERM, partial(_leave, status))
         policy = Policy(local=True, shares_metrics=True)
         home = Home(site_kit, folder, ledgers, own_identity(folder), Laid(), policy)
         Site(home, log, status, stays=True).serve(wait=float("inf"), alive=lambda: os.getppid() == parent)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
+def _leave(status: Status, _number: int, _frame: FrameType | None) -> None:
+    """Go at once, as after a power cut: what left is in the ledger."""
+    if status.now()["state"] not in FINAL:
+        status.set(state=State.STOPPED, message=last_words(KeyboardInterrupt()))
     os._exit(0)
 
 

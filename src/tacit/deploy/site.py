@@ -46,6 +46,7 @@ class Site:
         self._trouble: TacitError | None = None  # what this site itself raised last
         self._rule: TacitError | None = None  # the rule that the latest offer broke, as it may be told
         self._outcome: dict[str, Any] = {}
+        self._up = self._down = 0  # bytes of this run's answers and requests
 
     def serve(self, wait: float = 3600.0, alive: Callable[[], bool] = lambda: True) -> dict[str, Any]:
         """Take part until a run has ended; how it ended. Raises what the site refused, or what the coordinator said.
@@ -62,6 +63,9 @@ class Site:
         window.open()
         try:
             self._greet(window, wait, alive)
+        except KeyboardInterrupt as stop:
+            self._status.set(state=State.STOPPED, message=last_words(stop))
+            raise
         finally:
             window.close()
             self._leave()
@@ -108,7 +112,7 @@ class Site:
     def _handle(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
         """See to one message; an error becomes a reply that tells no more than may leave."""
         try:
-            reply = self._offered(run, content) if topic == "offer" else self._told(topic, run, content)
+            reply = self._seen_to(topic, run, content)
             self._trouble = None
             return reply
         except TacitError as error:
@@ -118,7 +122,20 @@ class Site:
             if topic == "offer":
                 return failure_content(self._rule or _outward(error, self._home), tell=True)
             unprotected = self._part is not None and not self._part.private
-            return failure_content(error, tell=unprotected or self._home.policy.local)
+            told = self._home.policy.local or (unprotected and error is not self._failure)
+            return failure_content(_abroad(error, self._home) if told else error, tell=told)
+
+    def _seen_to(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+        """See to one message, if the disk holds out; if not, nothing has left, and the service ends."""
+        try:
+            return self._offered(run, content) if topic == "offer" else self._told(topic, run, content)
+        except OSError as error:
+            self._failure = TacitError(
+                f'The disk of "{self._home.folder}" failed {self._home.name} ({error.strerror}), so the answer has not '
+                "left; make room and join again."
+            )
+            self._status.set(state=State.FAILED)
+            raise self._failure from None
 
     def _told(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
         if run != self._run and not (topic == "end" and not self._run):
@@ -134,7 +151,7 @@ class Site:
     def _offered(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
         """Look at an offer: refuse it, which ends the service, or say what this site brings."""
         self._leave()
-        self._run = run
+        self._run, self._up, self._down = run, 0, 0
         self._status.set(state=State.CHECKING, run=run)
         self._rule = None
         try:
@@ -157,7 +174,7 @@ class Site:
 
     def _begin(self, part: Part, content: dict[str, Any]) -> Mapping[str, Value]:
         reply = part.begin(content)
-        self._status.set(state=State.SERVING, message="")
+        self._status.set(state=State.SERVING, message="", **part.spent(now=True))
         self._log.info("serving", run=self._run, parties=len(part.offer.roster))
         return reply
 
@@ -165,7 +182,9 @@ class Site:
         ask = Ask.of(content)
         answer, request = part.answer(ask), ask.request
         self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body))
-        self._status.set(round=request.round, step=request.step, **part.spent())
+        self._up, self._down = self._up + len(answer.body), self._down + len(request.body)
+        carried = {"bytes_up": self._up, "bytes_down": self._down}
+        self._status.set(round=request.round, step=request.step, **carried, **part.spent())
         return answer_content(_discreet(answer) if not self._home.policy.local else answer)
 
     def _end(self, content: dict[str, Any]) -> Mapping[str, Value]:
@@ -179,11 +198,18 @@ class Site:
             self._status.set(**self._part.spent(now=True))
             reply = self._kept(self._part, {name.removeprefix("shared/"): value for name, value in content.items()})
         self._outcome = {"digest": str(words.get("digest"))[:64], "run": self._run}
-        self._status.set(state=State.FAILED if why else State.DONE, message=why)
-        self._log.info("done", run=self._run)
+        self._status.set(**self._afterwards(why if self._trouble is None else why and last_words(self._trouble)))
+        self._log.info("done", **({"run": self._run} if self._run else {}))
         self._over = True
         self._leave()
         return {"ended": True, **reply}
+
+    def _afterwards(self, why: str) -> dict[str, Any]:
+        """What a service that has ended a run says of itself; one that stays waits for the next."""
+        if self._stays and not self._home.policy.local:
+            ended = f"The run before has failed: {why}" if why else "The run before is done."
+            return {"state": State.WAITING, "message": ended}
+        return {"state": State.FAILED if why else State.DONE, "message": why}
 
     def _kept(self, part: Part, shared: Mapping[str, Any]) -> dict[str, Value]:
         """Keep what was learned; what goes wrong is nobody's business, since the coordinator chose what is shared."""
@@ -202,9 +228,12 @@ class Site:
 def own_identity(folder: Path) -> Ed25519PrivateKey:
     """The site's signing key: made here at the first join, kept here, never sent."""
     path = folder / "identity.key"
-    if not path.exists():
-        write_private(path, key_text(Ed25519PrivateKey.generate()))
-    return read_identity(path.read_text())
+    try:
+        if not path.exists():
+            write_private(path, key_text(Ed25519PrivateKey.generate()))
+        return read_identity(path.read_text())
+    except OSError as error:
+        raise UsageError(f'The key "{path}" cannot be kept there: {error.strerror}; name another --state.') from None
 
 
 def _printable(said: object) -> str:
@@ -239,6 +268,12 @@ def _outward(error: TacitError, home: Home) -> TacitError:
     return PeerFailed(f"{home.name} cannot take part ({type(error).__name__}); its own terminal says why.")
 
 
+def _abroad(error: TacitError, home: Home) -> TacitError:
+    """What is wrong with a site's own data or records is, for the coordinator, a site that failed."""
+    known = home.policy.local or isinstance(error, PeerFailed | PrivacyRefused)
+    return error if known else PeerFailed(f"{home.name} failed: {error}")
+
+
 def _let_in(reply: bytes) -> None:
     """Raise what the coordinator said to a hello, unless that was welcome."""
     try:
@@ -247,4 +282,4 @@ def _let_in(reply: bytes) -> None:
     except (ValueError, AttributeError):
         raise BadMessage("What the coordinator says to a hello cannot be read; is it a coordinator at all?") from None
     if kind:
-        raise PeerFailed(f"The coordinator does not let this site in: {why[:400]}")
+        raise PeerFailed(f"The coordinator does not let this site in: {_printable(why)}")

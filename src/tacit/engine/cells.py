@@ -48,14 +48,19 @@ class Credentials:
 
 
 def vacant(host: str, port: int) -> None:
-    """Raise where somebody listens already."""
+    """Raise where somebody listens already, or where this machine cannot listen at all."""
     try:
-        socket.create_server((host, port)).close()
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        socket.create_server((host, port), family=family).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PeerFailed(
                 f"The coordinator cannot listen at port {port}: {error.strerror}; is another one running there?"
             ) from None
+        raise PeerFailed(
+            f"The coordinator cannot listen at {host}:{port}: {error.strerror}; if sites reach this machine by a name "
+            "or an address that is not its own, say --listen 0.0.0.0."
+        ) from None
 
 
 class Cell:
@@ -110,9 +115,14 @@ class Cell:
             vacant(*self._place)
         self._cell.start()
         deadline = monotonic() + LISTENING
-        while self._own == HUB and monotonic() < deadline:
+        while self._own == HUB:
             with suppress(OSError), socket.create_connection(self._place, timeout=1.0):
                 return
+            if monotonic() > deadline:
+                raise PeerFailed(
+                    f"The coordinator does not listen at {self._place[0]}:{self._place[1]}, though it was told to; "
+                    "is another program in the way? See its log."
+                )
             sleep(0.02)
 
     def stop(self) -> None:

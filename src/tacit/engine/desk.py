@@ -28,6 +28,8 @@ TAKEN = b"taken"
 #: Seconds: how long a push may take at most, how long one that was late and did not come back is waited for once
 #: more, and how long to wait before a push that did not get there is tried again.
 PUSH, GRACE, AGAIN = 120.0, 5.0, 0.2
+#: Seconds without a word after which a service is away; it says hello every two.
+SILENCE = 7.0
 
 #: What is said, given the seconds that are left for it.
 Content = Callable[[float], Mapping[str, Value]]
@@ -42,6 +44,7 @@ class Peer:
     late: bool = False  # whether it let a deadline pass and has not been heard of since
     told: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by start, which ids it has replied to
     waiting: str = ""  # the id whose reply is waited for
+    until: float = 0.0  # when it is not waited for any more
     reply: dict[str, Any] | None = None
 
 
@@ -60,6 +63,13 @@ class Desk:
         self._news = threading.Condition()
         self._peers: dict[str, Peer] = defaultdict(Peer)
         self._first: list[tuple[str, str, Mapping[str, Content]]] = []
+        self._closed = False
+
+    def close(self) -> None:
+        """Wait for nobody any more: whoever is waited for is late from now on."""
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
 
     def hello(self, name: str, start: str) -> None:
         """A service is there: for the first time, still, or anew."""
@@ -92,15 +102,20 @@ class Desk:
                     peer.told[peer.start].add(about)
                 self._news.notify_all()
 
-    def present(self, within: float = 15.0) -> dict[str, bool]:
+    def present(self, within: float = SILENCE) -> dict[str, bool]:
         """By name of those that ever said hello, whether they were heard of lately."""
         with self._news:
             return {name: monotonic() - peer.heard < within for name, peer in self._peers.items() if peer.start}
 
+    def patience(self, name: str) -> float:
+        """How many seconds a service is still waited for; 0 where nothing is asked of it."""
+        with self._news:
+            return max(0.0, self._peers[name].until - monotonic()) if name in self._peers else 0.0
+
     def wait_for(self, names: tuple[str, ...], seconds: float) -> tuple[str, ...]:
         """Until all of them have said hello; who has not in time."""
         with self._news:
-            self._news.wait_for(lambda: all(self._peers[name].start for name in names), seconds)
+            self._news.wait_for(lambda: self._closed or all(self._peers[name].start for name in names), seconds)
             return tuple(name for name in names if not self._peers[name].start)
 
     def first(self, topic: str, about: str, content: Mapping[str, Content]) -> None:
@@ -110,23 +125,33 @@ class Desk:
     def settle(self, name: str, topic: str, about: str, content: Content, seconds: float) -> Any:
         """Say something to a service until it replies: its reply, the error that it tells of, or None if it is late."""
         with self._news:
-            was_late = self._peers[name].late
-        deadline = monotonic() + min(GRACE if was_late else seconds, seconds)
-        while (left := deadline - monotonic()) > 0:
-            start = self._started(name, left)
-            if start is None:
-                break
-            if not self._introduced(name, start, about, deadline):
-                continue
-            reply = self._pushed(name, start, topic, about, content, deadline)
-            if reply is not None:
-                return failure_of(reply, name) or reply
-        with self._news:
             peer = self._peers[name]
+            was_late = peer.late
+            deadline = peer.until = monotonic() + min(GRACE if was_late else seconds, seconds)
+        try:
+            reply = self._settled(name, topic, about, content, deadline)
+        finally:
+            peer.until = 0.0
+        if reply is not None:
+            return failure_of(reply, name) or reply
+        with self._news:
             peer.start, peer.late = "" if was_late else peer.start, True  # the second time: until it says hello
         return None
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _settled(self, name: str, topic: str, about: str, content: Content, deadline: float) -> dict[str, Any] | None:
+        """The reply of a service that is told again and again; None if there was none by the deadline."""
+        while (left := deadline - monotonic()) > 0 and not self._closed:
+            start = self._started(name, left)
+            if start is None:
+                return None
+            if not self._introduced(name, start, about, deadline):
+                continue
+            reply = self._pushed(name, start, topic, about, content, deadline)
+            if reply is not None:
+                return reply
+        return None
 
     def _introduced(self, name: str, start: str, about: str, deadline: float) -> bool:
         """Whether this start of the service knows all that comes first; it is told what it does not know."""
@@ -160,7 +185,7 @@ class Desk:
                     return peer.reply
             with self._news:
                 left = max(0.0, deadline - monotonic())
-                self._news.wait_for(lambda: peer.reply is not None or peer.start != start, left)
+                self._news.wait_for(lambda: peer.reply is not None or peer.start != start or self._closed, left)
                 return peer.reply
         finally:
             with self._news:
@@ -170,5 +195,5 @@ class Desk:
         """Which start of the service is there; None if none came in time, or it is not let in any more."""
         peer = self._peers[name]
         with self._news:
-            self._news.wait_for(lambda: bool(peer.start) or peer.late, max(0.0, seconds))
+            self._news.wait_for(lambda: bool(peer.start) or peer.late or self._closed, max(0.0, seconds))
             return peer.start or None

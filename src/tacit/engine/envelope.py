@@ -137,8 +137,10 @@ def failure_of(content: Mapping[str, Any], party: str) -> TacitError | None:
         return None
     _exactly(content, {"error", "why"})
     kind, why = _ERRORS.get(str(content["error"]), PeerFailed), str(content["why"])[:MOST_WORDS]
-    told = why if why.isprintable() and why else f"{party} did not answer ({kind.__name__}); its own log says why."
-    return kind(told)
+    if why.isprintable() and why:
+        return kind(why)
+    here = kind if issubclass(kind, PeerFailed | PrivacyRefused) else PeerFailed  # data and records are its own affair
+    return here(f"{party} did not answer ({kind.__name__}); its own terminal says why.")
 
 
 _ERRORS: dict[str, type[TacitError]] = {
