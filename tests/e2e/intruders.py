@@ -17,12 +17,11 @@ from nvflare.fuel.f3.message import Message
 
 from tacit.boundary.wire import encode
 from tacit.config import RunFile
-from tacit.deploy.coordinator import facts_among
 from tacit.deploy.deployed import for_sites, listed
 from tacit.deploy.hello import hello
 from tacit.deploy.keys import Keyring
 from tacit.deploy.kit import Kit
-from tacit.deploy.terms import Offer, Told, facts_content, facts_from, offered_file
+from tacit.deploy.terms import Offer, Told, facts_among, facts_content, facts_from, offered_file
 from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, Cell
 from tacit.engine.desk import TAKEN
 from tacit.engine.envelope import Place, opened, sealed, unverified

@@ -18,22 +18,21 @@ import numpy as np
 
 from tacit.boundary.wire import Array, Value
 from tacit.config import RunFile
-from tacit.data.ratings import Feedback
 from tacit.deploy.align import aligned, rows_content
 from tacit.deploy.keys import Keyring
 from tacit.deploy.lobby import Lobby
 from tacit.deploy.logs import Log, one_line
 from tacit.deploy.status import Peer, State, Status
-from tacit.deploy.terms import Offer, Told, facts_content, facts_of
+from tacit.deploy.terms import Offer, Told, facts_content
 from tacit.engine.agreement import Agreement
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.desk import TAKEN, Content, Desk
 from tacit.engine.envelope import opened
 from tacit.engine.flare import Flare
-from tacit.engine.simulate import Glance, announced
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
-from tacit.federation import Facts, Transcript
+from tacit.federation import Transcript
 from tacit.federation.line import Log as CallLog
+from tacit.methods.runfile import stops
 from tacit.model import Model
 
 #: Seconds for a site to look at an offer and its data, to say goodbye, and for one step where the run does not say.
@@ -328,38 +327,6 @@ class Coordinator:
         if run == self.run:
             self.desk.replied(sender, about, content)
         return TAKEN
-
-
-def stops(file: RunFile) -> bool:
-    """Whether one party's refusal ends a run, instead of leaving it to the others."""
-    return file.privacy is not None and file.privacy.on_refusal == "stop"
-
-
-def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, int], float | None]:
-    """What tells `see` of every round: its number, the bytes that went up so far, and the ε spent by then, its result.
-
-    The ε is as announced: what a site has spent over all its runs is in its own ledger.
-    """
-    rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
-
-    def look(round: int, bytes_up: int) -> float | None:
-        spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
-        see(Glance(round, rounds, None, bytes_up, spent))
-        return spent
-
-    return look
-
-
-def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:
-    """The facts of a run among those that accepted; refuses what they together cannot be."""
-    facts = facts_of(offer, told, Feedback(offer.file.data.feedback))
-    declared = offer.file.public.users
-    if declared is not None and facts.users > declared:
-        raise PrivacyRefused(
-            f"The sites have {facts.users:,} users together, and [public] users declares {declared:,}; declare at "
-            "least as many, and plan anew."
-        )
-    return facts
 
 
 def _same(names: Iterable[str], content: Mapping[str, Value]) -> dict[str, Content]:

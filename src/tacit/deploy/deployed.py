@@ -15,22 +15,22 @@ from typing import Any
 from tacit.config import EngineSection, RunFile
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import REVEALS
-from tacit.deploy.coordinator import Conducted, Coordinator, facts_among, glances, stops
+from tacit.deploy.coordinator import Conducted, Coordinator
 from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.source import items_of
 from tacit.deploy.status import Status
-from tacit.deploy.terms import Offer, Told, offered_file
+from tacit.deploy.terms import Offer, Told, facts_among, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.cells import vacant
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance
+from tacit.engine.simulate import Glance, glances
 from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.guarantee import NON_PRIVATE
-from tacit.methods.runfile import check, seeded, setting_of
+from tacit.methods.runfile import check, seeded, setting_of, stops
 from tacit.partition import Setting
 from tacit.report.about import about, absences, metrics_table, void_sums
 from tacit.report.beside import told_after, told_before

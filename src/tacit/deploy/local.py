@@ -21,14 +21,14 @@ import numpy as np
 
 from tacit.config import PublicSection, RunFile
 from tacit.deploy import kept
-from tacit.deploy.coordinator import Conducted, Coordinator, glances
+from tacit.deploy.coordinator import Conducted, Coordinator
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, Trained
+from tacit.engine.simulate import Glance, Trained, glances
 from tacit.errors import PeerFailed, TacitError
 from tacit.federation import Transcript
 from tacit.model import Factors, Part, assemble

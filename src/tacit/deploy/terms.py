@@ -22,7 +22,7 @@ from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.engine.agreement import Agreement
-from tacit.errors import BadMessage, UsageError
+from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
 from tacit.methods import Method, Parameters
@@ -168,6 +168,18 @@ def facts_of(offer: Offer, told: Mapping[str, Told], feedback: Feedback) -> Fact
         roster=tuple(roster),
         seed=offer.file.seed,
     )
+
+
+def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:
+    """The facts of a run among those that accepted; refuses what they together cannot be."""
+    facts = facts_of(offer, told, Feedback(offer.file.data.feedback))
+    declared = offer.file.public.users
+    if declared is not None and facts.users > declared:
+        raise PrivacyRefused(
+            f"The sites have {facts.users:,} users together, and [public] users declares {declared:,}; declare at "
+            "least as many, and plan anew."
+        )
+    return facts
 
 
 def facts_content(facts: Facts) -> dict[str, Value]:

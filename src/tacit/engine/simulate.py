@@ -221,6 +221,21 @@ def announced(parameters: Parameters) -> int:
     return int(getattr(parameters, "rounds", getattr(parameters, "epochs", 1)))
 
 
+def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, int], float | None]:
+    """What tells `see` of every round: its number, the bytes that went up so far, and the ε spent by then, its result.
+
+    The ε is as announced: what a site has spent over all its runs is in its own ledger.
+    """
+    rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
+
+    def look(round: int, bytes_up: int) -> float | None:
+        spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
+        see(Glance(round, rounds, None, bytes_up, spent))
+        return spent
+
+    return look
+
+
 def with_newcomers(trained: Trained, support: Ratings | None, n_users: int) -> Predictor:
     """The trained predictor, with users who were held out of training folded in from their support ratings."""
     if support is None or trained.model.item_factors is None:

@@ -53,6 +53,11 @@ def seeded(file: RunFile) -> bool:
     return file.engine.name == "inprocess" if file.engine.seeded is None else file.engine.seeded
 
 
+def stops(file: RunFile) -> bool:
+    """Whether one party's refusal ends a run, instead of leaving it to the others."""
+    return file.privacy is not None and file.privacy.on_refusal == "stop"
+
+
 def setting_of(file: RunFile) -> Setting:
     """The setting that [partition] asks for; an attribute of items other than the genre is found with the data."""
     known = {"item": Setting.VERTICAL, "genre": Setting.VERTICAL, "device": Setting.DEVICE}
