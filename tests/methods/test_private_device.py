@@ -345,7 +345,8 @@ class Hasty(sqlite3.Connection):
 @pytest.fixture(autouse=True, scope="module")
 def hasty():
     class Sqlite:
-        DatabaseError, Connection = sqlite3.DatabaseError, sqlite3.Connection
+        DatabaseError, OperationalError = sqlite3.DatabaseError, sqlite3.OperationalError
+        Connection = sqlite3.Connection
 
         @staticmethod
         def connect(*args, **kwargs):
