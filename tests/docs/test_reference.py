@@ -169,7 +169,7 @@ def test_every_event_is_documented_with_its_fields_and_its_cost():
 
 def test_every_exit_code_has_a_section_that_names_its_errors():
     page = {int(title.split(":")[0]): body for title, body in sections("exit-codes.md").items()}
-    assert set(page) == {int(code) for code in re.findall(r"(?<=[ ·])(\d) ", EXIT_CODES)}
+    assert set(page) == {int(code) for code in re.findall(r"(?<=[ ·])(\d+) ", EXIT_CODES)}
     raised = [value for value in vars(errors).values() if isinstance(value, type)]
     codes = {error.__name__: error.exit_code for error in raised if issubclass(error, errors.TacitError)}
     roots = {"TacitError", "UsageError", "DataError", "PrivacyRefused", "PeerFailed", "TamperingFound"}
