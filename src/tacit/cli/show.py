@@ -90,6 +90,10 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}[/bold] {unit}{simulated}"
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}")
     console.print(table)
+    if "metrics_of" in summary:
+        console.print(f"Metrics are of {summary['metrics_of']}, on their own test ratings, and carry no guarantee.")
+    elif not summary["metrics"]:
+        console.print("Metrics stayed at the sites.")
     console.print(
         f"{plural(summary['rounds'], 'round')} · {size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down · "
         f"{seconds(summary['seconds'])}"
