@@ -6,8 +6,8 @@ import pytest
 
 from tacit.testing import apart
 
-#: Tests that make coordinators of their own in the test process.
-OTHERS = {Path(__file__).parent / "e2e", Path(__file__).parent / "engine"}
+#: Tests that make coordinators of their own in the test process, or count its threads.
+OTHERS = {Path(__file__).parent / room for room in ("deploy", "e2e", "engine")}
 
 
 @pytest.hookimpl(tryfirst=True)

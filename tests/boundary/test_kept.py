@@ -232,7 +232,7 @@ def test_noise_that_led_nowhere_is_charged_whatever_went_wrong(trained, monkeypa
     assert rows(trained) == ["train", *20 * ["improve"]]
     with pytest.raises(PrivacyRefused, match="covers 20"):
         ask(trained, "improve", 21, how="fair")
-    spent = trained.gate.protection.lifetime()
+    spent = trained.gate.protection.reading()
     assert spent == pytest.approx(epsilon([Gaussian(Z, 20 * STEPS)], DELTA, Relation.ZERO_OUT), rel=1e-6)
 
 

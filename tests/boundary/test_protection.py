@@ -10,6 +10,7 @@ from tacit.boundary import Gate, Unbounded
 from tacit.boundary.account import epsilon
 from tacit.boundary.bounded import ClippedSum
 from tacit.boundary.events import Event, Gaussian
+from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
 from tacit.boundary.release import Kind
@@ -194,7 +195,7 @@ def test_another_deployed_run_of_the_same_file_is_charged_anew_and_meets_other_n
     first, second = tell(one), tell(other)
     assert len(other.protection.ledger.rows()) == 2
     assert not np.any(noise(first) == noise(second))
-    assert other.protection.lifetime() > 1.2 * epsilon([Gaussian(Z)], DELTA, Relation.ZERO_OUT)
+    assert other.protection.reading() > 1.2 * epsilon([Gaussian(Z)], DELTA, Relation.ZERO_OUT)
     assert tell(other).body == second.body
     assert len(other.protection.ledger.rows()) == 2
 
@@ -334,7 +335,8 @@ def test_everybody_reads_the_same_epsilon_and_it_is_within_the_budget(tmp_path, 
     protection, rows = gate.protection, gate.protection.ledger.rows()
     assert one < protection.reading() <= room * one
     assert total_epsilon(rows, DELTA, budget=room * one) == pytest.approx(protection.reading())
-    assert protection.reading() <= min(protection.lifetime(), total_epsilon(rows, DELTA))
+    veto = Filter(room * one, DELTA, Relation.ZERO_OUT, promise(3).events).spent([row.spent for row in rows])
+    assert protection.reading() <= min(veto, total_epsilon(rows, DELTA))
     assert protection.reading() < 2 * one
 
 
@@ -362,7 +364,7 @@ def test_an_event_that_the_accountant_does_not_know_is_an_error(tmp_path, monkey
 
 
 def test_a_veto_that_looks_away_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Protection, "lifetime", lambda self, **kwargs: 0.0)
+    monkeypatch.setattr(Protection, "would_reach", lambda self: 0.0)
     gate = make(tmp_path, releases=3, budget=1.0)
     tell(gate)
     assert total_epsilon(gate.protection.ledger.rows(), DELTA) > 1.0

@@ -74,7 +74,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
         name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
     done = change(Conducted(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
-    held = deployed.Held(sites.agreed, done, told, replies, 1 + refuse)
+    held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
     made = RunFolder.make(folder / "run", file.method["name"], file)
     refused = ["party-4 did not take part: it refuses."] if refuse else []
     summary = deployed._written(made, file, held, refused, keyring)

@@ -228,7 +228,7 @@ def test_a_coordinator_that_may_come_is_waited_for(kit, monkeypatch):
         return "TLS"
 
     monkeypatch.setattr(module, "reach", third)
-    reached(kit, 60.0, lambda: True)
+    reached(kit, 60.0)
     assert len(tries) == 3
 
     def never(_kit, _wait):
@@ -237,7 +237,7 @@ def test_a_coordinator_that_may_come_is_waited_for(kit, monkeypatch):
 
     monkeypatch.setattr(module, "reach", never)
     with pytest.raises(NotThere):
-        reached(kit, 5.0, lambda: True)
+        reached(kit, 5.0)
 
     def bad(_kit, _wait):
         tries.append(1)
@@ -246,5 +246,5 @@ def test_a_coordinator_that_may_come_is_waited_for(kit, monkeypatch):
     monkeypatch.setattr(module, "reach", bad)
     tries.clear()
     with pytest.raises(PeerFailed, match="not good"):
-        reached(kit, 60.0, lambda: True)
+        reached(kit, 60.0)
     assert len(tries) == 1

@@ -167,10 +167,8 @@ def test_a_kept_ledger_refuses_the_second_run_unless_the_budget_allows_it(tmp_pa
 def test_one_party_without_budget_stops_the_run_or_is_left_out(tmp_path, monkeypatch):
     from tacit.boundary.protection import Protection
 
-    real = Protection.lifetime
-    monkeypatch.setattr(
-        Protection, "lifetime", lambda self, **k: 99.0 if self.ledger.party == "party-2" else real(self, **k)
-    )
+    real = Protection.would_reach
+    monkeypatch.setattr(Protection, "would_reach", lambda self: 99.0 if self.ledger.party == "party-2" else real(self))
     with pytest.raises(PrivacyRefused, match="party-2 refuses"):
         run(file(privacy={"epsilon": 4.0, "delta": 1e-6, "on_refusal": "stop"}), tmp_path / "stop")
     run(file(), tmp_path / "continue")

@@ -175,10 +175,8 @@ def test_a_silo_that_refuses_leaves_its_items_to_their_users_levels(tmp_path, mo
     from tacit.boundary.protection import Protection
     from tacit.model import Model
 
-    real = Protection.lifetime
-    monkeypatch.setattr(
-        Protection, "lifetime", lambda self, **k: 99.0 if self.ledger.party == "party-2" else real(self, **k)
-    )
+    real = Protection.would_reach
+    monkeypatch.setattr(Protection, "would_reach", lambda self: 99.0 if self.ledger.party == "party-2" else real(self))
     summary = run(file(), tmp_path / "run")
     assert summary["setting"] == Setting.VERTICAL
     scores = Model.load(tmp_path / "run").item_scores

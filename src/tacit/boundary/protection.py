@@ -202,7 +202,7 @@ class Protection:
 
     def afford(self) -> None:
         """Refuse a run that the party's budget does not cover, before anything of it is released or recorded."""
-        reached = self.lifetime(planned=True, days=self.budget.days)
+        reached = self.would_reach()
         if reached > self.budget.epsilon * (1 + 1e-9):
             span = "" if self.budget.days is None else f" in {self.budget.days:g} days"
             needed = self._needed()
@@ -241,14 +241,14 @@ class Protection:
             return math.inf
         return _reading(budget.epsilon, budget.delta, self.terms.relation, spent.first, all_of_it)
 
-    def lifetime(self, planned: bool = False, days: float | None = None) -> float:
-        """ε over everything in the ledger, at the budget's δ; with `planned`, as if this run were done.
+    def would_reach(self) -> float:
+        """ε over everything that counts towards the budget, at its δ, as if this run were done.
 
         The ledger's first schedule was fixed before its first release, and the tightest composition holds for it. What
         comes after was chosen in the light of answers and composes by a privacy filter, which shares δ with the first.
         """
-        spent = self._tally.spent(days)
-        all_of_it = together(spent.earlier, self.terms.events if planned else spent.mine)
+        spent = self._tally.spent(self.budget.days)
+        all_of_it = together(spent.earlier, self.terms.events)
         return math.inf if all_of_it is None else _reached(self.budget, self.terms.relation, spent.first, all_of_it)
 
 

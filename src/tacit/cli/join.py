@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from tacit.cli.up import stoppable
+from tacit.cli.stopping import stoppable
 from tacit.config import RunFile
 from tacit.errors import UsageError
 
@@ -117,7 +117,7 @@ def _served(
                 if not quiet:
                     where, told = f"{kit.host}:{kit.port}", "" if probe is None else f"; health at {probe.address}"
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
-                reached(kit, wait, lambda: True)
+                reached(kit, wait)
                 home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
                 return Site(home, log, status, stays=stay).serve(wait)
             finally:

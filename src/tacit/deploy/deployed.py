@@ -53,7 +53,7 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class Finished:
     """A run that is over: what was agreed on and conducted, and what sites told before it and after it.
 
     `told` is what sites said of themselves when they accepted; `offers` is how often the run was offered to them.
@@ -170,7 +170,7 @@ def _held(
     folder: RunFolder,
     calls: CallLog,
     watch: Callable[[Glance], None],
-) -> Held:
+) -> Finished:
     names = offer.roster
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
@@ -187,10 +187,10 @@ def _held(
         coordinator.give_up(names, str(error)[:400])
         raise
     replies = coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
-    return Held(agreed, done, told, replies)
+    return Finished(agreed, done, told, replies)
 
 
-def _written(folder: RunFolder, file: RunFile, held: Held, refused: list[str], keyring: Keyring) -> dict[str, Any]:
+def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str], keyring: Keyring) -> dict[str, Any]:
     """Fill the run folder with what the coordinator has seen."""
     agreed, done, replies = held.agreed, held.done, held.replies
     plan, facts = agreed.plan, agreed.facts
@@ -245,7 +245,7 @@ def _written(folder: RunFolder, file: RunFile, held: Held, refused: list[str], k
     return summary
 
 
-def beside(held: Held, file: RunFile) -> list[dict[str, Any]]:
+def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
     """What sites told beside the run's own messages."""
     contents = {name: site.content() for name, site in held.told.items()}
     users = {name: site.users for name, site in held.told.items()}
@@ -277,7 +277,7 @@ def described(agreed: Agreement, file: RunFile) -> dict[str, Any]:
     }
 
 
-def sites_of(held: Held, file: RunFile, federation: str) -> dict[str, Any]:
+def sites_of(held: Finished, file: RunFile, federation: str) -> dict[str, Any]:
     """What about.json says of who held what; in the vertical setting a site's own users, and not the common list's."""
     facts = held.agreed.facts
     listed = [

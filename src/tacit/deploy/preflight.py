@@ -119,10 +119,10 @@ class NotThere(PeerFailed):
     """Nobody listens where the coordinator should be; it may come."""
 
 
-def reached(kit: Kit, wait: float, alive: Callable[[], bool]) -> None:
+def reached(kit: Kit, wait: float) -> None:
     """Wait until the coordinator is there, if it may still come; a certificate that is not good will not mend."""
     deadline = monotonic() + wait
-    while alive():
+    while True:
         try:
             if not kit.insecure:
                 reach(kit, 10.0)
