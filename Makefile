@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: setup  ## three ways to train on demo data, and a report to read
 	@$(BIN)/tacit demo
 
-test: setup lint types imports check  ## everything that CI runs
+test: setup lint types imports check  ## lint, types, import order and all tests but tests/e2e
 
 setup: .venv/ready  ## a virtual environment from the lock; repeated only when the lock changes
 
@@ -30,10 +30,10 @@ imports:
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 check:
-	@$(BIN)/pytest -n auto --dist worksteal
+	@$(BIN)/pytest -n auto --dist worksteal --ignore=tests/e2e
 
-e2e: setup  ## the long form of what `make test` does in short: 50 kills instead of a few
-	@TACIT_KILLS=50 $(BIN)/pytest tests/e2e -n auto
+e2e: setup  ## real processes: kills, absences, intruders, deployments; TACIT_KILLS=N for another number than 50
+	@$(BIN)/pytest tests/e2e -n auto
 
 bench: setup  ## ratios, measured in one run; needs a C compiler, and TACIT_DATA for the real sets
 	@$(BIN)/python -m benchmarks

@@ -22,6 +22,27 @@ from tacit.engine.log import CallLog
 from tacit.experiment import run
 
 TACIT = Path(sys.executable).with_name("tacit")
+#: Sums of which nobody sees a single contribution: keys and shares are written down between the exchanges.
+MASKED = """
+[data]
+source = "demo"
+users = 40
+items = 15
+ratings = 400
+[partition]
+into = 4
+[method]
+name = "sgdmf"
+factors = 3
+rounds = 2
+local_steps = 1
+sampling = 1.0
+[privacy]
+epsilon = 4.0
+delta = 1e-6
+[aggregation]
+name = "secagg"
+"""
 
 
 def finish(folder: Path, run_toml: Path, name: str) -> dict:
@@ -31,7 +52,7 @@ def finish(folder: Path, run_toml: Path, name: str) -> dict:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -79,7 +100,7 @@ WRITES = ((ledgers._Transaction, "__exit__"), (CallLog, "keep"))
 def kill_children(folder: Path, run_toml: Path, writes: int, moments: int, seed: int) -> tuple[dict, list[dict], int]:
     """As `kill_many`: at `writes` points around all writes, evenly spread, and at random `moments`."""
     arguments = [sys.executable, __file__, run_toml, *map(str, (writes, moments, seed))]
-    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, done.stderr
     hits = json.loads(done.stdout)
     names = ("whole", "again", *hits)

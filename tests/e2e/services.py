@@ -18,6 +18,8 @@ from tacit.deploy.local import free_port
 from tacit.partition import partition
 
 TACIT = Path(sys.executable).with_name("tacit")
+#: Seconds that a test waits for something that must happen: never a measure, so that a busy machine changes nothing.
+PATIENCE = 300.0
 
 
 @dataclass
@@ -48,7 +50,7 @@ class Service:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         """Its exit code."""
         return self.process.wait(seconds)
 
@@ -82,7 +84,7 @@ class Federation:
 
     def tacit(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
         """One command, to its end."""
-        done = subprocess.run([TACIT, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([TACIT, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         return done
 
@@ -108,7 +110,7 @@ class Federation:
         path = self.folder / place / "status.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def until(self, condition, seconds: float = 60.0) -> None:
+    def until(self, condition, seconds: float = PATIENCE) -> None:
         """Wait until something is so."""
         deadline = time.monotonic() + seconds
         while not condition():

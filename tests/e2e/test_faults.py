@@ -1,7 +1,5 @@
 """Services that are killed, absent, late or out of budget: the run goes on or ends with a sentence, and nothing is
 charged twice, lost or told that should stay at home.
-
-Three kills of a deployed run and three of each kind of local run in `make test`; many more in `make e2e`.
 """
 
 import json
@@ -16,7 +14,7 @@ import urllib.request
 
 import pyarrow.parquet as pq
 import pytest
-from services import Federation, Service
+from services import PATIENCE, Federation, Service
 
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
@@ -26,9 +24,7 @@ from tacit.experiment import prepare
 from tacit.experiment import run as simulate
 from tacit.federation import Facts
 
-TIMES = int(os.environ.get("TACIT_KILLS", "8"))
-LONG = TIMES >= 50
-in_long_form = pytest.mark.skipif(not LONG, reason="takes long; make e2e runs it")
+TIMES = int(os.environ.get("TACIT_KILLS", "50"))
 
 METHOD = """
 seed = 7
@@ -100,8 +96,7 @@ def check_ledgers(federation: Federation, names: tuple[str, ...], rounds: int, w
 
 def test_services_of_a_private_run_that_are_killed_at_random_moments_go_on(federation):
     """Sites and coordinator in turn, kill -9, then started as before: one ledger row a round, and none too many."""
-    kills = TIMES if LONG else 3
-    rounds = 150 if not LONG else 60 * kills
+    kills, rounds = TIMES, max(150, 60 * TIMES)
     here = federation(METHOD.format(rounds=rounds) + PRIVACY)
     services = {"up": here.up(), **{name: here.join(name) for name in here.names}}
     moments, victims = random.Random(7), ["party-1", "up", "party-2"]
@@ -119,8 +114,8 @@ def test_services_of_a_private_run_that_are_killed_at_random_moments_go_on(feder
         services[name] = here.up() if name == "up" else here.join(name)
         here.until(lambda reached=reached: here.round() > reached or services["up"].process.poll() is not None)
     assert hits >= min(kills, 3)
-    assert services["up"].wait(120) == 0, services["up"].err
-    assert [services[name].wait(90) for name in here.names] == [0, 0]
+    assert services["up"].wait() == 0, services["up"].err
+    assert [services[name].wait() for name in here.names] == [0, 0]
     assert services["up"].summary["rounds"] == rounds
     assert services["up"].summary["guarantee"]["epsilon"] <= 4.0
     check_ledgers(here, here.names, rounds)
@@ -166,7 +161,7 @@ def test_a_site_killed_in_any_round_changes_nothing_of_a_seeded_run(local_sites,
     prepared = prepare(file)
     facts = Facts.of(prepared.parties, file.seed)
     moments, hits = random.Random(7), []
-    for _time in range(TIMES // 4 if LONG else 1):
+    for _time in range(max(1, TIMES // 4)):
         for ledger in local_sites.folder.glob("party-*/ledger"):
             shutil.rmtree(ledger)
         agreed = Agreement.over(prepared.method, prepared.parameters, facts, prepared.plan, secrets.token_hex(16))
@@ -201,7 +196,7 @@ def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_lef
     here.until(lambda: here.round() > reached + 2)
     # and now the other one
     sites["party-1"].kill()
-    assert up.wait(120) == 5
+    assert up.wait() == 5
     assert "Nobody answered" in one_sentence(up.err)
     assert not (here.folder / "run" / "summary.json").exists()
     # what was learned so far is not lost: both come back, and the run goes on from its log
@@ -209,23 +204,22 @@ def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_lef
     sites = {name: here.join(name, "--non-private") for name in here.names}
     here.until(lambda: "party-2 has joined" in again.err and here.round() > reached + 5)
     sites["party-2"].kill()
-    assert again.wait(120) == 0, again.err
-    assert sites["party-1"].wait(90) == 0
+    assert again.wait() == 0, again.err
+    assert sites["party-1"].wait() == 0
     assert json.loads(again.out)["rounds"] == 200
     messages = pq.read_table(here.folder / "run" / "transcript" / "messages.parquet").to_pylist()
     assert {m["party"] for m in messages if m["status"] == "late"} >= {"party-2"}
     assert "late at times" in (here.folder / "run" / "card.md").read_text()
 
 
-@in_long_form
 def test_a_secure_sum_leaves_out_a_site_that_never_returns(federation):
     here = federation(METHOD.format(rounds=6) + PRIVACY + SECAGG + "[engine]\ntimeout = 3\n", parties=4)
     up = here.up()
     sites = {name: here.join(name) for name in here.names}
     here.until(lambda: here.round() >= 2)
     sites["party-4"].kill()
-    assert up.wait(120) == 0, up.err
-    assert [sites[name].wait(90) for name in here.names[:3]] == [0, 0, 0]
+    assert up.wait() == 0, up.err
+    assert [sites[name].wait() for name in here.names[:3]] == [0, 0, 0]
     assert up.summary["guarantee"]["epsilon"] <= 4.0
     messages = pq.read_table(here.folder / "run" / "transcript" / "messages.parquet").to_pylist()
     assert {m["party"] for m in messages if m["status"] == "late"} == {"party-4"}
@@ -233,13 +227,12 @@ def test_a_secure_sum_leaves_out_a_site_that_never_returns(federation):
     check_ledgers(here, here.names[:3], 6, whole=False)
 
 
-@in_long_form
 def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_ledger(federation):
     here = federation(METHOD.format(rounds=300) + PRIVACY)
     up, site, other = here.up(), here.join("party-1", "--wait", "2"), here.join("party-2", "--wait", "600")
     here.until(lambda: here.round() >= 5)
     up.kill()
-    assert site.wait(90) == 5
+    assert site.wait() == 5
     assert "was not there for 2 seconds" in one_sentence(site.err)
     assert other.process.poll() is None
     ledger = Ledger.open(here.folder / "site-party-1" / "ledger" / "party-1.sqlite")
@@ -249,15 +242,15 @@ def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_le
     other.kill()
     # it was not all for nothing: when both are back, the run goes on, and what left is not charged again
     again, back = here.up(name="again"), [here.join(name) for name in here.names]
-    assert again.wait(120) == 0, again.err
-    assert [site.wait(90) for site in back] == [0, 0]
+    assert again.wait() == 0, again.err
+    assert [site.wait() for site in back] == [0, 0]
     check_ledgers(here, here.names, 300)
 
 
 def test_a_coordinator_that_waits_in_vain_says_for_whom(federation):
     here = federation(METHOD.format(rounds=2))
     up = here.up("--wait", "0")
-    assert up.wait(90) == 5
+    assert up.wait() == 5
     said = one_sentence(up.err)
     assert "party-1, party-2 did not join" in said
 
@@ -278,12 +271,16 @@ def test_two_coordinators_do_not_share_a_port(federation):
     here.until(lambda: "Listening" in first.err)
     second = Service(["up", "run.toml", "--keys", "keys", "--out", "other", "--wait", "1"], here.folder, "second")
     here.services.append(second.start())
-    assert second.wait(90) == 5
+    assert second.wait() == 5
     assert "is another one running there?" in second.err
     assert not (here.folder / "other").exists()
 
 
 # -- stopped, and away -------------------------------------------------------------------------------------------------
+
+
+#: Seconds within which a service stops, on a busy machine too; one that waits for its peers takes minutes.
+SOON = 60
 
 
 def stopped(service: Service, number: signal.Signals, times: int = 1) -> float:
@@ -292,12 +289,12 @@ def stopped(service: Service, number: signal.Signals, times: int = 1) -> float:
     for _time in range(times):
         service.process.send_signal(number)
         time.sleep(0.05)
-    service.wait(60)
+    service.wait()
     return time.monotonic() - began
 
 
 def check_stopped(here: Federation, up: Service, number: signal.Signals, times: int = 1) -> None:
-    assert stopped(up, number, times) < 6
+    assert stopped(up, number, times) < SOON
     assert up.process.returncode == 130
     assert "Stopped; sites wait, and the run goes on with --resume" in one_sentence(up.err)
     assert here.status("run")["state"] == "stopped"
@@ -315,13 +312,13 @@ def test_services_that_are_asked_to_stop_stop_soon_and_go_on_later(federation):
     sites["party-2"].kill()
     time.sleep(0.3)
     check_stopped(here, up, signal.SIGINT)
-    assert stopped(sites["party-1"], signal.SIGINT) < 6
+    assert stopped(sites["party-1"], signal.SIGINT) < SOON
     assert sites["party-1"].process.returncode == 0
     assert "Stopped; join again" in one_sentence(sites["party-1"].err)
     assert here.status("site-party-1")["state"] == "stopped"
     up, sites = here.up(name="third"), [here.join(name, "--non-private") for name in here.names]
-    assert up.wait(120) == 0, up.err
-    assert [site.wait(90) for site in sites] == [0, 0]
+    assert up.wait() == 0, up.err
+    assert [site.wait() for site in sites] == [0, 0]
     assert up.summary["rounds"] == 60
 
 
@@ -330,11 +327,11 @@ def test_an_experiment_that_is_interrupted_says_so_and_leaves_no_site(tmp_path):
     up = Service(["up", "run.toml", "--local", "3", "--out", "run"], tmp_path, "up").start()
     try:
         path = tmp_path / "run" / "sites" / "coordinator" / "status.json"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not path.exists() or (json.loads(path.read_text())["round"] or 0) < 3:
             assert time.monotonic() < deadline, up.err
             time.sleep(0.02)
-        assert stopped(up, signal.SIGINT) < 6
+        assert stopped(up, signal.SIGINT) < SOON
     finally:
         if up.process.poll() is None:
             up.kill()
@@ -354,12 +351,12 @@ def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federatio
     sites = {name: here.join(name, "--non-private") for name in here.names}
     here.until(lambda: here.round() >= 3)
     sites["party-2"].kill()
-    here.until(lambda: "party-2 is away; its answer is waited for until" in up.err, 15)
+    here.until(lambda: "party-2 is away; its answer is waited for until" in up.err)
     assert here.status("run")["peers"]["party-2"]["state"] == "absent"
     assert "misses party-2" in here.tacit("status", "run", code=5).stdout
     here.join("party-2", "--non-private")
-    here.until(lambda: "party-2 is back." in up.err, 30)
-    assert up.wait(120) == 0, up.err
+    here.until(lambda: "party-2 is back." in up.err)
+    assert up.wait() == 0, up.err
     lines = list(map(json.loads, (here.folder / "run" / "log.jsonl").read_text().splitlines()))
     told = [(line["event"], line.get("peer")) for line in lines if line["event"] != "engine"]
     assert told[-3:] == [("absent", "party-2"), ("connected", "party-2"), ("done", None)]
@@ -381,11 +378,11 @@ def test_a_site_whose_budget_is_too_small_refuses_and_the_coordinator_does_not_l
     here = federation(METHOD.format(rounds=2) + PRIVACY, parties=3)
     up, frugal = here.up(), here.join("party-1", "--max-epsilon", "1.2345")
     other, third = here.join("party-2"), here.join("party-3")
-    assert frugal.wait(120) == 4
+    assert frugal.wait() == 4
     assert "1.2345" in one_sentence(frugal.err)
-    assert up.wait(120) == 0, up.err
-    assert other.wait(90) == 0, other.err
-    assert third.wait(90) == 0, third.err
+    assert up.wait() == 0, up.err
+    assert other.wait() == 0, other.err
+    assert third.wait() == 0, third.err
     assert "1.2345" not in told_to_the_coordinator(here, "up")
     assert not (here.folder / "site-party-1" / "ledger").exists()
     # the other one has spent what it allowed: a second run of another seed is refused, whatever the coordinator says
@@ -394,12 +391,12 @@ def test_a_site_whose_budget_is_too_small_refuses_and_the_coordinator_does_not_l
     stopped, waiting = here.up("--set", "seed=8", name="stopped"), here.join("party-1")
     here.join("party-3", "--max-epsilon", "9")
     spent = here.join("party-2")
-    assert spent.wait(120) == 4
+    assert spent.wait() == 4
     reached = one_sentence(spent.err)
     assert "its budget is 4" in reached
-    assert stopped.wait(120) == 4
+    assert stopped.wait() == 4
     assert "its budget does not cover this run" in one_sentence(stopped.err)
     amount = reached.split("ε = ")[1].split(",")[0].split(" ")[0]
     assert amount not in told_to_the_coordinator(here, "stopped")
-    assert waiting.wait(90) == 5
+    assert waiting.wait() == 5
     assert "The coordinator ended the run" in one_sentence(waiting.err)

@@ -2,7 +2,6 @@
 guarantee, which must be asked for on both sides."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,6 @@ from tacit.config import RunFile
 from tacit.data.synthetic import demo
 from tacit.experiment import run
 from tacit.model import Model
-
-#: Whether the long form was asked for, as in `make e2e`.
-LONG = int(os.environ.get("TACIT_KILLS", "8")) >= 50
 
 PRIVATE = """
 seed = 7
@@ -158,7 +154,6 @@ def test_a_run_without_noise_has_the_digest_and_the_error_of_one_process(tmp_pat
     assert np.isfinite(up.summary["metrics"]["ndcg@10"])
 
 
-@pytest.mark.skipif(not LONG, reason="the long form: make e2e")
 def test_a_rating_of_an_item_that_is_not_listed_is_left_out_and_nobody_hears_of_it(tmp_path):
     federation = Federation(tmp_path, OPEN.format(catalogue='catalogue = "items.csv"'))
     with_items(tmp_path / "party-2.csv", 777_777)

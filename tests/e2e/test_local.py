@@ -1,20 +1,16 @@
 """`tacit up FILE --local N`: the same run as in one process, with real processes, and nothing left of them."""
 
 import json
-import os
 import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-from services import Service
+from services import PATIENCE, Service
 
 from tacit.config import RunFile
 from tacit.experiment import run
-
-#: Whether the long form was asked for, as in `make e2e`.
-LONG = int(os.environ.get("TACIT_KILLS", "8")) >= 50
 
 DATA = """
 seed = 7
@@ -52,8 +48,6 @@ SAME = {
     "vertical": DATA.format(by="item") + SGDMF,
     "device": DATA.format(by="device") + SGDMF,
 }
-#: In the short form the private one is killed and resumed below.
-SHORT = ("vertical",)
 
 
 def started(folder: Path, name: str, *arguments: str) -> Service:
@@ -63,7 +57,7 @@ def started(folder: Path, name: str, *arguments: str) -> Service:
 def finished(folder: Path, name: str, *arguments: str, code: int = 0) -> Service:
     service = started(folder, name, *arguments)
     try:
-        assert service.wait(120) == code, service.err
+        assert service.wait() == code, service.err
     finally:
         if service.process.poll() is None:
             service.kill()
@@ -107,7 +101,7 @@ def in_one_process(tmp_path_factory) -> Callable[[str], dict]:
     return summary
 
 
-@pytest.mark.parametrize("name", SAME if LONG else SHORT)
+@pytest.mark.parametrize("name", SAME)
 def test_a_run_with_processes_is_the_run_of_one_process(in_one_process, tmp_path, name):
     (tmp_path / "run.toml").write_text(SAME[name])
     one = in_one_process(name)
@@ -141,11 +135,10 @@ def test_a_killed_run_leaves_no_processes_and_resumes_to_the_same_end(in_one_pro
 
 
 def test_noise_of_the_operating_system_is_not_called_simulated_and_the_experimenter_is_named(tmp_path):
-    """In the long form it is killed in the middle too: ledgers make up for noise that cannot be drawn again."""
+    """It is killed in the middle too: ledgers make up for noise that cannot be drawn again."""
     (tmp_path / "run.toml").write_text(PRIVATE)
     folder = tmp_path / "run"
-    if LONG:
-        killed_midway(tmp_path, folder)
+    killed_midway(tmp_path, folder)
     done = finished(tmp_path, "again", "up", "run.toml", "--local", "3", "--resume", str(folder)).summary
     assert done["guarantee"]["simulated"] is False
     assert done["guarantee"]["epsilon"] <= 4.0
@@ -158,7 +151,7 @@ def test_noise_of_the_operating_system_is_not_called_simulated_and_the_experimen
 def killed_midway(tmp_path: Path, folder: Path) -> None:
     """Start the run and kill its process alone once two rounds are over; the sites must notice by themselves."""
     service = started(tmp_path, "killed", "up", "run.toml", "--local", "3", "--resume", str(folder))
-    status, deadline = folder / "sites" / "coordinator" / "status.json", time.monotonic() + 60
+    status, deadline = folder / "sites" / "coordinator" / "status.json", time.monotonic() + PATIENCE
     while not status.exists() or (json.loads(status.read_text()).get("round") or 0) < 2:
         assert service.process.poll() is None, service.err
         assert time.monotonic() < deadline, service.err

@@ -20,12 +20,6 @@ from tacit.testing.worlds import checkerboard
 SMALL = {"source": "demo", "users": 150, "items": 30, "ratings": 2500}
 
 
-@pytest.fixture(autouse=True)
-def listed(monkeypatch):
-    everything = {**methods.known(), OBJECTIVE.name: OBJECTIVE}
-    monkeypatch.setattr(methods, "known", lambda: everything)
-
-
 def file(epsilon=None, unit="user", **method):
     privacy = {} if epsilon is None else {"privacy": {"epsilon": epsilon, "delta": 1e-6, "unit": unit}}
     table = {"name": OBJECTIVE.name, "factors": 4, **method}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from tacit.config import checked
@@ -13,35 +14,40 @@ from tacit.methods.base import Coordinator, Method, Parameters, Sides
 __all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "known"]
 
 
-@cache
+#: Where each method is: a name is looked up without importing the others.
+_PLACES = {
+    "sgdmf": "sgdmf:SGDMF",
+    "gradient-clipping": "baselines.clipping:GRADIENT_CLIPPING",
+    "dp-sgld": "baselines.sgld:SGLD",
+    "objective-perturbation": "baselines.objective:OBJECTIVE",
+    "synsgd": "baselines.synchronous:SYNCHRONOUS",
+    "gd-dr": "baselines.reduced:REDUCED",
+    "local-private": "baselines.alone:ALONE",
+    "bias": "baselines.bias:BIAS",
+    "central": "baselines.central:CENTRAL",
+    "local": "baselines.local:LOCAL",
+    "global-mean": "baselines.means:GLOBAL_MEAN",
+    "item-mean": "baselines.means:ITEM_MEAN",
+    "popularity": "baselines.means:POPULARITY",
+    "random": "baselines.random:RANDOM",
+}
+
+
 def known() -> Mapping[str, Method]:
     """All methods by name."""
-    from tacit.methods.baselines.alone import ALONE
-    from tacit.methods.baselines.bias import BIAS
-    from tacit.methods.baselines.central import CENTRAL
-    from tacit.methods.baselines.clipping import GRADIENT_CLIPPING
-    from tacit.methods.baselines.local import LOCAL
-    from tacit.methods.baselines.means import GLOBAL_MEAN, ITEM_MEAN, POPULARITY
-    from tacit.methods.baselines.objective import OBJECTIVE
-    from tacit.methods.baselines.random import RANDOM
-    from tacit.methods.baselines.reduced import REDUCED
-    from tacit.methods.baselines.sgld import SGLD
-    from tacit.methods.baselines.synchronous import SYNCHRONOUS
-    from tacit.methods.sgdmf import SGDMF
-
-    others = (GRADIENT_CLIPPING, SGLD, OBJECTIVE, SYNCHRONOUS, REDUCED, ALONE)
-    simple = (BIAS, CENTRAL, LOCAL, GLOBAL_MEAN, ITEM_MEAN, POPULARITY, RANDOM)
-    return {method.name: method for method in (SGDMF, *others, *simple)}
+    return {name: find(name) for name in _PLACES}
 
 
+@cache
 def find(name: str) -> Method:
     """The method of that name."""
-    methods = known()
-    if name not in methods:
+    if name not in _PLACES:
         raise UsageError(
-            f'There is no method "{name}".{did_you_mean(name, methods) or ""} Known methods: {", ".join(methods)}.'
+            f'There is no method "{name}".{did_you_mean(name, _PLACES) or ""} Known methods: {", ".join(_PLACES)}.'
         )
-    return methods[name]
+    module, attribute = _PLACES[name].split(":")
+    method: Method = getattr(import_module(f"tacit.methods.{module}"), attribute)
+    return method
 
 
 def chosen(table: Mapping[str, Any], where: str = "the run file") -> tuple[Method, Parameters]:
