@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
 
 
 class TacitError(Exception):
@@ -79,3 +81,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(str(word), [str(k) for k in known], n=1)
     return f' Did you mean "{close[0]}"?' if close else ""
+
+
+def check_type(value: object, wanted: Any, caller: str, takes: str) -> None:
+    """UsageError unless `value` is what a function takes: for arguments that a person passes by hand."""
+    if not isinstance(value, wanted):
+        raise UsageError(f"{caller} takes {takes}, and got a {type(value).__name__}.")
+
+
+def check_integer(name: str, value: object, least: int = 1) -> None:
+    """UsageError unless `value` is an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise UsageError(f"{name} = {value!r} is not possible; give an integer, {least} or more.")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a real number, and not a truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)

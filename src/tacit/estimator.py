@@ -20,13 +20,13 @@ from tacit.boundary.protection import Budget
 from tacit.config import AggregationSection, PrivacySection, checked
 from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Ratings
-from tacit.errors import UsageError
+from tacit.errors import UsageError, check_integer, check_type
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, find
 from tacit.methods.asked import Situation
 from tacit.methods.plan import affordable, make_plan
 from tacit.model import Model, Predictor
-from tacit.model.model import best
+from tacit.model.model import best, item_rows
 from tacit.partition import Parties
 
 if TYPE_CHECKING:
@@ -122,7 +122,9 @@ class Estimator:
         return self
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"
+        usual = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
+        given = {name: value for name, value in self.get_params().items() if value != usual[name]}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def fit(self, parties: Parties, ratings: int | None = None) -> Self:
         """Learn from parties that `tacit.partition` made.
@@ -142,6 +144,9 @@ class Estimator:
         table = {k: v for k, v in self.get_params().items() if k not in aside and v is not None}
         parameters = checked(method.parameters, table, where=type(self).__name__)
         privacy: DP | None = getattr(self, "privacy", None)
+        check_type(privacy, DP | None, f"{type(self).__name__}'s privacy", "tacit.DP(epsilon=…), or None")
+        if ratings is not None:
+            check_integer("ratings", ratings)
         wanted = self._aggregation()
         if wanted.signed and wanted.name != "secagg":
             raise UsageError(f'aggregation: signed = True is for "secagg", and this is "{wanted.name}".')
@@ -185,15 +190,17 @@ class Estimator:
         """Predictions of one known user for some items, by id; made where the user's party is. float32."""
         parties = self._fitted()
         row = parties.user_ids.row(user)
-        columns = np.array([parties.item_ids.row(item) for item in items], dtype=np.int64)
+        columns = item_rows(parties.item_ids, items)
         return self.predictor_.predict(np.full(len(columns), row), columns)
 
     def recommend(self, user: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """The n best items that a known user has not rated: (id, prediction), best first.
+        """The n best items that a user has not rated: (id, prediction), best first.
 
-        For somebody new use `model_.recommend({item: rating, …})`.
+        `user` is the id of a known user, or the history of somebody new: {item: rating, …}.
         """
         parties = self._fitted()
+        if isinstance(user, Mapping):
+            return self.model_.recommend(user, n)
         row = parties.user_ids.row(user)
         scores = np.asarray(self.predictor_.scores(np.array([row])))[0]
         return best(scores, parties.item_ids, self._seen(row), n)

@@ -97,7 +97,7 @@ def test_a_loaded_model_recommends_the_same(tmp_path):
 
 
 def test_a_folder_without_a_model_says_what_to_name(tmp_path):
-    with pytest.raises(DataError, match=r'no model in ".*none"; name a run folder'):
+    with pytest.raises(DataError, match=r'no model in ".*none"; name the folder of a run'):
         Model.load(tmp_path / "none")
     (model().save(tmp_path / "half") / "factors.npz").unlink()
     with pytest.raises(DataError, match="There is no model in"):
@@ -308,7 +308,7 @@ def test_nothing_left_is_an_empty_list():
 
 @pytest.mark.parametrize("n", [0, -1])
 def test_fewer_than_one_recommendation_is_refused(n):
-    with pytest.raises(UsageError, match=f"n = {n} recommendations are not possible"):
+    with pytest.raises(UsageError, match=f"n = {n} is not possible"):
         flat_model([1, 2]).recommend({}, n=n)
 
 

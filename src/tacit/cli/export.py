@@ -118,7 +118,7 @@ def _readme(model: Model) -> str:
         p = model.item_factors.shape[1]
         columns = f"`factor_1` … `factor_{p}` are its factors v"
         use = f"A rating is predicted as {low} + u·v. Somebody new fits u to her own ratings, where she is: "
-        use += "`tacit.Model.load` on the run folder, then `fold_in`."
+        use += "`tacit.Model.load` on this folder, then `recommend({item: rating, …})`."
     else:
         columns = "`score` is the same for everybody"
         use = "Scores are on the scale of the ratings." if model.rates else "Scores rank items; they are no ratings."

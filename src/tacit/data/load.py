@@ -7,6 +7,7 @@
     "some/folder"                           MovieLens or eICU as published, or ratings.parquet and side tables
     "shop.duckdb", "shop.sqlite", "shop.db", "duckdb:PATH", "sqlite:PATH",
     "postgresql://…"                        a database, with query="select …"
+    an Arrow table, a pandas or polars frame    what is in memory already
 
 Every one of them ends in `ratings_from_table`, which checks each value; a mistake is one sentence with file,
 row and remedy.
@@ -14,7 +15,7 @@ row and remedy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tacit.data import named, sql
+from tacit.data import frames, named, sql
 from tacit.data.columns import Origin, Records
+from tacit.data.frames import is_frame
 from tacit.data.public import PUBLISHED
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.sides import align, listed_ids, read_catalogue, read_side
 from tacit.data.tables import ratings_from_table
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, UsageError, did_you_mean
+from tacit.errors import DataError, UsageError, check_type, did_you_mean, is_number
 
 _DUPLICATES = ("error", "last", "mean")
 _FOREIGN = (
@@ -50,7 +52,7 @@ _FOREIGN = (
 
 
 def load(
-    source: str | Path,
+    source: Any,
     *,
     feedback: str = "explicit",
     columns: Mapping[str, str] | None = None,
@@ -69,7 +71,7 @@ def load(
 
     Parameters
     ----------
-    source : see the module; a bare name is sought under TACIT_DATA first, then here
+    source : a path, name or address, or a table; see the module. A bare name is sought under TACIT_DATA first
     feedback : "explicit" (opinions on a scale), "implicit" (every row is a 1) or "count" (how often). A set
         that holds counts, such as Last.fm or eICU, gives them where "explicit" is asked for, and notes it
     columns : names for user, item, rating, timestamp, as in {"user": "uid", "item": "isbn"}; the usual names
@@ -92,13 +94,19 @@ def load(
     declared = _declared(scale, kind)
     if query is not None and not query.strip():
         raise UsageError("The query is empty; give a select, or leave it out where there is one table only.")
-    text = str(source)
+    if not is_frame(source):
+        check_type(source, str | Path, "load", 'a path, a name such as "demo", an address, or a table')
+    text = "" if is_frame(source) else str(source)
     if text == "demo":
         tables = {"columns": columns, "query": query, "user_table": user_table, "item_table": item_table}
         _leave_out({**tables, "catalogue": catalogue}, "the demo brings its own")
         return _demo(declared, users=users, items=items, ratings=ratings, feedback=kind.value, seed=seed)
     _leave_out({"users": users, "items": items, "ratings": ratings}, 'it sizes source="demo" only')
-    records = _records(text, query, columns, kind)
+    if is_frame(source):
+        _leave_out({"query": query}, "a table in memory is no database")
+        records = frames.read(source, columns, kind)
+    else:
+        records = _records(text, query, columns, kind)
     notes = records.notes
     if records.counts and kind is Feedback.EXPLICIT:
         kind = Feedback.COUNT
@@ -173,6 +181,10 @@ def _attributes(table: pa.Table | None, vocabulary: Vocabulary, origin: Origin) 
 def _declared(scale: tuple[float, float] | Scale | None, kind: Feedback) -> Scale | None:
     if scale is None:
         return None
+    if not isinstance(scale, Scale) and not (
+        isinstance(scale, Sequence) and len(scale) == 2 and all(is_number(end) for end in scale)
+    ):
+        raise UsageError(f"scale = {scale!r} is not possible; give its two ends, as in scale=(1, 5).")
     declared = scale if isinstance(scale, Scale) else Scale(float(scale[0]), float(scale[1]))
     if not (np.isfinite(declared.low) and np.isfinite(declared.high)):
         raise UsageError(f"The scale [{declared.low:g}, {declared.high:g}] is not finite; give both its ends.")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.data.ratings import Ratings
-from tacit.errors import DataError, UsageError, did_you_mean
+from tacit.errors import DataError, UsageError, check_type, did_you_mean, is_number
 from tacit.rng import id_keys, mix
 
 BLOCK = 1 << 20  # pairs worked on at a time
@@ -62,7 +62,8 @@ def split(ratings: Ratings, by: str = "random", test: float = 0.1, seed: int = 7
     """
     if by not in KINDS:
         raise UsageError(f'There is no split "{by}"; there are {", ".join(KINDS)}.{did_you_mean(by, KINDS)}')
-    if not 0 < test < 1:
+    check_type(ratings, Ratings, "split", "ratings, as tacit.load returns them")
+    if not is_number(test) or not 0 < test < 1:
         raise UsageError(f"test = {test!r} is not possible; it is a fraction between 0 and 1, such as 0.1.")
     if not ratings.n_ratings:
         raise DataError(f"There are no ratings to split in {ratings.name}.")

@@ -34,6 +34,9 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self):,} {self.kind}s)"
+
     def __getitem__(self, rows: Any) -> Any:
         return self.ids[rows]
 

@@ -21,6 +21,7 @@ from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.deploy.files import write_private
 from tacit.errors import BadMessage, TamperingFound
 from tacit.federation.messages import Answer
+from tacit.model import Model
 from tacit.model import predictor as predictors
 from tacit.model.predictor import Predictor
 from tacit.partition import Share
@@ -138,6 +139,26 @@ def write_predictor(path: Path, predictor: Predictor) -> None:
     """What a site predicts with, as the arrays and numbers that it is made of."""
     parts = {field.name: getattr(predictor, field.name) for field in fields(predictor)}  # type: ignore[arg-type]
     write_private(path, encode({"": type(predictor).__name__, **parts}))
+
+
+def write_model(folder: Path, predictor: Predictor, seen: Ratings, method: str, stamp: str) -> None:
+    """What this site can use for somebody new, for `Model.load`; nothing where the same cannot be said of every item.
+
+    It may be fine-tuned on this site's ratings: it stays here, and only its owner may read it.
+    """
+    learned: dict[str, Array] = {}
+    match predictor:
+        case predictors.Factors():
+            learned = {"item_factors": predictor.items}
+        case predictors.ItemScores():
+            learned = {"item_scores": predictor.values}
+        case predictors.Biases():
+            middle = np.float32((predictor.low + predictor.high) / 2)
+            learned = {"item_scores": np.clip(middle + predictor.items, predictor.low, predictor.high)}
+    if learned:
+        made = Model(method, seen.scale, seen.item_ids, **learned, rates=predictor.rates, stamp=stamp)
+        for path in made.save(folder).iterdir():
+            path.chmod(0o600)
 
 
 def read_predictor(path: Path) -> Predictor:

@@ -39,6 +39,7 @@ from tacit.engine.serve import served
 from tacit.errors import BadMessage
 from tacit.federation import Party
 from tacit.federation.messages import Answer
+from tacit.guarantee import NON_PRIVATE
 from tacit.methods.plan import Plan
 from tacit.partition import Setting
 
@@ -183,6 +184,9 @@ class Part:
         shutil.rmtree(folder, ignore_errors=True)
         for name, predictor in zip(("predictor", "before"), predictors, strict=False):
             kept.write_predictor(folder / f"{name}.tct", predictor)
+        promised = None if self._agreed is None else self._agreed.plan
+        stamp = NON_PRIVATE if promised is None else promised.terms.guarantee
+        kept.write_model(folder / "model", predictors[0], seen, self.offer.file.method["name"], str(stamp))
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}

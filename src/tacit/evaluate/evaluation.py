@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, UsageError, check_type
 from tacit.evaluate.bootstrap import bootstrap_interval
 from tacit.evaluate.metrics import metric_named
 from tacit.evaluate.positions import Positions, find_positions
@@ -48,6 +48,10 @@ class Evaluation:
             better = metric_named(name).better
             lines.append(f"{name:<{width}}  {_short(value):>9}  {spans.get(name, '–'):<{span_width}}  {better}")
         return "\n".join([*lines, *self.notes])
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {_short(value)}" for name, value in list(self.metrics.items())[:4])
+        return f"Evaluation({shown}{', …' if len(self.metrics) > 4 else ''})"
 
     def to_arrow(self, user_ids: Vocabulary | np.ndarray) -> pa.Table:
         """One row per user and metric with a value: scope ("user"), round (null), user, metric, value."""
@@ -110,6 +114,11 @@ def evaluate(
     bootstrap : resamples for the intervals; 0 for none
     ranking : False to measure errors only
     """
+    check_type(test, Ratings, "evaluate", "held-out ratings as its second argument, as tacit.split returns them")
+    if not hasattr(predictor, "rates") and not isinstance(predictor, Fitted):
+        raise UsageError(
+            f"evaluate takes a fitted estimator or a predictor, and got a {type(predictor).__name__}; fit it first."
+        )
     if isinstance(predictor, Fitted):
         seen = predictor.seen_ if seen is None else seen
         predictor = predictor.predictor_

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from tacit.data.ratings import Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, UsageError, check_integer, check_type
 
 FORMAT = "tacit model 1"
 
@@ -41,6 +42,10 @@ class Model:
     user_factors: np.ndarray | None = None
     rates: bool = True
     stamp: str = "NON-PRIVATE"
+
+    def __repr__(self) -> str:
+        width = "" if self.item_factors is None else f", {self.item_factors.shape[1]} factors"
+        return f"Model({self.method}: {len(self.item_ids):,} items{width}; {self.stamp})"
 
     # -- somebody new -----------------------------------------------------------------------------------------
 
@@ -78,7 +83,7 @@ class Model:
 
     def predict(self, history: Mapping[Any, float], items: Sequence[Any]) -> np.ndarray:
         """Predictions for some item ids."""
-        return self.scores(history)[np.array([self.item_ids.row(item) for item in items], dtype=np.int64)]
+        return self.scores(history)[item_rows(self.item_ids, items)]
 
     def recommend(self, history: Mapping[Any, float], n: int = 10) -> list[tuple[Any, float]]:
         """The n best items that are not in the history: (id, prediction) pairs, best first."""
@@ -93,6 +98,7 @@ class Model:
         return self.item_factors
 
     def _history(self, history: Mapping[Any, float]) -> tuple[np.ndarray, np.ndarray]:
+        check_type(history, Mapping, "A shared model", "somebody's history, {item: rating, …}, since it knows no users")
         rows = np.array([self.item_ids.row(item) for item in history], dtype=np.int64)
         try:
             values = np.array([float(value) for value in history.values()])
@@ -109,6 +115,7 @@ class Model:
 
     def save(self, folder: str | Path) -> Path:
         """Write model.json and factors.npz into a folder; no pickle."""
+        check_type(folder, str | PathLike, "save", "a folder's path")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         ids = self.item_ids.ids
@@ -130,11 +137,15 @@ class Model:
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
-        """The model that `save` wrote."""
-        folder = Path(folder)
-        if not (folder / "model.json").is_file() and (folder / "model" / "model.json").is_file():
-            folder = folder / "model"
+        """The model that `save`, `tacit run`, `tacit export` or a site wrote, by its folder."""
+        check_type(folder, str | PathLike, "Model.load", "a folder's path")
+        given, folder = Path(folder), Path(folder)
+        if not (folder / "model.json").is_file():
+            inside = [given / name for name in ("model", "home/model") if (given / name / "model.json").is_file()]
+            folder = inside[0] if inside else folder
         try:
+            if not (folder / "model.json").is_file() and (folder / "guarantee.json").is_file():
+                return cls._exported(folder)
             about = json.loads((folder / "model.json").read_text())
             if about["format"] != FORMAT:
                 raise DataError(
@@ -154,13 +165,40 @@ class Model:
             )
         except FileNotFoundError:
             raise DataError(
-                f'There is no model in "{folder}"; name a run folder, or a folder that save() wrote.'
+                f'There is no model in "{folder}"; name the folder of a run, of a site, or of an export.'
             ) from None
         except DataError:
             raise
         except Exception as error:  # JSON, zip and NumPy each have many ways to fail on damaged bytes
             problem = f"{type(error).__name__}: {error}".rstrip(".")
             raise DataError(f'The model in "{folder}" cannot be read ({problem}); save it again.') from None
+
+    @classmethod
+    def _exported(cls, folder: Path) -> Model:
+        """What `tacit export` wrote: tables, and a guarantee that says what they are."""
+        import pyarrow.parquet as pq
+
+        about, items = json.loads((folder / "guarantee.json").read_text()), pq.read_table(folder / "items.parquet")
+        users = pq.read_table(folder / "users.parquet") if (folder / "users.parquet").is_file() else None
+        arrays = {"item_factors": _factor_columns(items), "user_factors": _factor_columns(users)}
+        if "score" in items.column_names:
+            arrays["item_scores"] = items["score"].to_numpy()
+        ids = as_ids(items["item"])
+        _check(ids, **arrays)
+        return cls(
+            method=about["method"],
+            scale=Scale(*about["scale"]),
+            item_ids=Vocabulary(ids, "item"),
+            rates=about["rates"],
+            stamp=about["stamp"],
+            **arrays,
+        )
+
+
+def _factor_columns(table: Any) -> np.ndarray | None:
+    """factor_1 … factor_p of an exported table, (rows, p) float32; None where it has none."""
+    names = [] if table is None else [name for name in table.column_names if name.startswith("factor_")]
+    return np.column_stack([table[name].to_numpy() for name in names]) if names else None
 
 
 _ARRAYS = ("item_factors", "item_scores", "user_factors")
@@ -183,10 +221,16 @@ def _check(
         raise ValueError("factors and ids differ in number")
 
 
+def item_rows(item_ids: Vocabulary, items: Sequence[Any]) -> np.ndarray:
+    """The columns of some items by id, (k,) int64; one id alone, or anything but a sequence, is refused."""
+    if isinstance(items, str) or not isinstance(items, Sequence | np.ndarray):
+        raise UsageError(f"predict takes a list of item ids, and got {items!r}; put it in brackets.")
+    return np.array([item_ids.row(item) for item in items], dtype=np.int64)
+
+
 def best(scores: np.ndarray, item_ids: Vocabulary, seen: np.ndarray, n: int) -> list[tuple[Any, float]]:
     """The n best items that were not seen, as (id, score), best first; equal scores in the order of their ids."""
-    if n < 1:
-        raise UsageError(f"n = {n} recommendations are not possible; ask for 1 or more.")
+    check_integer("n", n)
     allowed = np.ones(len(scores), dtype=bool)
     allowed[seen] = False
     candidates = np.flatnonzero(allowed)

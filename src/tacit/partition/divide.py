@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, UsageError, check_type, is_number
 from tacit.partition.attribute import GENRE, find_column, parties_of, values
 from tacit.partition.parties import Parties, Setting, Share
 from tacit.partition.skew import dealing_order, sizes
@@ -47,6 +47,7 @@ def partition(
     >>> partition(demo(), into=4)
     Parties(horizontal: 1,000 users are divided at random among 4 silos.)
     """
+    check_type(ratings, Ratings, "partition", "ratings, as tacit.load or tacit.split return them")
     _check(into, by, size_skew, taste_skew)
     if not ratings.n_users or not ratings.n_items:
         raise DataError(f"{ratings.name} has no users or no items, so that there is nothing to divide.")
@@ -84,7 +85,7 @@ def _check(into: int | None, by: str, size_skew: float, taste_skew: float) -> No
     if into is not None and (isinstance(into, bool) or not isinstance(into, (int, np.integer)) or into < 1):
         raise UsageError(f"into = {into!r} is not possible; it is a whole number of parties, 1 or more.")
     for name, skew in (("size_skew", size_skew), ("taste_skew", taste_skew)):
-        if not 0 <= skew <= 1:
+        if not is_number(skew) or not 0 <= skew <= 1:
             raise UsageError(f"{name} = {skew!r} is not possible; it lies between 0 and 1.")
         if skew and by not in ("user", "item"):
             raise UsageError(f'{name} works by "user" and by "item", not by "{by}"; leave it out.')
