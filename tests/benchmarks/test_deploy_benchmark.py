@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.common.fresh import call
 
 from benchmarks import deploy
 
@@ -17,20 +16,6 @@ def standing(memory=100.0, files=10, threads=5):
 def found(last, processes=(1, 1)):
     """Two processes after round 2, and what the second of them holds after the last."""
     return {"processes": list(processes), "held": {"2": [standing(), standing()], "20": [standing(), last]}}
-
-
-def test_a_round_is_timed_on_every_way_and_the_sites_end():
-    took = call("deploy", "rounds", 2, 10, 2)
-    assert {name: len(times) for name, times in took.items()} == {
-        "engine": 2,
-        "cells": 2,
-        "sockets": 2,
-        "in process": 2,
-    }
-    assert all(time > 0 for times in took.values() for time in times)
-    rows = deploy.of_rounds("40 bytes", took, most=60.0)
-    assert rows[0].target.endswith("met")
-    assert len({row.beside for row in rows}) == 4
 
 
 def test_nothing_that_grew_is_no_leak():

@@ -77,7 +77,7 @@ def test_a_schedule_that_forgets_the_other_silos_is_noticed(tmp_path, monkeypatc
         asked = honest(*given)
         return replace(asked, noisy=tuple(replace(noisy, parties=1) for noisy in asked.noisy))
 
-    monkeypatch.setattr("tacit.methods.find", lambda _name: replace(bias.BIAS, schedule=forgetful))
+    monkeypatch.setattr("tacit.methods.known", lambda: {"bias": replace(bias.BIAS, schedule=forgetful)})
     with pytest.raises(AssertionError):
         test_what_all_silos_released_of_one_user_is_within_the_guarantee(tmp_path)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import UserDict
+from collections.abc import Mapping, MutableMapping
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -33,21 +34,32 @@ _PLACES = {
 }
 
 
-def known() -> Mapping[str, Method]:
-    """All methods by name."""
-    return {name: find(name) for name in _PLACES}
+class _Methods(UserDict[str, Any]):
+    """Methods by name, each imported when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Method:
+        found = self.data[name]
+        if isinstance(found, str):
+            module, attribute = found.split(":")
+            self.data[name] = found = getattr(import_module(f"tacit.methods.{module}"), attribute)
+        method: Method = found
+        return method
 
 
 @cache
+def known() -> MutableMapping[str, Method]:
+    """All methods by name."""
+    return _Methods(_PLACES)
+
+
 def find(name: str) -> Method:
     """The method of that name."""
-    if name not in _PLACES:
+    methods = known()
+    if name not in methods:
         raise UsageError(
-            f'There is no method "{name}".{did_you_mean(name, _PLACES) or ""} Known methods: {", ".join(_PLACES)}.'
+            f'There is no method "{name}".{did_you_mean(name, methods) or ""} Known methods: {", ".join(methods)}.'
         )
-    module, attribute = _PLACES[name].split(":")
-    method: Method = getattr(import_module(f"tacit.methods.{module}"), attribute)
-    return method
+    return methods[name]
 
 
 def chosen(table: Mapping[str, Any], where: str = "the run file") -> tuple[Method, Parameters]:
