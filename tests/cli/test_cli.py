@@ -47,7 +47,7 @@ def tacit(*args, cwd) -> Answered:
 
 def process(*args, cwd) -> Answered:
     env = {k: v for k, v in os.environ.items() if k != "TACIT_DATA"}
-    done = subprocess.run([TACIT, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=120, env=env)
+    done = subprocess.run([TACIT, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=600, env=env)
     return Answered(done.returncode, done.stdout, done.stderr)
 
 

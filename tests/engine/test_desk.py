@@ -57,7 +57,7 @@ def answering(desk_of, content=None):
 def test_a_reply_is_the_result_even_if_it_overtakes_the_acknowledgement():
     desk, cell = made(answering(lambda: desk))
     desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0) == {"said": "id-1"}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert cell.pushed == [("party-1", "ask", "id-1")]
 
 
@@ -68,7 +68,7 @@ def test_a_reply_whose_acknowledgement_was_lost_counts():
 
     desk, cell = made(act)
     desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0) == {"done": True}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"done": True}
     assert len(cell.pushed) == 1
 
 
@@ -85,7 +85,7 @@ def test_what_does_not_get_there_is_pushed_again_and_the_time_left_shrinks(monke
 
     desk, cell = made(act)
     desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0) == {"done": True}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"done": True}
     assert cell.pushed == [("party-1", "ask", "id-1")] * 3
     assert left[0] > left[1] > left[2] > 0
 
@@ -96,16 +96,16 @@ def test_silence_ends_at_the_deadline_and_the_next_wait_is_short(monkeypatch):
     desk.hello("party-1", "a")
     began = monotonic()
     assert desk.settle("party-1", "ask", "id-1", says, 0.4) is None
-    assert 0.35 < monotonic() - began < 2
+    assert 0.35 < monotonic() - began < 20
     began = monotonic()
     assert desk.settle("party-1", "ask", "id-2", says, 30.0) is None
-    assert monotonic() - began < 2, "one that was late is waited for at its full time again"
+    assert monotonic() - began < 20, "one that was late is waited for at its full time again"
     monkeypatch.setattr(module, "GRACE", 30.0)
     assert desk.settle("party-1", "ask", "id-3", says, 30.0) is None
-    assert monotonic() - began < 4, "one that is away costs every step its grace"
+    assert monotonic() - began < 25, "one that is away costs every step its grace"
     desk.hello("party-1", "a")
     soon(0.3, lambda: desk.replied("party-1", "id-3", {"back": True}))
-    assert desk.settle("party-1", "ask", "id-3", says, 10.0) == {"back": True}
+    assert desk.settle("party-1", "ask", "id-3", says, 120.0) == {"back": True}
 
 
 def test_nobody_there_is_late_not_an_error():
@@ -117,7 +117,7 @@ def test_nobody_there_is_late_not_an_error():
 def test_one_that_comes_in_time_is_asked_then():
     desk, _cell = made(answering(lambda: desk))
     soon(0.2, lambda: desk.hello("party-1", "a"))
-    assert desk.settle("party-1", "ask", "id-1", says, 10.0) == {"said": "id-1"}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
 
 
 def test_whoever_starts_anew_is_told_everything_again_in_order_and_only_once():
@@ -133,11 +133,11 @@ def test_whoever_starts_anew_is_told_everything_again_in_order_and_only_once():
     desk, cell = made(act)
     desk.hello("party-1", "a")
     for topic, about in (("offer", "o"), ("begin", "b")):
-        assert desk.settle("party-1", topic, about, says, 5.0)
+        assert desk.settle("party-1", topic, about, says, 120.0)
         desk.first(topic, about, {"party-1": says})
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0) == {"said": "id-1"}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert [about for _to, _topic, about in cell.pushed] == ["o", "b", "id-1", "o", "b", "id-1"]
-    assert desk.settle("party-1", "ask", "id-2", says, 5.0) == {"said": "id-2"}
+    assert desk.settle("party-1", "ask", "id-2", says, 120.0) == {"said": "id-2"}
     assert [about for _to, _topic, about in cell.pushed][6:] == ["id-2"]
 
 
@@ -158,7 +158,7 @@ def test_one_that_is_on_the_line_before_its_hello_is_not_asked_before_it_was_tol
     desk.hello("party-1", "a")
     desk.first("offer", "o", {"party-1": says})
     desk._peers["party-1"].told["a"].add("o")
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0) == {"said": "id-1"}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert taken == ["o", "id-1"]
 
 
@@ -186,7 +186,7 @@ def test_what_comes_first_is_not_told_to_whom_it_does_not_concern():
     desk, cell = made(answering(lambda: desk))
     desk.first("offer", "o", {"party-2": says})
     desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0)
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0)
     assert cell.pushed == [("party-1", "ask", "id-1")]
 
 
@@ -203,7 +203,7 @@ def test_replies_that_nobody_waits_for_are_dropped():
     desk.replied("party-1", "id-1", {"too early": True})
     desk.hello("party-1", "a")
     desk.hello("party-2", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0) == {"first": True}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"first": True}
     desk.replied("party-1", "id-1", {"too late": True})
     desk.replied("party-1", "", {"nobody asked": True})
     cell.act = lambda *_push: TAKEN
@@ -216,7 +216,7 @@ def test_the_error_that_a_service_tells_of_is_the_result():
     desk._cell.act = lambda name, topic, told: (
         desk.replied(name, told["about"], failure_content(PrivacyRefused("It is spent."), tell=True)) or TAKEN
     )
-    reply = desk.settle("party-1", "ask", "id-1", says, 5.0)
+    reply = desk.settle("party-1", "ask", "id-1", says, 120.0)
     assert type(reply) is PrivacyRefused
     assert str(reply) == "It is spent."
 
@@ -227,7 +227,7 @@ def test_half_an_error_is_a_bad_message_not_a_reply():
     )
     desk.hello("party-1", "a")
     with pytest.raises(BadMessage):
-        desk.settle("party-1", "ask", "id-1", says, 5.0)
+        desk.settle("party-1", "ask", "id-1", says, 120.0)
 
 
 @pytest.mark.parametrize("when", ["before", "while it is asked"])
@@ -240,7 +240,7 @@ def test_one_that_is_not_let_in_any_more_is_not_waited_for(when):
         soon(0.1, lambda: desk.gone("party-1"))
     began = monotonic()
     assert desk.settle("party-1", "ask", "id-1", says, 30.0) is None
-    assert monotonic() - began < 3
+    assert monotonic() - began < 20
     assert "party-1" not in desk.present()
 
 
@@ -249,7 +249,7 @@ def test_one_that_was_let_in_again_is_asked_again():
     desk.hello("party-1", "a")
     desk.gone("party-1")
     desk.hello("party-1", "b")
-    assert desk.settle("party-1", "ask", "id-1", says, 5.0) == {"said": "id-1"}
+    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
 
 
 def test_waiting_for_everybody_names_who_is_missing():
@@ -271,31 +271,33 @@ def test_another_runs_desk_knows_who_is_there_and_none_of_what_was_said():
     cell.act = answering(lambda: other)
     other.know(desk)
     assert other.present() == {"party-1": True}
-    assert other.settle("party-1", "ask", "id-1", says, 5.0) == {"said": "id-1"}
+    assert other.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert cell.pushed == [("party-1", "ask", "id-1")]
 
 
 def test_services_are_asked_at_the_same_time():
+    """None of them replies before all were asked."""
+    found, asked, names = {}, {}, [f"party-{k}" for k in range(1, 9)]
+
     def act(name, topic, told):
-        soon(0.3, lambda: desk.replied(name, told["about"], {"by": name}))
+        asked[name] = told["about"]
+        if len(asked) == len(names):
+            for who, about in list(asked.items()):
+                desk.replied(who, about, {"by": who})
         return TAKEN
 
-    desk, _cell = made(act)
-    found, names = {}, [f"party-{k}" for k in range(1, 9)]
-
     def ask(name):
-        found[name] = desk.settle(name, "ask", f"{name} id", says, 5.0)
+        found[name] = desk.settle(name, "ask", f"{name} id", says, 60.0)
 
+    desk, _cell = made(act)
     for name in names:
         desk.hello(name, "a")
     threads = [threading.Thread(target=ask, args=(name,)) for name in names]
-    began = monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert found == {name: {"by": name} for name in names}
-    assert monotonic() - began < 2
 
 
 @pytest.mark.parametrize("where", ["asked", "away", "before"])
@@ -310,7 +312,7 @@ def test_a_desk_that_is_closed_waits_for_nobody(where):
         soon(0.1, desk.close)
     assert desk.settle("party-1", "ask", "id-1", says, 60.0) is None
     assert desk.wait_for(("party-1", "party-2"), 60.0)
-    assert monotonic() - began < 3
+    assert monotonic() - began < 20
 
 
 def test_a_service_that_has_missed_three_hellos_is_away():

@@ -16,7 +16,7 @@ from tacit.engine.turns import Turns
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Request
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class Busy:
