@@ -24,7 +24,7 @@ PARTS = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 #: Seconds for one command.
-PATIENCE = 90.0
+PATIENCE = 600.0
 
 
 def steps(page):
