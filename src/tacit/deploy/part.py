@@ -253,6 +253,8 @@ class Part:
             "delta": budget.delta,
             "guarantee": str(protection.terms.guarantee),
         }
+        if (parties := max(protection.terms.parties.values(), default=1)) > 1:
+            known[agreed.run]["parties"] = parties
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 

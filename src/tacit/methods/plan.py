@@ -96,7 +96,7 @@ class Plan:
         if here.shares is None or not any(n.sealed for n in self.noisy):
             return None
         share = z / math.sqrt(max(1, here.parties - here.colluding))
-        events = [n.together(share if n.sealed else z) for n in self.noisy]
+        events = [n.event(share if n.sealed else z) for n in self.noisy]
         return float(epsilon_of(events, self.delta, self.terms.relation))
 
     def curve(self) -> np.ndarray:
@@ -143,7 +143,7 @@ def make_plan(
         z, claimed = asked.claim(privacy.epsilon, delta), privacy.epsilon
     else:
         z, claimed = _calibrated(asked.noisy, privacy.epsilon, delta, relation), None
-    reached = float(epsilon_of([n.together(z) for n in asked.noisy], delta, relation))
+    reached = float(epsilon_of([n.event(z) for n in asked.noisy], delta, relation))
     trust, against = _trust(situation, all(n.sealed for n in asked.noisy))
     per_silo = unit is Unit.USER and situation.setting is Setting.HORIZONTAL
     guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo, claimed)
@@ -154,7 +154,8 @@ def make_plan(
         events=tuple(n.event(z) for n in asked.noisy),
         sensitivities={n.step: n.sensitivity for n in asked.noisy},
         grids={n.step: _grid(n, z, situation) for n in asked.noisy if n.whole},
-        reports={n.step: n.event_of(z, 1) for n in asked.noisy if n.reported},
+        reports={n.step: n.event_of(z, n.answers) for n in asked.noisy if n.reported},
+        parties={n.step: n.parties for n in asked.noisy},
         accounted=asked.accounted,
     )
     return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
@@ -175,6 +176,11 @@ def _sealed(asked: Asked, situation: Situation, seeded: bool) -> Asked:
         )
         for n in asked.noisy
     )
+    if any(n.sealed and n.parties > 1 for n in noisy):
+        raise PrivacyRefused(
+            "A user is in several parties here, and a sum that carries one noise as a whole is not accounted for that; "
+            'use [aggregation] name = "plain", where every party adds noise of its own.'
+        )
     more = {n.step: n.releases + situation.retries for n in noisy if n.sealed}
     return replace(asked, noisy=tuple(replace(n, releases=more.get(n.step, n.releases)) for n in noisy))
 
@@ -203,7 +209,7 @@ def affordable(made: Plan, privacy: PrivacySection) -> None:
 
 
 def _calibrated(noisy: tuple[Noisy, ...], epsilon: float, delta: float, relation: Relation) -> float:
-    return float(calibrated(lambda z: [n.together(z) for n in noisy], epsilon, delta, relation))
+    return float(calibrated(lambda z: [n.event(z) for n in noisy], epsilon, delta, relation))
 
 
 def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ...]]:
