@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.calibrate import multiplier as calibrated
-from tacit.boundary.curves import epsilon_curve
+from tacit.boundary.curves import epsilon_after
 from tacit.boundary.protection import Terms
 from tacit.boundary.sealed import Grid
 from tacit.config import PrivacySection
@@ -99,13 +98,14 @@ class Plan:
         events = [n.event(share if n.sealed else z) for n in self.noisy]
         return float(epsilon_of(events, self.delta, self.terms.relation))
 
-    def curve(self) -> np.ndarray:
-        """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
-        z, rounds = self.terms.multiplier, max(n.releases for n in self.noisy)
-        recurring = [n.event_of(z, n.answers * n.parties) for n in self.noisy if n.releases == rounds]
-        curve = epsilon_curve(recurring, rounds, self.delta, self.terms.relation)
-        curve[-1] = max(curve[-1], self.terms.guarantee.epsilon)
-        return curve
+    def spent(self, asked: Mapping[str, int]) -> float:
+        """ε of the releases that were asked for so far, by step, whatever became of them; never too low.
+
+        A party makes no more releases of a step than were planned, so that further requests cost nothing.
+        """
+        planned = [(n.event(self.terms.multiplier, 1), n.releases) for n in self.noisy]
+        made = [min(asked.get(n.step, 0), n.releases) for n in self.noisy]
+        return min(epsilon_after(planned, made, self.delta, self.terms.relation), self.terms.guarantee.epsilon)
 
     def epsilon_of_one(self) -> dict[str, float]:
         """By step, what one answer alone would cost."""
