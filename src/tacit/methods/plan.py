@@ -21,6 +21,9 @@ from tacit.partition import Setting
 from tacit.secure import Plain
 from tacit.secure.quantize import WRAP, bits_for
 
+#: What a guarantee rests on where releases of several parties compose: the coordinator says how many there are.
+ROSTER_REPORTED = "if the coordinator reports the roster truthfully"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -145,6 +148,8 @@ def make_plan(
         z, claimed = _calibrated(asked.noisy, privacy.epsilon, delta, relation), None
     reached = float(epsilon_of([n.event(z) for n in asked.noisy], delta, relation))
     trust, against = _trust(situation, all(n.sealed for n in asked.noisy))
+    if not seeded and any(n.parties > 1 for n in asked.noisy):
+        against = f"{against}, {ROSTER_REPORTED}"
     per_silo = unit is Unit.USER and situation.setting is Setting.HORIZONTAL
     guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo, claimed)
     terms = Terms(
