@@ -11,7 +11,7 @@ from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.guarantee import Guarantee, Unit
+from tacit.guarantee import Guarantee
 from tacit.methods.plan import ROSTER_REPORTED, Plan
 from tacit.methods.runfile import seeded, setting_of
 from tacit.partition import Setting
@@ -85,7 +85,7 @@ class Policy:
         each would add too little noise.
         """
         privacy = offer.file.privacy
-        if self.local or offer.setting is not Setting.VERTICAL or privacy is None or privacy.unit != Unit.USER:
+        if self.local or offer.setting is not Setting.VERTICAL or privacy is None or privacy.unit != "user":
             return ""
         if self.peers is not None:
             return "--peers"
