@@ -22,7 +22,7 @@ from tacit.guarantee import NON_PRIVATE
 from tacit.methods import Method, Parameters
 from tacit.methods.asked import Situation
 from tacit.methods.plan import Plan
-from tacit.methods.runfile import check, plan, seeded
+from tacit.methods.runfile import check, plan, seeded, setting_in_data
 from tacit.partition import Parties, Setting
 from tacit.report.folder import RunFolder
 
@@ -65,7 +65,7 @@ def prepare(file: RunFile) -> Prepared:
     from tacit.partition import partition
     from tacit.report.about import about_data
 
-    method, parameters = check(file)
+    method, parameters = check(file, setting=setting_in_data(file))
     data, public = file.data, file.public
     declared = None if file.privacy is None else public_facts(data, public)
     ratings = load(

@@ -1,4 +1,4 @@
-"""ε along the way: never too low, exact at the end."""
+"""ε along the way: never too low, exact once everything was made."""
 
 import math
 
@@ -20,6 +20,13 @@ KINDS = {
 }
 
 
+def curve_of(event, steps, relation=ZERO_OUT, delta=1e-5, points=12):
+    """ε after 0, 1, … `steps` releases of everything in `event`."""
+    planned = [(one, steps) for one in (event if isinstance(event, list) else [event])]
+    every = (curves.epsilon_after(planned, [t] * len(planned), delta, relation, points) for t in range(steps + 1))
+    return np.array(list(every))
+
+
 def after(event, steps, relation):
     events = [event] if not isinstance(event, list) else event
     return account.epsilon(events * steps, 1e-5, relation)
@@ -33,7 +40,7 @@ def too_low(curve, event, relation, at):
 @pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
 def test_the_curve_is_never_too_low_never_falls_and_ends_exactly(kind, relation):
     event, steps = KINDS[kind]
-    curve = curves.epsilon_curve(event, steps, 1e-5, relation, points=6)
+    curve = curve_of(event, steps, relation, points=6)
     assert curve.shape == (steps + 1,)
     assert curve[0] == 0
     assert np.all(np.diff(curve) >= 0)
@@ -42,22 +49,31 @@ def test_the_curve_is_never_too_low_never_falls_and_ends_exactly(kind, relation)
     assert curve[steps // 3] < 1.35 * after(event, steps // 3, relation)
 
 
+def test_steps_of_which_unequally_many_were_made_are_each_counted():
+    """Nine of ten rounds, a step that was made once of twice, and one that was not made yet."""
+    planned = [(STEP, 10), (SampledGaussian(1.0, 0.05), 2), (SampledGaussian(1.0, 0.1), 1)]
+    reached = curves.epsilon_after(planned, [9, 1, 0], 1e-5, ZERO_OUT, points=4)
+    assert reached >= account.epsilon([STEP] * 9 + [SampledGaussian(1.0, 0.05)], 1e-5, ZERO_OUT)
+    whole = [STEP] * 10 + [SampledGaussian(1.0, 0.05)] * 2 + [SampledGaussian(1.0, 0.1)]
+    assert reached < curves.epsilon_after(planned, [10, 2, 1], 1e-5, ZERO_OUT) == account.epsilon(whole, 1e-5, ZERO_OUT)
+
+
 def test_a_straight_line_between_points_would_be_too_low():
-    curve = curves.epsilon_curve(STEP, 300, 1e-5, ZERO_OUT)
-    straight = np.interp(np.arange(301), [0, 300], [0.0, curve[-1]])
+    whole = curves.epsilon_after([(STEP, 300)], [300], 1e-5, ZERO_OUT)
+    straight = np.interp(np.arange(301), [0, 300], [0.0, whole])
     assert too_low(straight, STEP, ZERO_OUT, (30, 100)) == [30, 100]
 
 
 def test_a_short_curve_is_exact_up_to_the_coarse_grid():
-    curve = curves.epsilon_curve(STEP, 3, 1e-5, ZERO_OUT)
+    curve = curve_of(STEP, 3)
     assert curve[1:] == pytest.approx([after(STEP, t, ZERO_OUT) for t in (1, 2, 3)], rel=0.02)
 
 
 def test_edges():
-    assert curves.epsilon_curve(STEP, 0, 1e-5, ZERO_OUT).tolist() == [0]
-    assert curves.epsilon_curve(Public(), 3, 1e-5, ZERO_OUT).tolist() == [0, 0, 0, 0]
-    assert curves.epsilon_curve(NonPrivate(), 2, 1e-5, ZERO_OUT).tolist() == [0, math.inf, math.inf]
-    assert curves.epsilon_curve(Laplace(10.0), 4, 0.0, ZERO_OUT) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
-    assert len(curves.epsilon_curve(Gaussian(1e3), 10**6, 1e-5, ZERO_OUT)) == 10**6 + 1
-    with pytest.raises(UsageError, match="not possible"):
-        curves.epsilon_curve(STEP, -1, 1e-5, ZERO_OUT)
+    assert curve_of(STEP, 0).tolist() == [0]
+    assert curve_of(Public(), 3).tolist() == [0, 0, 0, 0]
+    assert curve_of(NonPrivate(), 2).tolist() == [0, math.inf, math.inf]
+    assert curve_of(Laplace(10.0), 4, delta=0.0) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
+    for made in ([-1], [4], [1, 1]):
+        with pytest.raises(UsageError, match="not possible"):
+            curves.epsilon_after([(STEP, 3)], made, 1e-5, ZERO_OUT)

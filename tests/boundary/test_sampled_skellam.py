@@ -239,7 +239,8 @@ def test_schedules_curves_and_filters_know_it(relation):
     assert account.delta([STEPS], epsilon, relation) == pytest.approx(1e-6)
     assert account.epsilon([STEPS, Gaussian(3.0)], 1e-6, relation) > epsilon
     assert account.epsilon([STEPS, NonPrivate()], 1e-6, relation) == math.inf
-    line = curves.epsilon_curve(SampledSkellam(4e6, 1e5, 1e3, 0.01), 1000, 1e-6, relation)
+    planned = [(SampledSkellam(4e6, 1e5, 1e3, 0.01), 1000)]
+    line = [curves.epsilon_after(planned, [made], 1e-6, relation) for made in (0, 1, 10, 100, 999, 1000)]
     assert line[-1] == epsilon
     assert np.all(np.diff(line) >= 0)
     veto = account.Filter(epsilon * 1.001, 1e-6, relation, first=[STEPS])

@@ -61,7 +61,7 @@ def test_no_data_is_touched_and_nothing_is_written(folder):
     answer = process("plan", "absent.toml", cwd=folder)
     assert answer.returncode == 0, answer.stderr
     assert answer.stderr == ""
-    assert "5,000 users and 100 items, declared. No data was read." in answer.stdout
+    assert "5,000 users and 100 items, declared. No rating was read." in answer.stdout
     assert sorted(folder.rglob("*")) == before
     refused(tacit("run", "absent.toml", "--quiet", cwd=folder), 3, "nowhere/ratings.csv")
 
@@ -164,7 +164,6 @@ def test_delta_is_chosen_by_the_declared_number_of_users(folder):
 def test_what_is_assumed_is_said(folder):
     notes = " ".join(planned(folder, "run.toml", "partition={by='zip'}")["notes"])
     assert "only known from the data; 10 are assumed" in notes
-    assert "a column of the items makes a vertical run" in notes
     assert "√3 times" in " ".join(planned(folder)["notes"])
 
 

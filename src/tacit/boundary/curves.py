@@ -1,18 +1,19 @@
-"""ε along the way: what has been spent after each step, for the line that people watch.
+"""ε along the way: what has been spent after some of the planned releases, for the line that people watch.
 
 Formal guarantee
 ----------------
-Entry t is an ε that holds for t steps, at that δ, as a schedule of t steps fixed beforehand: never below the
-accountant's own, and equal to it at the last step. If somebody stops early *because of what the answers showed*, the
+The result is an ε that holds at that δ for the releases that were made, as a list fixed beforehand: never below the
+accountant's own, and equal to it once all were made. If somebody stops early *because of what the answers showed*, the
 ε of the whole schedule holds, or a `Filter`'s; the number on the line does not.
 
-ε is reckoned exactly at a few points and by Rényi, which is cheap, at many more. Between two points it is that of the
-later one, since more steps never cost less; of the two bounds the smaller counts. A straight line between points would
-be nicer to look at and too low: ε bends downwards in t.
+What is exact and cheap is computed as it is. Elsewhere ε is computed by Rényi, which is cheap, and exactly for counts
+that are rounded up to a few per step, since more releases never cost less; of the two bounds the smaller counts. A
+straight line between such points would be nicer to look at and too low: ε bends downwards in the number of releases.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,52 +21,55 @@ import numpy as np
 
 from tacit.boundary import compose, renyi, spending
 from tacit.boundary.events import Event
-from tacit.boundary.shuffling import Floats, Whole
+from tacit.boundary.shuffling import Whole
 from tacit.boundary.spending import Noised
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 
-#: How many points cheap routes are reckoned at.
-MANY = 512
+#: What is planned: what one release of a step spends, and how many there will be.
+Planned = Sequence[tuple[Event, int]]
 
 
-def epsilon_curve(
-    event_per_step: Event | Sequence[Event], steps: int, delta: float, relation: Relation, points: int = 12
-) -> Floats:
-    """ε after 0, 1, … `steps` steps that spend `event_per_step` each. Shape (steps + 1,), float64, never falling.
+def epsilon_after(planned: Planned, made: Sequence[int], delta: float, relation: Relation, points: int = 12) -> float:
+    """ε after `made[i]` releases of the i-th planned step.
 
-    `points` is how many of them an expensive route is asked for.
+    `points` is at how many counts of each step an expensive route is asked for; results are kept.
     """
-    if steps < 0 or points < 1:
-        raise UsageError(f"A curve of {steps} steps at {points} points is not possible; give at least 0 and 1.")
-    together = spending.merge([event_per_step] if isinstance(event_per_step, Event) else event_per_step)
-    curve = np.zeros(steps + 1)
-    if together is None:
-        curve[1:] = np.inf
-    if not together or not steps:
-        return curve
-    relation = Relation(relation)
-    many = _points(steps, MANY)
-    if compose.discrete(together) or compose.plain_mu(together, relation) is not None:
-        values = np.array([compose.epsilon(_times(together, int(t)), delta, relation) for t in many])
-    else:
-        values = _bounded(together, many, delta, relation)
-        few = _points(steps, points)
-        exact = [compose.epsilon(_times(together, int(t)), delta, relation, 10.0) for t in few[:-1]]
-        exact.append(compose.epsilon(_times(together, steps), delta, relation))
-        values = np.minimum(values, np.maximum.accumulate(exact)[np.searchsorted(few, many)])
-    t = np.arange(1, steps + 1)
-    curve[1:] = np.maximum.accumulate(values)[np.searchsorted(many, t)]
-    curve[1:] = np.minimum(curve[1:], values[-1])
-    return curve
+    if (
+        points < 1
+        or len(made) != len(planned)
+        or any(not 0 <= m <= n for m, (_one, n) in zip(made, planned, strict=True))
+    ):
+        raise UsageError(f"ε after {list(made)} releases of {[n for _one, n in planned]} is not possible.")
+    now, relation = _spent(planned, made), Relation(relation)
+    whole = _spent(planned, [n for _one, n in planned])
+    if now is None:
+        return math.inf
+    if not now or whole is None:
+        return compose.epsilon(now, delta, relation)
+    most = compose.epsilon(whole, delta, relation)
+    if delta == 0 or compose.discrete(whole) or compose.plain_mu(whole, relation) is not None:
+        return min(compose.epsilon(now, delta, relation), most)
+    ahead = _spent(planned, [_up(m, n, points) for m, (_one, n) in zip(made, planned, strict=True)])
+    assert ahead is not None
+    exact = most if ahead == whole else compose.epsilon(ahead, delta, relation, 10.0)
+    bound = renyi.epsilon(renyi.curve(now, relation, compose.FEW), delta, compose.FEW)
+    return min(bound, exact, most)
 
 
-def _bounded(events: tuple[Noised, ...], at: Whole, delta: float, relation: Relation) -> Floats:
-    """By Rényi, at each number of steps."""
-    if delta == 0:
-        return np.array([t * spending.pure(events, relation) for t in at])
-    costs = renyi.curve(events, relation, compose.FEW)
-    return np.array([renyi.epsilon(t * costs, delta, compose.FEW) for t in at])
+def _spent(planned: Planned, made: Sequence[int]) -> tuple[Noised, ...] | None:
+    """What so many releases of each step spend; None if something left unprotected."""
+    return spending.merge(
+        replace(one, count=one.count * m) if isinstance(one, Noised) else one
+        for m, (one, _n) in zip(made, planned, strict=True)
+        if m
+    )
+
+
+def _up(made: int, most: int, points: int) -> int:
+    """`made`, rounded up to one of at most `points` numbers up to `most`."""
+    steps = _points(most, points)
+    return int(steps[np.searchsorted(steps, made)]) if made else 0
 
 
 def _points(steps: int, most: int) -> Whole:
@@ -73,7 +77,3 @@ def _points(steps: int, most: int) -> Whole:
     if steps <= most:
         return np.arange(1, steps + 1)
     return np.unique(np.ceil(np.geomspace(1, steps, most) - 1e-9).astype(np.int64))
-
-
-def _times(events: tuple[Noised, ...], steps: int) -> tuple[Noised, ...]:
-    return tuple(replace(event, count=event.count * steps) for event in events)

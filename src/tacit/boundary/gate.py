@@ -136,7 +136,7 @@ class Gate(Door):
         if protection is None:
             coins: Source = Seeded(stream_key(self._seed, self.party, request.round, "coins", request.hash))
             return self._let_out(Kind.REPORT, query.reports(self.stream("sample", 0), coins), None, contributors)
-        event = protection.reported(request.step, query)
+        event = protection.charged(request.step, protection.reported(request.step, query))
         protection.admit(request.step, event)
         self._owe(Kind.REPORT, event)
         reports = query.reports(self.stream("sample", 0), protection.source("coins", request.round, request.hash))
@@ -198,13 +198,16 @@ class Gate(Door):
         return self._allowed(query, lambda protection: protection.event(step, query, answers))
 
     def _allowed(self, query: Sensitive, spends: Callable[[Protection], Event]) -> Event | None:
-        """The event of a noisy release, once the schedule and the budget allow it; None without a protection."""
+        """What a noisy release is charged with, once the schedule and the budget allow it; None without a protection.
+
+        `spends` gives this party's own share of it.
+        """
         request = self._serving()
         if self.protection is None:
             return None
         self.protection.scale(query)
         self.protection.fits(request.step, query)
-        event = spends(self.protection)
+        event = self.protection.charged(request.step, spends(self.protection))
         self.protection.admit(request.step, event)
         return event
 

@@ -21,6 +21,7 @@ from tacit.boundary.query import Exact, Query, Randomised, Sensitive
 from tacit.boundary.sealed import Grid
 from tacit.boundary.seals import Circle
 from tacit.boundary.source import Secure, Seeded, Source
+from tacit.boundary.spending import Noised
 from tacit.boundary.tally import Merged, Tally, together
 from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
@@ -37,18 +38,19 @@ class BudgetSpent(PrivacyRefused):
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run promises about one party, fixed before its first release.
+    """What a run promises, fixed before its first release; the same for each of its parties.
 
     Attributes
     ----------
     guarantee : what will hold after the whole schedule
     multiplier : noise over sensitivity, of every noisy answer
     schedule : how many releases of each step the whole run makes
-    events : what all of them together spend
+    events : what all of them cost one unit, over all parties that it is in
     sensitivities : by step, the Δ that an aggregation's noise was made for; a query with a larger one is refused
     grids : by step, the whole numbers of a sum that nobody sees a single contribution to, and whose noise it carries as
         a whole; every other answer has noise of its own
     reports : by step, what one round of randomised reports spends
+    parties : by step, in how many parties' releases one unit can be; 1 where it is not named
     accounted : the unit that sensitivities are asked for and the relation that events are counted under, where the
         guarantee rests on stronger ones than it names; None means the guarantee's own
     """
@@ -60,6 +62,7 @@ class Terms:
     sensitivities: Mapping[str, float] = field(default_factory=dict)
     grids: Mapping[str, Grid] = field(default_factory=dict)
     reports: Mapping[str, Event] = field(default_factory=dict)
+    parties: Mapping[str, int] = field(default_factory=dict)
     accounted: tuple[Unit, Relation] | None = None
 
     @property
@@ -91,7 +94,8 @@ class Protection:
     step's `Grid` says, of which this party adds its share. Releases beyond the schedule that the multiplier was
     calibrated for are refused, so the guarantee of the terms covers everything that leaves in this run; what left in
     earlier runs is composed by a privacy filter, and a release that would exceed the party's own budget is refused
-    whatever the coordinator says.
+    whatever the coordinator says. A release is charged with what it costs one unit over all parties that the unit is
+    in, so that the ledger of each of these parties alone says what its users have spent in the run.
     """
 
     terms: Terms
@@ -129,7 +133,7 @@ class Protection:
         return self.terms.multiplier * sensitivity
 
     def event(self, step: str, query: Query, answers: int) -> Event:
-        """What `answers` noisy answers of a query spend."""
+        """What `answers` noisy answers of a query spend at this party."""
         if (grid := self.terms.grids.get(step)) is not None:
             return grid.event(query.sampling, answers)
         if query.sampling < 1:
@@ -145,6 +149,13 @@ class Protection:
                 f'Reports of step "{step}" of {self.ledger.party} tell more than was planned; nothing was released.'
             )
         return planned
+
+    def charged(self, step: str, own: Event) -> Event:
+        """What a release costs one unit over all parties that it is in: each of them makes one like this party's own.
+
+        It is the only thing that is admitted and recorded.
+        """
+        return replace(own, count=own.count * self.terms.parties.get(step, 1)) if isinstance(own, Noised) else own
 
     def noised(self, blocks: Mapping[str, Exact], sigma: float, *purpose: str | int) -> dict[str, Array]:
         """Fresh noise on every cell of every block, sampled or not."""

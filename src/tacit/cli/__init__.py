@@ -381,7 +381,10 @@ def join(
         bool, typer.Option("--share-metrics", help="Tell the coordinator how good the model is on this site's test.")
     ] = False,
     peers: Annotated[
-        Path | None, typer.Option("--peers", help="The other sites' signing keys, for signed secure sums.")
+        Path | None,
+        typer.Option(
+            "--peers", help="The other sites' signing keys: for signed secure sums, and to pin who takes part."
+        ),
     ] = None,
     align_key: Annotated[
         Path | None, typer.Option("--align-key", help="Vertical runs: the sites' own key for hashes of user ids.")

@@ -1,4 +1,4 @@
-"""`tacit plan`: what a private run will release, the noise that it takes and what it costs, before any data is read."""
+"""`tacit plan`: what a private run will release, the noise that it takes and what it costs; no rating is read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import Value, encode
 from tacit.config import RunFile
 from tacit.errors import UsageError
-from tacit.experiment import check
-from tacit.experiment import plan as planned
 from tacit.federation.messages import Choice, Floats, Schema, Whole
 from tacit.methods import Method, Parameters
 from tacit.methods.asked import Noisy
 from tacit.methods.plan import Plan
+from tacit.methods.runfile import check, setting_in_data, setting_of
+from tacit.methods.runfile import plan as planned
 from tacit.partition import Setting
 from tacit.report.promises import in_several_silos, meant
 from tacit.report.record import StatedGuarantee
@@ -48,8 +48,9 @@ def plan(file: Path, changes: list[str], as_json: bool) -> None:
             f'"{file}" has no [privacy] section, so the run is NON-PRIVATE and there is nothing to plan; add one, such '
             "as --set privacy.epsilon=1.0."
         )
-    method, parameters = check(run_file)
-    made = planned(run_file, method, parameters)
+    setting = _setting(run_file)
+    method, parameters = check(run_file, setting=setting)
+    made = planned(run_file, method, parameters, setting)
     table = _told(run_file, method, parameters, made)
     if as_json:
         typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
@@ -57,6 +58,19 @@ def plan(file: Path, changes: list[str], as_json: bool) -> None:
         console = Console(highlight=False, markup=False, soft_wrap=True)
         console.width = max(console.width, 120)  # tables stay whole; a narrow terminal breaks them itself
         _print(table, made, console)
+
+
+def _setting(file: RunFile) -> Setting:
+    """The setting that the run will have."""
+    setting = setting_in_data(file)
+    if setting is None and file.engine.name == "flare":  # sites hold what they hold
+        return setting_of(file)
+    if setting is None:
+        raise UsageError(
+            f'No table of users or items has a column "{file.partition.by}", so the setting that [partition] asks for '
+            "is not known; correct it, or name the table with [data] user_table or item_table."
+        )
+    return setting
 
 
 def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
@@ -87,7 +101,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
         ],
         "rounds": _rounds(made.parameters),
         "forecast": {"bytes_up": up, "bytes_down": down},
-        "instead": [_instead(file, method, parameters, words, factor) for words, factor in INSTEAD],
+        "instead": [_instead(file, method, parameters, situation.setting, words, factor) for words, factor in INSTEAD],
         "notes": _notes(file, made),
         "warnings": [*made.warnings, *([] if warning is None else [warning])],
     }
@@ -102,13 +116,15 @@ def clarity(ratio: float) -> str:
     return next((words for least, words in CLARITY if ratio >= least), CLARITY[-1][1])
 
 
-def _instead(file: RunFile, method: Method, parameters: Parameters, words: str, factor: float) -> dict[str, Any]:
+def _instead(
+    file: RunFile, method: Method, parameters: Parameters, setting: Setting, words: str, factor: float
+) -> dict[str, Any]:
     """The noise for another ε, all else being equal."""
     privacy = file.privacy
     if privacy is None:
         raise UsageError("There is no [privacy] section to change.")
     asked = privacy.model_copy(update={"epsilon": privacy.epsilon * factor})
-    made = planned(file.model_copy(update={"privacy": asked}), method, parameters)
+    made = planned(file.model_copy(update={"privacy": asked}), method, parameters, setting)
     return {
         "what": words,
         "epsilon": asked.epsilon,
@@ -126,8 +142,6 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
             f'How many parties [partition] by = "{by}" makes is only known from the data; '
             f"{situation.parties} are assumed here."
         )
-    if by not in ("user", "item", "device", "group", "genre"):
-        notes.append(f'That "{by}" describes users is assumed here: a column of the items makes a vertical run.')
     own = any(noisy.mixed is None and not noisy.sealed for noisy in made.noisy)
     if situation.parties > 1 and own:
         who = "device" if situation.setting is Setting.DEVICE else "party"
@@ -205,7 +219,7 @@ def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
     parties = "devices" if setting == "device" else "parties"
     console.print(
         f"{told['method']} · {setting} · {count(told['parties'])} {parties} · {told['aggregation']} sums · "
-        f"{plural(told['users'], 'user')} and {plural(told['items'], 'item')}, declared. No data was read."
+        f"{plural(told['users'], 'user')} and {plural(told['items'], 'item')}, declared. No rating was read."
     )
     console.print(f"\nWhat it will promise: {told['in_words']}")
     for sentence in [*meant(stated), *in_several_silos(stated, setting)]:

@@ -12,8 +12,8 @@ from rich.console import Console
 from tacit.cli.show import live, print_summary
 from tacit.config import RunFile
 from tacit.errors import UsageError
-from tacit.experiment import check
 from tacit.experiment import run as run_experiment
+from tacit.methods.runfile import check, setting_in_data
 from tacit.report.folder import RunFolder
 from tacit.report.html import write_card, write_report
 
@@ -42,7 +42,7 @@ def run(
 
 def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
     """Run with a live line."""
-    method, _parameters = check(run_file)
+    method, _parameters = check(run_file, setting=setting_in_data(run_file))
     budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
     with live(method.name, quiet, budget) as watch:
         return run_experiment(run_file, out, watch)

@@ -13,7 +13,7 @@ from tacit.cli.show import live, print_summary
 from tacit.cli.stopping import stoppable
 from tacit.config import EngineSection, RunFile
 from tacit.errors import UsageError
-from tacit.methods.runfile import check
+from tacit.methods.runfile import check, setting_in_data
 
 
 def up(
@@ -47,7 +47,7 @@ def up(
         run_file = for_sites(run_file)
     summary = finished(resume, run_file) if resume is not None else None
     if summary is None:
-        method, _parameters = check(run_file)
+        method, _parameters = check(run_file, setting=None if local is None else setting_in_data(run_file))
         budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
         folder = resume if resume is not None else out
         place = "its run folder" if folder is None else f'"{folder}"'

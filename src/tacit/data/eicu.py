@@ -95,6 +95,11 @@ def read(folder: Path) -> Records:
     )
 
 
+def patients(folder: Path) -> pa.Table:
+    """What describes patients; events are not read."""
+    return _patients(_table(folder, "patient", (*_STAY, *_ORDER))[0], folder)
+
+
 def medicine(name: str) -> str:
     """The medicine that an order or infusion names.
 

@@ -137,6 +137,31 @@ def load(
     )
 
 
+def side_columns(
+    source: str | Path, user_table: str | Path | None = None, item_table: str | Path | None = None
+) -> dict[str, list[str]]:
+    """By "user" and "item", the columns that will describe them once `load` has read the same; no rating is read.
+
+    >>> side_columns("demo")["item"]
+    ['title', 'genres', 'year']
+    """
+    text = str(source)
+    if text == "demo":
+        from tacit.data.synthetic import demo
+
+        small = demo(users=10, items=10, ratings=40)
+        own = small.user_attributes, small.item_attributes
+    elif (user_table and item_table) or sql.is_address(text) or not (path := named.find(text)).is_dir():
+        own = None, None
+    else:
+        own = named.sides(path)
+    tables = {}
+    for kind, given, table in (("user", user_table, own[0]), ("item", item_table, own[1])):
+        described = table if given is None else read_side(given, kind)[0]
+        tables[kind] = [] if described is None else [name for name in described.column_names if name != kind]
+    return tables
+
+
 def _records(source: str, query: str | None, columns: Mapping[str, str] | None, kind: Feedback) -> Records:
     if sql.is_address(source):
         return sql.read(source, query, columns, kind)

@@ -48,33 +48,40 @@ def form(folder: Path) -> str | None:
 def read(folder: Path, kind: str, feedback: Feedback) -> Records:
     """The records of a folder in that form, with its films and, where it describes them, its people."""
     scale = Scale(1.0, 5.0) if kind in ("100k", "1m") else Scale(0.5, 5.0)
-    users: pa.Table | None = None
-    if kind == "100k":
-        path, layout = folder / "u.data", Layout(_ROWS, "\t", quoted=False)
-        items = _films_100k(folder / "u.item") if (folder / "u.item").is_file() else None
-        if (folder / "u.user").is_file():
-            users = _side(folder / "u.user", ("user", "age", "gender", "occupation", "zip"), "|")
-    elif kind in ("1m", "10m"):
-        path, layout = folder / "ratings.dat", Layout(_ROWS, "::", quoted=False)
-        items = _side(folder / "movies.dat", ("item", "title", "genres"), "::")
-        if kind == "1m":
-            users = _side(folder / "users.dat", ("user", "gender", "age", "occupation", "zip"), "::")
-    else:
-        path = folder / "ratings.csv"
-        found = delimited.read(path, None, feedback)
-        films, _ = delimited.read_side(folder / "movies.csv")
-        films = films.rename_columns({id_column(films.column_names, "item", '"movies.csv"'): "item"})
-        return replace(found, items=described_items(films), scale=scale, name=folder.name)
+    users, items = sides(folder, kind)
+    if kind == "csv":
+        found = delimited.read(folder / "ratings.csv", None, feedback)
+        return replace(found, items=items, scale=scale, name=folder.name)
+    path, separator = (folder / "u.data", "\t") if kind == "100k" else (folder / "ratings.dat", "::")
+    layout = Layout(_ROWS, separator, quoted=False)
     chosen = Columns("user", "item", None if feedback is Feedback.IMPLICIT else "rating", "timestamp")
     return Records(
         delimited.read_rows(path, layout, chosen),
         delimited.origin_of(path, layout),
         chosen,
-        users=None if users is None else described_users(users),
-        items=None if items is None else described_items(items),
+        users=users,
+        items=items,
         scale=scale,
         name=folder.name,
     )
+
+
+def sides(folder: Path, kind: str) -> tuple[pa.Table | None, pa.Table | None]:
+    """The tables that describe people and films, None where there is none; ratings are not read."""
+    users: pa.Table | None = None
+    items: pa.Table | None = None
+    if kind == "100k":
+        items = _films_100k(folder / "u.item") if (folder / "u.item").is_file() else None
+        if (folder / "u.user").is_file():
+            users = _side(folder / "u.user", ("user", "age", "gender", "occupation", "zip"), "|")
+    elif kind in ("1m", "10m"):
+        items = _side(folder / "movies.dat", ("item", "title", "genres"), "::")
+        if kind == "1m":
+            users = _side(folder / "users.dat", ("user", "gender", "age", "occupation", "zip"), "::")
+    else:
+        films, _ = delimited.read_side(folder / "movies.csv")
+        items = films.rename_columns({id_column(films.column_names, "item", '"movies.csv"'): "item"})
+    return None if users is None else described_users(users), None if items is None else described_items(items)
 
 
 def described_users(users: pa.Table) -> pa.Table:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from tacit.data import delimited, eicu, movielens, parquet
 from tacit.data.columns import Records
 from tacit.data.ratings import Feedback, Scale
@@ -108,19 +110,32 @@ def _form(folder: Path) -> str | None:
 def _plain(folder: Path, columns: Mapping[str, str] | None, feedback: Feedback) -> Records:
     """ratings.parquet (or .csv, …) beside users.parquet and items.parquet, where they are there."""
     found = read_file(_existing(folder, _RATINGS), columns, feedback)
+    users, items = _beside(folder)
+    return replace(found, users=users, items=items, scale=_SCALES.get(folder.name.lower()), name=folder.name)
+
+
+def _beside(folder: Path) -> tuple[pa.Table | None, pa.Table | None]:
+    """users.parquet and items.parquet, or as CSV; None where there is none."""
     users = _first(folder, ("users.parquet", "users.csv"))
     items = _first(folder, ("items.parquet", "items.csv"))
     people = None if users is None else movielens.described_users(read_side(users, "user")[0])
     if people is None and (folder / "gender.dat").is_file():  # LibimSeTi
         people, _ = delimited.read_side(folder / "gender.dat")
         people = people.rename_columns(["user", "gender"])
-    return replace(
-        found,
-        users=people,
-        items=None if items is None else movielens.described_items(read_side(items, "item")[0]),
-        scale=_SCALES.get(folder.name.lower()),
-        name=folder.name,
-    )
+    return people, None if items is None else movielens.described_items(read_side(items, "item")[0])
+
+
+def sides(folder: Path) -> tuple[pa.Table | None, pa.Table | None]:
+    """What describes users and items in a folder, None where nothing does; no rating is read."""
+    match _form(folder):
+        case None | "lastfm":
+            return None, None
+        case "eicu":
+            return eicu.patients(folder), None
+        case "ratings":
+            return _beside(folder)
+        case kind:
+            return movielens.sides(folder, kind)
 
 
 def _lastfm(folder: Path, feedback: Feedback) -> Records:

@@ -219,7 +219,7 @@ class Coordinator:
         file: RunFile,
         transcript: Transcript,
         calls: CallLog | None,
-        watch: Callable[[int, int], float | None],
+        watch: Callable[[int, Transcript], float | None],
     ) -> Conducted:
         """Hold the method's conversation, under the time-outs and rules of a run file."""
         names = [member.name for member in agreed.facts.roster]
@@ -230,7 +230,7 @@ class Coordinator:
         def look(round: int, shared: Mapping[str, Array]) -> None:
             latest.update(shared)
             meter = transcript.meter
-            spent = watch(round, meter.bytes_up)
+            spent = watch(round, transcript)
             self._status.set(round=round, epsilon=spent, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down)
 
         keys = {name: self._lobby.key(name) for name in names}
@@ -248,6 +248,8 @@ class Coordinator:
             model = agreed.sides.coordinator(agreed.parameters, agreed.facts).run(federation)
         finally:
             engine.close()
+            if agreed.plan is not None:  # what came after the last round counts too
+                self._status.set(epsilon=agreed.plan.spent(transcript.asked))
         seconds = perf_counter() - began
         told = (seconds, federation.void, dict(federation.rejected))
         return Conducted(model, transcript, latest, federation.rounds_done, *told)

@@ -208,7 +208,7 @@ def _held(
     agreed: Agreement,
     transcript: Transcript,
     calls: CallLog | None,
-    look: Callable[[int, int], float | None],
+    look: Callable[[int, Transcript], float | None],
 ) -> Conducted:
     """The whole conversation: hello, offer, begin, the method's own, end."""
     offer = offered(agreed, file)

@@ -255,8 +255,10 @@ class Part:
             "coordinator": f"{home.kit.host}:{home.kit.port}",
             "budget": budget.epsilon,
             "delta": budget.delta,
-            "guarantee": str(protection.terms.guarantee),
+            "guarantee": home.policy.stated(protection.terms.guarantee, self.offer),
         }
+        if (parties := max(protection.terms.parties.values(), default=1)) > 1:
+            known[agreed.run]["parties"] = parties
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.methods.plan import Plan
+from tacit.guarantee import Guarantee
+from tacit.methods.plan import ROSTER_REPORTED, Plan
 from tacit.methods.runfile import seeded, setting_of
 from tacit.partition import Setting
 
@@ -38,8 +39,10 @@ class Policy:
     days : the period of that budget; None for the lifetime
     unit : "user" where nothing less than a whole user may be what a run protects; None for what it says
     non_private : whether runs without any guarantee are taken part in
-    file : the run file that the coordinator must offer, or None for any that fits
-    peers : by name, the public signing keys of the other parties, as their owners gave them; needed for signed sums
+    file : the run file that the coordinator must offer, or None for any that fits; its [partition] into pins how many
+        parties there are
+    peers : by name, the public signing keys of the other parties, as their owners gave them; needed for signed sums;
+        it pins the roster
     shares_metrics : whether the site's own test metrics are sent to the coordinator
     align_key : what this site's keyed hashes of user ids are made with, in vertical runs; not the coordinator's
     local : whether this is an experimenter's own process, on a share laid ready for it; then noise may be seeded
@@ -72,6 +75,47 @@ class Policy:
             raise PrivacyRefused(
                 "The coordinator offers another run than the run file that this site was given (--run); compare the "
                 "two with whoever sent it."
+            )
+        self._same_roster(offer, name)
+
+    def pins(self, offer: Offer) -> str:
+        """Which option holds the coordinator to a roster, where the guarantee counts the parties; empty for none.
+
+        That is so where parties hold the same users, and users are protected: told of fewer parties than there are,
+        each would add too little noise.
+        """
+        privacy = offer.file.privacy
+        if self.local or offer.setting is not Setting.VERTICAL or privacy is None or privacy.unit != "user":
+            return ""
+        if self.peers is not None:
+            return "--peers"
+        return "--run" if self.file is not None and self.file.partition.into is not None else ""
+
+    def stated(self, guarantee: Guarantee, offer: Offer) -> str:
+        """The guarantee as this site states it: a roster that it pinned is not the coordinator's word alone."""
+        if not (pinned := self.pins(offer)):
+            return str(guarantee)
+        own = f"if every site pins the roster as this one did ({pinned})"
+        return str(replace(guarantee, against=guarantee.against.replace(ROSTER_REPORTED, own)))
+
+    def _same_roster(self, offer: Offer, name: str) -> None:
+        """Refuse a roster that is not the one which this site pinned."""
+        told = set(offer.roster)
+        if not self.pins(offer):
+            return
+        if self.peers is not None and told != {name, *self.peers}:
+            other = sorted(told ^ {name, *self.peers})[0]
+            raise PrivacyRefused(
+                f"The offered roster {'has' if other in told else 'lacks'} {other}, and this site was given another "
+                "one (--peers): how much noise each party adds rests on who takes part; ask the others which roster "
+                "they were offered."
+            )
+        into = None if self.file is None else self.file.partition.into
+        if into is not None and len(told) != into:
+            raise PrivacyRefused(
+                f"The offered roster has {len(told)} parties, and the run file that this site was given (--run) says "
+                f"[partition] into = {into}: how much noise each party adds rests on how many take part; ask the "
+                "others which roster they were offered."
             )
 
     def _deployed(self, offer: Offer) -> None:

@@ -112,8 +112,7 @@ def train(
     ]
     members = tuple(agreed.party(share, guard) for share, guard in zip(parties, guarded, strict=True))
     transcript = Transcript(payloads)
-    curve = None if plan is None else plan.curve()
-    onlooker = _Onlooker(members, parties, transcript, announced(agreed.parameters), test, seed, watch, curve)
+    onlooker = _Onlooker(members, parties, transcript, announced(agreed.parameters), test, seed, watch, plan)
     engine = InProcess(members, timeout=timeout)
     federation = agreed.federation(
         engine,
@@ -169,9 +168,9 @@ class _Onlooker:
         test: Ratings | None,
         seed: int,
         watch: Callable[[Glance], None] | None,
-        curve: np.ndarray | None = None,
+        plan: Plan | None = None,
     ) -> None:
-        self._curve = curve
+        self._plan = plan
         self.history: list[Glance] = []
         self._members, self._parties, self._transcript = members, parties, transcript
         self._rounds, self._watch = rounds, watch
@@ -187,7 +186,7 @@ class _Onlooker:
             if predictor.rates:
                 errors = predictor.predict(users, items) - values
                 mse = float(np.mean(np.square(errors, dtype=np.float64)))
-        spent = None if self._curve is None else float(self._curve[min(round, len(self._curve) - 1)])
+        spent = None if self._plan is None else self._plan.spent(self._transcript.asked)
         self.history.append(Glance(round, self._rounds, mse, self._transcript.meter.bytes_up, spent))
         if self._watch is not None:
             self._watch(self.history[-1])
@@ -221,16 +220,16 @@ def announced(parameters: Parameters) -> int:
     return int(getattr(parameters, "rounds", getattr(parameters, "epochs", 1)))
 
 
-def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, int], float | None]:
-    """What tells `see` of every round: its number, the bytes that went up so far, and the ε spent by then, its result.
+def glances(agreed: Agreement, see: Callable[[Glance], None]) -> Callable[[int, Transcript], float | None]:
+    """What shows `see` every round: its number, the bytes up, and the ε of what was asked for by then, its result.
 
-    The ε is as announced: what a site has spent over all its runs is in its own ledger.
+    The ε is this run's: what a site has spent over all its runs is in its own ledger.
     """
-    rounds, curve = announced(agreed.parameters), None if agreed.plan is None else agreed.plan.curve()
+    rounds, plan = announced(agreed.parameters), agreed.plan
 
-    def look(round: int, bytes_up: int) -> float | None:
-        spent = None if curve is None else float(curve[min(round, len(curve) - 1)])
-        see(Glance(round, rounds, None, bytes_up, spent))
+    def look(round: int, transcript: Transcript) -> float | None:
+        spent = None if plan is None else plan.spent(transcript.asked)
+        see(Glance(round, rounds, None, transcript.meter.bytes_up, spent))
         return spent
 
     return look

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -47,6 +48,7 @@ class Transcript:
     def __init__(self, payloads: Path | None = None) -> None:
         self.entries: list[Entry] = []
         self.meter = Meter()
+        self._asked: dict[str, Counter[str]] = {}
         self._payloads = payloads
         self._digest = hashlib.sha256(b"tacit transcript 1")
         if payloads is not None:
@@ -56,6 +58,11 @@ class Transcript:
     def digest(self) -> str:
         """SHA-256 over all messages so far, in hexadecimal."""
         return self._digest.hexdigest()
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """By step, how many requests the party that got the most of them has got, each attempt at a sum counted."""
+        return {step: max(counts.values()) for step, counts in self._asked.items()}
 
     def down(self, call: int, round: int, step: str, party: str, kind: str, body: bytes, sha: str, copies: int) -> None:
         """The coordinator sent `body` to `copies` devices of a party, or to the one silo."""
@@ -95,6 +102,8 @@ class Transcript:
 
     def _add(self, entry: Entry) -> None:
         self.entries.append(entry)
+        if entry.direction == "down":
+            self._asked.setdefault(entry.step, Counter())[entry.party] += 1
         if entry.bytes:
             count = self.meter.sent_down if entry.direction == "down" else self.meter.sent_up
             count(entry.party, entry.bytes)

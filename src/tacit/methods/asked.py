@@ -76,16 +76,18 @@ class Noisy:
     reported: bool = False
     crowd: int = 0
 
-    def event(self, multiplier: float) -> Event:
-        """What all releases of one party spend."""
-        return self.event_of(multiplier, self.releases * self.answers)
+    def event(self, multiplier: float, releases: int | None = None) -> Event:
+        """What one unit's releases cost over all parties that it is in: all of them, or the first `releases`.
 
-    def together(self, multiplier: float) -> Event:
-        """What all releases spend that one unit can be in."""
-        return self.event_of(multiplier, self.releases * self.answers * self.parties)
+        Each of these parties adds noise of its own to its own releases, so that they compose: s parties are s times the
+        events of one. A sealed sum is one release with one noise, which a unit in s parties moves s times as far; that
+        is more than s events cost, and a plan refuses it.
+        """
+        made = self.releases if releases is None else releases
+        return self.event_of(multiplier, made * self.answers * self.parties)
 
     def event_of(self, multiplier: float, count: int) -> Event:
-        """What `count` of its answers spend."""
+        """What `count` of its answers spend, each of one party."""
         if self.reported:
             local = 1 / multiplier
             return Shuffled(local, self.crowd, count) if self.crowd else Pure(local, "randomised reports", count)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.calibrate import multiplier as calibrated
-from tacit.boundary.curves import epsilon_curve
+from tacit.boundary.curves import epsilon_after
 from tacit.boundary.protection import Terms
 from tacit.boundary.sealed import Grid
 from tacit.config import PrivacySection
@@ -21,6 +20,9 @@ from tacit.methods.asked import Asked, Noisy, Schedule, Situation
 from tacit.partition import Setting
 from tacit.secure import Plain
 from tacit.secure.quantize import WRAP, bits_for
+
+#: What a guarantee rests on where releases of several parties compose: the coordinator says how many there are.
+ROSTER_REPORTED = "if the coordinator reports the roster truthfully"
 
 
 @dataclass(frozen=True)
@@ -96,16 +98,17 @@ class Plan:
         if here.shares is None or not any(n.sealed for n in self.noisy):
             return None
         share = z / math.sqrt(max(1, here.parties - here.colluding))
-        events = [n.together(share if n.sealed else z) for n in self.noisy]
+        events = [n.event(share if n.sealed else z) for n in self.noisy]
         return float(epsilon_of(events, self.delta, self.terms.relation))
 
-    def curve(self) -> np.ndarray:
-        """ε after each round, computed beforehand, for the live line; (rounds + 1,) float64, never too low."""
-        z, rounds = self.terms.multiplier, max(n.releases for n in self.noisy)
-        recurring = [n.event_of(z, n.answers * n.parties) for n in self.noisy if n.releases == rounds]
-        curve = epsilon_curve(recurring, rounds, self.delta, self.terms.relation)
-        curve[-1] = max(curve[-1], self.terms.guarantee.epsilon)
-        return curve
+    def spent(self, asked: Mapping[str, int]) -> float:
+        """ε of the releases that were asked for so far, by step, whatever became of them; never too low.
+
+        A party makes no more releases of a step than were planned, so that further requests cost nothing.
+        """
+        planned = [(n.event(self.terms.multiplier, 1), n.releases) for n in self.noisy]
+        made = [min(asked.get(n.step, 0), n.releases) for n in self.noisy]
+        return min(epsilon_after(planned, made, self.delta, self.terms.relation), self.terms.guarantee.epsilon)
 
     def epsilon_of_one(self) -> dict[str, float]:
         """By step, what one answer alone would cost."""
@@ -143,8 +146,10 @@ def make_plan(
         z, claimed = asked.claim(privacy.epsilon, delta), privacy.epsilon
     else:
         z, claimed = _calibrated(asked.noisy, privacy.epsilon, delta, relation), None
-    reached = float(epsilon_of([n.together(z) for n in asked.noisy], delta, relation))
+    reached = float(epsilon_of([n.event(z) for n in asked.noisy], delta, relation))
     trust, against = _trust(situation, all(n.sealed for n in asked.noisy))
+    if not seeded and any(n.parties > 1 for n in asked.noisy):
+        against = f"{against}, {ROSTER_REPORTED}"
     per_silo = unit is Unit.USER and situation.setting is Setting.HORIZONTAL
     guarantee = Guarantee(reached, delta, unit, relation, trust, against, seeded, per_silo, claimed)
     terms = Terms(
@@ -154,7 +159,8 @@ def make_plan(
         events=tuple(n.event(z) for n in asked.noisy),
         sensitivities={n.step: n.sensitivity for n in asked.noisy},
         grids={n.step: _grid(n, z, situation) for n in asked.noisy if n.whole},
-        reports={n.step: n.event_of(z, 1) for n in asked.noisy if n.reported},
+        reports={n.step: n.event_of(z, n.answers) for n in asked.noisy if n.reported},
+        parties={n.step: n.parties for n in asked.noisy},
         accounted=asked.accounted,
     )
     return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
@@ -175,6 +181,11 @@ def _sealed(asked: Asked, situation: Situation, seeded: bool) -> Asked:
         )
         for n in asked.noisy
     )
+    if any(n.sealed and n.parties > 1 for n in noisy):
+        raise PrivacyRefused(
+            "A user is in several parties here, and a sum that carries one noise as a whole is not accounted for that; "
+            'use [aggregation] name = "plain", where every party adds noise of its own.'
+        )
     more = {n.step: n.releases + situation.retries for n in noisy if n.sealed}
     return replace(asked, noisy=tuple(replace(n, releases=more.get(n.step, n.releases)) for n in noisy))
 
@@ -203,7 +214,7 @@ def affordable(made: Plan, privacy: PrivacySection) -> None:
 
 
 def _calibrated(noisy: tuple[Noisy, ...], epsilon: float, delta: float, relation: Relation) -> float:
-    return float(calibrated(lambda z: [n.together(z) for n in noisy], epsilon, delta, relation))
+    return float(calibrated(lambda z: [n.event(z) for n in noisy], epsilon, delta, relation))
 
 
 def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ...]]:

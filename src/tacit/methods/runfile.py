@@ -5,18 +5,23 @@ from __future__ import annotations
 from tacit.boundary.release import Kind
 from tacit.config import RunFile
 from tacit.data.public import PublicFacts, public_facts
-from tacit.errors import PrivacyRefused, UsageError
+from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.asked import Situation
 from tacit.methods.plan import Plan, affordable, make_plan
 from tacit.partition import Setting
+from tacit.partition.attribute import side_with
+from tacit.partition.divide import WAYS
 
 #: How sums can be made here.
 AGGREGATIONS = ("plain", "ideal", "secagg", "shuffle")
 
 
-def check(file: RunFile, facts: PublicFacts | None = None) -> tuple[Method, Parameters]:
-    """Everything that can be refused before data is touched; `facts` are the public ones, if not the run file's own."""
+def check(file: RunFile, facts: PublicFacts | None = None, setting: Setting | None = None) -> tuple[Method, Parameters]:
+    """Everything that can be refused before ratings are read.
+
+    `facts` are the public ones and `setting` is the run's, if not the run file's own.
+    """
     method, parameters = chosen(file.method)
     aggregation = file.aggregation.name
     if aggregation not in AGGREGATIONS:
@@ -44,7 +49,7 @@ def check(file: RunFile, facts: PublicFacts | None = None) -> tuple[Method, Para
             "leave out signed, or [engine] seeded = false."
         )
     if file.privacy is not None:
-        affordable(plan(file, method, parameters, facts=facts), file.privacy)
+        affordable(plan(file, method, parameters, setting, facts=facts), file.privacy)
     return method, parameters
 
 
@@ -59,9 +64,29 @@ def stops(file: RunFile) -> bool:
 
 
 def setting_of(file: RunFile) -> Setting:
-    """The setting that [partition] asks for; an attribute of items other than the genre is found with the data."""
+    """The setting of a deployed run, by [partition] alone; a column other than the genre is taken for one of users."""
     known = {"item": Setting.VERTICAL, "genre": Setting.VERTICAL, "device": Setting.DEVICE}
     return known.get(file.partition.by, Setting.HORIZONTAL)
+
+
+def setting_in_data(file: RunFile) -> Setting | None:
+    """The setting of a run on the run file's own data: where [partition] names a column, the tables say whose it is.
+
+    No rating is read. None where neither users nor items have such a column, and for NON-PRIVATE, which has no plan.
+    """
+    from tacit.data.load import side_columns
+
+    by, data = file.partition.by, file.data
+    if file.privacy is None or by in WAYS:
+        return None if file.privacy is None else setting_of(file)
+    try:
+        columns = side_columns(data.source, data.user_table, data.item_table)
+    except DataError as error:
+        raise DataError(
+            f'Whether [partition] by = "{by}" divides users or items is read off the data: {error}'
+        ) from None
+    found = side_with(by, columns)
+    return None if found is None else {"user": Setting.HORIZONTAL, "item": Setting.VERTICAL}[found[0]]
 
 
 def plan(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +23,22 @@ def find_column(ratings: Ratings, by: str, others: tuple[str, ...]) -> tuple[str
     """
     tables = {"user": ratings.user_attributes, "item": ratings.item_attributes}
     columns = {side: [] if t is None else t.column_names for side, t in tables.items()}
-    for side, table in tables.items():
-        for name in (by, *GENRE) if by in GENRE else (by,):
-            if table is not None and name in columns[side]:
-                return side, table[name]
+    found = side_with(by, columns)
+    if found is not None and (table := tables[found[0]]) is not None:
+        return found[0], table[found[1]]
     known = [*others, *columns["user"], *columns["item"]]
     possible = f"{ratings.name} can by {', '.join(known)}"
     raise UsageError(f'Ratings cannot be divided by "{by}"; {possible}.{did_you_mean(by, known)}')
+
+
+def side_with(by: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
+    """("user" or "item", the name of its column called `by`), by the columns that each has; the users' one if both do.
+
+    >>> side_with("genre", {"user": ["age"], "item": ["title", "genres"]})
+    ('item', 'genres')
+    """
+    names = (by, *GENRE) if by in GENRE else (by,)
+    return next(((side, name) for side in ("user", "item") for name in names if name in columns[side]), None)
 
 
 def values(column: pa.ChunkedArray, rarest: bool = False) -> np.ndarray:

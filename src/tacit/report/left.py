@@ -60,6 +60,7 @@ class RunNote(BaseModel):
     budget: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     delta: float | None = Field(default=None, gt=0, lt=1)
     guarantee: str | None = None
+    parties: int | None = Field(default=None, ge=1)
 
     @property
     def simulated(self) -> bool:

@@ -117,6 +117,7 @@ def releases(left: Left) -> Markup | None:
             ("Federation", note.federation),
             ("Coordinator", note.coordinator),
             ("Guarantee", note.guarantee),
+            ("Counted", f"over all {note.parties} parties that one user is in" if note.parties else None),
             ("Budget then", None if note.budget is None else f"ε = {note.budget:g}"),
         ]
         known = [(key, short(value, 600)) for key, value in facts if value]

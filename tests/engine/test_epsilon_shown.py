@@ -1,0 +1,115 @@
+"""The ε on the live line and in status.json: of what was charged, attempts and single steps included."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tacit.boundary.account import epsilon
+from tacit.boundary.events import Public
+from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.boundary.protection import Budget
+from tacit.config import RunFile
+from tacit.data.public import PublicFacts
+from tacit.data.ratings import Scale
+from tacit.data.synthetic import demo
+from tacit.engine.simulate import Safeguards, glances, train
+from tacit.federation import Transcript, sums
+from tacit.federation.cohort import Attendance
+from tacit.methods import chosen
+from tacit.methods.asked import Asked, Noisy, Situation
+from tacit.methods.plan import make_plan
+from tacit.methods.runfile import plan
+from tacit.partition import Setting, partition
+
+SILOS = 5
+DATA = {"source": "demo", "users": 40, "items": 12, "ratings": 300}
+RATINGS = demo(users=40, items=12, ratings=300)
+CHAIN = {"name": "sgdmf", "factors": 2, "rounds": 3, "local_steps": 2, "sampling": 1.0}
+SUMS = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0, "fine_tuning": 0}
+
+
+def held(folder, by: str, method: dict, **sections):
+    """One run: its plan, what was shown after each round, and what each ledger was charged with, by round."""
+    table = {"data": DATA, "partition": {"by": by, "into": SILOS}, "method": method, **sections}
+    file = RunFile.model_validate({"privacy": {"epsilon": 1.0, "delta": 1e-6}, **table})
+    made, shown = plan(file, *chosen(file.method)), []
+    safeguards = Safeguards(made, "run", folder, Budget(1.0, 1e-6))
+    parties = partition(RATINGS, by=by, into=SILOS)
+    trained = train(*chosen(file.method), parties, seed=7, safeguards=safeguards, watch=shown.append)
+    charged = []
+    for path in ledgers_in(folder):
+        ledger = Ledger.open(path)
+        charged.append([(row.round, row.step, row.spent) for row in ledger.rows() if not isinstance(row.spent, Public)])
+        ledger.close()
+    return made, trained, [(glance.round, glance.epsilon) for glance in shown], charged
+
+
+def check(folder, monkeypatch):
+    """The second round is void once: all but two parties leave before they unmask."""
+    honest, rounds = Attendance.over, []
+
+    def lost(facts, dropout, round, call, exchanges):
+        rounds.append(round)
+        if rounds.count(2) != 1 or round != 2:
+            return honest(facts, dropout, round, call, exchanges)
+        gone = {member.name: np.array([place < 2]) for place, member in enumerate(facts.roster)}
+        return [*[Attendance.full()] * (exchanges - 1), Attendance(gone, gone)]
+
+    monkeypatch.setattr(sums.Attendance, "over", lost)
+    made, trained, shown, charged = held(folder, "user", SUMS, aggregation={"name": "secagg", "retries": 2})
+    assert trained.void == 1
+    assert [round for round, _epsilon in shown] == [1, 2]
+    for rows in charged:
+        assert len(rows) == 3  # two rounds, and one of them twice
+        for round, reached in shown:
+            now = [event for row, _step, event in rows if row <= round]
+            assert reached >= epsilon(now, 1e-6, made.terms.relation) * (1 - 1e-9)
+    assert shown[-1][1] < made.terms.guarantee.epsilon  # one retry was not needed
+
+
+def test_after_a_retry_what_is_shown_covers_what_was_charged(tmp_path, monkeypatch):
+    check(tmp_path, monkeypatch)
+
+
+def test_planted_what_is_shown_by_round_is_noticed(tmp_path, monkeypatch):
+    def by_round(self):
+        rounds = {step: {e.round for e in self.entries if e.step == step} for step in {e.step for e in self.entries}}
+        return {step: len(found) for step, found in rounds.items()}
+
+    monkeypatch.setattr(Transcript, "asked", property(by_round))
+    with pytest.raises(AssertionError):
+        check(tmp_path, monkeypatch)
+
+
+def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
+    made, trained, shown, charged = held(tmp_path, "item", CHAIN)
+    for round, reached in shown:
+        for rows in charged:
+            now = [event for row, step, event in rows if row <= round and step == "improve"]
+            assert reached == pytest.approx(epsilon(now, 1e-6, made.terms.relation), rel=1e-9)
+    whole = epsilon([event for _round, _step, event in charged[0]], 1e-6, made.terms.relation)
+    assert shown[-1][1] < made.spent(trained.transcript.asked) == pytest.approx(whole, rel=1e-9)
+    assert made.spent(trained.transcript.asked) <= made.terms.guarantee.epsilon
+    seen = []
+    look = glances(SimpleNamespace(parameters=made.parameters, plan=made), seen.append)  # what a coordinator shows
+    assert look(3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
+
+
+def test_a_step_that_comes_first_and_once_is_shown_from_then_on():
+    def schedule(*_given):
+        means = Noisy("means", 1, 1, 1.0, 1.0, 10, 1.0)
+        return Asked((means, replace(means, step="improve", releases=5)))
+
+    file = RunFile.model_validate({"data": DATA, "privacy": {"epsilon": 1.0, "delta": 1e-6}})
+    facts, here = PublicFacts(40, 12, Scale(1, 5), 300), Situation(Setting.HORIZONTAL, SILOS, sealed=False)
+    made = make_plan("both", schedule, chosen({"name": "bias"})[1], file.privacy, facts, here, seeded=True)
+    means, improve = (n.event(made.terms.multiplier, 1) for n in made.noisy)
+    reached = [made.spent({"means": 1, "improve": t}) for t in range(6)]
+    for t, shown in enumerate(reached):
+        assert shown >= epsilon([means, *[improve] * t], 1e-6, made.terms.relation) * (1 - 1e-9)
+    assert reached == sorted(reached)
+    assert reached[-1] == made.terms.guarantee.epsilon
+    assert made.spent({}) == 0
+    assert made.spent({"means": 9, "improve": 9}) == made.terms.guarantee.epsilon  # the others were refused
