@@ -42,5 +42,5 @@ def only_begun(path: Path, read_only: Callable[[Path], sqlite3.Connection]) -> b
     try:
         with closing(read_only(path)) as database:
             return not database.execute("select 1 from sqlite_master").fetchone()
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return not path.exists() or path.with_name(path.name + "-journal").exists()

@@ -45,6 +45,8 @@ START = hashlib.sha256(FORMAT.encode()).hexdigest()
 _OUTSIDE = frozenset(
     {getattr(sqlite3, f"SQLITE_{what}") for what in ("BUSY", "LOCKED", "READONLY", "IOERR", "FULL", "CANTOPEN")}
 )
+#: What comes of a database that is damaged; SQLite's own words about it may then not be text either.
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 _SCHEMA = """
 create table about (name text primary key, value text not null) strict;
@@ -134,7 +136,7 @@ class Ledger:
                 self._begin()
             lift_mark(path)
             owner = self._about().get("party")
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             self._database.close()
             raise unreadable(path, error) from None
         except BaseException:
@@ -161,7 +163,7 @@ class Ledger:
             ledger._database.execute("begin")  # one moment's view, whatever a writer does meanwhile
             ledger.party = ledger._about().get("party", path.stem)
             ledger._key = _key_beside(path, new=False)
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             ledger.close()
             if path.with_suffix(".key").exists():
                 raise unreadable(path, error) from None
@@ -363,7 +365,7 @@ class Ledger:
         """
         try:
             return self._verified(head)
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             raise unreadable(self.path, error) from None
 
     def _check_first_page(self) -> None:
@@ -442,7 +444,7 @@ class _Transaction:
     def __enter__(self) -> None:
         try:
             self._database.execute("begin immediate")
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             raise unreadable(self._path, error) from error
 
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
@@ -450,11 +452,11 @@ class _Transaction:
             try:
                 if error is None:
                     self._database.execute("commit")
-            except sqlite3.DatabaseError as late:
+            except UNREADABLE as late:
                 error = late
             if self._database.in_transaction:
                 self._database.execute("rollback")
-        if isinstance(error, sqlite3.DatabaseError):
+        if isinstance(error, UNREADABLE):
             raise unreadable(self._path, error) from error
 
 
@@ -488,7 +490,9 @@ def read_only(path: Path) -> sqlite3.Connection:
     Rows that a writer has not yet moved out of its write-ahead log are read from there.
     """
     at_work = path.with_name(path.name + "-wal").exists()
-    database = sqlite3.connect(f"{path.absolute().as_uri()}?{'mode=ro' if at_work else 'immutable=1'}", uri=True)
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{'mode=ro' if at_work else 'mode=ro&immutable=1'}", uri=True
+    )
     database.text_factory = readable
     return database
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.boundary.begun import lay_mark, lift_mark, mark
-from tacit.boundary.ledger import PAGE_SIZE, layout, read_only, readable, unreadable
+from tacit.boundary.ledger import PAGE_SIZE, UNREADABLE, layout, read_only, readable, unreadable
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation.line import Logged
 from tacit.federation.transcript import Entry
@@ -32,7 +32,7 @@ START = hashlib.sha256(FORMAT.encode()).hexdigest()
 
 _SCHEMA = """
 create table calls (
-    number integer primary key, key text not null unique, request text not null, result blob not null,
+    number integer primary key, key text not null, request text not null, result blob not null,
     entries text not null, heads text not null, seal text not null
 ) strict;
 create table latest (one integer primary key check (one = 1), number integer not null, seal text not null) strict;
@@ -94,12 +94,11 @@ class CallLog:
 
     def recall(self, key: str, request: str) -> Logged | None:
         """What a call returned before, if it was made before; the same call with another request is an error."""
-        with self._reading():
-            query = "select request, result, entries, heads from calls where key = ?"
-            found = self._database.execute(query, (key,)).fetchone()
-        if found is None:
+        if key not in self._numbers:
             return None
-        asked, result, entries, heads = found
+        with self._reading():
+            query = "select request, result, entries, heads from calls where number = ?"
+            asked, result, entries, heads = self._database.execute(query, (self._numbers[key],)).fetchone()
         if asked != request:
             raise TamperingFound(
                 f'Call "{key}" of the resumed run asks for something else than before: the run file, the data or the '
@@ -117,6 +116,7 @@ class CallLog:
             self._database.execute("insert into calls values (?, ?, ?, ?, ?, ?, ?)", (number + 1, *values, seal))
             self._turn(number + 1, seal)
             self._database.execute("delete from finished")
+        self._numbers[key] = number + 1
 
     def entries(self) -> list[Entry]:
         """Every message of every call, in order."""
@@ -152,12 +152,13 @@ class CallLog:
                     f'The log "{self.path}" was changed, or is of a version that did not seal it; start a new run.'
                 )
             before, place = START, 0
+            self._numbers: dict[str, int] = {}  # by key; an index on disk could be damaged by itself
             for place, (number, *values, seal) in enumerate(
                 self._database.execute("select * from calls order by number"), start=1
             ):
                 if number != place or seal != self._seal(number, before, *values):
                     raise TamperingFound(f'In the log "{self.path}", call {place} was changed, removed or added.')
-                before = seal
+                before, self._numbers[values[0]] = seal, place
             latest = self._database.execute("select number, seal from latest").fetchone()
             if latest != (place, self._seal("latest", place, before)):
                 raise TamperingFound(f'In the log "{self.path}", the latest calls were removed.')
@@ -214,7 +215,7 @@ class CallLog:
         """While SQLite is at work: what it finds damaged is tampering, and a full or closed disk is not."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             raise unreadable(self.path, error, "log") from error
 
 
