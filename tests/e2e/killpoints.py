@@ -10,6 +10,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
+
 #: Calls of `os` that put something on disk or move it.
 CALLS = ("open", "replace", "rename", "fsync", "unlink", "chmod", "mkdir", "rmdir")
 #: Statements that do.
@@ -27,9 +30,12 @@ class _Watched(sqlite3.Connection):
         return super().execute(statement, *args)
 
 
-def states_of(place: Path, copies: Path, monkeypatch, work: Callable[[], object], every: int = 1) -> list[Path]:
-    """`place` as a kill would leave it around every write of `work`, each state once; of those every so many-th."""
-    states: list[Path] = []
+def states_of(place: Path, copies: Path, monkeypatch, work: Callable[[], object], note=None) -> list:
+    """`place` as a kill would leave it around every write of `work`, each state once; with `note`, what it says then.
+
+    Files that a library writes by itself are also left torn: half of one, under the name that it is given.
+    """
+    states: list = []
     seen: list[object] = [None]
     lock, owner = threading.RLock(), threading.local()
 
@@ -42,8 +48,8 @@ def states_of(place: Path, copies: Path, monkeypatch, work: Callable[[], object]
                 now = _content(place)
                 if now != seen[-1]:
                     seen.append(now)
-                    if len(seen) % every == 0:
-                        states.append(Path(shutil.copytree(place, copies / f"{len(seen):03d}" / place.name)))
+                    copy = Path(shutil.copytree(place, copies / f"{len(seen):03d}" / place.name))
+                    states.append(copy if note is None else (copy, note()))
             finally:
                 owner.busy = False
 
@@ -56,12 +62,25 @@ def states_of(place: Path, copies: Path, monkeypatch, work: Callable[[], object]
 
         return call
 
+    def torn(real, position):
+        def call(*args, **kwargs):
+            path = Path(args[position])
+            if place in path.parents and not getattr(owner, "busy", False):
+                with path.open("wb") as file:
+                    file.write(b"half a fi")
+                look()
+            return real(*args, **kwargs)
+
+        return call
+
     connect = sqlite3.connect
     with monkeypatch.context() as patched:
         patched.setattr(_Watched, "look", staticmethod(look))
         patched.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=_Watched, **kwargs))
         for name in CALLS:
             patched.setattr(os, name, around(getattr(os, name)))
+        for owns, name, position in ((pq, "write_table", 1), (np, "savez", 0), (Path, "write_text", 0)):
+            patched.setattr(owns, name, torn(getattr(owns, name), position))
         work()
         look()
     return states

@@ -160,9 +160,9 @@ class Aligning:
         if not path.exists():
             held = self._on_list(told, held)
             write_private(path, encode(told))
-            self._path("scalar").unlink(missing_ok=True)
         elif encode(told) != path.read_bytes():
             raise BadMessage("This site was told other rows of the common list before; a run has one list.")
+        self._path("scalar").unlink(missing_ok=True)  # also where a kill came between the rows and this
         return held
 
     def _on_list(self, content: Mapping[str, Any], held: Held) -> Held:
