@@ -133,7 +133,7 @@ class Ledger:
             self._database.execute("pragma synchronous = full")
             self._database.execute(f"pragma wal_autocheckpoint = {2**22 // PAGE_SIZE}")  # 4 MB, as by default
             if not self._database.execute("select 1 from sqlite_master where name = 'about'").fetchone():
-                self._begin()
+                self._begin(marked=True)
             lift_mark(path)
             owner = self._about().get("party")
         except UNREADABLE as error:
@@ -175,11 +175,12 @@ class Ledger:
             raise
         return ledger
 
-    def _begin(self) -> None:
+    def _begin(self, marked: bool = False) -> None:
+        """Make the tables and the first page; `marked` ones only where the mark of a beginning lies beside them."""
         with self._transaction():
             if layout(self._database):  # another process was faster
                 return
-            if not mark(self.path).exists():
+            if marked and not mark(self.path).exists():
                 raise TamperingFound(
                     f'The ledger "{self.path}" is gone or was emptied, and its key is still there; put the ledger back.'
                 )
