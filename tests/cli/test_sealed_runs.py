@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tacit.cli.ledger import verify
 from tacit.cli.report import report
 from tacit.cli.run import finished
 from tacit.cli.verified import Run, verified
@@ -162,6 +163,19 @@ def test_a_finished_run_without_its_record_is_refused(private, non_private):
         for path in (folder / "transcript").glob("log.*"):
             path.unlink()
         refused(folder, "no record of how the run ended", file)
+
+
+def test_the_folder_of_a_run_between_sites_is_held_to_its_record(private, capsys):
+    """Its ledgers are elsewhere."""
+    shutil.rmtree(private / "ledger")
+    (private / "transcript" / "roster.json").write_text('["party-1", "party-2"]')
+    verify(private, None, False)
+    report(private)
+    assert "what is sealed in its folder is unchanged" in capsys.readouterr().out
+    change_json(private / "summary.json", lambda table: table["guarantee"].update(epsilon=0.1))
+    for command in (lambda: verify(private, None, False), lambda: report(private)):
+        with pytest.raises(TamperingFound, match=r"summary\.json.*epsilon"):
+            command()
 
 
 # -- the log ---------------------------------------------------------------------------------------------------

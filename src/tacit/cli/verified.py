@@ -63,6 +63,11 @@ class Run:
         """Whether its parties were sites elsewhere, which keep their ledgers themselves."""
         return (self.folder / "transcript" / "roster.json").exists()
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether none of its ledgers is here."""
+        return self.deployed and self.ledgers == self.folder / "ledger"
+
     @cached_property
     def run_id(self) -> str:
         path = self.folder / "transcript" / "run.id"
@@ -85,9 +90,9 @@ class Run:
 
     def check_record(self) -> None:
         """Hold a finished run to the record that was sealed when it ended: its files, and what its summary states."""
+        record = self.logged[1]
         if self.summary is None:
             return
-        record = self.logged[1]
         if record is None:
             raise TamperingFound(
                 f'The log "{self.log}" has no record of how the run ended: it was removed, or the run was made by a '
@@ -175,7 +180,7 @@ def verified(place: Path) -> tuple[Run | None, list[Checked]]:
     if run is not None and not run.private and not list(ledgers_in(place / "ledger")):
         run.check_record()
         return run, []
-    if run is not None and run.deployed:
+    if run is not None and run.elsewhere:
         run.check_record()
     # What left is read before the ledgers are: of a run that still goes on, they then hold at least that.
     sent = [] if run is None else [entry for entry in run.messages if _left(entry)]
@@ -200,7 +205,7 @@ def check_finished(folder: Path) -> None:
     """
     run = Run(folder)
     away = run.ledgers != run.folder / "ledger" and not run.ledgers.is_dir()
-    if run.deployed or away:
+    if run.elsewhere or away:
         run.check_record()
     else:
         verified(folder)
@@ -240,7 +245,7 @@ def _files(place: Path, run: Run | None) -> list[Path]:
     if not folder.is_dir() and (run is None or away):
         where = " That run kept its ledgers there, counting from where it was started." if away else ""
         raise UsageError(f'There is no "{folder}"; name a run folder, or a ledger (….sqlite).{where}')
-    if run is not None and run.deployed and not away:
+    if run is not None and run.elsewhere:
         raise UsageError(
             f'The run "{run.folder}" was one between sites, and each keeps its ledger itself; look there, as in: tacit '
             "ledger verify site-party-1/ledger"
