@@ -602,7 +602,8 @@ def test_all_parties_that_were_tampered_with_are_named(folder):
 def rewritten_messages(folder: Path, change) -> None:
     """The transcript, each message changed; and no log that knows better."""
     path = folder / "here" / "transcript" / "messages.parquet"
-    (folder / "here" / "transcript" / "log.sqlite").unlink()
+    for name in ("log.sqlite", "log.key"):
+        (folder / "here" / "transcript" / name).unlink()
     table = pq.read_table(path)
     pq.write_table(pa.Table.from_pylist([change(dict(row)) for row in table.to_pylist()], table.schema), path)
 

@@ -25,6 +25,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from tacit.boundary.begun import lay_mark, lift_mark, mark, only_begun
 from tacit.boundary.events import Event, Public, from_json, to_json
 from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
@@ -44,6 +45,8 @@ START = hashlib.sha256(FORMAT.encode()).hexdigest()
 _OUTSIDE = frozenset(
     {getattr(sqlite3, f"SQLITE_{what}") for what in ("BUSY", "LOCKED", "READONLY", "IOERR", "FULL", "CANTOPEN")}
 )
+#: What comes of a database that is damaged; SQLite's own words about it may then not be text either.
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 _SCHEMA = """
 create table about (name text primary key, value text not null) strict;
@@ -114,6 +117,7 @@ class Ledger:
         self.path, self.party = path, party
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lay_mark(path)
             self._key = _key_beside(path, new=not path.exists())
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its -wal and -shm the same mode
             os.chmod(path, 0o600)
@@ -122,18 +126,24 @@ class Ledger:
                 f'The ledger "{path}" cannot be kept there: {error.strerror}; name another folder.'
             ) from None
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database.text_factory = readable
         try:
             self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
             self._database.execute("pragma journal_mode = wal")
             self._database.execute("pragma synchronous = full")
             self._database.execute(f"pragma wal_autocheckpoint = {2**22 // PAGE_SIZE}")  # 4 MB, as by default
             if not self._database.execute("select 1 from sqlite_master where name = 'about'").fetchone():
-                self._begin()
+                self._begin(marked=True)
+            lift_mark(path)
             owner = self._about().get("party")
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             self._database.close()
             raise unreadable(path, error) from None
+        except BaseException:
+            self._database.close()
+            raise
         if owner != party:
+            self._check_first_page()
             raise PrivacyRefused(f'The ledger "{path}" belongs to {owner}, not to {party}; name another folder.')
 
     @classmethod
@@ -143,13 +153,17 @@ class Ledger:
             path.open("rb").close()
         except OSError as error:
             raise UsageError(f'The ledger "{path}" cannot be read: {error.strerror}; name one that is there.') from None
+        if only_begun(path, read_only):
+            raise UsageError(
+                f'The ledger "{path}" was begun and holds nothing yet; the next start of its run begins it again.'
+            )
         ledger = cls.__new__(cls)
         ledger.path, ledger._database = path, read_only(path)
         try:
             ledger._database.execute("begin")  # one moment's view, whatever a writer does meanwhile
             ledger.party = ledger._about().get("party", path.stem)
             ledger._key = _key_beside(path, new=False)
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             ledger.close()
             if path.with_suffix(".key").exists():
                 raise unreadable(path, error) from None
@@ -161,8 +175,15 @@ class Ledger:
             raise
         return ledger
 
-    def _begin(self) -> None:
+    def _begin(self, marked: bool = False) -> None:
+        """Make the tables and the first page; `marked` ones only where the mark of a beginning lies beside them."""
         with self._transaction():
+            if layout(self._database):  # another process was faster
+                return
+            if marked and not mark(self.path).exists():
+                raise TamperingFound(
+                    f'The ledger "{self.path}" is gone or was emptied, and its key is still there; put the ledger back.'
+                )
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 self._database.execute(statement)
             about = {"format": FORMAT, "party": self.party, "begun": _now()}
@@ -343,13 +364,22 @@ class Ledger:
 
         `head` is one that travelled: it must be in the chain, or rows were cut off or an old ledger was put back.
         """
+        try:
+            return self._verified(head)
+        except UNREADABLE as error:
+            raise unreadable(self.path, error) from None
+
+    def _check_first_page(self) -> None:
         about = self._about()
         genuine = about.pop("seal", None) == self._page_seal(about) and about.get("format") == FORMAT
         if not genuine or not {"format", "party", "begun"} <= about.keys() <= _PAGE:
             raise TamperingFound(
                 f'The ledger "{self.path}" was changed: its first page is not what {self.party} wrote.'
             )
-        if _layout(self._database) != _own_layout():
+
+    def _verified(self, head: str | None) -> int:
+        self._check_first_page()
+        if layout(self._database) != _own_layout():
             raise TamperingFound(f'The ledger "{self.path}" was changed: its tables are not those of {FORMAT}.')
         before, rows, heads = START, self.rows(), {START}
         for place, row in enumerate(rows, start=1):
@@ -399,11 +429,11 @@ class Ledger:
         return _Transaction(self.path, self._database, self.aside)
 
 
-def unreadable(path: Path, error: Exception) -> UsageError | TamperingFound:
+def unreadable(path: Path, error: Exception, what: str = "ledger") -> UsageError | TamperingFound:
     """What it means that a ledger cannot be read or written: a disk that is full, closed or failing damages nothing."""
-    if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in _OUTSIDE:
-        return UsageError(f'The ledger "{path}" cannot be kept there: {error}; make room, or free it, and start anew.')
-    return TamperingFound(f'The ledger "{path}" is damaged: {error}.')
+    if isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUTSIDE:
+        return UsageError(f'The {what} "{path}" cannot be kept there: {error}; make room, or free it, and start anew.')
+    return TamperingFound(f'The {what} "{path}" is damaged: {error}.')
 
 
 class _Transaction:
@@ -413,18 +443,21 @@ class _Transaction:
         self._path, self._database, self._aside = path, database, aside
 
     def __enter__(self) -> None:
-        self._database.execute("begin immediate")
+        try:
+            self._database.execute("begin immediate")
+        except UNREADABLE as error:
+            raise unreadable(self._path, error) from error
 
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         with self._aside():
             try:
                 if error is None:
                     self._database.execute("commit")
-            except sqlite3.OperationalError as late:
+            except UNREADABLE as late:
                 error = late
             if self._database.in_transaction:
                 self._database.execute("rollback")
-        if isinstance(error, sqlite3.OperationalError):
+        if isinstance(error, UNREADABLE):
             raise unreadable(self._path, error) from error
 
 
@@ -458,10 +491,19 @@ def read_only(path: Path) -> sqlite3.Connection:
     Rows that a writer has not yet moved out of its write-ahead log are read from there.
     """
     at_work = path.with_name(path.name + "-wal").exists()
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{'mode=ro' if at_work else 'immutable=1'}", uri=True)
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{'mode=ro' if at_work else 'mode=ro&immutable=1'}", uri=True
+    )
+    database.text_factory = readable
+    return database
 
 
-def _layout(database: sqlite3.Connection) -> list[tuple[str, ...]]:
+def readable(raw: bytes) -> str:
+    """A text column: bytes that are not UTF-8 become another text, which no seal fits."""
+    return raw.decode("utf-8", "replace")
+
+
+def layout(database: sqlite3.Connection) -> list[tuple[str, ...]]:
     """Every table, index, trigger and view, as SQLite keeps it."""
     return database.execute("select type, name, tbl_name, sql from sqlite_master order by type, name").fetchall()
 
@@ -471,7 +513,7 @@ def _own_layout() -> list[tuple[str, ...]]:
     with closing(sqlite3.connect(":memory:")) as fresh:
         for statement in filter(str.strip, _SCHEMA.split(";")):
             fresh.execute(statement)
-        return _layout(fresh)
+        return layout(fresh)
 
 
 def _now() -> str:
@@ -479,6 +521,8 @@ def _now() -> str:
 
 
 def ledgers_in(folder: Path) -> Iterator[Path]:
-    """The ledgers of a run folder or of a folder of ledgers."""
+    """The ledgers of a run folder or of a folder of ledgers; one that was only begun holds nothing yet."""
     inside = folder / "ledger" if (folder / "ledger").is_dir() else folder
-    yield from sorted(inside.glob("*.sqlite"), key=lambda path: (len(path.name), path.name))
+    for path in sorted(inside.glob("*.sqlite"), key=lambda path: (len(path.name), path.name)):
+        if not only_begun(path, read_only):
+            yield path

@@ -73,6 +73,13 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
         raise UsageError(
             f'--head "{head}" is not a head: it has 64 hexadecimal digits, as in the answer of ledger verify.'
         )
+    if head is None and (place / "run.toml").exists() and Run(place).elsewhere:
+        Run(place).check_record()
+        if as_json:
+            typer.echo(json.dumps({"whole": True, "private": Run(place).private, "ledgers": []}))
+        else:
+            typer.echo(_at_sites(place))
+        return
     run, ledgers = verified(place)
     if head is not None and not any(head == START or head in {row.head for row in ledger.rows} for ledger in ledgers):
         which = f'The ledger "{place}" of {ledgers[0].party}' if len(ledgers) == 1 else f'No ledger of "{place}"'
@@ -257,6 +264,13 @@ def _lifetime(left: Left) -> str:
 
 def _non_private(place: Path) -> str:
     return f'The run "{place}" is NON-PRIVATE: no party kept a ledger.'
+
+
+def _at_sites(place: Path) -> str:
+    return (
+        f'The run "{place}" was one between sites, and what is sealed in its folder is unchanged. Each site '
+        "keeps its ledger itself; verify it there, as in: tacit ledger verify site-party-1/ledger"
+    )
 
 
 def _row(row: Row) -> dict[str, Any]:

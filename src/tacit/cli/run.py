@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from tacit.cli.show import live, print_summary
+from tacit.cli.verified import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
@@ -60,6 +61,7 @@ def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
         )
     if not (folder / "summary.json").exists():
         return None
+    check_finished(folder)
     for name, write in (("card.md", write_card), ("report.html", write_report)):
         if not (folder / name).exists():
             write(folder)

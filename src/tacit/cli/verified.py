@@ -11,14 +11,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tacit.boundary.begun import only_begun
 from tacit.boundary.ledger import START, Ledger, Row, ledgers_in, read_only, unreadable
 from tacit.config import RunFile
+from tacit.engine.log import CallLog
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation.transcript import Entry, Transcript
 from tacit.guarantee import Relation
+from tacit.report.folder import file_hash, read_run_id
+from tacit.report.words import epsilon as rounded_up
 
 #: Where neither the run nor the command names a δ.
 DELTA = 1e-6
+#: How far the ε of a run's releases may lie above the stated one: rounding of the accountant, and no more.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,12 @@ class Run:
 
     @cached_property
     def file(self) -> RunFile:
-        return RunFile.read(self.folder / "run.toml")
+        try:
+            return RunFile.read(self.folder / "run.toml")
+        except UsageError:
+            if (self.folder / "run.toml").exists():
+                self.check_record()  # one that was changed after the run is found as that
+            raise
 
     @cached_property
     def guarantee(self) -> dict[str, Any] | None:
@@ -42,6 +53,9 @@ class Run:
             return None
         with _whole(path):
             summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            guarantee = summary.get("guarantee") if isinstance(summary, dict) else ""
+            if guarantee is not None and not 0 <= float(guarantee["delta"]) < 1:
+                raise ValueError("its guarantee has no possible δ")
             return summary
 
     @cached_property
@@ -49,15 +63,61 @@ class Run:
         """Whether its parties were sites elsewhere, which keep their ledgers themselves."""
         return (self.folder / "transcript" / "roster.json").exists()
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether none of its ledgers is here."""
+        return self.deployed and self.ledgers == self.folder / "ledger"
+
     @cached_property
     def run_id(self) -> str:
         path = self.folder / "transcript" / "run.id"
-        return path.read_text().strip() if path.exists() else ""
+        return read_run_id(path) if path.exists() else ""
+
+    @cached_property
+    def log(self) -> Path:
+        return self.folder / "transcript" / "log.sqlite"
+
+    @cached_property
+    def logged(self) -> tuple[list[Entry], dict[str, Any] | None]:
+        """The messages in the coordinator's log, and its record of how the run ended; the log's seals are checked."""
+        key = self.log.with_suffix(".key")
+        if only_begun(self.log, read_only) or not (self.log.exists() or key.exists()):
+            return [], None
+        if not self.log.exists():
+            raise TamperingFound(f'The log "{self.log}" is gone, and its key is still there; put it back.')
+        with closing(CallLog.open(self.log)) as log:
+            return log.entries(), log.finished()
+
+    def check_record(self) -> None:
+        """Hold a finished run to the record that was sealed when it ended: its files, and what its summary states."""
+        record = self.logged[1]
+        if self.summary is None:
+            return
+        if record is None:
+            raise TamperingFound(
+                f'The log "{self.log}" has no record of how the run ended: it was removed, or the run was made by a '
+                "version that did not seal its runs; make the run anew."
+            )
+        stated, sealed = self.summary, record["summary"]
+        wrong = sorted(key for key in {*stated, *sealed} if stated.get(key) != sealed.get(key))
+        if "guarantee" in wrong and stated.get("guarantee") and sealed.get("guarantee"):
+            wrong += sorted(k for k, v in sealed["guarantee"].items() if stated["guarantee"].get(k) != v)
+        if wrong:
+            raise TamperingFound(
+                f'"{self.folder / "summary.json"}" was changed: it is not what was sealed when the run ended '
+                f"({', '.join(wrong)})."
+            )
+        for name, hash in record["files"].items():
+            path = self.folder / name
+            if not path.is_file():
+                raise TamperingFound(f'"{path}" is gone; put it back.')
+            if file_hash(path) != hash:
+                raise TamperingFound(f'"{path}" was changed: it is not what was sealed when the run ended.')
 
     @cached_property
     def messages(self) -> list[Entry]:
         """Every message, from the finished transcript and from the coordinator's log; each once."""
-        finished, log = self.folder / "transcript" / "messages.parquet", self.folder / "transcript" / "log.sqlite"
+        finished = self.folder / "transcript" / "messages.parquet"
         entries: list[Entry] = []
         if finished.exists():
             entries = _transcript(finished)
@@ -67,10 +127,7 @@ class Run:
                 raise TamperingFound(f'"{finished}" was changed: its messages do not add up to the digest of the run.')
         elif self.summary is not None:
             raise TamperingFound(f'"{finished}" is gone: what left in this finished run cannot be looked up.')
-        if log.exists():
-            with _whole(log), closing(read_only(log)) as database:
-                for (texts,) in database.execute("select entries from calls order by rowid").fetchall():
-                    entries += [Entry(*values) for values in json.loads(texts)]
+        entries += self.logged[0]
         return list(dict.fromkeys(entries))
 
     @cached_property
@@ -121,7 +178,10 @@ def verified(place: Path) -> tuple[Run | None, list[Checked]]:
     """The run, if `place` is one, and its ledgers, each verified; every one that was tampered with is named."""
     run = Run(place) if any((place / name).exists() for name in ("run.toml", "summary.json", "transcript")) else None
     if run is not None and not run.private and not list(ledgers_in(place / "ledger")):
+        run.check_record()
         return run, []
+    if run is not None and run.elsewhere:
+        run.check_record()
     # What left is read before the ledgers are: of a run that still goes on, they then hold at least that.
     sent = [] if run is None else [entry for entry in run.messages if _left(entry)]
     checked, faults = [], []
@@ -132,7 +192,41 @@ def verified(place: Path) -> tuple[Run | None, list[Checked]]:
             faults.append(str(fault))
     if faults:
         raise TamperingFound(" ".join(faults))
+    if run is not None:
+        _within(run, checked)
+        run.check_record()
     return run, checked
+
+
+def check_finished(folder: Path) -> None:
+    """Raise unless a finished run is what was sealed when it ended, and states no less than its ledgers say.
+
+    Ledgers that others keep, or that lie where they cannot be seen from here, are left out.
+    """
+    run = Run(folder)
+    away = run.ledgers != run.folder / "ledger" and not run.ledgers.is_dir()
+    if run.elsewhere or away:
+        run.check_record()
+    else:
+        verified(folder)
+
+
+def _within(run: Run, ledgers: Sequence[Checked]) -> None:
+    """The stated guarantee against the ledgers: what the run released may not cost more than it states."""
+    from tacit.boundary.account import epsilon as epsilon_of
+
+    for ledger in ledgers:
+        spent = [row.spent for row in ledger.rows if run.run_id and row.run == run.run_id]
+        reached = epsilon_of(spent, run.delta, ledger.relation) if spent else 0.0
+        stated = None if run.guarantee is None else run.guarantee.get("epsilon")
+        if run.summary is None or reached == 0:
+            continue
+        if not isinstance(stated, int | float) or not reached <= stated * (1 + ROUNDING):
+            says = "no guarantee" if stated is None else f"ε = {stated}"
+            raise TamperingFound(
+                f'"{run.folder / "summary.json"}" states {says}, and by the ledger "{ledger.path}" the run released '
+                f"what costs ε = {rounded_up(reached)} at δ = {run.delta:g}: one of the two was changed."
+            )
 
 
 def _left(entry: Entry) -> bool:
@@ -151,13 +245,14 @@ def _files(place: Path, run: Run | None) -> list[Path]:
     if not folder.is_dir() and (run is None or away):
         where = " That run kept its ledgers there, counting from where it was started." if away else ""
         raise UsageError(f'There is no "{folder}"; name a run folder, or a ledger (….sqlite).{where}')
-    if run is not None and run.deployed and not away:
+    if run is not None and run.elsewhere:
         raise UsageError(
             f'The run "{run.folder}" was one between sites, and each keeps its ledger itself; look there, as in: tacit '
             "ledger verify site-party-1/ledger"
         )
     # A key whose ledger is gone still says that there was one.
     named = {path.with_suffix(".sqlite") for path in folder.glob("*.key")} | set(ledgers_in(folder))
+    named = {path for path in named if not only_begun(path, read_only)}
     if run is not None:
         theirs = {folder / f"{party}.sqlite" for party in run.parties}
         named = theirs if away and theirs else named | theirs

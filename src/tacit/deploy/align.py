@@ -47,8 +47,9 @@ Say = Callable[[str, str, Mapping[str, Value]], Mapping[str, Any]]
 def aligned(offer: Offer, sizes: Mapping[str, int], say: Say, kept: Path) -> tuple[int, dict[str, Array]]:
     """How many rows the common list has, and by site the row of each of its tags, or −1; the same when resumed."""
     if kept.exists():
-        saved: dict[str, Any] = decode(kept.read_bytes())
-        return int(saved.pop("count")), saved
+        with as_written(kept):
+            saved: dict[str, Any] = decode(kept.read_bytes())
+            return int(saved.pop("count")), saved
     way, names = offer.file.partition.align, offer.roster
     first = "first" if way == "psi" else "tags"
     lists = {name: _list(say(name, _about(offer, first, name), {"stage": first}), name, sizes[name]) for name in names}
@@ -148,7 +149,8 @@ class Aligning:
         path = self._path("scalar")
         if not path.exists():
             write_private(path, Blinder().secret)
-        return Blinder(path.read_bytes())
+        with as_written(path):
+            return Blinder(path.read_bytes())
 
     def _taken(self, content: Mapping[str, Any], held: Held) -> Held:
         """What a site holds once it was told its rows; told again, as after a restart, it is on them already."""
@@ -158,9 +160,9 @@ class Aligning:
         if not path.exists():
             held = self._on_list(told, held)
             write_private(path, encode(told))
-            self._path("scalar").unlink(missing_ok=True)
         elif encode(told) != path.read_bytes():
             raise BadMessage("This site was told other rows of the common list before; a run has one list.")
+        self._path("scalar").unlink(missing_ok=True)  # also where a kill came between the rows and this
         return held
 
     def _on_list(self, content: Mapping[str, Any], held: Held) -> Held:

@@ -18,6 +18,7 @@ from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import Conducted, Coordinator
 from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
+from tacit.deploy.kept import as_written
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.source import items_of
@@ -150,7 +151,10 @@ def listed(file: RunFile) -> Vocabulary | None:
 def _roster(run: Path) -> tuple[str, ...]:
     """Who is in a run that is being resumed; nobody yet where it was not begun."""
     path = run / "transcript" / "roster.json"
-    return tuple(json.loads(path.read_text())) if path.exists() else ()
+    if not path.exists():
+        return ()
+    with as_written(path):
+        return tuple(str(name) for name in list(json.loads(path.read_bytes())))
 
 
 def _enough(file: RunFile, names: tuple[str, ...]) -> None:

@@ -247,7 +247,8 @@ class Part:
         if home.policy.local:  # the experimenter's run folder says all that
             return
         path = home.ledgers / "runs.json"
-        known = json.loads(path.read_text()) if path.exists() else {}
+        with kept.as_written(path):
+            known = dict(json.loads(path.read_bytes())) if path.exists() else {}
         assert protection is not None
         budget = protection.budget
         known[agreed.run] = {

@@ -17,6 +17,7 @@ from tacit.boundary.wire import Value
 from tacit.deploy.certificates import key_text, read_identity
 from tacit.deploy.files import write_private
 from tacit.deploy.hello import hello
+from tacit.deploy.kept import as_written
 from tacit.deploy.lock import one_ledger
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
@@ -231,7 +232,8 @@ def own_identity(folder: Path) -> Ed25519PrivateKey:
     try:
         if not path.exists():
             write_private(path, key_text(Ed25519PrivateKey.generate()))
-        return read_identity(path.read_text())
+        with as_written(path):
+            return read_identity(path.read_text())
     except OSError as error:
         raise UsageError(f'The key "{path}" cannot be kept there: {error.strerror}; name another --state.') from None
 

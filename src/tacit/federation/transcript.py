@@ -128,4 +128,6 @@ class Transcript:
         table = pa.table(
             {f.name: pa.array(column, kind) for f, column, kind in zip(fields(Entry), columns, types, strict=True)}
         )
-        pq.write_table(table, path, compression="zstd")
+        part = path.with_name(path.name + ".part")
+        pq.write_table(table, part, compression="zstd")
+        part.replace(path)

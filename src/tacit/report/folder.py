@@ -6,8 +6,10 @@ Folders are mode 0700: per-user metrics are personal data.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,10 +20,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.config import RunFile
-from tacit.errors import UsageError
+from tacit.engine.log import CallLog
+from tacit.errors import TamperingFound, UsageError
 from tacit.federation import Transcript
 from tacit.model import Model
 from tacit.report.words import redacted
+
+#: What a finished run is held to: everything from which its report and its card are written, and its model.
+SEALED = (
+    "run.toml",
+    "summary.json",
+    "about.json",
+    "metrics.parquet",
+    "transcript/messages.parquet",
+    "transcript/run.id",
+    "model/model.json",
+    "model/factors.npz",
+)
 
 
 class RunFolder:
@@ -60,7 +75,7 @@ class RunFolder:
     def belongs_to(self, file: RunFile) -> bool:
         """Whether this folder was made for that very run file, or is not there yet."""
         path = self.path / "run.toml"
-        return not path.exists() or path.read_text(encoding="utf-8") == _resolved(file)
+        return not path.exists() or path.read_bytes() == _resolved(file).encode()
 
     @property
     def run_id(self) -> str:
@@ -68,7 +83,7 @@ class RunFolder:
         path = self.path / "transcript" / "run.id"
         if not path.exists():
             self._write("transcript/run.id", secrets.token_hex(16).encode())
-        return path.read_text()
+        return read_run_id(path)
 
     @property
     def payloads(self) -> Path:
@@ -84,7 +99,7 @@ class RunFolder:
         transcript: Transcript,
         model: Model,
     ) -> None:
-        """Write everything that the run left; the summary makes it a finished run."""
+        """Write everything that the run left, and seal it in the log; the summary makes it a finished run."""
         from tacit.report.html import write_card, write_report
 
         self._write("about.json", _json(about))
@@ -92,9 +107,27 @@ class RunFolder:
         os.replace(self.path / "metrics.parquet.part", self.path / "metrics.parquet")
         transcript.write(self.path / "transcript" / "messages.parquet")
         model.save(self.path / "model")
+        self._seal(summary)
         self._write("summary.json", _json(summary))
         write_card(self.path)
         write_report(self.path)
+
+    def _seal(self, summary: Mapping[str, Any]) -> None:
+        """Write into the sealed log what the run left: its summary, and the hash of every file of `SEALED`."""
+        hashes = {}
+        for name in SEALED:
+            path = self.path / name
+            if name == "summary.json":
+                hashes[name] = hashlib.sha256(_json(summary)).hexdigest()
+            elif path.exists():
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())  # a power cut must not look like tampering
+                hashes[name] = file_hash(path)
+        log = CallLog(self.path / "transcript" / "log.sqlite")
+        try:
+            log.finish({"summary": summary, "files": hashes})
+        finally:
+            log.close()
 
     def _write(self, name: str, content: bytes) -> None:
         part = self.path / f"{name}.part"
@@ -118,6 +151,20 @@ _OURS = {
     "status.json",
     "log.jsonl",
 } | {f"{name}.part" for name in ("run.toml", "about.json", "summary.json", "card.md", "metrics.parquet", "report.html")}
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_run_id(path: Path) -> str:
+    """The name of a run in the ledgers, as it was drawn."""
+    found = path.read_bytes().strip()
+    if not re.fullmatch(b"[0-9a-f]{32}", found):
+        raise TamperingFound(f'"{path}" is damaged: it does not name a run; put it back.')
+    return found.decode()
 
 
 def _resolved(file: RunFile) -> str:

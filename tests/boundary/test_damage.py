@@ -1,0 +1,211 @@
+"""Damage to a ledger or a log is found as tampering, whatever it hit; a kill while one is begun is no damage."""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from killpoints import states_of
+
+from tacit.boundary.begun import mark
+from tacit.boundary.events import Gaussian
+from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.cli.verified import verified
+from tacit.engine.log import CallLog
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.federation.line import Logged
+from tacit.federation.transcript import Entry
+from tacit.report.folder import RunFolder
+
+
+def record(ledger: Ledger, number: int) -> None:
+    ledger.record(
+        run="run",
+        round=number,
+        step="tell",
+        attempt=0,
+        kind="sum",
+        request=f"{number:064x}",
+        event=Gaussian(2.0),
+        body=bytes(2000),
+        sealed=False,
+        contributors=1,
+        present=b"\x01",
+        state=f"state {number}".encode() * 50,
+    )
+
+
+def kept_ledger(path: Path) -> Path:
+    with closing(Ledger(path, "party-1")) as ledger:
+        ledger.note("unit", "user, zero-out", "is another")
+        for number in (1, 2, 3):
+            record(ledger, number)
+        ledger.refuse("run", 1, "tell", "ab", "asked for too much")
+    return path
+
+
+def kept_log(path: Path) -> Path:
+    with closing(CallLog(path)) as log:
+        for k in range(3):
+            entry = Entry(k, 1, "tell", "party-1", "up", "sum", 10, 1, "ab", "ok", "cd")
+            log.keep(f"{k}/1/tell/ask", "request", Logged(bytes(3000), (entry,), {"party-1": "head"}))
+        log.finish({"summary": {}, "files": {}})
+    return path
+
+
+def read_ledger(path: Path) -> object:
+    with closing(Ledger.open(path)) as ledger:
+        ledger.verify()
+        return ledger.rows(), ledger.state(), ledger.body(), ledger.refusals(), ledger.relation
+
+
+def write_ledger(path: Path) -> object:
+    with closing(Ledger(path, "party-1")) as ledger:
+        ledger.verify()
+        return ledger.rows(), ledger.state(), ledger.body(), ledger.refusals(), ledger.relation
+
+
+def read_log(path: Path) -> object:
+    with closing(CallLog.open(path)) as log:
+        return log.entries(), log.finished(), [log.recall(f"{k}/1/tell/ask", "request") for k in range(3)]
+
+
+def write_log(path: Path) -> object:
+    with closing(CallLog(path)) as log:
+        return log.entries(), log.finished(), [log.recall(f"{k}/1/tell/ask", "request") for k in range(3)]
+
+
+KINDS = {"ledger": (kept_ledger, (read_ledger, write_ledger)), "log": (kept_log, (read_log, write_log))}
+
+
+def outcome(path: Path, whole: bytes, content: bytes, reader) -> object:
+    """What reading damaged bytes gives: what was kept, or the one error; anything else is raised."""
+    for beside in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    path.write_bytes(content)
+    try:
+        return reader(path)
+    except TamperingFound:
+        return "found"
+    except UsageError:
+        if content[18:20] == whole[18:20]:  # a header that says "for reading alone" looks like a disk that is
+            raise
+        return "found"
+    finally:
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flipped_byte_is_found_or_changes_nothing(tmp_path, kind):
+    make, readers = KINDS[kind]
+    path = make(tmp_path / f"{kind}.sqlite")
+    whole = path.read_bytes()
+    used = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8))  # what is not empty space
+    draw = np.random.default_rng(5)
+    places = {*range(0, 100, 3), 18, 19, *draw.choice(used, 70).tolist(), *draw.integers(len(whole), size=15).tolist()}
+    for reader in readers:
+        kept, found = reader(path), 0
+        for place in sorted(places):
+            content = bytearray(whole)
+            content[place] ^= 0xFF
+            result = outcome(path, whole, bytes(content), reader)
+            assert result in ("found", kept), place
+            found += result == "found"
+        assert found > 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_was_cut_or_overwritten_is_found(tmp_path, kind):
+    make, readers = KINDS[kind]
+    path = make(tmp_path / f"{kind}.sqlite")
+    whole = path.read_bytes()
+    for reader in readers:
+        for size in (0, 1, 99, 100, 512, 4096, 16384, 20000, len(whole) - 16384, len(whole) - 1):
+            assert outcome(path, whole, whole[:size], reader) == "found", size
+        assert outcome(path, whole, os.urandom(len(whole)), reader) == "found"
+
+
+@pytest.mark.parametrize("column", ["moment", "run", "step", "kind", "request", "event", "payload", "state", "head"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_bytes_that_are_not_utf8_in_a_column_are_tampering(tmp_path, column, number):
+    path = kept_ledger(tmp_path / "ledger.sqlite")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"update releases set {column} = cast(x'61ff62' as text) where number = ?", (number,))
+        database.commit()
+    for reader in (read_ledger, write_ledger):
+        with pytest.raises(TamperingFound, match=f"release {number} was changed"):
+            reader(path)
+
+
+@pytest.mark.parametrize("what", ["name", "value"])
+@pytest.mark.parametrize("row", ["format", "party", "begun", "unit", "refusals", "seal"])
+def test_a_first_page_that_is_not_utf8_is_tampering(tmp_path, what, row):
+    path = kept_ledger(tmp_path / "ledger.sqlite")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"update about set {what} = cast(x'61ff62' as text) where name = ?", (row,))
+        database.commit()
+    for reader in (read_ledger, write_ledger):
+        with pytest.raises(TamperingFound, match="first page"):
+            reader(path)
+
+
+def test_anothers_ledger_is_still_refused_as_that(tmp_path):
+    path = kept_ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(PrivacyRefused, match="belongs to party-1"):
+        Ledger(path, "party-2")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"0" * 31, b"z" * 32])
+def test_a_damaged_run_id_is_tampering(tmp_path, content):
+    (tmp_path / "transcript").mkdir()
+    folder = RunFolder(tmp_path)
+    assert folder.run_id == folder.run_id
+    (tmp_path / "transcript" / "run.id").write_bytes(content)
+    with pytest.raises(TamperingFound, match=r"run\.id"):
+        _ = folder.run_id
+
+
+# -- a kill while a ledger or a log is begun --------------------------------------------------------------------
+
+
+def test_a_ledger_whose_beginning_was_cut_short_is_begun_again(tmp_path, monkeypatch):
+    made = tmp_path / "made"
+    states = states_of(made, tmp_path, monkeypatch, lambda: Ledger(made / "party-1.sqlite", "party-1").close())
+    assert len(states) > 6
+    empty = 0
+    for state in states:
+        path = state / "party-1.sqlite"
+        with suppress(UsageError):  # "holds no ledger", and not: is gone, is damaged
+            verified(state)
+        if path.exists() and not list(ledgers_in(state)):
+            empty += 1
+            with pytest.raises(UsageError, match="holds nothing yet"):
+                Ledger.open(path)
+        with closing(Ledger(path, "party-1")) as ledger:
+            assert ledger.verify() == 0
+            record(ledger, 1)
+        assert not mark(path).exists()
+        assert len(verified(state)[1]) == 1
+    assert empty
+
+
+def test_a_log_whose_beginning_was_cut_short_is_begun_again(tmp_path, monkeypatch):
+    made = tmp_path / "made"
+    states = states_of(made, tmp_path, monkeypatch, lambda: CallLog(made / "transcript" / "log.sqlite").close())
+    assert len(states) > 6
+    for state in states:
+        (state / "run.toml").write_text("")
+        verified(state)
+        kept_log(state / "transcript" / "log.sqlite")
+        assert read_log(state / "transcript" / "log.sqlite")[1] is not None
+
+
+@pytest.mark.parametrize("lost", ["emptied", "removed"])
+def test_a_ledger_that_is_lost_is_not_begun_again_beside_its_key(tmp_path, lost):
+    path = kept_ledger(tmp_path / "party-1.sqlite")
+    path.write_bytes(b"") if lost == "emptied" else path.unlink()
+    for _ in range(2):
+        with pytest.raises(TamperingFound, match="gone or was emptied"):
+            Ledger(path, "party-1")
