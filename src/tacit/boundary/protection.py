@@ -51,6 +51,7 @@ class Terms:
     reports : by step, what one round of randomised reports spends
     accounted : the unit that sensitivities are asked for and the relation that events are counted under, where the
         guarantee rests on stronger ones than it names; None means the guarantee's own
+    masked : whether what is averaged over parties leaves under masks alone
     """
 
     guarantee: Guarantee
@@ -61,6 +62,7 @@ class Terms:
     grids: Mapping[str, Grid] = field(default_factory=dict)
     reports: Mapping[str, Event] = field(default_factory=dict)
     accounted: tuple[Unit, Relation] | None = None
+    masked: bool = False
 
     @property
     def unit(self) -> Unit:

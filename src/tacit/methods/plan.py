@@ -156,6 +156,7 @@ def make_plan(
         grids={n.step: _grid(n, z, situation) for n in asked.noisy if n.whole},
         reports={n.step: n.event_of(z, 1) for n in asked.noisy if n.reported},
         accounted=asked.accounted,
+        masked=situation.sealed,
     )
     return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
 
