@@ -129,3 +129,16 @@ def test_what_is_in_no_mean_leaves_as_it_is(tmp_path):
         users = start_factors(agreed.facts, agreed.facts.users, 2, "users")
         finish = replace(asked(agreed, name), step="finish", body=encode({"users": users}))
         assert decode(party.answer(finish).body).keys() == {"items"}
+
+
+def test_a_sum_whose_exchange_was_only_begun_is_refused_like_a_mean(tmp_path, monkeypatch):
+    """Before its noise is drawn, so that nothing is charged."""
+    monkeypatch.setitem(AVERAGED, "bias", ({"name": "bias"}, "user", "contribute", None))
+    agreed, shares = agreement("bias")
+    contribute = Request("bias", agreed.bound, "contribute", 1, 0, encode({}))
+    begin = replace(contribute, step="advertise:contribute", body=encode({"context": contribute.hash}))
+    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, ledger):
+        party.answer(begin)
+        with pytest.raises(PrivacyRefused, match="under masks alone"):
+            party.answer(contribute)
+        assert [row.step for row in ledger.rows()] == ["advertise:contribute"]

@@ -128,6 +128,7 @@ class Gate(Door):
             return self._let_out(Kind.SUM, sealed, event, contributors, sealed=True, present=present)
         source = protection.source("noise", request.round, request.step, 0, request.hash)
         with self._recording_refusals():
+            self._seals.check(request.hash)
             noised = self._seals.noised(whole, grid, source, request.hash)
             self._owe(Kind.SUM, event)
             masked = self._seals.masked(wrapped(noised, grid.bits), grid.bits, request.hash)
