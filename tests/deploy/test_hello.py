@@ -91,7 +91,9 @@ def test_planted_a_proof_that_is_not_checked_would_be_noticed(ring, made, monkey
     mine, theirs = made[1]["party-1"], made[1]["party-2"]
     real = read_certificate(mine.certificate)
     monkeypatch.setattr(module.x509, "load_pem_x509_certificate", lambda _pem: _Certificate(real))
-    greeted(ring, "party-1", message(theirs, certificate=mine.certificate), "coordinator", now=NOW)
+    let_in = greeted(ring, "party-1", message(theirs, certificate=mine.certificate), "coordinator", now=NOW)
+    assert let_in == ("start-1", identity_text(OWN.public_key()))
+    assert pinned(ring) is not None  # and from now on the thief is party-1
 
 
 class _Believes:

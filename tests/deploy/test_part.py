@@ -119,7 +119,7 @@ def test_planted_a_policy_that_looks_away_would_be_noticed(tmp_path, monkeypatch
     monkeypatch.setattr(Policy, "allow", lambda self, file, plan, users: None)
     for number, what in enumerate(("noise from a seed", "no privacy", "drop-outs")):
         (tmp_path / str(number)).mkdir()
-        Part(home_of(tmp_path / str(number)), "run-1", OFFERS[what][0]).sizes()
+        assert Part(home_of(tmp_path / str(number)), "run-1", OFFERS[what][0]).sizes()["users"] == 16
 
 
 def test_planted_a_site_without_that_rule_would_tell_what_was_rated(tmp_path, monkeypatch):
@@ -471,8 +471,11 @@ def test_a_budget_for_some_days_forgets_what_is_older(tmp_path, monkeypatch):
 
 def test_planted_a_ledger_that_is_not_asked_would_be_noticed(tmp_path, monkeypatch):
     home = done(tmp_path, OFFER).homes["party-1"]
+    again = replace(OFFER, run="run-2").content()
+    with pytest.raises(BudgetSpent):
+        Part(home, "run-2", again)
     monkeypatch.setattr(part_module, "affordable", lambda *_args: None)
-    Part(home, "run-2", replace(OFFER, run="run-2").content())
+    assert Part(home, "run-2", again).sizes()["users"] == 16
 
 
 def test_a_budget_that_another_run_spent_meanwhile_is_refused_at_the_release(tmp_path):

@@ -314,7 +314,7 @@ def test_an_exchange_about_a_sum_that_was_not_begun_is_refused():
 def test_a_vector_without_an_exchange_of_keys_does_not_leave():
     stage = Stage()
     request = Request("bias", "", "contribute", 1, 0, encode({}))
-    with pytest.raises(PrivacyRefused, match="did not begin"):
+    with pytest.raises(PrivacyRefused, match="none were agreed on for this request"):
         stage.parties["party-1"].answer(request)
     assert stage.ledger("party-1").rows() == []
 

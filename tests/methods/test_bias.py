@@ -33,6 +33,7 @@ def file(**sections) -> RunFile:
 class TestBias(MethodContract):
     name = "bias"
     seeded = False  # without privacy nothing random crosses
+    refused = {("vertical", "secagg"): "there is no sum to protect"}
 
 
 def test_without_noise_it_is_a_model_of_biases(tmp_path):

@@ -1,19 +1,21 @@
 """Every method keeps the method contract."""
 
 from tacit.partition import Setting
-from tacit.testing.method import MethodContract
+from tacit.testing.method import NO_GUARANTEE, MethodContract
 
 
 class TestSGDMF(MethodContract):
     name = "sgdmf"
     parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "sampling": 0.5}
     never = {"horizontal": ("users",), "device": ("users",)}
+    private = {"device": {"factors": 4, "rounds": 3}}  # all take part, and each makes one step a round
 
 
 class TestCentral(MethodContract):
     name = "central"
     parameters = {"factors": 4, "epochs": 3}
     seeded = False  # what crosses is the ratings, whatever the seed
+    refused = NO_GUARANTEE
 
 
 class TestLocal(MethodContract):
@@ -21,26 +23,31 @@ class TestLocal(MethodContract):
     parameters = {"factors": 4, "epochs": 3}
     seeded = False  # only "done" crosses
     never = {"horizontal": ("users", "items"), "vertical": ("users", "items"), "device": ("means",)}
+    refused = NO_GUARANTEE
 
 
 class TestGlobalMean(MethodContract):
     name = "global-mean"
     seeded = False
+    refused = NO_GUARANTEE
 
 
 class TestItemMean(MethodContract):
     name = "item-mean"
     seeded = False
+    refused = NO_GUARANTEE
 
 
 class TestPopularity(MethodContract):
     name = "popularity"
     seeded = False
+    refused = NO_GUARANTEE
 
 
 class TestRandom(MethodContract):
     name = "random"
     seeded = False  # only "done" crosses
+    refused = NO_GUARANTEE
 
 
 class TestGradientClipping(MethodContract):

@@ -30,6 +30,7 @@ class TestContract(MethodContract):
     name = "gd-dr"
     parameters = QUICK
     never = {"device": ("users",)}
+    refused = {("device", "secagg"): "has no sum to protect"}
 
     def test_one_party_is_enough(self):
         assert self.fit(partition(self.ratings(), into=1, by="device")).rounds == 3

@@ -65,19 +65,21 @@ class Gate(Door):
         steps: int,
         lets_out: Sequence[str],
         received: Sequence[str] = (),
-        weight: float = 1.0,
+        weight: float | None = None,
     ) -> Release:
         """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave.
 
-        Where masks were agreed on for this request the blocks leave masked, times the public `weight` that they have in
-        a mean over parties. Their noise is the party's own all the same: a chain is not linear, so that no sum of
-        parts of it could carry a common noise.
+        `weight` is the public weight that the blocks have in a mean over parties; None where they are in no mean. Where
+        a run masks its means, blocks with a weight leave under the masks of this very request, or not at all. Their
+        noise is the party's own all the same: a chain is not linear, so that no sum of parts of it could carry a common
+        noise.
 
         All of the final state stays in `home`, as public and noised values, so under a protection no block of it may be
         a secret, or bear the name of one. Blocks that came with the request are named in `received`: that one of these
         equals a secret, as a guess may, must change nothing.
         """
         self._no_secret(state, lets_out, received)
+        self._can_mask(weight)
         current, event = dict(state), self._admitted(query, steps)
         self._owe(Kind.CHAIN, event)
         for step in range(steps):
@@ -85,11 +87,12 @@ class Gate(Door):
         payload = self._masked({name: current[name] for name in lets_out}, weight)
         return self._let_out(Kind.CHAIN, payload, event, state=current, received=received)
 
-    def solve(self, problem: Problem, weight: float = 1.0) -> Release:
+    def solve(self, problem: Problem, weight: float | None = None) -> Release:
         """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them.
 
-        They leave masked, times `weight`, as the blocks of a chain do.
+        With a `weight` in a mean they leave masked, or not at all, as the blocks of a chain do.
         """
+        self._can_mask(weight)
         event = self._allowed(problem, lambda protection: problem.event(protection.terms.multiplier))
         self._owe(Kind.CHAIN, event)
         request, linear, multiplier = self._serving(), problem.blank(), None
@@ -125,6 +128,7 @@ class Gate(Door):
             return self._let_out(Kind.SUM, sealed, event, contributors, sealed=True, present=present)
         source = protection.source("noise", request.round, request.step, 0, request.hash)
         with self._recording_refusals():
+            self._seals.check(request.hash)
             noised = self._seals.noised(whole, grid, source, request.hash)
             self._owe(Kind.SUM, event)
             masked = self._seals.masked(wrapped(noised, grid.bits), grid.bits, request.hash)
@@ -178,7 +182,21 @@ class Gate(Door):
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _masked(self, blocks: Mapping[str, Array], weight: float) -> Mapping[str, Value]:
+    def _can_mask(self, weight: float | None) -> None:
+        """Refuse, before any noise is drawn, blocks of a masked mean for which no masks were agreed on.
+
+        That means are masked is a term of the run, which no request changes: whoever skips the exchange of keys gets
+        nothing. A simulation of many devices, or of an ideal mean, runs no protocol, and says SIMULATED.
+        """
+        if weight is None or self.protection is None:
+            return
+        if self._seals is not None:
+            with self._recording_refusals():
+                self._seals.check(self._serving().hash)
+        elif self.protection.terms.masked:
+            self.protection.only_simulated("let out by itself what only a mean may show")
+
+    def _masked(self, blocks: Mapping[str, Array], weight: float | None) -> Mapping[str, Value]:
         """Blocks times their weight in a mean, under this request's masks where such were agreed on; else as they are.
 
         They carry their noise already: encoding and masking them is post-processing.
@@ -186,7 +204,7 @@ class Gate(Door):
         if self._seals is None or not self._seals.ready(context := self._serving().hash):
             deployed = self.protection is not None and not self.protection.simulated
             return {name: on_public_grid(block) for name, block in blocks.items()} if deployed else blocks
-        return self._seals.masked(Fixed.encoded(blocks, weight), Fixed.BITS, context)
+        return self._seals.masked(Fixed.encoded(blocks, 1.0 if weight is None else weight), Fixed.BITS, context)
 
     def _owe(self, kind: Kind, event: Event | None) -> None:
         """From here on noise is drawn: what it costs is recorded, whatever becomes of it."""

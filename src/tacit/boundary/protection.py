@@ -53,6 +53,7 @@ class Terms:
     parties : by step, in how many parties' releases one unit can be; 1 where it is not named
     accounted : the unit that sensitivities are asked for and the relation that events are counted under, where the
         guarantee rests on stronger ones than it names; None means the guarantee's own
+    masked : whether what is averaged over parties leaves under masks alone
     """
 
     guarantee: Guarantee
@@ -64,6 +65,7 @@ class Terms:
     reports: Mapping[str, Event] = field(default_factory=dict)
     parties: Mapping[str, int] = field(default_factory=dict)
     accounted: tuple[Unit, Relation] | None = None
+    masked: bool = False
 
     @property
     def unit(self) -> Unit:

@@ -128,6 +128,14 @@ class Seals:
         state = self._load()
         return state is not None and state[: len(context) // 2].tobytes() == bytes.fromhex(context)
 
+    def check(self, context: str) -> None:
+        """Refuse what this party cannot mask: keys and shares were not exchanged for this very request, or not all."""
+        if not self.ready(context) or not self._sealer(context).can_mask:
+            raise PrivacyRefused(
+                f"{self.party} lets this out under masks alone, and none were agreed on for this request; nothing was "
+                "released: exchange keys and shares first."
+            )
+
     def noised(self, vector: Array, grid: Grid, source: Source, context: str) -> Array:
         """Whole numbers plus this party's share of the noise: a piece that stays, and pieces that may be revealed."""
         shares, seeds = self.circle.shares, self._sealer(context).extras

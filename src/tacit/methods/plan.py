@@ -162,6 +162,7 @@ def make_plan(
         reports={n.step: n.event_of(z, n.answers) for n in asked.noisy if n.reported},
         parties={n.step: n.parties for n in asked.noisy},
         accounted=asked.accounted,
+        masked=situation.sealed,
     )
     return Plan(parameters, terms, asked.noisy, facts, situation, delta, (*warnings, *asked.warnings))
 

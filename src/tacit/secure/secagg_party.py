@@ -73,6 +73,11 @@ class Sealer:
         """This party's own extra secrets, once shared."""
         return self._extras
 
+    @property
+    def can_mask(self) -> bool:
+        """Whether all that comes before masking is done, and masking is not."""
+        return STEPS[self._done : self._done + 1] == ("mask",)
+
     def advertise(self) -> bytes:
         """Two fresh public keys, one for mail and one for masks, and a commitment to the seed of the own mask."""
         commitment = self._sum.bound("seed", self.name, self._seed)

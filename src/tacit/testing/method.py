@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,9 @@ from tacit.testing.worlds import lonely
 
 BY = {Setting.HORIZONTAL: ("user", 3), Setting.VERTICAL: ("item", 3), Setting.DEVICE: ("device", 2)}
 
+#: What `refused` is for a method that promises nothing.
+NO_GUARANTEE = dict.fromkeys(product(BY, ("plain", "secagg")), "carries no guarantee")
+
 
 class MethodContract:
     """Subclass it under a name that starts with Test, name the method and give quick parameters.
@@ -39,12 +43,16 @@ class MethodContract:
     name, parameters : the method, and parameters that make it quick
     seeded : False where another seed changes no message
     never : names of blocks at home that may never leave, by setting
+    private : by setting, the parameters of a private run, where it needs others
+    refused : by setting and aggregation, why a private run cannot be: words of the refusal. All others must work
     """
 
     name: ClassVar[str]
     parameters: ClassVar[dict[str, Any]] = {}
     seeded: ClassVar[bool] = True
     never: ClassVar[dict[str, tuple[str, ...]]] = {}
+    private: ClassVar[dict[str, dict[str, Any]]] = {}
+    refused: ClassVar[dict[tuple[str, str], str]] = {}
 
     def ratings(self) -> Ratings:
         return demo(users=60, items=40, ratings=900)
@@ -217,19 +225,19 @@ class MethodContract:
 
     @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
     def test_so_they_do_with_seeded_noise(self, setting: Setting, aggregation: str) -> None:
-        self.need_installed()
+        table = {"name": self.name, **self.private.get(setting, self.parameters)}
         privacy = {"privacy": {"epsilon": 8.0, "delta": 1e-4}, "aggregation": {"name": aggregation}}
-        file = self.file(setting, engine={"name": "flare", "seeded": True}, **privacy)
+        file = self.file(setting, engine={"name": "flare", "seeded": True}, method=table, **privacy)
         parties = self.parties(setting)
         count = sum(max(1, share.devices) for share in parties)
-        try:
-            method, parameters = check(file)
-            made = plan(file, method, parameters, setting, count)
-        except (PrivacyRefused, UsageError):  # what cannot be kept is refused before any engine is asked
-            made = None
-        if made is not None:
-            here, apart = digests(file, method, parameters, parties, made)
-            assert here == apart
+        if (why := self.refused.get((setting, aggregation))) is not None:
+            with pytest.raises((PrivacyRefused, UsageError), match=why):
+                plan(file, *check(file), setting, count)
+            return
+        self.need_installed()
+        method, parameters = check(file)
+        here, apart = digests(file, method, parameters, parties, plan(file, method, parameters, setting, count))
+        assert here == apart
 
     def need_installed(self) -> None:
         """Other processes know only what is installed, and not a method that a test has just made up."""
