@@ -11,6 +11,7 @@ party's state, is bound by a keyed hash that stays at home: a plain hash of priv
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
@@ -443,12 +444,16 @@ def _key_beside(path: Path, new: bool) -> bytes:
             f'The key "{place}" of the ledger "{path}" is gone; put it back, without it nothing can be verified.'
         )
     part = place.with_name(place.name + ".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, place)
+    with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # of several that begin a ledger one draws the key, the others read it
+        if place.exists():
+            part.unlink(missing_ok=True)
+        else:
+            file.truncate()  # what one that was killed here has left
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(part, place)
     return bytes.fromhex(place.read_text().strip())
 
 
