@@ -32,8 +32,6 @@ from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Relation
 
 FORMAT = "tacit ledger 1"
-#: The part of a roster that must be known to a ledger for it to be the same party's.
-SAME_PEOPLE = 0.8
 #: Bytes. An answer's hundreds of kilobytes fill few such pages, and a small one wastes little.
 PAGE_SIZE = 16384
 #: What may stand on the first page, beside its seal.
@@ -214,7 +212,7 @@ class Ledger:
     def first_schedule(self, planned: Sequence[Event] = ()) -> list[Event]:
         """What was planned before the first release that cost anything; `planned` becomes it where there was none."""
         lines = json.dumps([to_json(event) for event in planned], sort_keys=True)
-        if planned and self._about().get("first") != lines and not self._cost():
+        if planned and self._about().get("first") != lines and not self.charged:
             self._turn_page("first", lines)
         found = self._about().get("first")
         return [] if found is None else [from_json(table) for table in json.loads(found)]
@@ -222,7 +220,7 @@ class Ledger:
     def note(self, name: str, value: str, otherwise: str) -> None:
         """Keep a fact about the whole ledger once; another value later is refused with the words of `otherwise`."""
         kept = self._about().get(name)
-        if kept is None and not self._cost():
+        if kept is None and not self.charged:
             self._turn_page(name, value)
         elif kept != value:
             raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
@@ -234,7 +232,8 @@ class Ledger:
             self._turn_page(name, value)
         return value if kept is None else kept
 
-    def _cost(self) -> bool:
+    @property
+    def charged(self) -> bool:
         """Whether anything was released that costs; facts that do not may come before all else is settled."""
         return any(not isinstance(event, Public) for event in self.events())
 
@@ -259,20 +258,28 @@ class Ledger:
         return Relation(relation) if relation else Relation.ZERO_OUT
 
     def bind_people(self, people: Iterable[str]) -> None:
-        """Keep whom the ledger speaks for, as keyed hashes; a roster that is mostly of other people is refused.
+        """Keep whom the ledger speaks for, as keyed hashes; a roster without anybody of those is refused.
 
         People may come and go: whoever joins is charged what the ledger holds, which is no less than what left of
-        hers here.
+        theirs here. That nobody comes from another ledger is for whoever sees both to check, with `bound`.
         """
-        here = {self._seal(person)[:16] for person in people}
+        here = set(self._hashed(people))
         kept = set(self._about().get("people", "").split())
-        if kept and len(here & kept) < SAME_PEOPLE * min(len(here), len(kept)):
+        if kept and here.isdisjoint(kept):
             raise PrivacyRefused(
                 f"The ledger of {self.party} was kept for other people; give these a ledger of their own ([privacy] "
                 "ledger, or join --state), or divide the users as before."
             )
         if not here <= kept:
             self._turn_page("people", " ".join(sorted(here | kept)))
+
+    def bound(self, people: Iterable[str]) -> set[str]:
+        """Those of them whom the ledger speaks for."""
+        kept, all_of_them = set(self._about().get("people", "").split()), list(people)
+        return {one for one, hashed in zip(all_of_them, self._hashed(all_of_them), strict=True) if hashed in kept}
+
+    def _hashed(self, people: Iterable[str]) -> Iterator[str]:
+        return (self._seal(person)[:16] for person in people)
 
     def _turn_page(self, name: str, value: str) -> None:
         """Write one more fact on the first page, and seal it anew."""

@@ -87,7 +87,22 @@ def up(
     items = listed(file)
     method, _parameters = check(file)
     vacant(terms.listen or keyring.host, keyring.port)
-    folder = RunFolder.make(out, method.name, file)
+    with RunFolder.make(out, method.name, file) as folder:
+        return _conducted(file, keyring, names, invited, items, folder, terms, watch, tell)
+
+
+def _conducted(
+    file: RunFile,
+    keyring: Keyring,
+    names: tuple[str, ...],
+    invited: tuple[str, ...],
+    items: Vocabulary | None,
+    folder: RunFolder,
+    terms: Terms,
+    watch: Callable[[Glance], None],
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """The run in its folder, from the first hello to the report."""
     log = logger(folder.path, "coordinator")
     quiet_engine(log)
     with Status(folder.path, "coordinator", keyring.federation) as status:

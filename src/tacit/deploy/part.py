@@ -35,6 +35,7 @@ from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer, facts_from
 from tacit.engine.agreement import Agreement
 from tacit.engine.envelope import Ask
+from tacit.engine.ledgers import charged_items
 from tacit.engine.serve import served
 from tacit.errors import BadMessage
 from tacit.federation import Party
@@ -135,7 +136,8 @@ class Part:
             self._ledger = Ledger(home.ledger, home.name)
             budget = home.policy.budget(offer.file, agreed.plan, self._ledger)
             circle = agreed.known(keys, home.identity)
-            protection = agreed.protection(self._ledger, budget, self._held.people, circle)
+            units = (*self._held.people, *charged_items(share, offer.setting, agreed.plan.terms.unit))
+            protection = agreed.protection(self._ledger, budget, units, circle)
             self._note(agreed, protection)
         self.party, self._agreed = agreed.party(share, protection), agreed
         if self._ledger is None:

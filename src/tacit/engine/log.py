@@ -24,6 +24,7 @@ class CallLog:
     """A durable log in one SQLite file; an entry is synced before the coordinator goes on."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
         os.chmod(path, 0o600)
