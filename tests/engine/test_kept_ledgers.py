@@ -76,7 +76,7 @@ def by_hand(*spans: tuple[int, int]):
 
 def test_one_person_who_moved_is_enough_to_refuse(fit):
     fit(by_hand((0, 30), (30, 60)), epsilon=0.2)
-    with pytest.raises(PrivacyRefused, match="party-1 would hold 1 person whose past is charged .* of party-2"):
+    with pytest.raises(PrivacyRefused, match=r"party-1 would hold 1 person whose past is charged .* of party-2"):
         fit(by_hand((0, 31), (31, 60)), epsilon=0.2)
 
 
@@ -101,7 +101,7 @@ def test_parties_with_the_same_users_stay_the_same_ones(fit):
     fit(divided(2, "item", seed=8), epsilon=0.1)
     with pytest.raises(PrivacyRefused, match="party-3 would hold 60 persons"):
         fit(divided(3, "item"), epsilon=0.1)
-    with pytest.raises(PrivacyRefused, match="party-1 would hold 60 persons .* of party-2"):
+    with pytest.raises(PrivacyRefused, match=r"party-1 would hold 60 persons .* of party-2"):
         fit(divided(1, "item"), epsilon=0.1)
 
 

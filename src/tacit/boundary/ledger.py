@@ -35,7 +35,7 @@ FORMAT = "tacit ledger 1"
 #: Bytes. An answer's hundreds of kilobytes fill few such pages, and a small one wastes little.
 PAGE_SIZE = 16384
 #: What may stand on the first page, beside its seal.
-_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refusals", "budget"})
+_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refusals", "budget", "budgets"})
 #: How many refusals are told in full; of older ones only the number is kept, so that nobody can fill a disk.
 TOLD = 50
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
@@ -231,6 +231,12 @@ class Ledger:
         if kept is None:
             self._turn_page(name, value)
         return value if kept is None else kept
+
+    def held_to(self, epsilon: float, delta: float, days: float | None) -> None:
+        """Keep which budget the veto holds the ledger to from now on, beside those that it was held to before."""
+        known = json.loads(self._about().get("budgets", "[]"))
+        if [epsilon, delta, days] not in known:
+            self._turn_page("budgets", json.dumps([*known, [epsilon, delta, days]]))
 
     @property
     def charged(self) -> bool:

@@ -253,6 +253,7 @@ class Part:
             "coordinator": f"{home.kit.host}:{home.kit.port}",
             "budget": budget.epsilon,
             "delta": budget.delta,
+            "days": budget.days,
             "guarantee": str(protection.terms.guarantee),
         }
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
