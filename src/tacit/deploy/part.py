@@ -119,7 +119,7 @@ class Part:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
         home, offer = self._home, self.offer
-        identities = _identities(content.pop("identities", "{}"))
+        identities, head = _identities(content.pop("identities", "{}")), content.pop("head", None)
         facts = facts_from(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
             self._held = home.data.held(replace(offer, items=facts.item_ids), home.name, home.folder)
@@ -134,6 +134,8 @@ class Part:
         if agreed.plan is not None:
             home.policy.allow(offer.file, agreed.plan, len(self._held.people))
             self._ledger = Ledger(home.ledger, home.name)
+            if head is not None:  # one that left in an earlier run, as the coordinator kept it
+                self._ledger.verify(str(head))
             budget = home.policy.budget(offer.file, agreed.plan, self._ledger)
             circle = agreed.known(keys, home.identity)
             units = (*self._held.people, *charged_items(share, offer.setting, agreed.plan.terms.unit))

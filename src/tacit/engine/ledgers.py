@@ -132,8 +132,8 @@ class Heads:
             os.replace(part, self.path)
         except OSError as error:
             raise UsageError(
-                f'The heads of the ledgers cannot be kept in "{self.path}": {error.strerror}; let the ledgers be in a '
-                "folder whose parent may be written to."
+                f'The heads of the ledgers cannot be kept in "{self.path}": {error.strerror}; that folder '
+                "must be one to write in."
             ) from None
 
 
