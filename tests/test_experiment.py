@@ -150,7 +150,7 @@ def test_a_password_in_the_source_is_not_kept(tmp_path):
 
     address = "postgresql://ward:sesame@db.example/records"
     secret = file(data={"source": address, "query": "select 1"})
-    folder = RunFolder.make(tmp_path / "run", "sgdmf", secret)
-    assert "sesame" not in (tmp_path / "run" / "run.toml").read_text()
-    assert folder.belongs_to(secret)
-    assert not folder.belongs_to(file())
+    with RunFolder.make(tmp_path / "run", "sgdmf", secret) as folder:
+        assert "sesame" not in (tmp_path / "run" / "run.toml").read_text()
+        assert folder.belongs_to(secret)
+        assert not folder.belongs_to(file())

@@ -63,6 +63,7 @@ def guarded(
     aggregation: AggregationSection,
 ) -> Iterator[Safeguards]:
     """What guards a simulated private fit; its ledgers are kept where `privacy` says, or gone afterwards."""
+    from tacit.engine.ledgers import Heads
     from tacit.engine.simulate import Safeguards
 
     if not parties.scale.declared:
@@ -81,13 +82,16 @@ def guarded(
     plan = make_plan(method.name, method.schedule, parameters, privacy, facts, situation, seeded=True)
     affordable(plan, privacy)
     with TemporaryDirectory() as folder:
-        yield Safeguards(
+        guards = Safeguards(
             plan=plan,
             run=uuid4().hex,
             ledgers=Path(privacy.ledger or folder),
             budget=Budget(privacy.budget or privacy.epsilon, plan.delta, privacy.period),
             stop_on_refusal=privacy.on_refusal == "stop",
+            heads=None if privacy.ledger is None else Heads.beside(Path(privacy.ledger)),
         )
+        with guards.over(parties):
+            yield guards
 
 
 class Estimator:

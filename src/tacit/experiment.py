@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from tacit.config import RunFile
 from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
 from tacit.engine.agreement import Agreement
+from tacit.engine.ledgers import Heads
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance, Safeguards, Trained, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
@@ -55,6 +57,7 @@ def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | Non
         budget=Budget(privacy.budget or privacy.epsilon, made.delta, privacy.period),
         log=CallLog(folder.path / "transcript" / "log.sqlite"),
         stop_on_refusal=privacy.on_refusal == "stop",
+        heads=None if privacy.ledger is None else Heads.beside(Path(privacy.ledger)),
     )
 
 
@@ -175,15 +178,28 @@ def _apart(file: RunFile) -> list[str]:
 
 def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
+    began = perf_counter()
+    prepared = prepare(file)
+    with RunFolder.make(out, prepared.method.name, file) as folder:
+        guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
+        with nullcontext() if guards is None else guards.over(prepared.parties):
+            return _run(prepared, folder, guards, watch, began)
+
+
+def _run(
+    prepared: Prepared,
+    folder: RunFolder,
+    guards: Safeguards | None,
+    watch: Callable[[Glance], None] | None,
+    began: float,
+) -> dict[str, Any]:
+    """The run in its folder, which is nobody else's meanwhile."""
     from tacit.evaluate import evaluate
     from tacit.evaluate.floor import bias_floor
     from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
     from tacit.report.crossing import crossing
 
-    began = perf_counter()
-    prepared = prepare(file)
-    folder = RunFolder.make(out, prepared.method.name, file)
-    guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
+    file = prepared.file
     trained = _trained(prepared, folder, guards, watch)
     lifetimes = () if guards is None else guards.lifetime_notes()
     warnings = () if prepared.plan is None else prepared.plan.warnings

@@ -207,8 +207,10 @@ def test_people_may_come_and_go_but_not_be_others(tmp_path):
     ledger.bind_people([f"u{k}" for k in range(100)])
     write(ledger, 1)
     ledger.bind_people([f"u{k}" for k in range(15, 110)])
+    ledger.bind_people([f"u{k}" for k in range(60, 160)])  # whoever joins is charged what the ledger holds
     with pytest.raises(PrivacyRefused, match="other people"):
-        ledger.bind_people([f"u{k}" for k in range(60, 160)])
+        ledger.bind_people([f"u{k}" for k in range(160, 260)])
+    assert ledger.bound(["u0", "u159", "u160"]) == {"u0", "u159"}
     assert ledger.verify() == 1
     assert "u15" not in ledger._about()["people"]
 

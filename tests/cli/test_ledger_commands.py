@@ -19,9 +19,8 @@ from test_cli import process, refused, tacit
 
 from tacit.boundary import ledger as ledgers
 from tacit.boundary.account import epsilon
-from tacit.boundary.events import Gaussian, Public, SampledGaussian
-from tacit.boundary.ledger import START, Ledger, Row, canonical, next_head
-from tacit.cli.ledger import EXACT, cumulative
+from tacit.boundary.events import Gaussian, Public
+from tacit.boundary.ledger import START, Ledger, Row, next_head
 from tacit.cli.verified import Run
 from tacit.guarantee import Relation
 
@@ -97,7 +96,8 @@ def test_show_lists_every_release_with_the_epsilon_reached(made):
     assert "contribute" in lines[2]
     assert "Gaussian(count=1, multiplier=" in lines[2]
     assert lines[3].split()[-6:-2] == ["Public()", "24", "1", "party"]
-    assert answer.stdout.count("Over its lifetime: ε = 2.00 at δ = 1e-06 (zero-out)") == 3
+    reading = "The reading for the fixed list of releases: ε = 2.000 at δ = 1e-06 (zero-out)."
+    assert answer.stdout.count(f"{reading} The budget that holds: ε = 2 at δ = 1e-06, whatever") == 3
 
 
 def test_show_as_json_is_one_object_whose_epsilon_is_the_accountants(made):
@@ -125,15 +125,18 @@ def test_show_takes_a_ledger_a_folder_of_ledgers_and_another_delta(made):
         refused(tacit("ledger", "show", "here", "--delta", delta, cwd=made), 2, "between 0 and 1")
 
 
-def test_runs_one_after_another_are_composed_by_a_filter(made):
+def test_runs_one_after_another_have_a_reading_for_a_fixed_list_and_a_budget_that_holds(made):
     answer = tacit("ledger", "show", "second", cwd=made)
-    assert "privacy filter" in answer.stdout
     assert "4 releases in 2 runs" in answer.stdout
+    assert answer.stdout.count("The budget that holds: ε = 9 at δ = 1e-06, whatever made anyone ask") == 3
     (ledger, *_) = json.loads(tacit("ledger", "show", "second", "--json", cwd=made).stdout)["ledgers"]
     reached = [release["epsilon"] for release in ledger["releases"]]
     events = [Gaussian(release["event"]["multiplier"]) for release in ledger["releases"] if release["kind"] == "sum"]
     assert reached[0] == reached[1] == epsilon(events[:1], 1e-6, Relation.ZERO_OUT)
-    assert reached[2] == reached[3] >= epsilon(events, 1e-6, Relation.ZERO_OUT)
+    assert reached[2] == reached[3] == ledger["reading"] == epsilon(events, 1e-6, Relation.ZERO_OUT)
+    assert ledger["budget"] == {"epsilon": 9.0, "delta": 1e-6, "days": None}
+    shown = json.loads(tacit("ledger", "show", "shared", "--json", cwd=made).stdout)["ledgers"][0]
+    assert shown["budget"] == ledger["budget"]  # by the ledger's own word: no run is named here
 
 
 def test_a_cohort_shows_how_many_devices_took_part(made, tmp_path):
@@ -146,27 +149,6 @@ def test_a_cohort_shows_how_many_devices_took_part(made, tmp_path):
     assert finish["devices"] == 200
     assert f"{contribute['devices']} devices" in tacit("ledger", "show", "dev", cwd=tmp_path).stdout
     assert tacit("ledger", "verify", "dev", cwd=tmp_path).returncode == 0
-
-
-def rows_of(*events) -> list[Row]:
-    """Rows of one run that spent these events."""
-    return [
-        Row(n, "", "run", n, "s", 0, "public" if e == Public() else "sum", "", canonical(e), "", 1, 1, None, "", "")
-        for n, e in enumerate(events, start=1)
-    ]
-
-
-def test_epsilon_so_far_never_falls_and_never_understates_in_long_ledgers_too():
-    few, many = (rows_of(*[SampledGaussian(2.0, 0.05, 5)] * n) for n in (3, EXACT + 1))
-    for rows in (few, many):
-        reached = cumulative(rows, 1e-6)
-        assert reached == sorted(reached)
-        for n in (1, len(rows)):
-            assert reached[n - 1] >= epsilon([SampledGaussian(2.0, 0.05, 5 * n)], 1e-6, Relation.ZERO_OUT)
-        whole = epsilon([SampledGaussian(2.0, 0.05, 5 * len(rows))], 1e-6, Relation.ZERO_OUT)
-        assert reached[-1] == whole
-    assert cumulative([], 1e-6) == []
-    assert cumulative(rows_of(Public()), 1e-6) == [0.0]
 
 
 # -- export ---------------------------------------------------------------------------------------------------

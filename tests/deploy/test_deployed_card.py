@@ -75,9 +75,9 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     }
     done = change(Conducted(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
-    made = RunFolder.make(folder / "run", file.method["name"], file)
     refused = ["party-4 did not take part: it refuses."] if refuse else []
-    summary = deployed._written(made, file, held, refused, keyring)
+    with RunFolder.make(folder / "run", file.method["name"], file) as made:
+        summary = deployed._written(made, file, held, refused, keyring)
     sites.leave()
     read = {name: (made.path / name).read_text() for name in ("card.md", "about.json", "report.html")}
     ledgers = {name: rows_of(home) for name, home in sites.homes.items()}

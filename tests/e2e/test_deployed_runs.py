@@ -245,8 +245,8 @@ def in_one_process(deployed: Deployed, folder: Path) -> list[dict[str, float]]:
     prepared = prepare(RunFile.read(deployed.folder / "run.toml", changes))
     errors, digests = [], {deployed.summary["digest"]}
     for k in range(RUNS):
-        made = RunFolder.make(folder / f"run-{k}", prepared.method.name, prepared.file)
-        guards = safeguards(prepared.file, prepared.plan, made)
+        with RunFolder.make(folder / f"run-{k}", prepared.method.name, prepared.file) as made:
+            guards = safeguards(prepared.file, prepared.plan, made)
         trained = train(prepared.method, prepared.parameters, prepared.parties, seed=7, safeguards=guards)
         test = prepared.test
         errors.append(trained.predictor.predict(test.users, test.items) - test.values)

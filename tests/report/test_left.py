@@ -26,6 +26,7 @@ from tacit.boundary.events import (
 )
 from tacit.boundary.gate import EXCHANGES
 from tacit.boundary.ledger import Ledger, Row, canonical
+from tacit.boundary.protection import Budget
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 from tacit.report.left import Left, RunNote, first_page, masked, mechanism, parameters, run_notes, to_whom, what
@@ -178,7 +179,7 @@ def test_every_release_is_on_it_with_its_time_round_bytes_epsilon_and_head():
         before, shown, _after = text.partition(f'<code title="{one.head}">')
         assert shown
         line = re.sub(r"<[^>]+>", " ", before[before.rindex("<tr>") :]).split()
-        assert line == [f"{n}", "2026-03-14", f"09:0{n}:00", f"{n}", "1,000", f"{0.11 * n:.2f}"]
+        assert line == [f"{n}", "2026-03-14", f"09:0{n}:00", f"{n}", "1,000", f"{0.11 * n:.3f}"]
 
 
 def test_what_costs_is_told_apart_from_what_does_not():
@@ -340,9 +341,52 @@ def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path):
 
 def test_the_first_page_says_since_when_and_for_whom(tmp_path):
     ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    assert first_page(tmp_path / "party-1.sqlite")[1] == ""
+    assert first_page(tmp_path / "party-1.sqlite").unit == ""
     ledger.note("unit", "rating, replace", "was kept for another unit")
+    ledger.first_schedule([NOISE])
+    for budget in (Budget(2.0, 1e-6), Budget(1.0, 1e-6, 30.0), Budget(2.0, 1e-6)):
+        ledger.held_to(budget.epsilon, budget.delta, budget.days)
+    assert ledger.verify() == 0
     ledger.close()
-    begun, unit = first_page(tmp_path / "party-1.sqlite")
-    assert unit == "rating"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", begun)
+    page = first_page(tmp_path / "party-1.sqlite")
+    assert (page.unit, page.planned) == ("rating", (NOISE,))
+    assert page.budgets == (Budget(2.0, 1e-6), Budget(1.0, 1e-6, 30.0))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", page.begun)
+
+
+TWO_RUNS = (row(1), row(2, run="run-b"))
+
+
+def test_a_single_run_is_held_by_its_fixed_list():
+    _, page = read(left(row(), reached=[0.8], budgets=(Budget(2.0, 1e-6),)))
+    assert "ε = 0.80 at δ = 1e-06 · per user" in page.text
+    assert "of a budget of 2" in page.text
+    assert "fixed list" not in page.text
+
+
+def test_runs_chosen_one_after_another_are_held_by_their_budget():
+    _, page = read(left(*TWO_RUNS, reached=[0.5, 0.8], budgets=(Budget(1.0, 1e-6), Budget(1.7, 1e-6))))
+    assert "ε = 1.70 at δ = 1e-06 · per user" in page.text
+    assert "the budget that holds, whatever made anyone ask for the next run" in page.text
+    assert "the reading for the fixed list of releases: ε = 0.80 at δ = 1e-06" in page.text
+
+
+@pytest.mark.parametrize(
+    ("budgets", "words"),
+    [
+        ((), "The budget that holds is not known"),
+        ((Budget(3.0, 1e-6), Budget(1.0, 1e-6, 30.0)), "ε = 1 at δ = 1e-06 in any 30 days, by this machine's clock"),
+    ],
+)
+def test_without_a_budget_for_the_lifetime_a_reading_is_called_one(budgets, words):
+    text, page = read(left(*TWO_RUNS, reached=[0.5, 0.8], budgets=budgets, notes={"run-a": RunNote(budget=9.0)}))
+    assert "ε = 0.80 at δ = 1e-06 · per user" in page.text
+    assert "This is the reading for the fixed list of releases" in page.text
+    assert words in page.text
+    assert '<div class="stamp holds" role="note"><b>ε' not in text
+
+
+def test_a_ledger_that_names_no_budget_goes_by_the_notes_if_all_runs_have_one():
+    notes = {"run-a": RunNote(budget=2.0, delta=1e-6), "run-b": RunNote(budget=1.5)}
+    assert left(*TWO_RUNS, notes=notes).held == Budget(2.0, 1e-6)
+    assert left(*TWO_RUNS, notes={**notes, "run-b": RunNote()}).held is None

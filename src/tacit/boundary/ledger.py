@@ -11,6 +11,7 @@ party's state, is bound by a keyed hash that stays at home: a plain hash of priv
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
@@ -32,12 +33,10 @@ from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Relation
 
 FORMAT = "tacit ledger 1"
-#: The part of a roster that must be known to a ledger for it to be the same party's.
-SAME_PEOPLE = 0.8
 #: Bytes. An answer's hundreds of kilobytes fill few such pages, and a small one wastes little.
 PAGE_SIZE = 16384
 #: What may stand on the first page, beside its seal.
-_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refusals", "budget"})
+_PAGE = frozenset({"format", "party", "begun", "first", "unit", "people", "refusals", "budget", "budgets"})
 #: How many refusals are told in full; of older ones only the number is kept, so that nobody can fill a disk.
 TOLD = 50
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
@@ -234,7 +233,7 @@ class Ledger:
     def first_schedule(self, planned: Sequence[Event] = ()) -> list[Event]:
         """What was planned before the first release that cost anything; `planned` becomes it where there was none."""
         lines = json.dumps([to_json(event) for event in planned], sort_keys=True)
-        if planned and self._about().get("first") != lines and not self._cost():
+        if planned and self._about().get("first") != lines and not self.charged:
             self._turn_page("first", lines)
         found = self._about().get("first")
         return [] if found is None else [from_json(table) for table in json.loads(found)]
@@ -242,7 +241,7 @@ class Ledger:
     def note(self, name: str, value: str, otherwise: str) -> None:
         """Keep a fact about the whole ledger once; another value later is refused with the words of `otherwise`."""
         kept = self._about().get(name)
-        if kept is None and not self._cost():
+        if kept is None and not self.charged:
             self._turn_page(name, value)
         elif kept != value:
             raise PrivacyRefused(f'The ledger "{self.path}" {otherwise}; name another folder with [privacy] ledger.')
@@ -254,7 +253,14 @@ class Ledger:
             self._turn_page(name, value)
         return value if kept is None else kept
 
-    def _cost(self) -> bool:
+    def held_to(self, epsilon: float, delta: float, days: float | None) -> None:
+        """Keep which budget the veto holds the ledger to from now on, beside those that it was held to before."""
+        known = json.loads(self._about().get("budgets", "[]"))
+        if [epsilon, delta, days] not in known:
+            self._turn_page("budgets", json.dumps([*known, [epsilon, delta, days]]))
+
+    @property
+    def charged(self) -> bool:
         """Whether anything was released that costs; facts that do not may come before all else is settled."""
         return any(not isinstance(event, Public) for event in self.events())
 
@@ -279,20 +285,28 @@ class Ledger:
         return Relation(relation) if relation else Relation.ZERO_OUT
 
     def bind_people(self, people: Iterable[str]) -> None:
-        """Keep whom the ledger speaks for, as keyed hashes; a roster that is mostly of other people is refused.
+        """Keep whom the ledger speaks for, as keyed hashes; a roster without anybody of those is refused.
 
         People may come and go: whoever joins is charged what the ledger holds, which is no less than what left of
-        hers here.
+        theirs here. That nobody comes from another ledger is for whoever sees both to check, with `bound`.
         """
-        here = {self._seal(person)[:16] for person in people}
+        here = set(self._hashed(people))
         kept = set(self._about().get("people", "").split())
-        if kept and len(here & kept) < SAME_PEOPLE * min(len(here), len(kept)):
+        if kept and here.isdisjoint(kept):
             raise PrivacyRefused(
                 f"The ledger of {self.party} was kept for other people; give these a ledger of their own ([privacy] "
                 "ledger, or join --state), or divide the users as before."
             )
         if not here <= kept:
             self._turn_page("people", " ".join(sorted(here | kept)))
+
+    def bound(self, people: Iterable[str]) -> set[str]:
+        """Those of them whom the ledger speaks for."""
+        kept, all_of_them = set(self._about().get("people", "").split()), list(people)
+        return {one for one, hashed in zip(all_of_them, self._hashed(all_of_them), strict=True) if hashed in kept}
+
+    def _hashed(self, people: Iterable[str]) -> Iterator[str]:
+        return (self._seal(person)[:16] for person in people)
 
     def _turn_page(self, name: str, value: str) -> None:
         """Write one more fact on the first page, and seal it anew."""
@@ -476,12 +490,16 @@ def _key_beside(path: Path, new: bool) -> bytes:
             f'The key "{place}" of the ledger "{path}" is gone; put it back, without it nothing can be verified.'
         )
     part = place.with_name(place.name + ".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, place)
+    with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # of several that begin a ledger one draws the key, the others read it
+        if place.exists():
+            part.unlink(missing_ok=True)
+        else:
+            file.truncate()  # what one that was killed here has left
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(part, place)
     return bytes.fromhex(place.read_text().strip())
 
 

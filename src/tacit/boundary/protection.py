@@ -116,6 +116,7 @@ class Protection:
         if self.people:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
+        self.ledger.held_to(self.budget.epsilon, self.budget.delta, self.budget.days)
         self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
         self._tally = Tally(self.ledger, self.run)
 

@@ -14,7 +14,10 @@ from typing import NamedTuple
 from tacit.boundary.events import Event
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.spending import Noised, merge
+from tacit.errors import PrivacyRefused
 
+#: By how much a clock may be set back, as clocks that are kept right are.
+SLACK = timedelta(minutes=5)
 #: Events, like with like; None where something left unprotected.
 Merged = tuple[Noised, ...] | None
 
@@ -25,6 +28,11 @@ class Spent(NamedTuple):
     mine: Merged
     earlier: Merged
     first: tuple[Event, ...]
+
+
+def clock() -> datetime:
+    """This machine's time. A budget for a period trusts it: a clock that is set forward makes releases old."""
+    return datetime.now(UTC)
 
 
 class Tally:
@@ -41,8 +49,14 @@ class Tally:
         self._version: object = None
 
     def spent(self, days: float | None = None) -> Spent:
-        """What was spent so far; with `days`, in the last so many."""
+        """What was spent so far; with `days`, in the last so many, by this machine's clock, which must go forward."""
         self._look()
+        if days is not None and (now := clock()) < (last := max(self._mine.last, self._others.last)) - SLACK:
+            raise PrivacyRefused(
+                f"{self._ledger.party} refuses: its clock says {now:%Y-%m-%d %H:%M} UTC and its ledger's last release "
+                f"is of {last:%Y-%m-%d %H:%M} UTC, so that a budget for {days:g} days cannot be counted; set the clock "
+                "right."
+            )
         return Spent(self._mine.within(days), self._others.within(days), self._first)
 
     def _look(self) -> None:
@@ -63,16 +77,19 @@ class _Pile:
     def __init__(self) -> None:
         self._rows: list[tuple[datetime, Event]] = []
         self._all: Merged = ()
+        self.last = datetime.min.replace(tzinfo=UTC) + SLACK
         self._young: tuple[list[int], Merged] = ([], ())
 
     def add(self, row: Row) -> None:
-        self._rows.append((datetime.fromisoformat(row.moment), row.spent))
+        moment = datetime.fromisoformat(row.moment)
+        self.last = max(self.last, moment)
+        self._rows.append((moment, row.spent))
         self._all = together(self._all, (row.spent,))
 
     def within(self, days: float | None) -> Merged:
         if days is None:
             return self._all
-        now, most = datetime.now(UTC), timedelta(days=days)
+        now, most = clock(), timedelta(days=days)
         young = [place for place, (moment, _event) in enumerate(self._rows) if now - moment <= most]
         if young != self._young[0]:
             self._young = young, merge(self._rows[place][1] for place in young)

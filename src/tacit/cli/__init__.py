@@ -369,7 +369,10 @@ def join(
     ] = None,
     delta: Annotated[float | None, typer.Option("--delta", metavar="D", help="The δ of --max-epsilon.")] = None,
     days: Annotated[
-        float | None, typer.Option("--days", min=1, help="Count --max-epsilon over so many days, not for ever.")
+        float | None,
+        typer.Option(
+            "--days", min=1, help="Count --max-epsilon over so many days by this site's own clock, not for ever."
+        ),
     ] = None,
     unit: Annotated[
         str, typer.Option("--unit", metavar="user|rating", help="What every run must protect, for this site.")

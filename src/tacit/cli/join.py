@@ -96,15 +96,15 @@ def _served(
     kit: Any, folder: Path, source: Any, policy: Any, wait: float, stay: bool, health: int | None, quiet: bool
 ) -> dict[str, Any]:
     """The service itself, until a run has ended."""
+    from tacit.boundary.lock import alone
     from tacit.deploy.health import Health
-    from tacit.deploy.lock import alone
     from tacit.deploy.logs import logger, quiet_engine
     from tacit.deploy.part import Home
     from tacit.deploy.preflight import reached
     from tacit.deploy.site import Site, own_identity
     from tacit.deploy.status import Status
 
-    with alone(folder, kit.name):
+    with alone(folder, f"the state of {kit.name}", "name another --state"):
         source.ratings  # noqa: B018 — what is wrong with the data is found before anybody is told that the site is there
         log = logger(folder, kit.name)
         quiet_engine(log)

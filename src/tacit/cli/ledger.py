@@ -18,22 +18,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import START, Row
-from tacit.boundary.protection import ACCOUNTED, event_in_words, total_epsilon
-from tacit.boundary.tally import Merged, together
+from tacit.boundary.prefixes import prefix_costs
+from tacit.boundary.protection import ACCOUNTED, event_in_words
 from tacit.cli.verified import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
-from tacit.guarantee import Relation
 from tacit.report.left import Left, RunNote, devices, first_page, run_notes, to_whom
 from tacit.report.promises import in_one_line
-from tacit.report.words import count, listing, plural, size
-from tacit.report.words import epsilon as rounded_up
+from tacit.report.words import count, epsilon_so_far, listing, plural, size
 from tacit.report.written import StatedGuarantee
-
-#: Up to so many costly releases every cumulative ε is composed exactly; beyond, by a bound that is quick to compute.
-EXACT = 40
-
 
 # -- the commands ---------------------------------------------------------------------------------------------
 
@@ -126,45 +119,19 @@ def export(place: Path, out: Path | None, as_json: bool) -> None:
         typer.echo(f"Wrote {plural(len(rows), 'release')} of {plural(len(ledgers), 'ledger')} to {out}.")
 
 
-def cumulative(
-    rows: Sequence[Row], delta: float, relation: Relation = ACCOUNTED, budget: float | None = None
-) -> list[float]:
-    """After each release, the ε reached so far; the last one is the ledger's. `budget` is what they were held to.
-
-    Releases cost no less together than some of them do, so the ledger's own ε bounds every earlier one. A long ledger's
-    earlier values are the smaller of that and the reading of a privacy filter, which is no less than what holds.
-    """
-    if not rows:
-        return []
-    last = total_epsilon(rows, delta, relation, budget)
-    exact = sum(row.kind != "public" for row in rows) <= EXACT
-    reading, reached, spent = Filter(math.inf, delta, relation), [0.0], together()
-    for place, row in enumerate(rows[:-1]):
-        now = reached[-1]
-        if row.kind != "public":  # what costs nothing changes nothing
-            spent = together(spent, (row.spent,))
-            now = total_epsilon(rows[: place + 1], delta, relation, budget) if exact else _read(reading, spent)
-        reached.append(min(last, now))
-    return [*reached[1:], last]
-
-
-def _read(reading: Filter, spent: Merged) -> float:
-    return math.inf if spent is None else reading.spent(spent)
-
-
 # -- what left a site -----------------------------------------------------------------------------------------
 
 
 def _left(ledger: Checked, run: Run | None, delta: float | None) -> Left:
     """A verified ledger with what is known beside it, reckoned at `delta`, or else at that of its latest known run."""
-    begun, unit = first_page(ledger.path)
+    page = first_page(ledger.path)
     notes = {**_from_run(run or _around(ledger.path)), **run_notes(ledger.path)}
     noted = (notes[row.run].delta for row in reversed(ledger.rows) if row.run in notes)
     delta = delta or (run.delta if run is not None else next(filter(None, noted), DELTA))
-    budget = next((notes[row.run].budget for row in reversed(ledger.rows) if row.run in notes), None)
-    reached = cumulative(ledger.rows, delta, ledger.relation, budget)
+    reached = prefix_costs([row.spent for row in ledger.rows], delta, ledger.relation, page.planned)
     return Left(
-        *(ledger.party, ledger.path, ledger.rows, reached, delta, ledger.relation, unit, begun, ledger.refused, notes)
+        *(ledger.party, ledger.path, ledger.rows, reached, delta, ledger.relation, page.unit, page.begun),
+        *(ledger.refused, notes, page.budgets),
     )
 
 
@@ -185,8 +152,8 @@ def _from_run(run: Run | None) -> dict[str, RunNote]:
         except ValueError:
             raise TamperingFound(f'"{run.folder / "summary.json"}" is damaged: its guarantee is none.') from None
         guarantee = in_one_line(stated, str(run.summary.get("setting")))
-    budget = None if privacy.period is not None else privacy.budget or privacy.epsilon
-    return {run.run_id: RunNote(budget=budget, delta=run.delta, guarantee=guarantee)}
+    budget = privacy.budget or privacy.epsilon
+    return {run.run_id: RunNote(budget=budget, delta=run.delta, days=privacy.period, guarantee=guarantee)}
 
 
 def _page(left: Left, path: Path) -> Path:
@@ -219,7 +186,9 @@ def _as_json(ledger: Checked, left: Left) -> dict[str, Any]:
         }
         for row, epsilon in zip(left.rows, left.reached, strict=True)
     ]
-    return {**ledger.to_json(), "delta": left.delta, "releases": releases, "epsilon": _finite(left.epsilon)}
+    told = {**ledger.to_json(), "delta": left.delta, "releases": releases, "epsilon": _finite(left.epsilon)}
+    held = None if left.held is None or math.isinf(left.held.epsilon) else asdict(left.held)
+    return {**told, "reading": told["epsilon"], "budget": held}
 
 
 def _print(found: Sequence[Left]) -> None:
@@ -249,16 +218,16 @@ def _table(rows: Sequence[Row], reached: Sequence[float]) -> Table:
         many = devices(row)
         start = (str(row.number), row.moment, row.run[:8], str(row.round), row.step, row.kind, event_in_words(row))
         who = "1 party" if many is None else plural(many, "device")
-        table.add_row(*start, count(row.size), who, rounded_up(epsilon), row.head[:12])
+        table.add_row(*start, count(row.size), who, epsilon_so_far(epsilon), row.head[:12])
     return table
 
 
 def _lifetime(left: Left) -> str:
     runs, rows = len(left.runs), len(left.rows)
-    how = ", composed by a privacy filter, as for runs chosen one after another" if runs > 1 else ""
     return (
-        f"Over its lifetime: ε = {rounded_up(left.epsilon)} at δ = {left.delta:g} ({left.relation}){how}; "
-        f"{plural(rows, 'release')} in {plural(runs, 'run')}, {size(left.bytes)}."
+        f"Over its lifetime, {plural(rows, 'release')} in {plural(runs, 'run')}, {size(left.bytes)}. "
+        f"The reading for the fixed list of releases: ε = {epsilon_so_far(left.epsilon)} at δ = {left.delta:g} "
+        f"({left.relation}). {left.budget_in_words}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from tacit.experiment import run as run_experiment
 from tacit.methods.runfile import check, setting_in_data
 from tacit.report.folder import RunFolder
 from tacit.report.html import write_card, write_report
+
+#: What a run writes last, after its summary.
+_PAGES = {"card.md": write_card, "report.html": write_report}
 
 
 def run(
@@ -62,8 +66,9 @@ def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
     if not (folder / "summary.json").exists():
         return None
     check_finished(folder)
-    for name, write in (("card.md", write_card), ("report.html", write_report)):
-        if not (folder / name).exists():
+    missing = [write for name, write in _PAGES.items() if not (folder / name).exists()]
+    with RunFolder(folder) if missing else nullcontext():
+        for write in missing:
             write(folder)
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary

@@ -190,15 +190,23 @@ class Coordinator:
         self.desk.first("align", about, said)
         return {name: replace(site, users=count) for name, site in told.items()}
 
-    def begin(self, offer: Offer, agreed: Agreement) -> None:
-        """Tell everybody what was agreed on; each reckons it anew and says what it found."""
+    def identities(self, names: Iterable[str]) -> dict[str, str]:
+        """By name, the public signing keys of those that are in, as text."""
         known = self._lobby.identities
-        if ended := [name for name in offer.roster if name not in known]:
+        if ended := [name for name in names if name not in known]:
             raise PeerFailed(f"{ended[0]} was let in and is not any more; start again, and the run is offered anew.")
-        identities = {name: known[name] for name in offer.roster}
+        return {name: known[name] for name in names}
+
+    def begin(self, offer: Offer, agreed: Agreement, heads: Mapping[str, str] | None = None) -> None:
+        """Tell everybody what was agreed on; each reckons it anew and says what it found.
+
+        `heads` are the last ones of earlier runs, by name: a site whose ledger does not hold its own refuses.
+        """
+        identities = self.identities(offer.roster)
         content: dict[str, Value] = {**facts_content(agreed.facts), "identities": json.dumps(identities)}
-        about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps(identities)}".encode()).hexdigest()
-        said = _same(offer.roster, content)
+        before = {name: {"head": head} for name, head in (heads or {}).items()}
+        about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps([identities, before])}".encode()).hexdigest()
+        said = {name: partial(_said, {**content, **before.get(name, {})}) for name in offer.roster}
         bound = hashlib.sha256(agreed.bound.encode()).hexdigest()
         for name, reply in self._all("begin", about, said, CHECKING).items():
             if isinstance(reply, TacitError):

@@ -7,7 +7,8 @@ is nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, Told, facts_among, offered_file
 from tacit.engine.agreement import Agreement
 from tacit.engine.cells import vacant
+from tacit.engine.ledgers import Heads
 from tacit.engine.log import CallLog
 from tacit.engine.simulate import Glance, glances
 from tacit.errors import PrivacyRefused, TacitError, UsageError
@@ -88,7 +90,22 @@ def up(
     items = listed(file)
     method, _parameters = check(file)
     vacant(terms.listen or keyring.host, keyring.port)
-    folder = RunFolder.make(out, method.name, file)
+    with RunFolder.make(out, method.name, file) as folder:
+        return _conducted(file, keyring, names, invited, items, folder, terms, watch, tell)
+
+
+def _conducted(
+    file: RunFile,
+    keyring: Keyring,
+    names: tuple[str, ...],
+    invited: tuple[str, ...],
+    items: Vocabulary | None,
+    folder: RunFolder,
+    terms: Terms,
+    watch: Callable[[Glance], None],
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """The run in its folder, from the first hello to the report."""
     log = logger(folder.path, "coordinator")
     quiet_engine(log)
     with Status(folder.path, "coordinator", keyring.federation) as status:
@@ -185,13 +202,32 @@ def _held(
         if offer.setting is Setting.VERTICAL:
             found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
         agreed = offer.agreement(facts_among(offer, found))
-        coordinator.begin(offer, agreed)
-        done = coordinator.conduct(agreed, file, transcript, calls, glances(agreed, watch))
+        with _remembered(coordinator, offer, calls) as heads:
+            coordinator.begin(offer, agreed, heads)
+            done = coordinator.conduct(agreed, file, transcript, calls, glances(agreed, watch))
     except TacitError as error:
         coordinator.give_up(names, str(error)[:400])
         raise
     replies = coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
     return Finished(agreed, done, told, replies)
+
+
+@contextmanager
+def _remembered(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Iterator[dict[str, str]]:
+    """The last heads of the sites' ledgers, by name, from earlier runs of the same keys; those of this one are kept.
+
+    A ledger belongs to a signing key: both are in a site's state, and another site may come under an old name.
+    """
+    if offer.file.privacy is None:
+        yield {}
+        return
+    heads, who = Heads(coordinator.keyring.folder / "heads.json"), coordinator.identities(offer.roster)
+    known = heads.known()
+    heads.begin(calls.path, who)
+    try:
+        yield {name: known[key] for name, key in who.items() if key in known}
+    finally:
+        heads.end()
 
 
 def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str], keyring: Keyring) -> dict[str, Any]:

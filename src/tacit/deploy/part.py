@@ -35,6 +35,7 @@ from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer, facts_from
 from tacit.engine.agreement import Agreement
 from tacit.engine.envelope import Ask
+from tacit.engine.ledgers import charged_items
 from tacit.engine.serve import served
 from tacit.errors import BadMessage
 from tacit.federation import Party
@@ -119,7 +120,7 @@ class Part:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
         home, offer = self._home, self.offer
-        identities = _identities(content.pop("identities", "{}"))
+        identities, head = _identities(content.pop("identities", "{}")), content.pop("head", None)
         facts = facts_from(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
             self._held = home.data.held(replace(offer, items=facts.item_ids), home.name, home.folder)
@@ -134,9 +135,12 @@ class Part:
         if agreed.plan is not None:
             home.policy.allow(offer.file, agreed.plan, len(self._held.people))
             self._ledger = Ledger(home.ledger, home.name)
+            if head is not None:  # one that left in an earlier run, as the coordinator kept it
+                self._ledger.verify(str(head))
             budget = home.policy.budget(offer.file, agreed.plan, self._ledger)
             circle = agreed.known(keys, home.identity)
-            protection = agreed.protection(self._ledger, budget, self._held.people, circle)
+            units = (*self._held.people, *charged_items(share, offer.setting, agreed.plan.terms.unit))
+            protection = agreed.protection(self._ledger, budget, units, circle)
             self._note(agreed, protection)
         self.party, self._agreed = agreed.party(share, protection), agreed
         if self._ledger is None:
@@ -256,6 +260,7 @@ class Part:
             "coordinator": f"{home.kit.host}:{home.kit.port}",
             "budget": budget.epsilon,
             "delta": budget.delta,
+            "days": budget.days,
             "guarantee": home.policy.stated(protection.terms.guarantee, self.offer),
         }
         if (parties := max(protection.terms.parties.values(), default=1)) > 1:

@@ -18,7 +18,6 @@ from tacit.deploy.certificates import key_text, read_identity
 from tacit.deploy.files import write_private
 from tacit.deploy.hello import hello
 from tacit.deploy.kept import as_written
-from tacit.deploy.lock import one_ledger
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
 from tacit.deploy.status import State, Status, last_words
@@ -224,6 +223,16 @@ class Site:
         if self._part is not None:
             self._part.leave()
         self._part = None
+
+
+def one_ledger(folder: Path, name: str) -> None:
+    """Refuse a folder with another name's ledger: under a new name a budget would begin anew."""
+    other = next((path.stem for path in folder.glob("*.sqlite") if path.stem != name), None)
+    if other is not None:
+        raise PrivacyRefused(
+            f'"{folder}" holds the ledger of {other}, and the kit is for {name}: a budget goes on under one name only; '
+            f"ask for a kit for {other}, or name another --state for other data."
+        )
 
 
 def own_identity(folder: Path) -> Ed25519PrivateKey:

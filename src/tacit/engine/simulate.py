@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -12,11 +13,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.boundary.lock import alone
 from tacit.boundary.protection import Budget, Protection, total_epsilon
 from tacit.boundary.seals import Circle
 from tacit.data.ratings import Ratings
 from tacit.engine.agreement import Agreement
 from tacit.engine.inprocess import InProcess
+from tacit.engine.ledgers import Heads, charged_items, not_older, opened, past_stays, people_of
 from tacit.engine.log import CallLog
 from tacit.federation import Facts, Party, Transcript
 from tacit.methods import Method, Parameters
@@ -51,6 +54,32 @@ class Safeguards:
     budget: Budget
     log: CallLog | None = None
     stop_on_refusal: bool = False
+    heads: Heads | None = None
+
+    @contextmanager
+    def over(self, parties: Parties) -> Iterator[None]:
+        """While no other process uses the ledgers, once they were looked at as a whole: see `engine.ledgers`.
+
+        `heads` are those of ledgers that are kept from run to run, and None for those of one run.
+        """
+        with alone(self.ledgers, "the ledgers", "name another folder with [privacy] ledger"):
+            try:
+                with opened(self.ledgers) as ledgers:
+                    if self.heads is not None:
+                        not_older(ledgers, self.heads)
+                    past_stays(ledgers, parties, self.plan.terms.unit)
+                if self.heads is not None:
+                    self.heads.begin(None if self.log is None else self.log.path)
+            except BaseException:
+                if self.log is not None:
+                    self.log.close()
+                raise
+            try:
+                yield
+            finally:
+                if self.heads is not None:
+                    with opened(self.ledgers) as ledgers:
+                        self.heads.end({ledger.party: ledger.head for ledger in ledgers})
 
     def lifetime_notes(self) -> tuple[str, ...]:
         """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""
@@ -66,8 +95,8 @@ class Safeguards:
     def protect(self, share: Share, agreed: Agreement, circle: Circle | None) -> Protection | None:
         """One party's protection, with its own ledger, which is bound to the party's people."""
         ledger = Ledger(self.ledgers / f"{share.name}.sqlite", share.name)
-        people = [str(user) for user in share.ratings.user_ids.ids]
-        return agreed.protection(ledger, self.budget, people, circle)
+        items = charged_items(share, agreed.facts.setting, self.plan.terms.unit)
+        return agreed.protection(ledger, self.budget, people_of(share) + items, circle)
 
 
 @dataclass(frozen=True, eq=False)

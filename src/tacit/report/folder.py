@@ -11,7 +11,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.boundary.lock import alone
 from tacit.config import RunFile
 from tacit.engine.log import CallLog
 from tacit.errors import TamperingFound, UsageError
@@ -40,37 +42,52 @@ SEALED = (
 
 
 class RunFolder:
-    """One run on disk."""
+    """One run on disk; entered, this process is the only one that writes there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._alone = ExitStack()
+
+    def __enter__(self) -> RunFolder:
+        self._alone.enter_context(alone(self.path, "the run", "name another folder with --out"))
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._alone.close()
 
     @classmethod
-    def make(cls, path: Path | None, method: str, file: RunFile) -> RunFolder:
-        """The folder of a new run: `path` itself, or a new one under ./runs. A finished run is never overwritten."""
+    @contextmanager
+    def make(cls, path: Path | None, method: str, file: RunFile) -> Iterator[RunFolder]:
+        """The folder of a new run, and nobody else's: `path` itself, or a new one under ./runs.
+
+        A finished run is never overwritten.
+        """
         if path is None:
-            path = unused(Path("runs"), f"{datetime.now():%Y%m%d-%H%M%S}-{method}-seed{file.seed}")
-        elif (path / "summary.json").exists():
+            path = _taken(Path("runs"), f"{datetime.now():%Y%m%d-%H%M%S}-{method}-seed{file.seed}")
+        cls(path)._check(file)
+        with cls(path) as folder:
+            folder._check(file)  # another process may have been at it until now
+            try:
+                for name in ("ledger", "transcript", "model"):
+                    (path / name).mkdir(exist_ok=True, mode=0o700)
+            except OSError as error:
+                raise _unmade(path, error) from None
+            path.chmod(0o700)
+            folder._write("run.toml", _resolved(file).encode())
+            yield folder
+
+    def _check(self, file: RunFile) -> None:
+        """Refuse a folder that holds something else than an unfinished run of this file."""
+        path = self.path
+        if (path / "summary.json").exists():
             raise UsageError(
                 f'"{path}" holds a finished run; name another folder with --out, '
                 f"or print it with: tacit run {path / 'run.toml'} --resume {path}"
             )
-        elif not cls(path).belongs_to(file):
+        if not self.belongs_to(file):
             raise UsageError(f'"{path}" holds an unfinished run of another run file; name another folder with --out.')
-        elif path.exists() and (not path.is_dir() or any(p.name not in _OURS for p in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(p.name not in _OURS for p in path.iterdir())):
             raise UsageError(f'"{path}" exists and is not a run folder; name another one with --out.')
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for name in ("ledger", "transcript", "model"):
-                (path / name).mkdir(exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise UsageError(
-                f'The run folder "{path}" cannot be made: {error.strerror}; name another one with --out.'
-            ) from None
-        path.chmod(0o700)
-        folder = cls(path)
-        folder._write("run.toml", _resolved(file).encode())
-        return folder
 
     def belongs_to(self, file: RunFile) -> bool:
         """Whether this folder was made for that very run file, or is not there yet."""
@@ -139,6 +156,7 @@ class RunFolder:
 
 
 _OURS = {
+    "lock",
     "run.toml",
     "about.json",
     "metrics.parquet",
@@ -178,6 +196,23 @@ def unused(parent: Path, name: str) -> Path:
     while path.exists():
         path, number = parent / f"{name}-{number}", number + 1
     return path
+
+
+def _taken(parent: Path, name: str) -> Path:
+    """A new folder of an unused name, which two processes in the same second do not share."""
+    while True:
+        path = unused(parent, name)
+        try:
+            path.mkdir(parents=True, mode=0o700)
+            return path
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unmade(path, error) from None
+
+
+def _unmade(path: Path, error: OSError) -> UsageError:
+    return UsageError(f'The run folder "{path}" cannot be made: {error.strerror}; name another one with --out.')
 
 
 def _json(table: Mapping[str, Any]) -> bytes:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tacit.boundary import events
 from tacit.boundary.ledger import START, Row, read_only
+from tacit.boundary.protection import Budget
 from tacit.boundary.spending import merge
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
@@ -59,6 +60,7 @@ class RunNote(BaseModel):
     coordinator: str | None = None
     budget: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     delta: float | None = Field(default=None, gt=0, lt=1)
+    days: float | None = Field(default=None, gt=0)
     guarantee: str | None = None
     parties: int | None = Field(default=None, ge=1)
 
@@ -85,14 +87,30 @@ def run_notes(ledger: Path) -> dict[str, RunNote]:
         raise UsageError(f'"{path}" cannot be read as notes about runs ({why}); mend it, or move it away.') from None
 
 
-def first_page(ledger: Path) -> tuple[str, str]:
-    """When a ledger was begun, and for which unit it counts; empty where its first page does not say so yet."""
+@dataclass(frozen=True)
+class FirstPage:
+    """What a ledger's first page says: when it was begun, for which unit it counts, which budgets it was held to, and
+    what was planned before its first release. Empty where it does not say so yet."""
+
+    begun: str = ""
+    unit: str = ""
+    budgets: tuple[Budget, ...] = ()
+    planned: tuple[events.Event, ...] = ()
+
+
+def first_page(ledger: Path) -> FirstPage:
+    """The first page of a ledger that was verified."""
     database = read_only(ledger)
     try:
         about = dict(database.execute("select name, value from about").fetchall())
     finally:
         database.close()
-    return str(about.get("begun", "")), str(about.get("unit", "")).partition(", ")[0]
+    return FirstPage(
+        str(about.get("begun", "")),
+        str(about.get("unit", "")).partition(", ")[0],
+        tuple(Budget(*one) for one in json.loads(about.get("budgets", "[]"))),
+        tuple(map(events.from_json, json.loads(about.get("first", "[]")))),
+    )
 
 
 @dataclass(frozen=True)
@@ -109,7 +127,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Left:
-    """A verified ledger, with the ε reached by each row at `delta`, and what is known of its runs."""
+    """A verified ledger, with what all up to each row costs at `delta` as a fixed list, and what is known of its runs.
+
+    `budgets` are those that its veto held it to, from its own first page.
+    """
 
     party: str
     path: Path
@@ -121,6 +142,28 @@ class Left:
     begun: str = ""
     refused: Mapping[str, Any] = field(default_factory=lambda: {"number": 0, "told": []})
     notes: Mapping[str, RunNote] = field(default_factory=dict)
+    budgets: tuple[Budget, ...] = ()
+
+    @property
+    def held(self) -> Budget | None:
+        """The budget that holds, by the veto's word: the largest, or one for a period where there ever was one.
+
+        A ledger that does not say goes by the notes beside it; None where nothing is known of one of its runs.
+        """
+        noted = [Budget(n.budget, n.delta or self.delta, n.days) for n in map(self.note, self.runs) if n.budget]
+        known = self.budgets or (tuple(noted) if len(noted) == len(self.runs) else ())
+        period = [budget for budget in known if budget.days is not None]
+        return max(period or known, key=lambda budget: budget.epsilon, default=None)
+
+    @property
+    def budget_in_words(self) -> str:
+        """The budget that holds, and for what."""
+        if self.held is None:
+            return "The budget that holds is not known: nothing here says what the runs were held to."
+        said = f"The budget that holds: ε = {self.held.epsilon:g} at δ = {self.held.delta:g}"
+        if self.held.days is not None:
+            return f"{said} in any {self.held.days:g} days, by this machine's clock; for the lifetime there is none."
+        return f"{said}, whatever made anyone ask for the next run."
 
     @property
     def head(self) -> str:

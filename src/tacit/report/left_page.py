@@ -111,9 +111,12 @@ def _stamps(left: Left) -> list[Markup]:
         return [
             _note("holds", "ε = 0: nothing that left had ratings in it", "Keys, sealed shares and “done” cost nothing.")
         ]
+    # Runs that were chosen one after another are held by the budget; the reading holds for a list that was fixed.
+    held = left.held if len(left.runs) > 1 and left.held is not None and left.held.days is None else None
+    promised, delta = (left.epsilon, left.delta) if held is None else (held.epsilon, held.delta)
     stated = StatedGuarantee(
-        epsilon=left.epsilon,
-        delta=left.delta,
+        epsilon=promised,
+        delta=delta,
         unit=unit,
         relation=str(left.relation),
         model="silo",
@@ -132,8 +135,13 @@ def _stamps(left: Left) -> list[Markup]:
     if metrics:
         said.insert(0, "For all but the metrics:")
     if len(left.runs) > 1:
-        said.append("Runs one after another are composed by a privacy filter.")
-    kind, before = "plain" if metrics else "holds", metrics
+        reading = f"the reading for the fixed list of releases: ε = {epsilon(left.epsilon)} at δ = {small(left.delta)}"
+        said.append(
+            f"This is {reading}. It would hold for runs that were all fixed beforehand. {left.budget_in_words}"
+            if held is None
+            else f"This is the budget that holds, whatever made anyone ask for the next run; {reading}."
+        )
+    kind, before = "plain" if metrics or (len(left.runs) > 1 and held is None) else "holds", metrics
     if left.simulated:
         seeded = _note("simulated", "SIMULATED", promises.SIMULATED.partition(": ")[2].capitalize())
         kind, before = "plain", [*metrics, seeded]
@@ -141,7 +149,7 @@ def _stamps(left: Left) -> list[Markup]:
         which = "" if len(left.unknown) == len(left.runs) else f" of {plural(len(left.unknown), 'run')}"
         said.append(f"Nothing beside the ledger says how the noise{which} was drawn: if from a seed, it is SIMULATED.")
         kind = "plain"
-    title = f"ε = {epsilon(left.epsilon)} at δ = {small(left.delta)} · per {unit} · {left.relation}"
+    title = f"ε = {epsilon(promised)} at δ = {small(delta)} · per {unit} · {left.relation}"
     return [*before, _note(kind, title, " ".join(said))]
 
 
@@ -162,12 +170,12 @@ def _note(kind: str, title: str, said: str) -> Markup:
 
 def _numbers(left: Left) -> Markup:
     """The key numbers, as tiles."""
-    budget = left.latest.budget
+    held = left.held
     reached: list[Child] = [tag("div", f"at δ = {small(left.delta)}", class_="more")]
-    if budget is not None:
-        at = left.latest.delta
-        other = "" if at in (None, left.delta) else f" at δ = {small(at or 0.0)}"
-        reached = [tag("div", f"of a budget of {budget:g}{other}", class_="more")]
+    if held is not None:
+        other = "" if held.delta == left.delta else f" at δ = {small(held.delta)}"
+        span = "" if held.days is None else f" in any {held.days:g} days"
+        reached = [tag("div", f"of a budget of {held.epsilon:g}{span}{other}", class_="more")]
     shown = tag("span", "∞") if math.isinf(left.epsilon) else page.number(left.epsilon, epsilon(left.epsilon))
     refused = int(left.refused["number"])
     bare = f", {count(len(left.exposed))} unprotected" if left.exposed else ""
@@ -197,7 +205,7 @@ def _cost(left: Left) -> Markup | None:
     reading = f"The first release with ratings took the site to ε = {epsilon(left.reached[costs[0]])}"
     only = ", and no other one cost any." if any(map(told, left.rows)) else ", and no other one had any."
     reading += f", all {count(len(costs))} together to {dearest}." if len(costs) > 1 else only
-    budget = left.latest.budget
+    budget = None if left.held is None or left.held.days is not None else left.held.epsilon
     references = [] if budget is None else [Reference(f"budget {budget:g}", budget)]
     series = Series("ε", np.arange(len(left.rows) + 1), np.array([0.0, *map(_drawn, left.reached)]))
     drawing = both(

@@ -24,7 +24,7 @@ from tacit.report.left import (
 )
 from tacit.report.markup import Child, Markup, tag
 from tacit.report.svg import DOWN, NARROW, UP, Axis, both, box, canvas, fitting, size_format, text
-from tacit.report.words import count, epsilon, plural, sentence, short, size, unbroken
+from tacit.report.words import count, epsilon, epsilon_so_far, plural, sentence, short, size, unbroken
 
 #: Up to so many releases, all tables stand open.
 OPEN = 40
@@ -162,7 +162,7 @@ def _rows(left: Left, group: Group) -> Markup:
         lines.append(
             (
                 *(count(row.number), _utc(row.moment), f"{row.round}{again}", *who, count(weight(row))),
-                *(epsilon(left.reached[place]), tag("code", row.head[:12], title=row.head)),
+                *(epsilon_so_far(left.reached[place]), tag("code", row.head[:12], title=row.head)),
             )
         )
     return page.table(head, lines, numeric=range(2, len(head) - 1))

@@ -172,6 +172,15 @@ def epsilon(value: float) -> str:
     return f"{_rounded_up(value, places):.{places}f}"
 
 
+def epsilon_so_far(value: float) -> str:
+    """ε in a column, rounded up, with the same number of decimals on every line.
+
+    >>> epsilon_so_far(1.0), epsilon_so_far(0.1412), epsilon_so_far(1e-9), epsilon_so_far(float("inf"))
+    ('1.000', '0.142', '0.001', '∞')
+    """
+    return f"{max(_rounded_up(value, 3), 0.001 if value > 0 else 0.0):.3f}" if math.isfinite(value) else "∞"
+
+
 def delta(value: float) -> str:
     """δ, rounded up, in powers of ten.
 

@@ -1,0 +1,163 @@
+"""A folder of kept ledgers as a whole: nobody's past stands in another ledger, and no ledger is older than it was.
+
+A single ledger cannot know either. A person whose past is charged to one party and who is given to another would begin
+anew there; so a run whose division does that is refused. And a ledger that was restored from an old copy is whole by
+itself; so the last head of each is remembered outside the folder, and the next run looks for it in the chain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from tacit.boundary.ledger import Ledger, read_only
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.guarantee import Unit
+from tacit.partition import Parties, Setting, Share
+
+
+def people_of(share: Share) -> list[str]:
+    """A party's people, as its ledger is bound to them."""
+    return [str(user) for user in share.ratings.user_ids.ids]
+
+
+def charged_items(share: Share, setting: Setting, unit: Unit) -> list[str]:
+    """A party's items, to which its ledger is bound where a rating is charged to whoever has its item."""
+    bound = setting is Setting.VERTICAL and unit is Unit.RATING
+    return [f"item {item}" for item in share.ratings.item_ids.ids] if bound else []
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[list[Ledger]]:
+    """Every ledger of a folder; this process must be the only one there."""
+    with ExitStack() as stack:
+        paths = sorted(folder.glob("*.sqlite"))
+        yield [stack.enter_context(closing(Ledger(path, path.stem))) for path in paths]
+
+
+def past_stays(ledgers: Sequence[Ledger], parties: Parties, unit: Unit) -> None:
+    """Refuse a division that gives a party somebody whose past is charged in another party's ledger.
+
+    People who join are bound nowhere, and people who leave are in no party; neither is refused. Where all parties hold
+    the same users, every ledger is charged what all of them release, so each must know all of a user's past.
+    """
+    charged = [ledger for ledger in ledgers if ledger.charged]
+    if not charged:
+        return
+    vertical = parties.setting is Setting.VERTICAL
+    if vertical and unit is Unit.USER:
+        _same_everywhere(ledgers, charged, parties)
+        return
+    for share in parties:
+        units = charged_items(share, parties.setting, unit) if vertical else people_of(share)
+        for ledger in charged:
+            if ledger.party != share.name and (found := ledger.bound(units)):
+                _refuse(share.name, len(found), "item" if vertical else "person", ledger)
+
+
+def _same_everywhere(ledgers: Sequence[Ledger], charged: Sequence[Ledger], parties: Parties) -> None:
+    by_party = {ledger.party: ledger for ledger in ledgers}
+    for share in parties:
+        people = people_of(share)
+        mine = by_party[share.name].bound(people) if share.name in by_party else set()
+        for ledger in charged:
+            if ledger.party == share.name:
+                continue
+            theirs = ledger.bound(people)
+            if missing := theirs - mine if ledger.party in parties.names else theirs:
+                _refuse(share.name, len(missing), "person", ledger)
+
+
+def _refuse(party: str, number: int, what: str, ledger: Ledger) -> None:
+    raise PrivacyRefused(
+        f"{party} would hold {number:,} {what}{'' if number == 1 else 's'} whose past is charged in the ledger of "
+        f'{ledger.party} ("{ledger.path}"), so that two budgets would count for one; divide the data as in the runs '
+        f"before, or leave {'it' if what == 'item' else 'them'} out."
+    )
+
+
+class Heads:
+    """The last head of every ledger that was heard of, from run to run, in a file that is not beside the ledgers.
+
+    While a run goes on the file names its log, which has the heads of every finished call, so that they are known after
+    a kill too. Two things are not found: releases of a call that a kill cut off before it was logged, and an old copy
+    of this file that was put back together with the ledgers.
+
+    Parameters
+    ----------
+    path : the file
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def beside(cls, folder: Path) -> Heads:
+        """Those of the ledgers in a folder: next to the folder, so that a restored folder does not bring its own."""
+        whole = folder.absolute()
+        return cls(whole.with_name(f"{whole.name}.heads.json"))
+
+    def known(self) -> dict[str, str]:
+        """The last head of each, by its name here; nothing where there was no run yet."""
+        if not self.path.exists():
+            return {}
+        try:
+            kept = json.loads(self.path.read_text(encoding="utf-8"))
+            heads, who = dict(kept["heads"]), dict(kept["who"])
+            told = {} if kept["log"] is None else logged_heads(Path(kept["log"]))
+        except (OSError, ValueError, TypeError, KeyError):
+            raise TamperingFound(f'"{self.path}" is not as it was written; put it back.') from None
+        return {**heads, **{who.get(name, name): head for name, head in told.items()}}
+
+    def begin(self, log: Path | None, who: Mapping[str, str] | None = None) -> None:
+        """A run begins: its log counts from now on; `who` is what its parties are called here."""
+        log = None if log is None else log.absolute()
+        self._write({"heads": self.known(), "who": dict(who or {}), "log": None if log is None else str(log)})
+
+    def end(self, heads: Mapping[str, str] | None = None) -> None:
+        """A run is over: with these heads, or else with those of its log."""
+        self._write({"heads": {**self.known(), **(heads or {})}, "who": {}, "log": None})
+
+    def _write(self, kept: Mapping[str, object]) -> None:
+        part = self.path.with_name(f"{self.path.name}.part")
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                file.write(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, self.path)
+        except OSError as error:
+            raise UsageError(
+                f'The heads of the ledgers cannot be kept in "{self.path}": {error.strerror}; that folder '
+                "must be one to write in."
+            ) from None
+
+
+def logged_heads(log: Path) -> dict[str, str]:
+    """The last head of every party in a coordinator's log; nothing where the log is gone."""
+    if not log.exists():
+        return {}
+    heads: dict[str, str] = {}
+    try:
+        with closing(read_only(log)) as database:
+            for (told,) in database.execute("select heads from calls order by rowid"):
+                heads.update(json.loads(told))
+    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+        raise TamperingFound(f'The log "{log}" is damaged: {error}.') from None
+    return heads
+
+
+def not_older(ledgers: Sequence[Ledger], heads: Heads) -> None:
+    """Find ledgers that are gone, or do not hold the last head that is known of them."""
+    known = heads.known()
+    for ledger in ledgers:
+        ledger.verify(known.pop(ledger.party, None))
+    if known:
+        raise TamperingFound(
+            f"The ledger of {next(iter(known))} is gone, and what it held has left; put it back. To begin anew without "
+            f'its past, remove "{heads.path}" too.'
+        )
