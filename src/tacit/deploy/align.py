@@ -95,12 +95,9 @@ class Aligning:
     folder: Path
     key: bytes | None = None
 
+    @reading(COORDINATOR)
     def reply(self, content: Mapping[str, Any], held: Held) -> tuple[dict[str, Value], Held]:
         """What is said to one stage, and what the site holds after it; `held` is what it held after the one before."""
-        with reading(COORDINATOR):
-            return self._replied(content, held)
-
-    def _replied(self, content: Mapping[str, Any], held: Held) -> tuple[dict[str, Value], Held]:
         stage, ids = str(content.get("stage")), held.people
         if self.offer.setting != "vertical":
             raise BadMessage("Users are aligned where sites hold the same ones, and this run is not of that kind.")

@@ -212,29 +212,29 @@ def facts_content(facts: Facts) -> dict[str, Value]:
     return {**words, **columns}
 
 
+@reading(COORDINATOR)
 def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
     """The facts in a message, held to the offer that was accepted."""
-    with reading(COORDINATOR):
-        members, scale = json.loads(content["roster"]), [float(end) for end in json.loads(content["scale"])]
-        items, feedback = vocabulary(content["items"]), Feedback(str(content["feedback"]))
-        every = np.arange(len(items), dtype=np.int64)
-        roster = tuple(
-            Member(str(name), _size(users), _size(held), _columns(content, name, every), _size(devices))
-            for name, users, held, devices in members
-        )
-        users, ratings = _size(content["users"]), _size(content["ratings"], MOST_RATINGS)
+    members, (low, high) = json.loads(content["roster"]), json.loads(content["scale"])
+    items, feedback = vocabulary(content["items"]), Feedback(str(content["feedback"]))
+    every = np.arange(len(items), dtype=np.int64)
+    roster = tuple(
+        Member(str(name), _size(users), _size(held), _columns(content, name, every), _size(devices))
+        for name, users, held, devices in members
+    )
+    users, ratings = _size(content["users"]), _size(content["ratings"], MOST_RATINGS)
     listed = tuple(member.name for member in roster)
     declared = offer.file.public.scale
     if listed != offer.roster or (offer.items is not None and items != offer.items):
         raise BadMessage("The run that begins is not the one that was offered: other parties or other items.")
-    if declared is None or tuple(scale) != declared:
+    if not -1e12 <= low < high <= 1e12 or declared not in (None, (low, high)):
         raise BadMessage("The run that begins is not the one that was offered: another scale.")
     if feedback != offer.file.data.feedback:
         raise BadMessage("The run that begins is not the one that was offered: another kind of feedback.")
     together = {m.users for m in roster} if offer.setting is Setting.VERTICAL else {sum(m.users for m in roster)}
     if together != {users} or not all(_possible(member, offer, len(items)) for member in roster):
         raise BadMessage("The coordinator's list of the parties has sizes that they cannot have together.")
-    return Facts(offer.setting, Scale(*declared), feedback, users, len(items), ratings, items, roster, offer.file.seed)
+    return Facts(offer.setting, Scale(low, high), feedback, users, len(items), ratings, items, roster, offer.file.seed)
 
 
 def _size(number: object, most: int = MOST_USERS) -> int:

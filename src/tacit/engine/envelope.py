@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array, Value, decode, encode, reading
+from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, TamperingFound, UngatedRelease
 from tacit.federation.messages import MOST_WORDS, Answer, Request
 
@@ -94,6 +95,7 @@ class Ask:
         return {**words, "seconds": float(self.seconds), "body": _array(self.request.body), **present}
 
     @classmethod
+    @reading(COORDINATOR)
     def of(cls, content: Mapping[str, Any]) -> Self:
         """What was asked; `Request.check` holds every part to its type before any is used."""
         names = {field.name for field in fields(Request)}

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tacit.boundary.ledger import PAGE_SIZE
-from tacit.errors import TamperingFound
+from tacit.errors import PeerFailed, TamperingFound
 from tacit.federation.line import Logged
 from tacit.federation.transcript import Entry
 
@@ -20,18 +22,31 @@ _SCHEMA = """create table if not exists calls (
 ) strict"""
 
 
+@contextmanager
+def _on_disk() -> Iterator[None]:
+    """A disk that fails, as by being full, is one sentence; what was not written was not used either."""
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as error:
+        raise PeerFailed(
+            f"The coordinator's log cannot be written ({getattr(error, 'strerror', None) or error}), so the run stops "
+            "here; make room on the disk and go on with --resume."
+        ) from None
+
+
 class CallLog:
     """A durable log in one SQLite file; an entry is synced before the coordinator goes on."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
-        os.chmod(path, 0o600)
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
-        self._database.execute("pragma journal_mode = wal")
-        self._database.execute("pragma synchronous = full")
-        self._database.execute(_SCHEMA)
+        with _on_disk():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
+            os.chmod(path, 0o600)
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
+            self._database.execute("pragma journal_mode = wal")
+            self._database.execute("pragma synchronous = full")
+            self._database.execute(_SCHEMA)
 
     def recall(self, key: str, request: str) -> Logged | None:
         """What a call returned before, if it was made before; the same call with another request is an error."""
@@ -49,10 +64,11 @@ class CallLog:
     def keep(self, key: str, request: str, logged: Logged) -> None:
         """Write a call's result down, durably."""
         entries = json.dumps([entry.values for entry in logged.entries])
-        self._database.execute(
-            "insert into calls values (?, ?, ?, ?, ?)",
-            (key, request, logged.result, entries, json.dumps(dict(logged.heads))),
-        )
+        with _on_disk():
+            self._database.execute(
+                "insert into calls values (?, ?, ?, ?, ?)",
+                (key, request, logged.result, entries, json.dumps(dict(logged.heads))),
+            )
 
     def close(self) -> None:
         self._database.close()
