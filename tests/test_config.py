@@ -20,6 +20,7 @@ feedback = "count"
 query = "select * from r where x = 'ä'"
 columns = {user = "uid", item = "isbn", rating = "stars"}
 duplicates = "last"
+bad_rows = "drop"
 user_table = "users.csv"
 item_table = "items.csv"
 users = 30
@@ -125,7 +126,7 @@ def one_of(model, key):
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 fractions = st.floats(0, 1, exclude_max=True)
-counts = st.integers(1, 10**12)
+counts = st.integers(1, 10**5)
 plain = st.one_of(texts, st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
 tables = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
 maybe = lambda strategy: st.none() | strategy  # noqa: E731
@@ -146,9 +147,7 @@ runs = st.builds(
     public=st.builds(
         config.PublicSection,
         scale=maybe(
-            st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2, unique=True).map(
-                lambda ends: tuple(sorted(ends))
-            )
+            st.lists(st.floats(-1e12, 1e12), min_size=2, max_size=2, unique=True).map(lambda ends: tuple(sorted(ends)))
         ),
         users=maybe(counts),
         catalogue=maybe(texts),
@@ -163,7 +162,7 @@ runs = st.builds(
     privacy=maybe(
         st.builds(
             config.PrivacySection,
-            epsilon=st.floats(0, exclude_min=True, allow_infinity=False),
+            epsilon=st.floats(0, 1000, exclude_min=True),
             delta=maybe(st.floats(0, 1, exclude_min=True, exclude_max=True)),
             unit=one_of(config.PrivacySection, "unit"),
             ledger=maybe(texts),
@@ -174,7 +173,7 @@ runs = st.builds(
         config.EngineSection,
         name=one_of(config.EngineSection, "name"),
         seeded=maybe(st.booleans()),
-        timeout=maybe(st.floats(0, exclude_min=True, allow_infinity=False)),
+        timeout=maybe(st.floats(0, 1e6, exclude_min=True)),
     ),
     evaluate=st.builds(config.EvaluateSection, k=counts, relevance=maybe(st.floats(-10, 10))),
 )

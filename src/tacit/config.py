@@ -7,14 +7,22 @@ and is validated by the method's own parameters. A mistake gets one sentence tha
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.errors import UsageError, did_you_mean
+
+#: The largest value of each kind that a run file can ask for: beyond it a run could only fail, or never end.
+MOST_USERS, MOST_ITEMS, MOST_RATINGS, MOST_EPSILON = 2_000_000_000, 10_000_000, 10**12, 1000.0
+#: Parts of a dotted key, and characters of a run file, at most: a parser's time grows with the square of the first.
+MOST_PARTS, MOST_TEXT = 32, 2**20
+#: Characters of a path, and of a name, at most.
+PATH, NAME = 4096, 1000
 
 
 class Frozen(BaseModel):
@@ -26,30 +34,33 @@ class Frozen(BaseModel):
 class DataSection(Frozen):
     """[data]: where the ratings come from."""
 
-    source: str = "demo"
+    source: str = Field(default="demo", max_length=PATH)
     feedback: Literal["explicit", "implicit", "count"] = "explicit"
-    query: str | None = None
-    columns: dict[str, str] = Field(default_factory=dict)
+    query: str | None = Field(default=None, max_length=2**16)
+    columns: dict[str, Annotated[str, Field(max_length=NAME)]] = Field(default_factory=dict)
     duplicates: Literal["error", "last", "mean"] = "error"
-    user_table: str | None = None
-    item_table: str | None = None
-    users: int | None = Field(default=None, ge=1)
-    items: int | None = Field(default=None, ge=1)
-    ratings: int | None = Field(default=None, ge=1)
+    bad_rows: Literal["error", "drop"] = "error"
+    user_table: str | None = Field(default=None, max_length=PATH)
+    item_table: str | None = Field(default=None, max_length=PATH)
+    users: int | None = Field(default=None, ge=1, le=10_000_000)
+    items: int | None = Field(default=None, ge=1, le=MOST_ITEMS)
+    ratings: int | None = Field(default=None, ge=1, le=10**9)
 
 
 class PublicSection(Frozen):
     """[public]: facts that everyone may know."""
 
     scale: tuple[float, float] | None = None
-    users: int | None = Field(default=None, ge=1)
-    ratings: int | None = Field(default=None, ge=1)
-    catalogue: str | None = None
+    users: int | None = Field(default=None, ge=1, le=MOST_USERS)
+    ratings: int | None = Field(default=None, ge=1, le=MOST_RATINGS)
+    catalogue: str | None = Field(default=None, max_length=PATH)
 
     @model_validator(mode="after")
     def _scale_has_a_span(self) -> Self:
         if self.scale is not None and not self.scale[0] < self.scale[1]:
             raise ValueError("must name its lower end first, as in scale = [1, 5]")
+        if self.scale is not None and max(map(abs, self.scale)) > 1e12:
+            raise ValueError("must end within 1e12 of zero")
         return self
 
 
@@ -63,8 +74,8 @@ class SplitSection(Frozen):
 class PartitionSection(Frozen):
     """[partition]: who holds what."""
 
-    by: str = "user"
-    into: int | None = Field(default=None, ge=1)
+    by: str = Field(default="user", max_length=NAME)
+    into: int | None = Field(default=None, ge=1, le=MOST_USERS)
     size_skew: float = Field(default=0.0, ge=0, le=1)
     taste_skew: float = Field(default=0.0, ge=0, le=1)
     align: Literal["psi", "hashed"] = "psi"
@@ -74,13 +85,13 @@ class PartitionSection(Frozen):
 class PrivacySection(Frozen):
     """[privacy]: the guarantee that is asked for; without this section a run is NON-PRIVATE."""
 
-    epsilon: float = Field(gt=0)
+    epsilon: float = Field(gt=0, le=MOST_EPSILON)
     delta: float | None = Field(default=None, gt=0, lt=1)
     unit: Literal["user", "rating"] = "user"
     accounting: Literal["sound", "paper"] = "sound"
     on_refusal: Literal["continue", "stop"] = "continue"
-    ledger: str | None = None
-    budget: float | None = Field(default=None, gt=0)
+    ledger: str | None = Field(default=None, max_length=PATH)
+    budget: float | None = Field(default=None, gt=0, le=1e6)
     period: float | None = Field(default=None, ge=1, le=36_500)
 
 
@@ -101,14 +112,14 @@ class EngineSection(Frozen):
     name: Literal["inprocess", "flare"] = "inprocess"
     seeded: bool | None = None
     transcript: Literal["digests", "full"] = "digests"
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: float | None = Field(default=None, gt=0, le=1e6)
 
 
 class EvaluateSection(Frozen):
     """[evaluate]: how the final model is judged."""
 
-    k: int = Field(default=10, ge=1)
-    negatives: int = Field(default=99, ge=1)
+    k: int = Field(default=10, ge=1, le=100_000)
+    negatives: int = Field(default=99, ge=1, le=MOST_ITEMS)
     relevance: float | None = None
 
 
@@ -131,7 +142,7 @@ class RunFile(Frozen):
         """The run file at `path`, with `changes` such as "method.rounds=50" made to it."""
         path = Path(path)
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+            table = toml_table(path.read_text(encoding="utf-8-sig"))
         except FileNotFoundError:
             raise UsageError(f'There is no run file "{path}"; write one with: tacit new {path}') from None
         except IsADirectoryError:
@@ -140,8 +151,8 @@ class RunFile(Frozen):
             raise UsageError(f'The run file "{path}" is not UTF-8 text; save it as UTF-8.') from None
         except OSError as error:
             raise UsageError(f'The run file "{path}" cannot be read: {error.strerror}.') from None
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise UsageError(f'The run file "{path}" is not valid TOML: {error}.') from None
+        except ValueError as error:
+            raise UsageError(f'The run file "{path}" is not valid TOML: {str(error)[:400]}.') from None
         if any(change.startswith("method.") for change in changes):
             table.setdefault("method", {"name": "sgdmf"})
         for change in changes:
@@ -173,7 +184,7 @@ def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str
     # A misspelt required key is both unknown and missing; the first says more.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     path = [str(p) for p in first["loc"]]
-    key = ".".join(path) or "it"
+    key = ".".join(path)[:200] or "it"
     if first["type"] == "extra_forbidden":
         known = _keys_at(model, path[:-1])
         hint = did_you_mean(path[-1], known) or f" Known here: {', '.join(known)}."
@@ -181,8 +192,48 @@ def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str
     if first["type"] == "missing":
         return f'In {where}, "{key}" is missing; add it.'
     problem = first["msg"].removeprefix("Value error, ")
-    value = json.dumps(first["input"], default=str)
-    return f"In {where}, {key} = {value} is not possible: {problem[:1].lower()}{problem[1:]}."
+    return f"In {where}, {key} = {_glimpse(first['input'])} is not possible: {problem[:1].lower()}{problem[1:]}."
+
+
+def _glimpse(value: object) -> str:
+    """A value as a message shows it: the beginning of a long one."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:100]}…"
+
+
+def toml_table(text: str) -> dict[str, Any]:
+    """The table that a TOML text holds; a ValueError for whatever is none, costs too much to read, or is too large."""
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"it has {len(text):,} characters, and at most {MOST_TEXT:,} are read")
+    bare = _STRINGS.sub("x", text)
+    if any(run.count(".") >= MOST_PARTS for run in _KEYS.findall(bare)):
+        raise ValueError(f"a key has more than {MOST_PARTS} parts")
+    try:
+        table = tomllib.loads(text)
+        _check_numbers(table)
+        return table
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # some are too long for Python to read
+        raise ValueError("an integer has too many digits") from None
+
+
+def _check_numbers(value: object) -> None:
+    """A schema says what is too large; what is longer than this could not even be shown."""
+    if isinstance(value, int) and abs(value) >= 2**128:
+        raise ValueError
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_numbers(inner)
+
+
+#: Strings and comments, to the end of the text where one is not closed; and runs of what keys are made of.
+_STRINGS = re.compile(
+    r'"""(?:[^\\]|\\.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:[^"\\\n]|\\.)*(?:"|\n|\Z)|\'[^\'\n]*(?:\'|\n|\Z)|#[^\n]*',
+    re.DOTALL,
+)
+_KEYS = re.compile(r"[\w.\t -]+")
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
@@ -196,15 +247,15 @@ def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
 def _apply(table: dict[str, Any], change: str) -> None:
     """Set one value: "a.b=c", where c is TOML, or else a plain string."""
     key, equals, text = change.partition("=")
-    if not equals or not all(part.strip() for part in key.split(".")):
-        raise UsageError(f'--set takes "section.key=value", as in --set method.rounds=50; this is {change!r}.')
+    if not equals or not all(part.strip() for part in key.split(".")) or key.count(".") >= MOST_PARTS:
+        raise UsageError(f'--set takes "section.key=value", as in --set method.rounds=50; this is {change[:200]!r}.')
     try:
-        value = tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
+        value = toml_table(f"x = {text}")["x"]
+    except ValueError:
         value = text.strip()
     *sections, name = (part.strip() for part in key.split("."))
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
-            raise UsageError(f"--set {change!r} treats {section!r} as a section, but it is a value.")
+            raise UsageError(f"--set {change[:200]!r} treats {section!r} as a section, but it is a value.")
     table[name] = value

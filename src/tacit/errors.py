@@ -79,7 +79,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("sgdfm", ["sgdmf", "central"])
     ' Did you mean "sgdmf"?'
     """
-    close = difflib.get_close_matches(str(word), [str(k) for k in known], n=1)
+    close = difflib.get_close_matches(str(word)[:200], [str(k) for k in known], n=1)
     return f' Did you mean "{close[0]}"?' if close else ""
 
 

@@ -185,7 +185,7 @@ def test_an_answer_without_a_part_is_refused():
 def test_an_error_travels_as_what_it_is(kind):
     error = failure_of(failure_content(kind("Because."), tell=True), "party-1")
     assert type(error) is kind
-    assert str(error) == "Because."
+    assert str(error) == "party-1 says: Because."
 
 
 def test_a_reason_stays_at_home_unless_it_may_be_told():

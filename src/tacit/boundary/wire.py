@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from tacit.errors import BadMessage
+from tacit.errors import BadMessage, TacitError
 
 Array = np.ndarray[Any, Any]
 Value = Array | str | int | float | bool | None
@@ -97,6 +98,36 @@ def decode(message: bytes) -> dict[str, Value]:
             f"A message has {len(message):,} bytes where its header accounts for {at:,}; it was damaged or forged."
         )
     return payload
+
+
+@contextmanager
+def reading(who: str) -> Iterator[None]:
+    """Read what a peer sent: whatever is wrong with it is one `BadMessage` that names the peer."""
+    try:
+        yield
+    except BadMessage as error:
+        if who in str(error):
+            raise
+        raise BadMessage(f"{who}: {error}") from None
+    except TacitError:
+        raise
+    except _STUMBLES as error:
+        raise BadMessage(
+            f"What {who} sent cannot be read ({type(error).__name__}); it was damaged or forged."
+        ) from None
+
+
+#: What code that reads something forged can stumble over.
+_STUMBLES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 def digest(message: bytes) -> str:

@@ -53,11 +53,15 @@ def find(source: str) -> Path:
     """The file or folder that a source means: a name under TACIT_DATA, or a path."""
     folder = data_folder()
     named = "/" not in source and "\\" not in source
-    if named and folder is not None and (folder / source).exists():
-        return folder / source
-    path = Path(source).expanduser()
-    if path.exists():
-        return path
+    try:
+        if named and folder is not None and (folder / source).exists():
+            return folder / source
+        path = Path(source).expanduser()
+        if path.exists():
+            return path
+    except (OSError, RuntimeError) as error:  # a name that is too long, a home that there is not
+        why = getattr(error, "strerror", None) or str(error)
+        raise DataError(f'There is no file or folder "{source[:100]}…": {why}; check the path.') from None
     known = known_sets()
     hint = did_you_mean(source, ["demo", *known])
     if not named or path.suffix:  # no set is called like a file

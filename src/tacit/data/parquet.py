@@ -37,7 +37,10 @@ class OneByOne:
             return int(file.metadata.num_rows)
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
-        return _read(self._path, [name], [n for n in self._dictionaries if n == name])[name]
+        column = _read(self._path, [name], [n for n in self._dictionaries if n == name])[name]
+        if len(column) != self.num_rows:
+            raise DataError(f'"{self._path}" is damaged: its columns differ in length; get the file anew.')
+        return column
 
 
 def read_side(path: Path, names: Sequence[str] | None = None) -> tuple[pa.Table, Origin]:
@@ -57,8 +60,8 @@ def column_names(path: Path) -> list[str]:
 def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, read_dictionary=list(dictionaries))
-    except (pa.ArrowInvalid, OSError) as error:
-        reason = "it is not a Parquet file" if isinstance(error, pa.ArrowInvalid) else str(error).splitlines()[0]
+    except _UNREADABLE as error:
+        reason = "it is not a Parquet file" if isinstance(error, pa.ArrowInvalid) else _said(error)
         raise DataError(
             f'"{path}" cannot be read: {reason}; write it anew, or give its format by its ending.'
         ) from None
@@ -67,6 +70,18 @@ def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
 def _read(path: Path, names: list[str] | None, dictionaries: Sequence[str] = ()) -> pa.Table:
     with _opened(path, dictionaries) as file:
         try:
-            return file.read(columns=names).replace_schema_metadata()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise DataError(f'"{path}" is damaged: {str(error).splitlines()[0]}; get the file anew.') from None
+            table = file.read(columns=names).replace_schema_metadata()
+            table.validate(full=True)  # text that is no UTF-8, too
+            return table
+        except _UNREADABLE as error:
+            raise DataError(f'"{path}" is damaged: {_said(error)}; get the file anew.') from None
+
+
+#: What Arrow raises over a file that is damaged, or none.
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, MemoryError)
+
+
+def _said(error: BaseException) -> str:
+    """The first line of an error, as far as it can be shown: a damaged file's bytes may stand in it."""
+    line = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return "".join(letter for letter in line if letter.isprintable())[:200]

@@ -42,8 +42,12 @@ def read(source: str, query: str | None, columns: Mapping[str, str] | None, feed
     else:
         kind, _, rest = source.partition(":") if source.startswith(_FILES) else ("", "", source)
         path = Path(rest)
-        if not path.is_file():
-            raise DataError(f'There is no database file "{path}"; check the path.')
+        try:
+            there = path.is_file()
+        except OSError:  # a name that is too long
+            there = False
+        if not there:
+            raise DataError(f'There is no database file "{str(path)[:200]}"; check the path.')
         table = (_duckdb if (kind or _kind(path)) == "duckdb" else _sqlite)(path, shown, query)
     where = f'the query on "{shown}"' if query else f'"{shown}"'
     if not table.num_columns:

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.boundary.wire import Array, Value, decode, encode
+from tacit.boundary.wire import Array, Value, decode, encode, reading
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.files import write_private
 from tacit.deploy.kept import as_written
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer
+from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, DataError, PeerFailed
 from tacit.kernels.entries import entries_of
 from tacit.secure.alignment import checked, common_rows, tags, travel
@@ -95,9 +96,10 @@ class Aligning:
     folder: Path
     key: bytes | None = None
 
+    @reading(COORDINATOR)
     def reply(self, content: Mapping[str, Any], held: Held) -> tuple[dict[str, Value], Held]:
         """What is said to one stage, and what the site holds after it; `held` is what it held after the one before."""
-        stage, ids = content.get("stage"), held.people
+        stage, ids = str(content.get("stage")), held.people
         if self.offer.setting != "vertical":
             raise BadMessage("Users are aligned where sites hold the same ones, and this run is not of that kind.")
         if stage != "rows" and self._path("rows").exists():
@@ -176,7 +178,8 @@ class Aligning:
                 "data as then."
             )
         fine = isinstance(rows, np.ndarray) and rows.dtype == np.int64 and rows.shape == place.shape
-        if not fine or type(count) is not int or not 0 < count < 2**31:
+        most = self.offer.file.public.users or 2**31 - 1
+        if not fine or type(count) is not int or not 0 < count <= most:
             raise BadMessage("The rows of the common list are not one for each user of this site.")
         assert isinstance(rows, np.ndarray)
         here = rows[rows >= 0]

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tacit.boundary.wire import Value
+from tacit.boundary.wire import Value, reading
 from tacit.deploy.certificates import SKEW, fingerprint, identity_text, read_key
 from tacit.deploy.keys import Keyring
 from tacit.deploy.kit import Kit
@@ -49,7 +49,8 @@ def greeted(
 
     Whoever only looks (`joins` is False) is held to the same, and its signing key is not pinned.
     """
-    look = unverified(message)
+    with reading(name):
+        look = unverified(message)
     identity, certificate = look.get("identity"), look.get("certificate")
     if type(identity) is not str or len(identity) != 64 or type(certificate) is not str:
         raise BadMessage(f"The hello of {name} is not as agreed; it was damaged or forged.")
@@ -63,7 +64,8 @@ def greeted(
     except (ValueError, KeyError, AttributeError, AssertionError, InvalidSignature, UnsupportedAlgorithm):
         raise BadMessage(f"The hello of {name} is not signed with its certificate's key.") from None
     clock = content["clock"]
-    if type(clock) not in (int, float) or not all(type(content[word]) is str for word in ("start", "version")):
+    known_time = type(clock) in (int, float) and abs(clock) < 1e12
+    if not known_time or not all(type(content[word]) is str for word in ("start", "version")):
         raise BadMessage(f"The hello of {name} is not as agreed; it was damaged or forged.")
     refusal = keyring.status_of(name, fingerprint(known))
     if refusal is not None:

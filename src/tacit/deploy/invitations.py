@@ -112,6 +112,8 @@ def text_of(folder: Path, name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f'"{folder / name}" cannot be read: {error.strerror}; its owner can.') from None
+    except UnicodeDecodeError:
+        raise damaged(folder / name) from None
 
 
 def damaged(place: Path) -> TamperingFound:

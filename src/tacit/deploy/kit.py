@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from typing import Any
 
 import tomli_w
 
+from tacit.config import toml_table
 from tacit.deploy.certificates import (
     belongs,
     common_name,
@@ -182,8 +182,8 @@ def _text(path: Path) -> str:
 def _table(path: Path, text: str) -> dict[str, Any]:
     """The table of a kit of this version, without the word that says so."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        table = toml_table(text)
+    except ValueError:
         if text.startswith(_HEAD[:12]):
             raise _damaged(path) from None
         raise _not_a_kit(path) from None

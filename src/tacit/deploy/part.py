@@ -115,7 +115,7 @@ class Part:
     def align(self, content: Mapping[str, Any]) -> dict[str, Value]:
         """One stage of agreeing on a common list of users, whose ids stay here."""
         reply, self._held = self._aligning.reply(content, self._held)
-        return self._recorded(f"{content.get('stage')}:roster", reply)
+        return self._recorded(f"{content['stage']}:roster", reply)
 
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit.boundary.wire import reading
 from tacit.data.ratings import Ratings
 from tacit.data.tables import shown as shown_id
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
@@ -154,9 +155,10 @@ def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
     run, content = opened(reply, key, COORDINATOR, kit.name, "look")
     if (error := failure_of(content, COORDINATOR)) is not None:
         raise error
-    away = float(content.pop("clock")) - time.time()
-    content.pop("version")
-    pinned, own = content.pop("pinned", ""), state / "identity.key"
+    with reading(COORDINATOR):
+        away = float(content.pop("clock")) - time.time()
+        content.pop("version")
+        pinned, own = str(content.pop("pinned", "")), state / "identity.key"
     if pinned and (not own.exists() or identity_text(read_identity(own.read_text()).public_key()) != pinned):
         raise PeerFailed(
             f'The coordinator knows {kit.name} by another signing key than that in "{state}"; name the folder of its '

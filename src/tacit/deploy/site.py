@@ -290,7 +290,7 @@ def _let_in(reply: bytes) -> None:
     try:
         said = json.loads(reply)
         kind, why = str(said.get("error", "")), str(said.get("why", ""))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise BadMessage("What the coordinator says to a hello cannot be read; is it a coordinator at all?") from None
     if kind:
         raise PeerFailed(f"The coordinator does not let this site in: {_printable(why)}")

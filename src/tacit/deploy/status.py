@@ -157,11 +157,11 @@ class Status:
             raise UsageError(f'"{folder}" has no {NAME}: no service has worked there; name another folder.') from None
         except OSError as error:
             raise UsageError(f'"{path}" cannot be read: {error.strerror}; its owner can.') from None
-        except ValueError:
+        except (ValueError, RecursionError):
             table = None
         try:
             return _judged(_genuine(table))
-        except (KeyError, TypeError, ValueError, AttributeError, UsageError):
+        except (ArithmeticError, KeyError, TypeError, ValueError, AttributeError, UsageError):
             raise UsageError(f'"{path}" is not what a service writes; remove it, or name another folder.') from None
 
     # -- inside -----------------------------------------------------------------------------------------------

@@ -9,19 +9,28 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from tacit.boundary.wire import Array, Value
-from tacit.config import DataSection, EngineSection, PublicSection, RunFile, checked
+from tacit.boundary.wire import Array, Value, reading
+from tacit.config import (
+    MOST_RATINGS,
+    MOST_USERS,
+    DataSection,
+    EngineSection,
+    PublicSection,
+    RunFile,
+    checked,
+    toml_table,
+)
 from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.engine.agreement import Agreement
+from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
@@ -32,6 +41,7 @@ from tacit.partition import Setting
 
 #: The name of a run, which also names files.
 _RUN = re.compile("[A-Za-z0-9_-]{1,64}")
+_PARTY = re.compile("party-[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +76,15 @@ class Offer:
         if not _RUN.fullmatch(run):
             raise BadMessage("The coordinator's offer is of a run with a name that is none; it was damaged or forged.")
         try:
-            file = checked(RunFile, tomllib.loads(str(content["file"])), "the offered run file")
-            roster = tuple(str(name) for name in json.loads(content["roster"]))
-            items = vocabulary(content["items"]) if "items" in content else None
-            setting, local = Setting(content["setting"]), content["local"] is True
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            with reading(COORDINATOR):
+                file = checked(RunFile, toml_table(str(content["file"])), "the offered run file")
+                roster = tuple(str(name) for name in json.loads(content["roster"]))
+                items = vocabulary(content["items"]) if "items" in content else None
+                setting, local = Setting(str(content["setting"])), content["local"] is True
+        except UsageError as error:
             raise BadMessage(f"The coordinator's offer cannot be read: {str(error).rstrip('.')}.") from None
+        if not all(_PARTY.fullmatch(name) for name in roster):
+            raise BadMessage("The coordinator's offer names a party that is none; it was damaged or forged.")
         if len(set(roster)) != len(roster):
             raise BadMessage("The coordinator's offer names a party twice, which would count its noise twice.")
         return cls(run, file, roster, setting, items, local)
@@ -140,7 +153,8 @@ class Told:
         numbers = [content.get(word) for word in ("users", "ratings", "devices")]
         if not all(type(number) is int and 0 <= number < 2**31 for number in numbers) or numbers[0] == 0:
             raise BadMessage(f"What {name} says of its sizes is not as agreed.")
-        items = vocabulary(content["items"]) if "items" in content else None
+        with reading(name):
+            items = vocabulary(content["items"]) if "items" in content else None
         return cls(int(content["users"]), items, int(content["ratings"]), int(content["devices"]))
 
 
@@ -198,31 +212,35 @@ def facts_content(facts: Facts) -> dict[str, Value]:
     return {**words, **columns}
 
 
+@reading(COORDINATOR)
 def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
     """The facts in a message, held to the offer that was accepted."""
-    try:
-        members, scale = json.loads(content["roster"]), Scale(*json.loads(content["scale"]))
-        items, feedback = vocabulary(content["items"]), Feedback(content["feedback"])
-        every = np.arange(len(items), dtype=np.int64)
-        roster = tuple(
-            Member(str(name), int(users), int(held), _columns(content, name, every), int(devices))
-            for name, users, held, devices in members
-        )
-        users, ratings = int(content["users"]), int(content["ratings"])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise BadMessage(f"The coordinator's list of the parties cannot be read: {str(error).rstrip('.')}.") from None
+    members, (low, high) = json.loads(content["roster"]), json.loads(content["scale"])
+    items, feedback = vocabulary(content["items"]), Feedback(str(content["feedback"]))
+    every = np.arange(len(items), dtype=np.int64)
+    roster = tuple(
+        Member(str(name), _size(users), _size(held), _columns(content, name, every), _size(devices))
+        for name, users, held, devices in members
+    )
+    users, ratings = _size(content["users"]), _size(content["ratings"], MOST_RATINGS)
     listed = tuple(member.name for member in roster)
     declared = offer.file.public.scale
     if listed != offer.roster or (offer.items is not None and items != offer.items):
         raise BadMessage("The run that begins is not the one that was offered: other parties or other items.")
-    if declared is not None and (scale.low, scale.high) != declared:
+    if not -1e12 <= low < high <= 1e12 or declared not in (None, (low, high)):
         raise BadMessage("The run that begins is not the one that was offered: another scale.")
     if feedback != offer.file.data.feedback:
         raise BadMessage("The run that begins is not the one that was offered: another kind of feedback.")
     together = {m.users for m in roster} if offer.setting is Setting.VERTICAL else {sum(m.users for m in roster)}
     if together != {users} or not all(_possible(member, offer, len(items)) for member in roster):
         raise BadMessage("The coordinator's list of the parties has sizes that they cannot have together.")
-    return Facts(offer.setting, scale, feedback, users, len(items), ratings, items, roster, offer.file.seed)
+    return Facts(offer.setting, Scale(low, high), feedback, users, len(items), ratings, items, roster, offer.file.seed)
+
+
+def _size(number: object, most: int = MOST_USERS) -> int:
+    if type(number) is not int or not 0 <= number <= most:
+        raise BadMessage("The coordinator's list of the parties has a size that is none; it was damaged or forged.")
+    return number
 
 
 def _possible(member: Member, offer: Offer, items: int) -> bool:
@@ -238,7 +256,7 @@ def _columns(content: Mapping[str, Any], name: object, every: Array) -> Array:
         return every
     columns: Array = np.asarray(told, dtype=np.int64)
     if columns.ndim != 1 or np.any(np.diff(columns) <= 0) or not len(columns) or columns[0] < 0:
-        raise ValueError(f"the items of {name}")
+        raise BadMessage("The coordinator's list of a party's items is none; it was damaged or forged.")
     return columns
 
 

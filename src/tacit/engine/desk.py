@@ -18,10 +18,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.boundary.wire import Value
+from tacit.boundary.wire import Value, reading
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, sealed
-from tacit.errors import TacitError
+from tacit.errors import BadMessage, TacitError
 
 #: What a service says to a message that was pushed to it: that it will be seen to.
 TAKEN = b"taken"
@@ -133,7 +133,7 @@ class Desk:
         finally:
             peer.until = 0.0
         if reply is not None:
-            return failure_of(reply, name) or reply
+            return _failure(reply, name) or reply
         with self._news:
             peer.start, peer.late = "" if was_late else peer.start, True  # the second time: until it says hello
         return None
@@ -161,7 +161,7 @@ class Desk:
             if name not in contents or id in self._peers[name].told[start]:
                 continue
             reply = self._pushed(name, start, topic, id, contents[name], deadline)
-            if reply is None or isinstance(failure_of(reply, name), TacitError):
+            if reply is None or _failure(reply, name) is not None:
                 with self._news:
                     self._news.wait(AGAIN)
                 return False
@@ -197,3 +197,12 @@ class Desk:
         with self._news:
             self._news.wait_for(lambda: bool(peer.start) or peer.late or self._closed, max(0.0, seconds))
             return peer.start or None
+
+
+def _failure(reply: Mapping[str, Any], name: str) -> TacitError | None:
+    """The error that a reply tells of; one that cannot be read is an error too."""
+    try:
+        with reading(name):
+            return failure_of(reply, name)
+    except BadMessage as error:
+        return error

@@ -18,7 +18,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import Array, Value, decode, encode
+from tacit.boundary.wire import Array, Value, decode, encode, reading
+from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, TamperingFound, UngatedRelease
 from tacit.federation.messages import MOST_WORDS, Answer, Request
 
@@ -55,13 +56,14 @@ def opened(message: bytes, key: Ed25519PublicKey, sender: str, to: str, topic: s
         key.verify(message[:SIGNATURE], _signed(body))
     except InvalidSignature:
         raise BadMessage(f"A message in the name of {sender} was not signed by it; it was damaged or forged.") from None
-    content = decode(body)
+    with reading(sender):
+        content = decode(body)
     said = tuple(content.pop(word, None) for word in _PLACE)
-    if said[:3] != (sender, to, topic) or type(said[3]) is not str:
+    if not all(type(word) is str for word in said) or said[:3] != (sender, to, topic):
         raise BadMessage(
             f"A message of {sender} was meant for somebody or something else; it was sent here by mistake."
         )
-    return said[3], content
+    return str(said[3]), content
 
 
 def unverified(message: bytes) -> dict[str, Any]:
@@ -93,6 +95,7 @@ class Ask:
         return {**words, "seconds": float(self.seconds), "body": _array(self.request.body), **present}
 
     @classmethod
+    @reading(COORDINATOR)
     def of(cls, content: Mapping[str, Any]) -> Self:
         """What was asked; `Request.check` holds every part to its type before any is used."""
         names = {field.name for field in fields(Request)}
@@ -124,7 +127,7 @@ def answer_of(content: Mapping[str, Any]) -> Answer:
     names = {field.name for field in fields(Answer)}
     _exactly(content, names)
     try:
-        kind = Kind(content["kind"])
+        kind = Kind(str(content["kind"]))
     except ValueError:
         raise BadMessage("An answer is of a kind that there is not; it was damaged or forged.") from None
     words = {name: content[name] for name in names - {"body", "kind"}}
@@ -136,9 +139,9 @@ def failure_of(content: Mapping[str, Any], party: str) -> TacitError | None:
     if "error" not in content:
         return None
     _exactly(content, {"error", "why"})
-    kind, why = _ERRORS.get(str(content["error"]), PeerFailed), str(content["why"])[:MOST_WORDS]
+    kind, why = _ERRORS.get(str(content["error"]), PeerFailed), str(content["why"])[: MOST_WORDS - 100]
     if why.isprintable() and why:
-        return kind(why)
+        return kind(why if party in why else f"{party} says: {why}")
     here = kind if issubclass(kind, PeerFailed | PrivacyRefused) else PeerFailed  # data and records are its own affair
     return here(f"{party} did not answer ({kind.__name__}); its own terminal says why.")
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tacit.boundary.release import Kind
+from tacit.boundary.wire import reading
 from tacit.engine.desk import Desk
 from tacit.engine.envelope import Ask, answer_of
 from tacit.errors import BadMessage, TacitError
 from tacit.federation.cohort import Attendance
-from tacit.federation.messages import Answer, Request
+from tacit.federation.messages import MOST_WHY, Answer, Request
 
 
 class Flare:
@@ -51,7 +52,11 @@ class Flare:
             return Answer(name, "late", Kind.PUBLIC)
         if isinstance(reply, TacitError):
             return reply
-        answer = answer_of(reply)
-        if answer.party != name:
-            return BadMessage(f"{name} answered in the name of {answer.party[:40]}; it was damaged or forged.")
-        return answer
+        try:
+            with reading(name):
+                answer = answer_of(reply)
+                if type(answer.party) is not str or answer.party != name:
+                    raise BadMessage(f"{name} answered in another's name; it was damaged or forged.")
+                return answer
+        except BadMessage as error:  # whether this ends the run is not decided here
+            return Answer(name, "bad", Kind.PUBLIC, why=str(error)[:MOST_WHY])

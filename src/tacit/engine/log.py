@@ -23,7 +23,7 @@ from typing import Any
 
 from tacit.boundary.begun import lay_mark, lift_mark, mark
 from tacit.boundary.ledger import PAGE_SIZE, UNREADABLE, layout, read_only, readable, unreadable
-from tacit.errors import TamperingFound, UsageError
+from tacit.errors import PeerFailed, TamperingFound, UsageError
 from tacit.federation.line import Logged
 from tacit.federation.transcript import Entry
 
@@ -216,7 +216,13 @@ class CallLog:
         try:
             yield
         except UNREADABLE as error:
-            raise unreadable(self.path, error, "log") from error
+            found = unreadable(self.path, error, "log")
+            if isinstance(found, TamperingFound):
+                raise found from error
+            raise PeerFailed(
+                f"The coordinator's log cannot be written ({error}), so the run stops here; make room on the disk and go "
+                "on with --resume."
+            ) from error
 
 
 def _key_beside(path: Path, new: bool) -> bytes:

@@ -94,7 +94,8 @@ class Window:
         except TacitError as error:
             self._refuse(error)
             raise
-        if content.pop("start", None) != self.start:
+        start = content.pop("start", None)
+        if type(start) is not str or start != self.start:
             return ANOTHER
         about = str(content.get("about"))
         with self._news:

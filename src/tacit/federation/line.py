@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from tacit.boundary.ledger import next_head
+from tacit.boundary.release import Kind
 from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import Value, decode, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, TamperingFound
@@ -139,14 +140,20 @@ class Line:
         for answer in self._engine.deliver(requests, attendance):
             if type(answer) is not Answer:
                 raise BadMessage(f'Something that is no answer came back for step "{step.name}".')
-            answer.check(self._devices)
+            try:
+                answer.check(self._devices)
+            except BadMessage as error:
+                answer = self._left_out(answer, str(error))
             if answer.party in heard or answer.party not in requests:
                 raise BadMessage(f'{answer.party} answered step "{step.name}" twice, or unasked.')
             heard.add(answer.party)
             request = requests[answer.party]
             self._write_down(step, kind, request, answer, view)
-            if answer.status == "ok":
+            if answer.status in ("ok", "bad"):
                 try:
+                    if answer.status == "bad":  # its ledger may have gone on all the same
+                        self._heads.pop(answer.party, None)
+                        raise BadMessage(answer.why if answer.party in answer.why else f"{answer.party}: {answer.why}")
                     self._check_head(request, answer, view)
                     arrived.append((answer, self._opened(step, answer, bits)))
                 except TacitError as error:
@@ -158,8 +165,15 @@ class Line:
             else:  # what was lost is in its ledger all the same, so the next head cannot be foretold
                 self._heads.pop(answer.party, None)
         if refused and (self._stop_on_refusal or not arrived):
-            raise PrivacyRefused(refused[0].why)
+            who, why = refused[0].party, refused[0].why or "it does not say why."
+            raise PrivacyRefused(why if who in why else f"{who} refuses: {why}")
         return arrived
+
+    def _left_out(self, answer: Answer, why: str) -> Answer:
+        """An answer that is not as agreed, by its sender's name; where it has none, it ends the run."""
+        if type(answer.party) is not str or answer.party not in self._devices:
+            raise BadMessage(why)
+        return Answer(answer.party, "bad", Kind.PUBLIC, why=why)
 
     def count_protocol(self, request: Request, traffic: Traffic, attendance: Attendance) -> None:
         """What devices that are simulated would send and receive in the course of a secure sum."""

@@ -232,7 +232,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back from one party, or why nothing did: status is "ok", "lost", "late" or "refused"."""
+    """What came back from one party, or why nothing did.
+
+    `status` is "ok", "lost", "late", "refused", or "bad" where what came could not be read.
+    """
 
     party: str
     status: str
@@ -254,14 +257,15 @@ class Answer:
         fine = (
             _word(self.party, MOST_WORDS)
             and self.party in devices
-            and self.status in ("ok", "lost", "late", "refused")
+            and type(self.status) is str
+            and self.status in ("ok", "lost", "late", "refused", "bad")
             and type(self.kind) is Kind
             and type(self.body) is bytes
             and _number(self.contributors)
             and self.contributors <= max(1, devices[self.party])
             and _word(self.event, MOST_WORDS)
             and all(type(sha) is str and _SHA.fullmatch(sha) for sha in (self.payload, self.head))
-            and _word(self.why, 500)
+            and _word(self.why, MOST_WHY)
         )
         if not fine:
             who = self.party if type(self.party) is str and self.party in devices else "somebody"
@@ -272,7 +276,7 @@ class Answer:
 MOST_LETTER = 2**20
 _PARTY = re.compile("party-[1-9][0-9]{0,8}")
 #: The longest text of an envelope, and one more than its largest number: what SQLite and a screen can hold.
-MOST_WORDS, MOST = 4096, 2**31
+MOST_WORDS, MOST_WHY, MOST = 4096, 500, 2**31
 _SHA = re.compile("(?:[0-9a-f]{64})?")
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.boundary.sealed import SEALED, Fixed
-from tacit.boundary.wire import Array, Value, decode
+from tacit.boundary.wire import Array, Value, decode, reading
 from tacit.errors import BadMessage, UngatedRelease
 from tacit.federation.exchanges import exchange_step
 from tacit.federation.facts import Facts
@@ -59,7 +59,8 @@ class Party:
         step = self.step(request.step)
         if step is None:
             raise BadMessage(f'{self.name} was asked for "{request.step[:40]}", which is not a step of its method.')
-        payload = decode(request.body)
+        with reading("the coordinator"):
+            payload = decode(request.body)
         step.takes.check(payload, self.dimensions, "the coordinator", step.name)
         terms = (step.name, request.round, request.attempt, request.hash)
         if (recorded := self.gate.repeated(*terms)) is not None:

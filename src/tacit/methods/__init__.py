@@ -57,7 +57,7 @@ def find(name: str) -> Method:
     methods = known()
     if name not in methods:
         raise UsageError(
-            f'There is no method "{name}".{did_you_mean(name, methods) or ""} Known methods: {", ".join(methods)}.'
+            f'There is no method "{name[:100]}".{did_you_mean(name, methods)} Known methods: {", ".join(methods)}.'
         )
     return methods[name]
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, ValidationError, field_validator
 
-from tacit.config import Frozen
+from tacit.config import MOST_RATINGS, MOST_USERS, Frozen
 from tacit.evaluate.metrics import METRICS
+
+_NAME = re.compile("[a-z0-9_]+(@[1-9][0-9]{0,5})?")
 
 
 class SiteMetrics(Frozen):
     """What one site tells of the model's quality on its own test ratings."""
 
-    metrics: dict[str, Annotated[float, Field(ge=0)]]
-    users: int = Field(ge=1)
-    ratings: int = Field(ge=1)
+    metrics: dict[str, Annotated[float, Field(ge=0, le=1e15)]]
+    users: int = Field(ge=1, le=MOST_USERS)
+    ratings: int = Field(ge=1, le=MOST_RATINGS)
 
     @field_validator("metrics")
     @classmethod
     def _known(cls, found: dict[str, float]) -> dict[str, float]:
-        if not all(name.partition("@")[0] in METRICS for name in found):
+        if not all(name.partition("@")[0] in METRICS and _NAME.fullmatch(name) for name in found):
             raise ValueError("there is no such metric")
         return found
 
@@ -34,7 +37,7 @@ def site_metrics(replies: Mapping[str, Any]) -> dict[str, SiteMetrics | None]:
     for name, reply in replies.items():
         if "metrics" in reply:
             try:
-                told[name] = SiteMetrics.model_validate_json(reply["metrics"])
+                told[name] = SiteMetrics.model_validate_json(str(reply["metrics"]))
             except ValidationError:
                 told[name] = None
     return told

@@ -47,7 +47,7 @@ class ObjectiveParameters(Parameters):
     """
 
     factors: int = Field(default=20, ge=1, le=1024)
-    trim: int | None = Field(default=None, ge=1)
+    trim: int | None = Field(default=None, ge=1, le=1_000_000)
     pretraining: int = Field(default=30, ge=1, le=10_000)
     regularization: float = Field(default=1.0, gt=0)
 

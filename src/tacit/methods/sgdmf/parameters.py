@@ -64,7 +64,7 @@ class SGDMFParameters(Parameters):
     rounds: int = Field(default=100, ge=1, le=100_000)
     local_steps: int = Field(default=10, ge=1, le=10_000)
     sampling: float | None = Field(default=None, gt=0, le=1)
-    trim: int | None = Field(default=None, ge=1)
+    trim: int | None = Field(default=None, ge=1, le=1_000_000)
     final_steps: int | None = Field(default=None, ge=0, le=100_000)
     rate: float | None = Field(default=None, gt=0)
     regularization: float = Field(default=0.0, ge=0)
