@@ -15,7 +15,7 @@ from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
 from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, Safeguards, Trained, train, with_newcomers
+from tacit.engine.simulate import Glance, Phase, Safeguards, Trained, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.guarantee import NON_PRIVATE
@@ -58,7 +58,11 @@ def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | Non
     )
 
 
-def prepare(file: RunFile) -> Prepared:
+def _unheard(_words: str, _done: float | None = None) -> None:
+    """Nobody wants to know."""
+
+
+def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
     """Check the run file, then load, split and partition the data."""
     from tacit.data.load import load
     from tacit.data.split import split
@@ -68,6 +72,7 @@ def prepare(file: RunFile) -> Prepared:
     method, parameters = check(file)
     data, public = file.data, file.public
     declared = None if file.privacy is None else public_facts(data, public)
+    phase("reading data", None)
     ratings = load(
         data.source,
         feedback=data.feedback,
@@ -95,6 +100,7 @@ def prepare(file: RunFile) -> Prepared:
             "may not come from ratings; put its list of items back, or name one with [public] catalogue."
         )
     described = about_data(ratings)
+    phase("splitting and dividing the data", None)
     parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed)
     del ratings  # the parts are copies, and so are the parties' shares: three of everything would be too many
     training = replace(parts.train, times=None)  # half of a rating's bytes, and of no use after the split
@@ -114,6 +120,8 @@ def prepare(file: RunFile) -> Prepared:
             "[engine] seeded = false asks for noise that holds outside a simulation, and a cohort simulates many "
             f"devices at once; let each be a party, with [partition] into = {parties.n_users}, or leave it out."
         )
+    if file.privacy is not None:
+        phase("planning the noise", None)
     planned = None if file.privacy is None else plan(file, method, parameters, parties.setting, count)
     if planned is None:
         parameters = parameters.resolved(None, Situation(parties.setting, count, sealed=False))
@@ -173,34 +181,41 @@ def _apart(file: RunFile) -> list[str]:
     ]
 
 
-def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
-    """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
-    from tacit.evaluate import evaluate
+def run(
+    file: RunFile,
+    out: Path | None = None,
+    watch: Callable[[Glance], None] | None = None,
+    phase: Phase | None = None,
+) -> dict[str, Any]:
+    """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary.
+
+    `watch` sees every round; `phase` hears what else is being done.
+    """
+    from tacit.evaluate.evaluation import evaluate_as_asked
     from tacit.evaluate.floor import bias_floor
     from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
     from tacit.report.crossing import crossing
 
-    began = perf_counter()
-    prepared = prepare(file)
+    began, phase = perf_counter(), phase or _unheard
+    prepared = prepare(file, phase)
     folder = RunFolder.make(out, prepared.method.name, file)
     guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
+    phase("training", None)
     trained = _trained(prepared, folder, guards, watch)
     lifetimes = () if guards is None else guards.lifetime_notes()
     warnings = () if prepared.plan is None else prepared.plan.warnings
     promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
     evaluated = partial(
-        evaluate,
-        test=prepared.test,
-        seen=prepared.train,
-        k=file.evaluate.k,
-        negatives=file.evaluate.negatives,
-        relevance=file.evaluate.relevance,
-        seed=file.seed,
+        evaluate_as_asked, test=prepared.test, seen=prepared.train, wanted=file.evaluate, seed=file.seed
     )
-    evaluation = evaluated(with_newcomers(trained, prepared.support, prepared.test.n_users))
+    phase("evaluating", None)
+    final = with_newcomers(trained, prepared.support, prepared.test.n_users)
+    evaluation = evaluated(final, progress=partial(phase, "evaluating"))
     shared = {}
     if trained.before_fine_tuning is not None:
-        shared = {"metrics_shared": evaluated(trained.before_fine_tuning).metrics}
+        phase("evaluating before fine-tuning", None)
+        told = partial(phase, "evaluating before fine-tuning")
+        shared = {"metrics_shared": evaluated(trained.before_fine_tuning, progress=told).metrics}
     summary: dict[str, Any] = {
         "run": str(folder.path),
         "method": prepared.method.name,
@@ -216,6 +231,8 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
         "seconds": round(perf_counter() - began, 3),
         "digest": trained.transcript.digest,
     }
+    floor = bias_floor(prepared, evaluation, phase)
+    phase("writing the report", None)
     folder.finish(
         summary=summary,
         about=about(
@@ -240,7 +257,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
             ],
             sealed=prepared.plan is not None and prepared.plan.situation.sealed,
-            floor=bias_floor(prepared, evaluation),
+            floor=floor,
             noise=None if prepared.plan is None else prepared.plan.loudness(),
             sealing=_sealing(prepared),
         ),

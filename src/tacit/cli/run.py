@@ -45,7 +45,7 @@ def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
     method, _parameters = check(run_file)
     budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
     with live(method.name, quiet, budget) as watch:
-        return run_experiment(run_file, out, watch)
+        return run_experiment(run_file, out, watch, watch and watch.phase)
 
 
 def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:

@@ -171,7 +171,7 @@ class Part:
 
         The coordinator says what is shared, so a model that does not fit this site is not kept, and not judged.
         """
-        from tacit.evaluate import evaluate
+        from tacit.evaluate.evaluation import evaluate_as_asked
 
         if self.party is None:
             return {}
@@ -186,7 +186,7 @@ class Part:
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}
-        judged = evaluate(predictors[0], test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
+        judged = evaluate_as_asked(predictors[0], test, seen, file.evaluate, file.seed)
         people = int(np.sum(test.counts > 0))
         told = json.dumps({"metrics": judged.metrics, "users": people, "ratings": test.n_ratings})
         write_private(folder / "metrics.json", told)

@@ -11,6 +11,7 @@ from tacit.boundary.wire import Array
 from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.messages import Answer, Request
 from tacit.federation.party import Party
+from tacit.kernels.blas import one_blas_thread
 from tacit.secure.secagg import VoidRound
 
 
@@ -23,11 +24,13 @@ def kind_of(party: Party, request: Request) -> Kind:
 def served(party: Party, request: Request, survivors: Array | None = None) -> Answer:
     """One party's answer; `survivors` are those devices of a simulated cohort whose answers arrive.
 
-    A spent budget is an answer too; every other refusal and failure is raised.
+    Parties compute side by side, so each of them has one thread of BLAS. A spent budget is an
+    answer too; every other refusal and failure is raised.
     """
     kind = kind_of(party, request)
     try:
-        release = party.answer(request, survivors if party.member.devices > 1 else None)
+        with one_blas_thread():
+            release = party.answer(request, survivors if party.member.devices > 1 else None)
     except BudgetSpent as refusal:
         return Answer(party.name, "refused", kind, why=str(refusal))
     except VoidRound:  # it heard too few neighbours, and leaves this sum

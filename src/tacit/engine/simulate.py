@@ -30,6 +30,10 @@ from tacit.rng import derive, stream_key
 GLANCE = 200_000
 
 
+#: Hears what a run is doing beside its rounds and, where it is known, which part of that is done, a number up to 1.
+Phase = Callable[[str, float | None], None]
+
+
 @dataclass(frozen=True)
 class Glance:
     """What the experimenter sees after a round."""

@@ -13,8 +13,8 @@ def sample_negatives(
 ) -> np.ndarray:
     """Up to `negatives` distinct items that a user does not know, uniform; −1 when there are no more.
 
-    Floyd's algorithm picks w of the a unknown items in w steps; the p-th unknown item is then found among the known columns by bisection. A user's draw depends on
-    (seed, key, known items) alone.
+    Floyd's algorithm picks w of the a unknown items in w steps; the p-th unknown item is then found among the known
+    columns by bisection. A user's draw depends on (seed, key, known items) alone.
 
     Parameters
     ----------

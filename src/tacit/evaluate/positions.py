@@ -147,7 +147,8 @@ def _scores(predictor: Predictor, rows: np.ndarray, m: int) -> np.ndarray:
             f"scores() answered {len(rows):,} users with an array of shape {scores.shape}, but the test "
             f"ratings know {m:,} items; evaluate on ratings with the training ratings' rows and columns."
         )
-    scores = np.ascontiguousarray(scores, dtype=scores.dtype if scores.dtype in (np.float32, np.float64) else np.float64)
+    known = scores.dtype in (np.float32, np.float64)
+    scores = np.ascontiguousarray(scores, dtype=scores.dtype if known else np.float64)
     if not_finite(scores):
         check_finite(scores, f"scores of {len(rows):,} users")
     return scores

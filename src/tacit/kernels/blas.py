@@ -13,31 +13,29 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-_lock = threading.Lock()
-_inside = 0
-_limits: Any = None
+_held = threading.Lock()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """BLAS computes with one thread in this process, until the last of those inside has left."""
-    global _inside, _limits
-    with _lock:
-        if not _inside:
-            _limits = _libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
-        _inside += 1
-    try:
+    """BLAS computes with one thread, in all threads of this process; afterwards with as many as before.
+
+    The number belongs to the process, so one holder sets it and the same one sets it back: whoever comes while it is
+    held, from the same thread or another one, changes nothing.
+    """
+    if not _held.acquire(blocking=False):
         yield
+        return
+    try:
+        with _libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas"):
+            yield
     finally:
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                _limits.restore_original_limits()
+        _held.release()
 
 
 @lru_cache(maxsize=2)
 def _libraries(with_scipy: bool) -> Any:
-    """The libraries of BLAS that are loaded; SciPy brings one of its own."""
+    """The libraries of BLAS that are loaded; SciPy brings one of its own, from when it is first used."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
