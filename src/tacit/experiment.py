@@ -15,6 +15,7 @@ from tacit.data.public import public_facts
 from tacit.data.ratings import Ratings
 from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
+from tacit.engine.saved import SavedRun, made_of
 from tacit.engine.simulate import Glance, Phase, Safeguards, Trained, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
@@ -141,7 +142,11 @@ def _sealing(prepared: Prepared) -> list[str]:
 
 
 def _trained(
-    prepared: Prepared, folder: RunFolder, guards: Safeguards | None, watch: Callable[[Glance], None] | None
+    prepared: Prepared,
+    folder: RunFolder,
+    guards: Safeguards | None,
+    saved: SavedRun | None,
+    watch: Callable[[Glance], None] | None,
 ) -> Trained:
     """The conversation, in this process or with every party in one of its own."""
     file = prepared.file
@@ -161,6 +166,7 @@ def _trained(
         prepared.method,
         prepared.parameters,
         prepared.parties,
+        saved=saved,
         seed=file.seed,
         dropout=file.aggregation.dropout,
         timeout=file.engine.timeout,
@@ -169,6 +175,14 @@ def _trained(
         test=prepared.test,
         watch=watch,
     )
+
+
+def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
+    """What a run without privacy goes on from; others have their log, and ledgers or sites' folders."""
+    if prepared.plan is not None or prepared.file.engine.name != "inprocess":
+        return None
+    made = made_of((folder.path / "run.toml").read_text(encoding="utf-8"), prepared.parties)
+    return SavedRun(folder.path / "transcript" / "saved.sqlite", made)
 
 
 def _apart(file: RunFile) -> list[str]:
@@ -201,7 +215,8 @@ def run(
     folder = RunFolder.make(out, prepared.method.name, file)
     guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
     phase("training", None)
-    trained = _trained(prepared, folder, guards, watch)
+    saved = _saved(prepared, folder)
+    trained = _trained(prepared, folder, guards, saved, watch)
     lifetimes = () if guards is None else guards.lifetime_notes()
     warnings = () if prepared.plan is None else prepared.plan.warnings
     promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
@@ -269,4 +284,6 @@ def run(
         transcript=trained.transcript,
         model=replace(trained.model, stamp=str(promise)),
     )
+    if saved is not None:
+        saved.discard()
     return summary

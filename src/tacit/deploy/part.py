@@ -39,6 +39,7 @@ from tacit.engine.serve import served
 from tacit.errors import BadMessage
 from tacit.federation import Party
 from tacit.federation.messages import Answer
+from tacit.kernels.blas import one_blas_thread
 from tacit.methods.plan import Plan
 from tacit.partition import Setting
 
@@ -153,7 +154,8 @@ class Part:
             raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
         answer = self._memory.answered(request.hash)
         if answer is None:
-            answer = served(party, request, ask.survivors)
+            with one_blas_thread():  # sites may share a machine
+                answer = served(party, request, ask.survivors)
             if self._ledger is None:
                 self._memory.keep(request.hash, answer, party.home)
         return answer

@@ -21,7 +21,6 @@ from tacit.engine.turns import Turns
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Answer, Request
 from tacit.federation.party import Party
-from tacit.kernels.blas import one_blas_thread
 
 #: Bytes of a request from which a chain's steps are long enough for parties to compute side by side.
 LARGE = 500_000
@@ -52,11 +51,7 @@ class InProcess:
         self._pool: ThreadPoolExecutor | None = None
 
     def deliver(self, requests: Mapping[str, Request], attendance: Attendance) -> list[Answer]:
-        """Hand each party its request and gather the answers, in roster order; BLAS has one thread meanwhile."""
-        with one_blas_thread():
-            return self._delivered(requests, attendance)
-
-    def _delivered(self, requests: Mapping[str, Request], attendance: Attendance) -> list[Answer]:
+        """Hand each party its request and gather the answers, in roster order."""
         asked = {name: (self.parties[name], requests[name]) for name in self.parties if name in requests}
         nobody_waits = not self._waits and all(self._in_turns(request) for _party, request in asked.values())
         if self._timeout is None and (self._workers == 1 or nobody_waits):

@@ -11,7 +11,6 @@ from tacit.boundary.wire import Array
 from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.messages import Answer, Request
 from tacit.federation.party import Party
-from tacit.kernels.blas import one_blas_thread
 from tacit.secure.secagg import VoidRound
 
 
@@ -24,13 +23,11 @@ def kind_of(party: Party, request: Request) -> Kind:
 def served(party: Party, request: Request, survivors: Array | None = None) -> Answer:
     """One party's answer; `survivors` are those devices of a simulated cohort whose answers arrive.
 
-    Parties compute side by side, so each of them has one thread of BLAS. A spent budget is an
-    answer too; every other refusal and failure is raised.
+    A spent budget is an answer too; every other refusal and failure is raised.
     """
     kind = kind_of(party, request)
     try:
-        with one_blas_thread():
-            release = party.answer(request, survivors if party.member.devices > 1 else None)
+        release = party.answer(request, survivors if party.member.devices > 1 else None)
     except BudgetSpent as refusal:
         return Answer(party.name, "refused", kind, why=str(refusal))
     except VoidRound:  # it heard too few neighbours, and leaves this sum

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,7 +19,9 @@ from tacit.data.ratings import Ratings
 from tacit.engine.agreement import Agreement
 from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
+from tacit.engine.saved import SavedRun
 from tacit.federation import Facts, Party, Transcript
+from tacit.kernels.blas import one_blas_thread
 from tacit.methods import Method, Parameters
 from tacit.methods.plan import Plan
 from tacit.model import Factors, Model, Part, Predictor, assemble
@@ -101,10 +104,11 @@ def train(
     timeout: float | None = None,
     payloads: Path | None = None,
     safeguards: Safeguards | None = None,
+    saved: SavedRun | None = None,
     test: Ratings | None = None,
     watch: Callable[[Glance], None] | None = None,
 ) -> Trained:
-    """Hold one method's conversation over `parties` in this process."""
+    """Hold one method's conversation over `parties` in this process; without safeguards it goes on from `saved`."""
     plan, run = (None, "") if safeguards is None else (safeguards.plan, safeguards.run)
     agreed = Agreement.over(method, parameters, Facts.of(parties, seed), plan, run)
     sides = agreed.sides
@@ -118,11 +122,13 @@ def train(
     transcript = Transcript(payloads)
     curve = None if plan is None else plan.curve()
     onlooker = _Onlooker(members, parties, transcript, announced(agreed.parameters), test, seed, watch, curve)
+    if saved is not None:
+        onlooker.seen(saved.restore({member.name: member.home for member in members}, onlooker.told))
     engine = InProcess(members, timeout=timeout)
     federation = agreed.federation(
         engine,
         circle=agreed.known(public),
-        log=None if safeguards is None else safeguards.log,
+        log=saved if safeguards is None else safeguards.log,
         stop_on_refusal=safeguards is not None and safeguards.stop_on_refusal,
         dropout=dropout,
         transcript=transcript,
@@ -130,7 +136,10 @@ def train(
     )
     began = perf_counter()
     try:
-        model = sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+        with one_blas_thread():
+            model = sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+        if saved is not None:
+            saved.trained()
     finally:
         engine.close()
         for protection in guarded:
@@ -138,6 +147,8 @@ def train(
                 protection.ledger.close()
         if safeguards is not None and safeguards.log is not None:
             safeguards.log.close()
+        if saved is not None:
+            saved.close()
     return Trained(
         model=model,
         parties=members,
@@ -181,11 +192,20 @@ class _Onlooker:
         self._rounds, self._watch = rounds, watch
         self._shared: Mapping[str, np.ndarray] = {}
         self._pairs = None if test is None else _glance_at(test, seed)
+        self._before: dict[int, float | None] = {}
+
+    def seen(self, rounds: list[Any]) -> None:
+        """What was seen of rounds that are replayed now: parties are further by now, and would show something else."""
+        self._before = dict(rounds)
+
+    def told(self) -> list[Any]:
+        """What was seen of rounds so far, for `seen`."""
+        return [(glance.round, glance.mse) for glance in self.history]
 
     def __call__(self, round: int, shared: Mapping[str, np.ndarray]) -> None:
         self._shared = shared
-        mse = None
-        if self._pairs is not None:
+        mse = self._before.pop(round, None)
+        if mse is None and self._pairs is not None:
             users, items, values = self._pairs
             predictor = self.predictor()
             if predictor.rates:
