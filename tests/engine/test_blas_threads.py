@@ -1,18 +1,15 @@
 """Parties compute side by side, so a party's step has one thread of BLAS; the rest of the process keeps its own."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import scipy.linalg  # noqa: F401  it brings a BLAS of its own
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tacit.data import demo
-from tacit.engine.serve import served
+from tacit.deploy import part
 from tacit.engine.simulate import train
-from tacit.errors import UngatedRelease
-from tacit.federation import Facts
-from tacit.federation.messages import Request
 from tacit.kernels.blas import one_blas_thread
 from tacit.methods import chosen
 from tacit.methods.baselines.bias import BiasParty
@@ -40,15 +37,15 @@ def test_a_party_s_step_has_one_thread_of_blas_and_what_follows_has_all(monkeypa
         assert blas_threads() == {2}
 
 
-def test_a_party_on_its_own_computes_with_one_thread_too():
-    """As at a site, where no engine is around it."""
-    method, parameters = chosen({"name": "bias"})
-    parties = partition(demo(users=30, items=20, seed=1), into=2, seed=1)
-    facts = Facts.of(parties, 1)
-    party, seen = method.make_party(parties[0], parameters, facts), []
-    party.answer = lambda *_request: seen.append(blas_threads())
-    with threadpool_limits(2, user_api="blas"), pytest.raises(UngatedRelease):
-        served(party, Request("bias", parameters.hash, "contribute", 1, 0, b""))
+def test_so_has_that_of_a_deployed_site(monkeypatch):
+    seen, agreed = [], SimpleNamespace(method=SimpleNamespace(name="bias"), bound="terms")
+    monkeypatch.setattr(part, "served", lambda *_asked: seen.append(blas_threads()))
+    site = SimpleNamespace(
+        party=object(), _agreed=agreed, _ledger=object(), _memory=SimpleNamespace(answered=lambda _hash: None)
+    )
+    request = SimpleNamespace(method="bias", parameters="terms", hash="hash")
+    with threadpool_limits(2, user_api="blas"):
+        part.Part.answer(site, SimpleNamespace(request=request, survivors=None))
     assert seen == [{1}]
 
 
