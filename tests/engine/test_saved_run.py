@@ -132,6 +132,19 @@ def test_a_full_disk_does_not_end_a_run(tmp_path, at_every_call, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_grows_only_so_far_and_what_it_holds_by_then_is_used(tmp_path, at_every_call, asked, monkeypatch):
+    whole, path = trained("horizontal"), tmp_path / "saved.sqlite"
+    with pytest.raises(Cut):
+        trained("horizontal", path, stop_at(1))
+    monkeypatch.setattr(module, "MOST", path.stat().st_size - 1)
+    for round in (3, 4):
+        asked.clear()
+        with pytest.raises(Cut):
+            trained("horizontal", path, stop_at(round))
+        assert min(asked) == 2
+    assert trained("horizontal", path) == whole
+
+
 def test_a_run_folder_is_resumed_and_keeps_nothing_of_it_when_finished(tmp_path, at_every_call, asked):
     shape = {"data": {"users": 40, "items": 25}, "partition": {"into": 2}, "method": SGDMF}
     shape["evaluate"] = {"ranking": False}

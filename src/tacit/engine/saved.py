@@ -14,13 +14,13 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from tacit import __version__
 from tacit.boundary.wire import Value, decode, encode
 from tacit.errors import TamperingFound
 from tacit.federation.line import Logged
@@ -31,6 +31,8 @@ from tacit.partition import Parties
 EVERY = 20.0
 #: The longest part of a run's time that saving may take.
 SHARE = 0.05
+#: Bytes from which on a file grows no more; such a run goes on from what was saved by then.
+MOST = 4 << 30
 
 _SCHEMA = """
 create table if not exists about (made text primary key, rounds text not null) strict;
@@ -98,6 +100,9 @@ class SavedRun:
         """Write a call's result down; every few seconds all since the last time becomes durable, with the homes."""
         if self._database is None:
             return
+        if self._path.stat().st_size > MOST:
+            self.close()
+            return
         entries = json.dumps([entry.values for entry in logged.entries])
         try:
             self._database.execute("insert into calls values (?, ?, ?, ?)", (key, request, logged.result, entries))
@@ -121,7 +126,7 @@ class SavedRun:
             name.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file, as it was when it was saved last."""
+        """Let go of the file, as it was when it was saved last: closing rolls the open transaction back."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -154,9 +159,16 @@ class SavedRun:
 
 def made_of(file: str, parties: Parties) -> str:
     """SHA-256 over all that decides what a run does: its file, what each party holds, and the version."""
-    found = sha256(f"{__version__}\n{file}".encode())
+    found = sha256(f"{_version()}\n{file}".encode())
     for share in parties:
         ratings = share.ratings
         for array in (share.users, share.items, ratings.indptr, ratings.items, ratings.values):
             found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
+
+
+def _version() -> str:
+    try:
+        return version("tacit")
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return ""
