@@ -18,6 +18,7 @@ NAMES = (
     "horizontal",
     "private",
     "message",
+    "threads",
     "memory",
     "start",
     "synthetic",

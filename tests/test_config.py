@@ -67,9 +67,11 @@ seeded = false
 transcript = "full"
 timeout = 2.5
 [evaluate]
-k = 5
+k = [2, 5]
 negatives = 50
 relevance = 4
+ranking = false
+users = 500
 """
 
 SECTIONS = ("data", "public", "split", "partition", "privacy", "aggregation", "engine", "evaluate")
@@ -175,7 +177,11 @@ runs = st.builds(
         seeded=maybe(st.booleans()),
         timeout=maybe(st.floats(0, 1e6, exclude_min=True)),
     ),
-    evaluate=st.builds(config.EvaluateSection, k=counts, relevance=maybe(st.floats(-10, 10))),
+    evaluate=st.builds(
+        config.EvaluateSection,
+        k=counts | st.lists(counts, min_size=1, max_size=3, unique=True),
+        relevance=maybe(st.floats(-10, 10)),
+    ),
 )
 
 
@@ -224,7 +230,7 @@ def test_an_unknown_key_gets_a_suggestion_at_each_level(tmp_path, text, key, mea
 
 
 def test_an_unknown_key_far_from_all_gets_the_list(tmp_path):
-    assert "Known here: k, negatives, relevance." in complaint(tmp_path, "[evaluate]\nxyzzy = 1")
+    assert "Known here: k, negatives, relevance, ranking, users." in complaint(tmp_path, "[evaluate]\nxyzzy = 1")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tacit.errors import UsageError, did_you_mean
 
@@ -118,9 +118,21 @@ class EngineSection(Frozen):
 class EvaluateSection(Frozen):
     """[evaluate]: how the final model is judged."""
 
-    k: int = Field(default=10, ge=1, le=100_000)
+    k: int | tuple[int, ...] = 10
     negatives: int = Field(default=99, ge=1, le=MOST_ITEMS)
     relevance: float | None = None
+    ranking: bool = True
+    users: int = Field(default=20_000, ge=1, le=MOST_USERS)
+
+    @field_validator("k", mode="before")
+    @classmethod
+    def _cut_offs(cls, k: Any) -> Any:
+        several = isinstance(k, list | tuple)
+        if not all(type(one) is int and 1 <= one <= 100_000 for one in (k if several else [k])) or k in ([], ()):
+            raise ValueError("give a whole number from 1 to 100,000, or several, as in k = [2, 5, 10]")
+        if several and len(set(k)) < len(k):
+            raise ValueError("the same number is there twice")
+        return k
 
 
 class RunFile(Frozen):

@@ -17,7 +17,8 @@ from tacit.data.ratings import Ratings
 from tacit.engine.agreement import Agreement
 from tacit.engine.ledgers import Heads
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, Safeguards, Trained, train, with_newcomers
+from tacit.engine.saved import SavedRun, made_of
+from tacit.engine.simulate import Glance, Phase, Safeguards, Trained, train, with_newcomers
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.guarantee import NON_PRIVATE
@@ -61,7 +62,11 @@ def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | Non
     )
 
 
-def prepare(file: RunFile) -> Prepared:
+def _unheard(_words: str, _done: float | None = None) -> None:
+    """Nobody wants to know."""
+
+
+def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
     """Check the run file, then load, split and partition the data."""
     from tacit.data.load import load
     from tacit.data.split import split
@@ -71,6 +76,7 @@ def prepare(file: RunFile) -> Prepared:
     method, parameters = check(file, setting=setting_in_data(file))
     data, public = file.data, file.public
     declared = None if file.privacy is None else public_facts(data, public)
+    phase("reading data", None)
     ratings = load(
         data.source,
         feedback=data.feedback,
@@ -98,6 +104,7 @@ def prepare(file: RunFile) -> Prepared:
             "may not come from ratings; put its list of items back, or name one with [public] catalogue."
         )
     described = about_data(ratings)
+    phase("splitting and dividing the data", None)
     parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed)
     del ratings  # the parts are copies, and so are the parties' shares: three of everything would be too many
     training = replace(parts.train, times=None)  # half of a rating's bytes, and of no use after the split
@@ -117,6 +124,8 @@ def prepare(file: RunFile) -> Prepared:
             "[engine] seeded = false asks for noise that holds outside a simulation, and a cohort simulates many "
             f"devices at once; let each be a party, with [partition] into = {parties.n_users}, or leave it out."
         )
+    if file.privacy is not None:
+        phase("planning the noise", None)
     planned = None if file.privacy is None else plan(file, method, parameters, parties.setting, count)
     if planned is None:
         parameters = parameters.resolved(None, Situation(parties.setting, count, sealed=False))
@@ -136,7 +145,11 @@ def _sealing(prepared: Prepared) -> list[str]:
 
 
 def _trained(
-    prepared: Prepared, folder: RunFolder, guards: Safeguards | None, watch: Callable[[Glance], None] | None
+    prepared: Prepared,
+    folder: RunFolder,
+    guards: Safeguards | None,
+    saved: SavedRun | None,
+    watch: Callable[[Glance], None] | None,
 ) -> Trained:
     """The conversation, in this process or with every party in one of its own."""
     file = prepared.file
@@ -156,6 +169,7 @@ def _trained(
         prepared.method,
         prepared.parameters,
         prepared.parties,
+        saved=saved,
         seed=file.seed,
         dropout=file.aggregation.dropout,
         timeout=file.engine.timeout,
@@ -164,6 +178,14 @@ def _trained(
         test=prepared.test,
         watch=watch,
     )
+
+
+def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
+    """What a run without privacy goes on from; others have their log, and ledgers or sites' folders."""
+    if prepared.plan is not None or prepared.file.engine.name != "inprocess":
+        return None
+    made = made_of((folder.path / "run.toml").read_text(encoding="utf-8"), prepared.parties)
+    return SavedRun(folder.path / "transcript" / "saved.sqlite", made)
 
 
 def _apart(file: RunFile) -> list[str]:
@@ -176,14 +198,22 @@ def _apart(file: RunFile) -> list[str]:
     ]
 
 
-def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] | None = None) -> dict[str, Any]:
-    """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
-    began = perf_counter()
-    prepared = prepare(file)
+def run(
+    file: RunFile,
+    out: Path | None = None,
+    watch: Callable[[Glance], None] | None = None,
+    phase: Phase | None = None,
+) -> dict[str, Any]:
+    """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary.
+
+    `watch` sees every round; `phase` hears what else is being done.
+    """
+    began, phase = perf_counter(), phase or _unheard
+    prepared = prepare(file, phase)
     with RunFolder.make(out, prepared.method.name, file) as folder:
         guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
         with nullcontext() if guards is None else guards.over(prepared.parties):
-            return _run(prepared, folder, guards, watch, began)
+            return _run(prepared, folder, guards, watch, phase, began)
 
 
 def _run(
@@ -191,32 +221,33 @@ def _run(
     folder: RunFolder,
     guards: Safeguards | None,
     watch: Callable[[Glance], None] | None,
+    phase: Phase,
     began: float,
 ) -> dict[str, Any]:
     """The run in its folder, which is nobody else's meanwhile."""
-    from tacit.evaluate import evaluate
+    from tacit.evaluate.evaluation import evaluate_as_asked
     from tacit.evaluate.floor import bias_floor
     from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
     from tacit.report.crossing import crossing
 
     file = prepared.file
-    trained = _trained(prepared, folder, guards, watch)
+    phase("training", None)
+    saved = _saved(prepared, folder)
+    trained = _trained(prepared, folder, guards, saved, watch)
     lifetimes = () if guards is None else guards.lifetime_notes()
     warnings = () if prepared.plan is None else prepared.plan.warnings
     promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
     evaluated = partial(
-        evaluate,
-        test=prepared.test,
-        seen=prepared.train,
-        k=file.evaluate.k,
-        negatives=file.evaluate.negatives,
-        relevance=file.evaluate.relevance,
-        seed=file.seed,
+        evaluate_as_asked, test=prepared.test, seen=prepared.train, wanted=file.evaluate, seed=file.seed
     )
-    evaluation = evaluated(with_newcomers(trained, prepared.support, prepared.test.n_users))
+    phase("evaluating", None)
+    final = with_newcomers(trained, prepared.support, prepared.test.n_users)
+    evaluation = evaluated(final, progress=partial(phase, "evaluating"))
     shared = {}
     if trained.before_fine_tuning is not None:
-        shared = {"metrics_shared": evaluated(trained.before_fine_tuning).metrics}
+        phase("evaluating before fine-tuning", None)
+        told = partial(phase, "evaluating before fine-tuning")
+        shared = {"metrics_shared": evaluated(trained.before_fine_tuning, progress=told).metrics}
     summary: dict[str, Any] = {
         "run": str(folder.path),
         "method": prepared.method.name,
@@ -232,6 +263,8 @@ def _run(
         "seconds": round(perf_counter() - began, 3),
         "digest": trained.transcript.digest,
     }
+    floor = bias_floor(prepared, evaluation, phase)
+    phase("writing the report", None)
     folder.finish(
         summary=summary,
         about=about(
@@ -256,7 +289,7 @@ def _run(
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
             ],
             sealed=prepared.plan is not None and prepared.plan.situation.sealed,
-            floor=bias_floor(prepared, evaluation),
+            floor=floor,
             noise=None if prepared.plan is None else prepared.plan.loudness(),
             sealing=_sealing(prepared),
         ),
@@ -268,4 +301,6 @@ def _run(
         transcript=trained.transcript,
         model=replace(trained.model, stamp=str(promise)),
     )
+    if saved is not None:
+        saved.discard()
     return summary

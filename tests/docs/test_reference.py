@@ -46,6 +46,8 @@ def names(cell: str) -> list[str]:
 
 def type_in_words(annotation: Any, metadata: Any) -> str:
     """A field's type as the page writes it: "number, > 0, < 1"."""
+    if annotation == int | tuple[int, ...]:
+        return "whole number, or several"
     if get_origin(annotation) in (Union, types.UnionType):
         (annotation,) = (part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Literal:

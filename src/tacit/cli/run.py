@@ -50,14 +50,19 @@ def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
     method, _parameters = check(run_file, setting=setting_in_data(run_file))
     budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
     with live(method.name, quiet, budget) as watch:
-        return run_experiment(run_file, out, watch)
+        if watch is not None and run_file.privacy is None and out is not None and (out / "run.toml").exists():
+            watch.say(
+                f'Going on with "{out}" from the state that it saved last, or from the start if it saved none; '
+                "without [privacy] the result is the same."
+            )
+        return run_experiment(run_file, out, watch, None if watch is None else watch.phase)
 
 
 def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
     """The summary of a finished run of this very file; None for one to start, or to start over.
 
-    A run without privacy is a function of its file: one that was cut short is done again from the start, with the same
-    result.
+    A run without privacy is a function of its file: one that was cut short goes on from what it saved, or from the
+    start, with the same result.
     """
     if not RunFolder(folder).belongs_to(run_file):
         raise UsageError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Timer
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,8 @@ from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
 EVERY = 5.0
+#: Seconds after which something that is being done gets its first line there.
+LONG = 2.0
 
 
 def errors() -> Console:
@@ -37,18 +40,52 @@ class Live:
             console=console,
             transient=True,
         )
-        self._task = self.bar.add_task(title, total=None, words="reading data")
+        self._task = self.bar.add_task(title, total=None, words="")
         self._said = monotonic()
+        self._doing, self._later = "", Timer(0, lambda: None)
 
     def __call__(self, glance: Glance) -> None:
+        self._later.cancel()
         error = "" if glance.mse is None else f" · mse {glance.mse:.4f}"
         stamp = "NON-PRIVATE" if glance.epsilon is None else f"ε {glance.epsilon:.2f} of {self._budget:g}"
         words = f"round {glance.round}/{glance.rounds}{error} · {stamp} · {size(glance.bytes_up)} up"
         if self._console.is_terminal:
+            if self._doing:
+                self._restart("")
             self.bar.update(self._task, total=glance.rounds, completed=glance.round, words=words)
         elif monotonic() - self._said > EVERY:
-            self._said = monotonic()
-            self._console.print(f"{self._title}: {words}")
+            self._print(words)
+
+    def phase(self, doing: str, done: float | None = None) -> None:
+        """What is being done beside rounds, and which part of it is done, if that is known."""
+        fresh = doing != self._doing
+        if self._console.is_terminal:
+            if fresh:
+                self._restart(doing)
+            if done is not None:
+                self.bar.update(self._task, total=1.0, completed=done)
+        elif fresh:
+            self._later.cancel()
+            self._doing = doing
+            self._later = Timer(LONG, self._print, (f"{doing} …",))
+            self._later.daemon = True
+            self._later.start()
+        elif done is not None and monotonic() - self._said > EVERY:
+            self._print(f"{doing}, {done:.0%}")
+
+    def done(self) -> None:
+        """Nothing is being done any more."""
+        self._later.cancel()
+
+    def _restart(self, doing: str) -> None:
+        """A bar of its own for each phase, and for the rounds: the time left follows from its own speed."""
+        self._doing = doing
+        self.bar.remove_task(self._task)
+        self._task = self.bar.add_task(self._title, total=None, words=doing)
+
+    def _print(self, words: str) -> None:
+        self._said = monotonic()
+        self._console.print(f"{self._title}: {words}", soft_wrap=True, markup=False)
 
     def say(self, words: str) -> None:
         """A line above the live one."""
@@ -63,11 +100,11 @@ def live(title: str, quiet: bool, budget: float | None = None) -> Iterator[Live 
         yield None
         return
     line = Live(console, title, budget)
-    if not console.is_terminal:
-        yield line
-        return
-    with line.bar:
-        yield line
+    try:
+        with line.bar if console.is_terminal else nullcontext():
+            yield line
+    finally:
+        line.done()
 
 
 def print_summary(summary: dict[str, Any], console: Console) -> None:

@@ -57,7 +57,7 @@ def up(
             if keys is None:
                 from tacit.experiment import run
 
-                summary = run(run_file, folder, watch)
+                summary = run(run_file, folder, watch, None if watch is None else watch.phase)
             else:
                 from tacit.deploy.deployed import Terms
                 from tacit.deploy.deployed import up as coordinate

@@ -41,6 +41,7 @@ from tacit.errors import BadMessage
 from tacit.federation import Party
 from tacit.federation.messages import Answer
 from tacit.guarantee import NON_PRIVATE
+from tacit.kernels.blas import one_blas_thread
 from tacit.methods.plan import Plan
 from tacit.partition import Setting
 
@@ -158,7 +159,8 @@ class Part:
             raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
         answer = self._memory.answered(request.hash)
         if answer is None:
-            answer = served(party, request, ask.survivors)
+            with one_blas_thread():  # sites may share a machine
+                answer = served(party, request, ask.survivors)
             if self._ledger is None:
                 self._memory.keep(request.hash, answer, party.home)
         return answer
@@ -176,7 +178,7 @@ class Part:
 
         The coordinator says what is shared, so a model that does not fit this site is not kept, and not judged.
         """
-        from tacit.evaluate import evaluate
+        from tacit.evaluate.evaluation import evaluate_as_asked
 
         if self.party is None:
             return {}
@@ -194,7 +196,7 @@ class Part:
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}
-        judged = evaluate(predictors[0], test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
+        judged = evaluate_as_asked(predictors[0], test, seen, file.evaluate, file.seed)
         people = int(np.sum(test.counts > 0))
         told = json.dumps({"metrics": judged.metrics, "users": people, "ratings": test.n_ratings})
         write_private(folder / "metrics.json", told)

@@ -220,8 +220,8 @@ class CallLog:
             if isinstance(found, TamperingFound):
                 raise found from error
             raise PeerFailed(
-                f"The coordinator's log cannot be written ({error}), so the run stops here; make room on the disk and go "
-                "on with --resume."
+                f"The coordinator's log cannot be written ({error}), so the run stops here; make room on the disk, and "
+                "go on with --resume."
             ) from error
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,7 +22,9 @@ from tacit.engine.agreement import Agreement
 from tacit.engine.inprocess import InProcess
 from tacit.engine.ledgers import Heads, charged_items, not_older, opened, past_stays, people_of
 from tacit.engine.log import CallLog
+from tacit.engine.saved import SavedRun
 from tacit.federation import Facts, Party, Transcript
+from tacit.kernels.blas import one_blas_thread
 from tacit.methods import Method, Parameters
 from tacit.methods.plan import Plan
 from tacit.model import Factors, Model, Part, Predictor, assemble
@@ -31,6 +34,10 @@ from tacit.rng import derive, stream_key
 
 #: How many test ratings are looked at after every round; the final metrics use all of them.
 GLANCE = 200_000
+
+
+#: Hears what a run is doing beside its rounds and, where it is known, which part of that is done, a number up to 1.
+Phase = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
@@ -126,10 +133,11 @@ def train(
     timeout: float | None = None,
     payloads: Path | None = None,
     safeguards: Safeguards | None = None,
+    saved: SavedRun | None = None,
     test: Ratings | None = None,
     watch: Callable[[Glance], None] | None = None,
 ) -> Trained:
-    """Hold one method's conversation over `parties` in this process."""
+    """Hold one method's conversation over `parties` in this process; without safeguards it goes on from `saved`."""
     plan, run = (None, "") if safeguards is None else (safeguards.plan, safeguards.run)
     agreed = Agreement.over(method, parameters, Facts.of(parties, seed), plan, run)
     sides = agreed.sides
@@ -142,11 +150,13 @@ def train(
     members = tuple(agreed.party(share, guard) for share, guard in zip(parties, guarded, strict=True))
     transcript = Transcript(payloads)
     onlooker = _Onlooker(members, parties, transcript, announced(agreed.parameters), test, seed, watch, plan)
+    if saved is not None:
+        onlooker.seen(saved.restore({member.name: member.home for member in members}, onlooker.told))
     engine = InProcess(members, timeout=timeout)
     federation = agreed.federation(
         engine,
         circle=agreed.known(public),
-        log=None if safeguards is None else safeguards.log,
+        log=saved if safeguards is None else safeguards.log,
         stop_on_refusal=safeguards is not None and safeguards.stop_on_refusal,
         dropout=dropout,
         transcript=transcript,
@@ -154,7 +164,10 @@ def train(
     )
     began = perf_counter()
     try:
-        model = sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+        with one_blas_thread():
+            model = sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+        if saved is not None:
+            saved.trained()
     finally:
         engine.close()
         for protection in guarded:
@@ -162,6 +175,8 @@ def train(
                 protection.ledger.close()
         if safeguards is not None and safeguards.log is not None:
             safeguards.log.close()
+        if saved is not None:
+            saved.close()
     return Trained(
         model=model,
         parties=members,
@@ -205,11 +220,20 @@ class _Onlooker:
         self._rounds, self._watch = rounds, watch
         self._shared: Mapping[str, np.ndarray] = {}
         self._pairs = None if test is None else _glance_at(test, seed)
+        self._before: dict[int, float | None] = {}
+
+    def seen(self, rounds: list[Any]) -> None:
+        """What was seen of rounds that are replayed now: parties are further by now, and would show something else."""
+        self._before = dict(rounds)
+
+    def told(self) -> list[Any]:
+        """What was seen of rounds so far, for `seen`."""
+        return [(glance.round, glance.mse) for glance in self.history]
 
     def __call__(self, round: int, shared: Mapping[str, np.ndarray]) -> None:
         self._shared = shared
-        mse = None
-        if self._pairs is not None:
+        mse = self._before.pop(round, None)
+        if mse is None and self._pairs is not None:
             users, items, values = self._pairs
             predictor = self.predictor()
             if predictor.rates:

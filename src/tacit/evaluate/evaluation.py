@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tacit.config import EvaluateSection
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, check_type
@@ -81,13 +83,14 @@ def evaluate(
     test: Ratings,
     *,
     seen: Ratings | None = None,
-    k: int = 10,
+    k: int | Sequence[int] = 10,
     negatives: int = 99,
     relevance: float | None = None,
     seed: int = 7,
     at_most_users: int = 20_000,
     bootstrap: int = 1000,
     ranking: bool = True,
+    progress: Callable[[float], None] | None = None,
 ) -> Evaluation:
     """Every metric of `predictor` on the held-out ratings `test`, per user and over all, with 95 % intervals.
 
@@ -110,9 +113,11 @@ def evaluate(
     ----------
     predictor : a Predictor, or a fitted estimator, which brings the training ratings along
     seen : training ratings, with the vocabularies of `test`; their items are no candidates
+    k : the cut-off, or several
     at_most_users : with more users than this, ranking metrics use a sample derived from (seed, user id)
     bootstrap : resamples for the intervals; 0 for none
     ranking : False to measure errors only
+    progress : hears which part of the users has been ranked, a number up to 1
     """
     check_type(test, Ratings, "evaluate", "held-out ratings as its second argument, as tacit.split returns them")
     if not hasattr(predictor, "rates") and not isinstance(predictor, Fitted):
@@ -122,7 +127,8 @@ def evaluate(
     if isinstance(predictor, Fitted):
         seen = predictor.seen_ if seen is None else seen
         predictor = predictor.predictor_
-    _check(predictor, test, seen, k, negatives, relevance, at_most_users, bootstrap, ranking)
+    cuts = tuple(k) if isinstance(k, Sequence) else (k,)
+    _check(predictor, test, seen, cuts, negatives, relevance, at_most_users, bootstrap, ranking)
     columns: dict[str, PerUser] = rating_errors(predictor, test) if predictor.rates else {}
     users, notes = np.zeros(0, dtype=np.int64), []
     if ranking:
@@ -131,13 +137,39 @@ def evaluate(
             notes.append(f"Ranking metrics are of a seeded sample: {at_most_users:,} of {len(users):,} users.")
             draw = id_keys(seed, "evaluate: sample of users", test.user_ids[users])
             users = np.sort(users[np.argpartition(draw, at_most_users - 1)[:at_most_users]])
-        positions = find_positions(predictor, test, seen, users, negatives=negatives, seed=seed)
-        ranked, remarks = _ranking(positions, test, relevance, k, negatives)
+        positions = find_positions(predictor, test, seen, users, negatives=negatives, seed=seed, progress=progress)
+        ranked, remarks = _ranking(positions, test, relevance, cuts, negatives)
         columns |= {name: _on_all_rows(column, users, test.n_users) for name, column in ranked.items()}
         notes += remarks
         if seen is None:
             notes.append("No seen ratings were given: items that users know from training compete with test items.")
     return _summarised(columns, users, notes, bootstrap, seed)
+
+
+def evaluate_as_asked(
+    predictor: Predictor,
+    test: Ratings,
+    seen: Ratings,
+    wanted: EvaluateSection,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
+) -> Evaluation:
+    """`evaluate` as a run file's [evaluate] says. What only ranks is ranked all the same, and a note says so."""
+    only_ranks = not (wanted.ranking or predictor.rates)
+    judged = evaluate(
+        predictor,
+        test,
+        seen=seen,
+        k=wanted.k,
+        negatives=wanted.negatives,
+        relevance=wanted.relevance,
+        seed=seed,
+        at_most_users=wanted.users,
+        ranking=wanted.ranking or only_ranks,
+        progress=progress,
+    )
+    note = "There are ranking metrics although [evaluate] ranking = false: this method only ranks."
+    return replace(judged, notes=(*judged.notes, note)) if only_ranks else judged
 
 
 def _short(value: float) -> str:
@@ -148,15 +180,17 @@ def _check(
     predictor: Predictor,
     test: Ratings,
     seen: Ratings | None,
-    k: int,
+    cuts: tuple[int, ...],
     negatives: int,
     relevance: float | None,
     at_most_users: int,
     bootstrap: int,
     ranking: bool,
 ) -> None:
+    if not cuts:
+        raise UsageError("k is empty; give a whole number of 1 or more, or several.")
     for name, value, least in (
-        ("k", k, 1),
+        *(("k", k, 1) for k in cuts),
         ("negatives", negatives, 1),
         ("at_most_users", at_most_users, 1),
         ("bootstrap", bootstrap, 0),
@@ -181,7 +215,7 @@ def _check(
 
 
 def _ranking(
-    positions: Positions, test: Ratings, relevance: float | None, k: int, negatives: int
+    positions: Positions, test: Ratings, relevance: float | None, cuts: tuple[int, ...], negatives: int
 ) -> tuple[dict[str, PerUser], list[str]]:
     """Ranking metrics per evaluated user, and what to say about them."""
     values = test.values[positions.entries]
@@ -204,8 +238,12 @@ def _ranking(
         notes.append(f"Users without a relevant item, {without:,} of {len(owners):,}, count for rank only.")
     short = np.count_nonzero(owners & (positions.negatives < negatives))
     if short:
-        notes.append(f"For {short:,} users with fewer than {negatives} unseen items, hr@{k} uses those.")
-    return ranking_metrics(positions, relevant, weights, k), notes
+        hits = ", ".join(f"hr@{k}" for k in cuts)
+        notes.append(f"For {short:,} users with fewer than {negatives} unseen items, {hits} uses those.")
+    ranked: dict[str, PerUser] = {}
+    for k in cuts:
+        ranked |= ranking_metrics(positions, relevant, weights, k)
+    return ranked | {"rank": ranked.pop("rank")}, notes
 
 
 def _on_all_rows(column: PerUser, users: np.ndarray, n: int) -> PerUser:

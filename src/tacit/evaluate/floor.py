@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -20,9 +21,9 @@ import numpy as np
 from tacit.boundary.protection import Budget
 from tacit.config import PrivacySection, RunFile
 from tacit.data.ratings import Ratings
-from tacit.engine.simulate import Safeguards, Trained, train, with_newcomers
+from tacit.engine.simulate import Phase, Safeguards, Trained, train, with_newcomers
 from tacit.errors import TacitError
-from tacit.evaluate.evaluation import Evaluation, evaluate
+from tacit.evaluate.evaluation import Evaluation, evaluate_as_asked
 from tacit.evaluate.paired import compare_paired
 from tacit.methods import Method, chosen
 from tacit.methods.plan import Plan, make_plan
@@ -48,13 +49,16 @@ class Prepared(Protocol):
     def plan(self) -> Plan | None: ...
 
 
-def bias_floor(prepared: Prepared, evaluation: Evaluation | None = None) -> dict[str, Any] | None:
+def bias_floor(
+    prepared: Prepared, evaluation: Evaluation | None = None, phase: Phase | None = None
+) -> dict[str, Any] | None:
     """The floor of a run, for about.json; None for `bias` itself and for feedback that it cannot learn from.
 
     Parameters
     ----------
     prepared : the run
     evaluation : of the run's final model; with it the two are compared user by user
+    phase : hears what is being done, and which part of that is done
 
     Returns
     -------
@@ -65,8 +69,10 @@ def bias_floor(prepared: Prepared, evaluation: Evaluation | None = None) -> dict
     if prepared.method.name == method.name or prepared.parties.feedback not in method.feedback:
         return None
     try:
+        if phase is not None:
+            phase("training bias, to compare with", None)
         trained, plan = _trained(prepared, method)
-        mine = _judged(prepared, trained)
+        mine = _judged(prepared, trained, None if phase is None else partial(phase, "evaluating bias"))
     except TacitError as error:
         return {"method": method.name, "metrics": {}, "missing": str(error)}
     return {
@@ -114,17 +120,10 @@ def _plan(prepared: Prepared, method: Method) -> Plan | None:
     return make_plan(method.name, method.schedule, parameters, privacy, facts, situation, stated.simulated)
 
 
-def _judged(prepared: Prepared, trained: Trained) -> Evaluation:
-    wanted = prepared.file.evaluate
-    return evaluate(
-        with_newcomers(trained, prepared.support, prepared.test.n_users),
-        prepared.test,
-        seen=prepared.train,
-        k=wanted.k,
-        negatives=wanted.negatives,
-        relevance=wanted.relevance,
-        seed=prepared.file.seed,
-    )
+def _judged(prepared: Prepared, trained: Trained, progress: Callable[[float], None] | None) -> Evaluation:
+    predictor = with_newcomers(trained, prepared.support, prepared.test.n_users)
+    file = prepared.file
+    return evaluate_as_asked(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
 
 
 def _paired(run: Evaluation, floor: Evaluation, test: Ratings) -> dict[str, Mapping[str, Any]]:

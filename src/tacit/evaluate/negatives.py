@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.kernels.ranks import floyd
 from tacit.rng import id_keys, mix
 
 
@@ -12,9 +13,8 @@ def sample_negatives(
 ) -> np.ndarray:
     """Up to `negatives` distinct items that a user does not know, uniform; −1 when there are no more.
 
-    Floyd's algorithm (Bentley & Floyd 1987) picks w of the a unknown items in w steps, each over all users at
-    once; the p-th unknown item is then found among the known columns by bisection. A user's draw depends on
-    (seed, key, known items) alone.
+    Floyd's algorithm picks w of the a unknown items in w steps; the p-th unknown item is then found among the known
+    columns by bisection. A user's draw depends on (seed, key, known items) alone.
 
     Parameters
     ----------
@@ -26,21 +26,12 @@ def sample_negatives(
     -------
     (u, negatives) int64
     """
-    u = len(keys)
-    rows = np.arange(u)
+    rows = np.arange(len(keys))
     counts = np.diff(indptr)
     unknown = items - counts  # a
     wanted = np.minimum(unknown, negatives)  # w
     steps = id_keys(seed, "evaluate: step of a draw", range(negatives))
-    positions = np.full((u, negatives), -1, dtype=np.int64)
-    taken = np.zeros((u, items), dtype=bool)
-    for step in range(int(wanted.max(initial=0))):
-        active = rows if step < wanted.min() else np.flatnonzero(step < wanted)
-        last = (unknown - wanted)[active] + step  # j
-        pick = (mix(keys[active], steps[step]) * (last + 1)).astype(np.int64)
-        pick = np.where(taken[active, pick], last, pick)
-        taken[active, pick] = True
-        positions[active, step] = pick
+    positions = floyd(mix(keys[:, None], steps), unknown, wanted)
     # Before known[j] lie known[j] − j unknown items, so position p is column p + #{j : known[j] − j ≤ p}.
     stride = items + 1
     ahead = known - (np.arange(len(known)) - np.repeat(indptr[:-1], counts)) + np.repeat(rows * stride, counts)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +14,13 @@ from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.evaluate.negatives import sample_negatives
 from tacit.evaluate.rating import check_finite
+from tacit.kernels.blas import one_blas_thread
+from tacit.kernels.ranks import not_finite, ranks
 from tacit.model.predictor import Predictor
 from tacit.rng import id_keys
 
-CELLS = 4_000_000  # scores held at once: 16 MB as float32, thrice that with the working copy and the masks
+CELLS = 4_000_000  # scores that a thread holds at once: 16 MB as float32
+DRAWS = 4_000_000  # negatives drawn at once: 32 MB
 
 
 @dataclass(frozen=True)
@@ -43,45 +50,63 @@ class Positions:
 
 
 def find_positions(
-    predictor: Predictor, test: Ratings, seen: Ratings | None, users: np.ndarray, *, negatives: int, seed: int
+    predictor: Predictor,
+    test: Ratings,
+    seen: Ratings | None,
+    users: np.ndarray,
+    *,
+    negatives: int,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
 ) -> Positions:
-    """Positions of all test items of `users` (rows, increasing)."""
+    """Positions of all test items of `users` (rows, increasing).
+
+    Blocks of users are scored side by side, in a thread per core; what a block finds does not depend on the others.
+    `progress` hears which part of the users is done.
+    """
     m = test.n_items
     entries, owner = entries_of(test.indptr, users)
-    keys = id_keys(seed, "evaluate: negatives", test.user_ids[users])
-    above, tied, sampled_above, sampled_tied = np.zeros((4, len(entries)), dtype=np.int64)
+    starts = np.concatenate(([0], np.cumsum(test.counts[users])))
+    found = np.zeros((4, len(entries)), dtype=np.int64)
     candidates, available = np.full(len(users), m), np.zeros(len(users), dtype=np.int64)
-    bounds = np.concatenate(([0], np.cumsum(test.counts[users])))
     height = max(1, CELLS // m)
-    for start in range(0, len(users), height):
-        block = slice(start, min(start + height, len(users)))
-        part = slice(bounds[block.start], bounds[block.stop])
-        rows, row, column = users[block], owner[part] - start, test.items[entries[part]].astype(np.int64)
-        scores = _scores(predictor, rows, m)
-        own = scores[row, column]
+    span = max(height, DRAWS // negatives)
+    with _threads(len(users) > height) as apart:
+        for first in range(0, len(users), span):
+            some = users[first : first + span]
+            mine = slice(starts[first], starts[first + len(some)])
+            columns = test.items[entries[mine]].astype(np.int64)
+            seen_starts, seen_columns = _seen_cells(seen, some)
+            known = _known(owner[mine] - first, columns, seen_starts, seen_columns, test, some)
+            keys = id_keys(seed, "evaluate: negatives", test.user_ids[some])
+            drawn = sample_negatives(*known, keys, items=m, negatives=negatives, seed=seed)
+            candidates[first : first + span] -= np.diff(seen_starts)
+            available[first : first + span] = np.count_nonzero(drawn >= 0, axis=1)
+            at, seen_at = starts[first : first + len(some) + 1] - starts[first], seen_starts
 
-        seen_row, seen_column = _seen_cells(seen, rows)
-        indptr, known = _known(len(rows), m, row, column, seen_row, seen_column, test, rows)
-        drawn = sample_negatives(indptr, known, keys[block], items=m, negatives=negatives, seed=seed)
-        # −1 reads some score, which −∞ then replaces: finite scores are never below or equal to it.
-        rivals = np.where(drawn >= 0, np.take_along_axis(scores, drawn, axis=1), -np.inf).astype(scores.dtype)
-        rivals.sort(axis=1)
-        sampled_above[part], sampled_tied[part] = _above_and_tied(rivals, row, own)
+            def placed(
+                block: slice,
+                some: np.ndarray = some,
+                drawn: np.ndarray = drawn,
+                rows: tuple[np.ndarray, ...] = (at, columns, seen_at, seen_columns),
+            ) -> np.ndarray:
+                scores = _scores(predictor, some[block], m)
+                return ranks(scores, *_rows(block, *rows[:2]), *_rows(block, *rows[2:]), drawn[block])
 
-        scores[seen_row, seen_column] = -np.inf
-        scores.sort(axis=1)
-        above[part], tied[part] = _above_and_tied(scores, row, own)
-        candidates[block] -= np.bincount(seen_row, minlength=len(rows))
-        available[block] = np.count_nonzero(drawn >= 0, axis=1)
+            blocks = [slice(start, min(start + height, len(some))) for start in range(0, len(some), height)]
+            for block, result in zip(blocks, apart(placed, blocks), strict=True):
+                found[:, starts[first + block.start] : starts[first + block.stop]] = result
+                if progress is not None:
+                    progress((first + block.stop) / len(users))
     return Positions(
         users=users,
         owner=owner,
         entries=entries,
-        above=above,
-        tied=tied,
+        above=found[0],
+        tied=found[1],
         candidates=candidates,
-        sampled_above=sampled_above,
-        sampled_tied=sampled_tied + 1,  # the item itself is not among the negatives
+        sampled_above=found[2],
+        sampled_tied=found[3] + 1,  # the item itself is not among the negatives
         negatives=available,
     )
 
@@ -99,36 +124,61 @@ def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.repeat(indptr[rows] - starts, counts) + np.arange(len(owner)), owner
 
 
+@contextmanager
+def _threads(many: bool) -> Iterator[Callable[..., Iterator[np.ndarray]]]:
+    """A `map` over several threads, each with one thread of BLAS; over this thread alone for a single block."""
+    workers = os.cpu_count() or 1
+    if not many or workers == 1:
+        yield map
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tacit-evaluate")
+    try:
+        with one_blas_thread():
+            yield pool.map
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
 def _scores(predictor: Predictor, rows: np.ndarray, m: int) -> np.ndarray:
-    """A copy of our own of all scores of some users, finite, (len(rows), m)."""
+    """All scores of some users, finite and row after row, (len(rows), m)."""
     scores = np.asarray(predictor.scores(rows))
     if scores.shape != (len(rows), m):
         raise UsageError(
             f"scores() answered {len(rows):,} users with an array of shape {scores.shape}, but the test "
             f"ratings know {m:,} items; evaluate on ratings with the training ratings' rows and columns."
         )
-    check_finite(scores, f"scores of {len(rows):,} users")
-    return np.array(scores, dtype=scores.dtype if scores.dtype.kind == "f" else np.float64, order="C")
+    known = scores.dtype in (np.float32, np.float64)
+    scores = np.ascontiguousarray(scores, dtype=scores.dtype if known else np.float64)
+    if not_finite(scores):
+        check_finite(scores, f"scores of {len(rows):,} users")
+    return scores
+
+
+def _rows(block: slice, starts: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Some of the compressed rows."""
+    first, last = starts[block.start], starts[block.stop]
+    return starts[block.start : block.stop + 1] - first, columns[first:last]
 
 
 def _seen_cells(seen: Ratings | None, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What some users have seen, as compressed rows."""
     if seen is None:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    entries, row = entries_of(seen.indptr, rows)
-    return row, seen.items[entries].astype(np.int64)
+        return np.zeros(len(rows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    entries, _row = entries_of(seen.indptr, rows)
+    return np.concatenate(([0], np.cumsum(seen.counts[rows]))), seen.items[entries].astype(np.int64)
 
 
 def _known(
-    u: int,
-    m: int,
     row: np.ndarray,
     column: np.ndarray,
-    seen_row: np.ndarray,
+    seen_starts: np.ndarray,
     seen_column: np.ndarray,
     test: Ratings,
     rows: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Test and seen items of each user as compressed rows; what is in both is an error."""
+    m = test.n_items
+    seen_row = np.repeat(np.arange(len(rows)), np.diff(seen_starts))
     cells = np.sort(np.concatenate((row * m + column, seen_row * m + seen_column)))
     both = cells[1:][cells[1:] == cells[:-1]]
     if len(both):
@@ -138,23 +188,4 @@ def _known(
             f"User {user!r} has item {item!r}{others} both among the test ratings and among the seen ones; "
             "pass only the training ratings as seen."
         )
-    return np.searchsorted(cells, np.arange(u + 1) * m), cells % m
-
-
-def _above_and_tied(rows: np.ndarray, row: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many of rows[row[e]], each sorted upwards, are greater than value[e], and how many are equal."""
-    below, up_to = _bisect(rows, row, value, np.less), _bisect(rows, row, value, np.less_equal)
-    return rows.shape[1] - up_to, up_to - below
-
-
-def _bisect(rows: np.ndarray, row: np.ndarray, value: np.ndarray, holds: np.ufunc) -> np.ndarray:
-    """For each e the number of leading cells x of rows[row[e]] with holds(x, value[e]); all step together."""
-    m = rows.shape[1]
-    flat, base = rows.reshape(-1), row * m
-    found = np.zeros(len(row), dtype=np.int64)
-    for bit in reversed(range(m.bit_length())):
-        probe = found + (1 << bit)
-        inside = probe <= m
-        cells = flat[base + np.minimum(probe, m) - 1]
-        found += (inside & holds(cells, value)).astype(np.int64) << bit
-    return found
+    return np.searchsorted(cells, np.arange(len(rows) + 1) * m), cells % m

@@ -173,12 +173,17 @@ def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -
     """One predictor for the whole. Factor models over the same item factors become one factor model."""
     predictors = [part.predictor for part in parts]
     factors = [p for p in predictors if isinstance(p, Factors)]
-    if len(factors) == len(parts) and not by_item and all(p.items is factors[0].items for p in factors):
+    if len(factors) == len(parts) and not by_item and all(_same(p.items, factors[0].items) for p in factors):
         users = np.zeros((n_users, factors[0].users.shape[1]), dtype=np.float32)
         for part, predictor in zip(parts, factors, strict=True):
             users[part.rows] = predictor.users
         return Factors(factors[0].low, users, factors[0].items)
     return Assembled(parts, n_users, n_items, by_item)
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two parties hold the same factors: one array, or copies of it."""
+    return a is b or np.array_equal(a, b)
 
 
 def _groups(owner: np.ndarray) -> list[tuple[int, np.ndarray]]:

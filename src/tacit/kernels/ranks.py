@@ -1,0 +1,189 @@
+"""Where items land in a user's list: how many others score above, how many the same. And draws without replacement."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+#: Up to so many items of a user, each is compared with all scores in a loop of its own, which the processor does many
+#: at a time; with more, every score is sought among the items' own by bisection.
+FEW = 256
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(row, value):
+    above, tied = np.uint32(0), np.uint32(0)
+    for j in range(len(row)):
+        above += np.uint32(row[j] > value)
+        tied += np.uint32(row[j] == value)
+    return above, tied
+
+
+@numba.njit(cache=True, nogil=True)
+def _not_finite(scores):
+    bad = np.uint32(0)
+    for j in range(len(scores)):
+        bad += np.uint32(not (np.abs(scores[j]) < np.inf))
+    return bad
+
+
+@numba.njit(cache=True, nogil=True)
+def _place(values, x):
+    """The number of values, sorted upwards, that are below x."""
+    first, size = 0, len(values)
+    while size > 0:
+        half = size >> 1
+        if values[first + half] < x:
+            first += half + 1
+            size -= half + 1
+        else:
+            size = half
+    return first
+
+
+@numba.njit(cache=True, nogil=True)
+def _weigh(values, x, weight, above, tied):
+    place = _place(values, x)
+    above[place] += weight
+    if place < len(values) and values[place] == x:
+        tied[place] += weight
+
+
+@numba.njit(cache=True, nogil=True)
+def _many(row, own, seen, above, tied):
+    """Above and tied of each of `own`: scores are counted at their place among these, and then added up."""
+    order = np.argsort(own)
+    values = own[order]
+    over, same = np.zeros(len(own) + 1, dtype=np.int64), np.zeros(len(own), dtype=np.int64)
+    for j in range(len(row)):
+        _weigh(values, row[j], 1, over, same)
+    for j in range(len(seen)):
+        _weigh(values, row[seen[j]], -1, over, same)
+    more = 0
+    for i in range(len(own) - 1, -1, -1):
+        more += over[i + 1]
+        above[order[i]] = more
+        tied[order[i]] = same[_place(values, values[i])]
+
+
+@numba.njit(cache=True, nogil=True)
+def _ranks(scores, starts, items, seen_starts, seen, rivals, out):
+    for r in range(len(scores)):
+        row, first, last = scores[r], starts[r], starts[r + 1]
+        own, known = row[items[first:last]], seen[seen_starts[r] : seen_starts[r + 1]]
+        if len(own) > FEW:
+            _many(row, own, known, out[0, first:last], out[1, first:last])
+        for e in range(first, last):
+            value = own[e - first]
+            if len(own) <= FEW:
+                above, tied = _count(row, value)
+                out[0, e], out[1, e] = above, tied
+                for j in known:
+                    out[0, e] -= row[j] > value
+                    out[1, e] -= row[j] == value
+            for j in rivals[r]:
+                if j >= 0:
+                    out[2, e] += row[j] > value
+                    out[3, e] += row[j] == value
+
+
+def ranks(
+    scores: np.ndarray,
+    starts: np.ndarray,
+    items: np.ndarray,
+    seen_starts: np.ndarray,
+    seen: np.ndarray,
+    rivals: np.ndarray,
+) -> np.ndarray:
+    """How many scores of its row are above an item's own and how many equal it, among two sets of candidates.
+
+    Parameters
+    ----------
+    scores : (u, m) float, finite
+    starts, items : (u+1,) and (e,) int64, the columns to find in each row, as compressed rows
+    seen_starts, seen : (u+1,) and (s,) int64, columns of each row that are no candidates; none of `items`
+    rivals : (u, w) int64, a few columns of each row for the second set; −1 is no column
+
+    Returns
+    -------
+    (4, e) int64: above and tied among all columns but those seen, the item itself included; above and tied among the
+    rivals
+    """
+    out = np.zeros((4, len(items)), dtype=np.int64)
+    _ranks(scores, starts, items, seen_starts, seen, rivals, out)
+    return out
+
+
+def ranks_numpy(
+    scores: np.ndarray,
+    starts: np.ndarray,
+    items: np.ndarray,
+    seen_starts: np.ndarray,
+    seen: np.ndarray,
+    rivals: np.ndarray,
+) -> np.ndarray:
+    """The twin of `ranks`."""
+    out = np.zeros((4, len(items)), dtype=np.int64)
+    for r, row in enumerate(scores):
+        candidates = np.delete(row, seen[seen_starts[r] : seen_starts[r + 1]])
+        others = row[rivals[r][rivals[r] >= 0]]
+        for e in range(starts[r], starts[r + 1]):
+            value = row[items[e]]
+            pairs = ((among > value, among == value) for among in (candidates, others))
+            out[:, e] = [np.count_nonzero(which) for pair in pairs for which in pair]
+    return out
+
+
+def not_finite(scores: np.ndarray) -> int:
+    """How many are NaN or infinite; scores: C-contiguous floats of any shape, fewer than 2^32."""
+    return int(_not_finite(scores.reshape(-1)))
+
+
+def not_finite_numpy(scores: np.ndarray) -> int:
+    """The twin of `not_finite`."""
+    return int(np.count_nonzero(~np.isfinite(scores)))
+
+
+@numba.njit(cache=True, nogil=True)
+def _floyd(numbers, unknown, wanted, taken, out):
+    for r in range(len(out)):
+        for step in range(wanted[r]):
+            last = unknown[r] - wanted[r] + step
+            pick = np.int64(numbers[r, step] * (last + 1))
+            if taken[pick]:
+                pick = last
+            taken[pick] = True
+            out[r, step] = pick
+        for step in range(wanted[r]):
+            taken[out[r, step]] = False
+
+
+def floyd(numbers: np.ndarray, unknown: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """wanted[r] distinct numbers below unknown[r] for each row r, by Floyd's algorithm (Bentley & Floyd 1987).
+
+    Step by step j = unknown − wanted + step; draw from 0 … j; take j itself where the draw was taken before.
+
+    Parameters
+    ----------
+    numbers : (u, w) float64 in [0, 1), what each step draws with
+    unknown, wanted : (u,) int64, wanted ≤ min(unknown, w)
+
+    Returns
+    -------
+    (u, w) int64, −1 from column wanted[r] on
+    """
+    out = np.full(numbers.shape, -1, dtype=np.int64)
+    _floyd(numbers, unknown, wanted, np.zeros(int(unknown.max(initial=0)), dtype=bool), out)
+    return out
+
+
+def floyd_numpy(numbers: np.ndarray, unknown: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The twin of `floyd`."""
+    out = np.full(numbers.shape, -1, dtype=np.int64)
+    for step in range(int(wanted.max(initial=0))):
+        active = np.flatnonzero(step < wanted)
+        last = (unknown - wanted)[active] + step
+        pick = (numbers[active, step] * (last + 1)).astype(np.int64)
+        taken = (out[active, :step] == pick[:, None]).any(axis=1)
+        out[active, step] = np.where(taken, last, pick)
+    return out

@@ -1,0 +1,126 @@
+"""What is said while a run is at work: every phase that takes long, on stderr, and nothing where nobody wants it."""
+
+import io
+import json
+from threading import Timer
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from tacit.cli import app, show
+from tacit.cli.show import Live
+from tacit.config import RunFile
+from tacit.engine.simulate import Glance
+from tacit.evaluate import positions
+from tacit.experiment import prepare, run
+
+SHAPE = {"data": {"users": 40, "items": 25}, "partition": {"into": 2}, "method": {"name": "sgdmf", "rounds": 2}}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(show, "EVERY", 0.0)
+
+
+class AtOnce(Timer):
+    """What would be said later is said now, in the same thread."""
+
+    def start(self):
+        self.function(*self.args)
+
+
+def line_on(terminal):
+    return Live(Console(file=io.StringIO(), width=150, force_terminal=terminal), "bias", None)
+
+
+def said(line):
+    return line._console.file.getvalue()
+
+
+def test_a_run_names_each_of_its_phases_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(positions, "CELLS", 25 * 5)
+    heard = []
+    file = RunFile.model_validate({**SHAPE, "method": {"name": "sgdmf", "rounds": 2, "fine_tuning": 1}})
+    run(file, tmp_path / "run", phase=lambda doing, done: heard.append((doing, done)))
+    assert list(dict.fromkeys(doing for doing, _done in heard)) == [
+        "reading data",
+        "splitting and dividing the data",
+        "training",
+        "evaluating",
+        "evaluating before fine-tuning",
+        "training bias, to compare with",
+        "evaluating bias",
+        "writing the report",
+    ]
+    for doing in ("evaluating", "evaluating before fine-tuning", "evaluating bias"):
+        parts = [done for what, done in heard if what == doing and done is not None]
+        assert len(parts) > 5
+        assert parts[-1] == 1.0
+
+
+def test_a_plan_is_a_phase_of_its_own():
+    heard = []
+    prepare(
+        RunFile.model_validate({**SHAPE, "method": {"name": "bias"}, "privacy": {"epsilon": 1.0}}),
+        lambda doing, _done: heard.append(doing),
+    )
+    assert heard[-1] == "planning the noise"
+
+
+def test_what_takes_long_gets_a_line_and_what_does_not_gets_none(monkeypatch):
+    monkeypatch.setattr(show, "LONG", 3600.0)
+    line = line_on(terminal=False)
+    line.phase("reading data")
+    line.done()
+    assert said(line) == ""
+    monkeypatch.setattr(show, "LONG", 0.0)
+    line.phase("evaluating")
+    line._later.join(60)
+    assert said(line) == "bias: evaluating …\n"
+
+
+def test_a_part_that_is_known_is_said(monkeypatch):
+    monkeypatch.setattr(show, "LONG", 3600.0)
+    line = line_on(terminal=False)
+    line.phase("evaluating")
+    line.phase("evaluating", 0.25)
+    line.done()
+    assert said(line) == "bias: evaluating, 25%\n"
+
+
+def test_the_bar_of_a_phase_starts_anew_and_rounds_follow_it():
+    line = line_on(terminal=True)
+    line.phase("evaluating")
+    (task,) = line.bar.tasks
+    assert (task.total, task.fields["words"]) == (None, "evaluating")
+    line.phase("evaluating", 0.5)
+    (task,) = line.bar.tasks
+    assert (task.total, task.completed) == (1.0, 0.5)
+    line(Glance(1, 4, None, 10))
+    (task,) = line.bar.tasks
+    assert (task.total, task.completed) == (4, 1)
+    assert task.fields["words"].startswith("round 1/4")
+
+
+def invoked(tmp_path, *words):
+    (tmp_path / "run.toml").write_text(RunFile.model_validate(SHAPE).to_toml())
+    return CliRunner().invoke(app, ["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), *words])
+
+
+def test_stdout_is_one_object_while_phases_are_said_on_stderr(tmp_path, monkeypatch):
+    monkeypatch.setattr(show, "Timer", AtOnce)
+    done = invoked(tmp_path, "--json")
+    assert set(json.loads(done.stdout)) >= {"metrics", "digest"}
+    assert "sgdmf: writing the report …" in done.stderr
+
+
+def test_quiet_says_nothing_and_a_run_that_goes_on_says_from_where(tmp_path, monkeypatch):
+    monkeypatch.setattr(show, "Timer", AtOnce)
+    done = invoked(tmp_path, "--json", "--quiet")
+    assert done.stderr == ""
+    first = json.loads(done.stdout)
+    (tmp_path / "out" / "summary.json").unlink()
+    again = invoked(tmp_path, "--json")
+    assert "Going on with" in again.stderr
+    assert json.loads(again.stdout)["digest"] == first["digest"]

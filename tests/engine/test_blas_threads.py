@@ -1,0 +1,81 @@
+"""Parties compute side by side, so a party's step has one thread of BLAS; the rest of the process keeps its own."""
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import scipy.linalg  # noqa: F401  it brings a BLAS of its own
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from tacit.data import demo
+from tacit.deploy import part
+from tacit.engine.simulate import train
+from tacit.kernels.blas import one_blas_thread
+from tacit.methods import chosen
+from tacit.methods.baselines.bias import BiasParty
+from tacit.partition import partition
+
+
+def blas_threads() -> set[int]:
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_a_party_s_step_has_one_thread_of_blas_and_what_follows_has_all(monkeypatch):
+    seen, contribute = [], BiasParty.contribute
+
+    def looked_at(party):
+        seen.append(blas_threads())
+        return contribute(party)
+
+    looked_at.tacit_step = contribute.tacit_step
+    monkeypatch.setattr(BiasParty, "contribute", looked_at)
+    method, parameters = chosen({"name": "bias"})
+    with threadpool_limits(2, user_api="blas"):
+        train(method, parameters, partition(demo(users=30, items=20, seed=1), into=3, seed=1), seed=1)
+        assert seen == [{1}] * 3
+        assert blas_threads() == {2}
+
+
+def test_so_has_that_of_a_deployed_site(monkeypatch):
+    seen, agreed = [], SimpleNamespace(method=SimpleNamespace(name="bias"), bound="terms")
+    monkeypatch.setattr(part, "served", lambda *_asked: seen.append(blas_threads()))
+    site = SimpleNamespace(
+        party=object(), _agreed=agreed, _ledger=object(), _memory=SimpleNamespace(answered=lambda _hash: None)
+    )
+    request = SimpleNamespace(method="bias", parameters="terms", hash="hash")
+    with threadpool_limits(2, user_api="blas"):
+        part.Part.answer(site, SimpleNamespace(request=request, survivors=None))
+    assert seen == [{1}]
+
+
+def test_one_who_comes_while_it_is_held_changes_nothing():
+    """Neither by leaving last, nor by leaving first: else one thread would be what is remembered, for good."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with one_blas_thread():
+            entered.set()
+            leave.wait(60)
+
+    before = blas_threads()
+    thread = threading.Thread(target=other)
+    with one_blas_thread():
+        thread.start()
+        assert entered.wait(60)
+        with one_blas_thread():
+            pass
+        assert blas_threads() == {1}
+    leave.set()
+    thread.join(60)
+    assert blas_threads() == before
+
+
+def test_threads_come_back_after_a_failure():
+    with threadpool_limits(2, user_api="blas"):
+        try:
+            with one_blas_thread():
+                raise ValueError("a step failed")
+        except ValueError:
+            pass
+        assert blas_threads() == {2}

@@ -1,0 +1,101 @@
+"""Evaluation in blocks and threads: the same numbers, within bounds, with progress; fewer users, or errors alone."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tacit.config import EvaluateSection
+from tacit.data import demo
+from tacit.data.split import split
+from tacit.errors import DataError
+from tacit.evaluate import evaluate, positions
+from tacit.evaluate.evaluation import evaluate_as_asked
+from tacit.model.predictor import Factors, RandomScores
+from tacit.rng import derive
+
+PARTS = split(demo(users=90, items=60, ratings=1800, seed=3), test=0.2, seed=3)
+
+
+def factors(n=90, m=60):
+    stream = derive(5, "factors")
+    return Factors(1.0, stream.random((n, 6)).astype(np.float32), stream.random((m, 6)).astype(np.float32))
+
+
+class Spied:
+    """A predictor that notes how much is asked of it, and by whom."""
+
+    rates = True
+
+    def __init__(self, inner):
+        self.inner, self.heights, self.threads = inner, [], set()
+
+    def predict(self, users, items):
+        return self.inner.predict(users, items)
+
+    def scores(self, users):
+        self.heights.append(len(users))
+        self.threads.add(threading.current_thread().name)
+        return self.inner.scores(users)
+
+
+def test_blocks_and_threads_change_no_metric_and_bound_what_is_held(monkeypatch):
+    whole = evaluate(factors(), PARTS.test, seen=PARTS.train, k=5)
+    for cells, draws in ((60 * 7, 10**6), (60 * 7, 99 * 20), (1, 1)):
+        monkeypatch.setattr(positions, "CELLS", cells)
+        monkeypatch.setattr(positions, "DRAWS", draws)
+        monkeypatch.setattr(positions.os, "cpu_count", lambda: 3)
+        spied = Spied(factors())
+        blocks = evaluate(spied, PARTS.test, seen=PARTS.train, k=5)
+        assert blocks.metrics == whole.metrics
+        assert blocks.intervals == whole.intervals
+        assert max(spied.heights) <= max(1, cells // 60)
+        assert all(name.startswith("tacit-evaluate") for name in spied.threads)
+
+
+def test_progress_rises_to_one(monkeypatch):
+    monkeypatch.setattr(positions, "CELLS", 60 * 10)
+    heard = []
+    evaluate(factors(), PARTS.test, seen=PARTS.train, progress=heard.append)
+    assert len(heard) >= 8
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
+
+
+def test_a_block_that_is_not_finite_ends_the_evaluation(monkeypatch):
+    monkeypatch.setattr(positions, "CELLS", 60 * 10)
+    broken = factors()
+    broken.items[3] = np.nan
+    with pytest.raises(DataError, match="NaN or infinite"):
+        evaluate(Spied(broken), PARTS.test.keep(PARTS.test.items != 3), seen=PARTS.train)
+
+
+def test_a_run_file_can_leave_ranking_out():
+    judged = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(ranking=False), 7)
+    assert set(judged.metrics) == {"mse", "rmse", "mae"}
+
+
+def test_what_only_ranks_is_ranked_all_the_same_and_says_so():
+    only = RandomScores(np.arange(90, dtype=np.uint64), np.arange(60, dtype=np.uint64))
+    judged = evaluate_as_asked(only, PARTS.test, PARTS.train, EvaluateSection(ranking=False), 7)
+    assert "ndcg@10" in judged.metrics
+    assert any("only ranks" in note for note in judged.notes)
+
+
+def test_a_run_file_can_rank_a_sample_of_users_and_the_notes_say_so():
+    judged = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(users=12), 7)
+    again = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(users=12), 7)
+    assert len(judged.users) == 12
+    assert judged.users.tolist() == again.users.tolist()
+    assert any("seeded sample: 12 of" in note for note in judged.notes)
+    whole = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(), 7)
+    assert judged.metrics["mse"] == whole.metrics["mse"]
+
+
+def test_several_cut_offs_are_each_as_alone_and_rank_is_there_once():
+    several = evaluate(factors(), PARTS.test, seen=PARTS.train, k=[2, 5])
+    for k in (2, 5):
+        alone = evaluate(factors(), PARTS.test, seen=PARTS.train, k=k)
+        assert {name: several.metrics[name] for name in alone.metrics} == alone.metrics
+    assert list(several.metrics)[-1] == "rank"
+    assert len(several.metrics) == 3 + 2 * 7 + 1
