@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import typer
@@ -9,7 +10,11 @@ import typer
 from tacit.report.html import write_card, write_report
 
 
-def report(run: Path) -> None:
+def report(run: Path, as_json: bool = False) -> None:
     """Write a finished run's report and card anew."""
-    typer.echo(f"Report: {write_report(run)}")
-    typer.echo(f"Privacy card: {write_card(run)}")
+    page, card = write_report(run), write_card(run)
+    if as_json:
+        typer.echo(json.dumps({"run": str(run), "report": str(page), "card": str(card)}, ensure_ascii=False))
+        return
+    typer.echo(f"Report: {page}")
+    typer.echo(f"Privacy card: {card}")
