@@ -110,6 +110,7 @@ class EvaluateSection(Frozen):
     k: int = Field(default=10, ge=1)
     negatives: int = Field(default=99, ge=1)
     relevance: float | None = None
+    floor: bool = True
 
 
 class RunFile(Frozen):

@@ -177,6 +177,7 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary."""
     from tacit.evaluate import evaluate
     from tacit.evaluate.floor import bias_floor
+    from tacit.evaluate.references import references
     from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
     from tacit.report.crossing import crossing
 
@@ -240,7 +241,8 @@ def run(file: RunFile, out: Path | None = None, watch: Callable[[Glance], None] 
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
             ],
             sealed=prepared.plan is not None and prepared.plan.situation.sealed,
-            floor=bias_floor(prepared, evaluation),
+            floor=bias_floor(prepared, evaluation) if file.evaluate.floor else None,
+            references=references(prepared, evaluation, evaluated) if file.evaluate.floor else (),
             noise=None if prepared.plan is None else prepared.plan.loudness(),
             sealing=_sealing(prepared),
         ),

@@ -197,7 +197,7 @@ class Part:
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}
-        judged = evaluate(predictors[0], test, seen=seen, seed=file.seed, **file.evaluate.model_dump())
+        judged = evaluate(predictors[0], test, seen=seen, seed=file.seed, **file.evaluate.model_dump(exclude={"floor"}))
         people = int(np.sum(test.counts > 0))
         told = json.dumps({"metrics": judged.metrics, "users": people, "ratings": test.n_ratings})
         write_private(folder / "metrics.json", told)
