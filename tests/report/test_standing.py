@@ -61,6 +61,13 @@ def test_terminal_and_report_have_all_of_them_with_intervals(tmp_path):
     assert "local and popularity: NON-PRIVATE, for comparison" in privacy_card(record)
 
 
+def test_what_was_learned_together_stands_beside_what_parties_made_of_it(tmp_path):
+    record = a_run(tmp_path / "run", summary={"metrics_shared": {"mse": 1.1}})
+    assert [one.name for one in contenders(record)][:3] == ["this run", "before tuning", "bias"]
+    assert "before tuning" in terminal(record)
+    assert "1.1" in Page(report(record)).data
+
+
 def test_what_does_better_without_learning_together_is_said(tmp_path):
     record = a_run(tmp_path / "run")
     assert remarks(record) == ["Popularity does better by NDCG@10: 0.400 against 0.313."]
@@ -105,13 +112,13 @@ def test_terminal_and_page_compare_with_the_first_run_by_the_same_names(tmp_path
     assert answer.exit_code == 0, answer.stderr
     told = " ".join(answer.stdout.split())
     assert "sgdmf, ε = 1.00 sgdmf, no privacy" in told
-    assert "User by user, sgdmf, ε = 1.00 against each other run; means over users" in told
+    assert "User by user, “sgdmf, ε = 1.00” against each other run; means over users" in told
     assert "ε = 1.00 per user NON-PRIVATE" in told
-    assert "mse mean over ratings" in told
-    assert "ndcg@10 mean over users" in told
+    assert "mse rating" in told
+    assert "ndcg@10 user" in told
     page = Page((tmp_path / "page.html").read_text())
     assert "The first run, “sgdmf, ε = 1.00”, against each other one" in page.text
-    assert "mean over ratings" in page.text
+    assert "mean per rating" in page.text
     assert "ε = 1.00 per user" in page.text
     assert mean_over("made-up") == ""
     assert compare_report([first, best]).count("does not beat bias") >= 1

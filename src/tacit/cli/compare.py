@@ -39,7 +39,7 @@ def compare(runs: list[Path], out: Path, as_json: bool, quiet: bool) -> None:
         return
     console = Console(highlight=False, markup=False)
     console.print(side_by_side(records, names))
-    console.print(f"\nUser by user, {names[0]} against each other run; means over users, each counting once:")
+    console.print(f"\nUser by user, {_quoted(names[0])} against each other run; means over users, each counting once:")
     for results in pairs:
         for metric in [name for name in results if name.startswith(SAID)]:
             console.print(str(results[metric]))
@@ -62,22 +62,32 @@ def same_test(records: list[RunRecord]) -> None:
 
 def paired(records: list[RunRecord], names: list[str], place: int) -> dict[str, Paired]:
     """The first run compared with the one at `place`, for each metric that both have per user."""
-    a, b, called = records[0], records[place], (names[0], names[place])
+    a, b = records[0], records[place]
+    called = (_quoted(names[0]), _quoted(names[place]))
     theirs = set(b.scope_metrics("user"))
     results = {name: compare_users(a, b, name, names=called) for name in a.scope_metrics("user") if name in theirs}
     return {name: result for name, result in results.items() if result is not None}
+
+
+def _quoted(name: str) -> str:
+    """A name as a sentence takes it."""
+    return f"“{name}”" if "," in name else name
 
 
 def side_by_side(records: list[RunRecord], names: list[str]) -> Table:
     """Metrics in rows, runs in columns, by names that tell them apart."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    table.add_column("")
+    table.add_column("mean per")
     for name in names:
         table.add_column(name, justify="right")
     for name in dict.fromkeys(name for record in records for name in record.summary.metrics):
         values = (record.summary.metrics.get(name) for record in records)
-        table.add_row(name, mean_over(name), *("–" if value is None else f"{value:.4f}" for value in values))
+        table.add_row(
+            name,
+            mean_over(name).removeprefix("mean per "),
+            *("–" if value is None else f"{value:.4f}" for value in values),
+        )
     table.add_row("guarantee", "", *(stated(record) for record in records))
     return table
 

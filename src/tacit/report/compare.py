@@ -137,7 +137,7 @@ def mean_over(name: str) -> str:
     stem = name.partition("@")[0]
     if stem not in METRICS:
         return ""
-    return "mean over ratings" if stem in ("mse", "rmse", "mae", "rank") else "mean over users"
+    return "mean per rating" if stem in ("mse", "rmse", "mae", "rank") else "mean per user"
 
 
 def _value(record: RunRecord, name: str) -> float:

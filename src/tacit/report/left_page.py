@@ -184,7 +184,11 @@ def _numbers(left: Left) -> Markup:
         _tile("ε reached", shown, *reached),
         _tile("Releases", page.number(len(left.rows), count(len(left.rows))), data),
         _tile("Left the site", page.number(left.bytes, unbroken(size(left.bytes)))),
-        _tile("Refused", page.number(refused, count(refused)), tag("div", "requests", class_="more")),
+        _tile(
+            "Refused",
+            page.number(refused, count(refused)),
+            tag("div", "request" if refused == 1 else "requests", class_="more"),
+        ),
     ]
     return tag("dl", *tiles, class_="numbers", style="--columns: 4")
 

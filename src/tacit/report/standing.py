@@ -45,6 +45,9 @@ def contenders(record: RunRecord) -> list[Contender]:
     found = [
         Contender("this run", record.about.method.name, _stated(record.guarantee), summary.metrics, summary.intervals)
     ]
+    if summary.metrics_shared and len(record.about.references) + (floor is not None):
+        what = "this run, before each party fine-tuned at home"
+        found.append(Contender("before tuning", what, _stated(record.guarantee), summary.metrics_shared, {}))
     if floor is not None:
         what = "item and user biases of all parties"
         found.append(
