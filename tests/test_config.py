@@ -72,6 +72,7 @@ negatives = 50
 relevance = 4
 ranking = false
 users = 500
+floor = false
 """
 
 SECTIONS = ("data", "public", "split", "partition", "privacy", "aggregation", "engine", "evaluate")
@@ -230,7 +231,9 @@ def test_an_unknown_key_gets_a_suggestion_at_each_level(tmp_path, text, key, mea
 
 
 def test_an_unknown_key_far_from_all_gets_the_list(tmp_path):
-    assert "Known here: k, negatives, relevance, ranking, users." in complaint(tmp_path, "[evaluate]\nxyzzy = 1")
+    assert "Known here: k, negatives, relevance, ranking, users, floor." in complaint(
+        tmp_path, "[evaluate]\nxyzzy = 1"
+    )
 
 
 @pytest.mark.parametrize(

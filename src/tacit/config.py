@@ -123,6 +123,7 @@ class EvaluateSection(Frozen):
     relevance: float | None = None
     ranking: bool = True
     users: int = Field(default=20_000, ge=1, le=MOST_USERS)
+    floor: bool = True
 
     @field_validator("k", mode="before")
     @classmethod

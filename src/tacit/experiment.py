@@ -26,6 +26,7 @@ from tacit.methods import Method, Parameters
 from tacit.methods.asked import Situation
 from tacit.methods.plan import Plan
 from tacit.methods.runfile import check, plan, seeded, setting_in_data
+from tacit.model import Predictor
 from tacit.partition import Parties, Setting
 from tacit.report.folder import RunFolder
 
@@ -216,6 +217,17 @@ def run(
             return _run(prepared, folder, guards, watch, phase, began)
 
 
+def _judge(prepared: Prepared) -> Callable[..., Any]:
+    """Judges a predictor as the run is judged, but for `ranking`."""
+    from tacit.evaluate.evaluation import evaluate_as_asked
+
+    def judged(predictor: Predictor, ranking: bool) -> Any:
+        wanted = prepared.file.evaluate.model_copy(update={"ranking": ranking})
+        return evaluate_as_asked(predictor, prepared.test, prepared.train, wanted, prepared.file.seed)
+
+    return judged
+
+
 def _run(
     prepared: Prepared,
     folder: RunFolder,
@@ -227,6 +239,7 @@ def _run(
     """The run in its folder, which is nobody else's meanwhile."""
     from tacit.evaluate.evaluation import evaluate_as_asked
     from tacit.evaluate.floor import bias_floor
+    from tacit.evaluate.references import references
     from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
     from tacit.report.crossing import crossing
 
@@ -263,7 +276,11 @@ def _run(
         "seconds": round(perf_counter() - began, 3),
         "digest": trained.transcript.digest,
     }
-    floor = bias_floor(prepared, evaluation, phase)
+    floor, beside = None, []
+    if file.evaluate.floor:
+        floor = bias_floor(prepared, evaluation, phase)
+        phase("comparing with local, popularity and central", None)
+        beside = references(prepared, evaluation, _judge(prepared))
     phase("writing the report", None)
     folder.finish(
         summary=summary,
@@ -290,6 +307,7 @@ def _run(
             ],
             sealed=prepared.plan is not None and prepared.plan.situation.sealed,
             floor=floor,
+            references=beside,
             noise=None if prepared.plan is None else prepared.plan.loudness(),
             sealing=_sealing(prepared),
         ),

@@ -55,7 +55,7 @@ WITHOUT_USERS = {"README.md": [], "guarantee.json": [], "items.parquet": ["item"
 )
 def test_it_holds_what_is_shared_and_nothing_else(tmp_path, by, method, expected):
     a_run(tmp_path / "done", by, method)
-    code, _out, err = export("done", "--to", "out", cwd=tmp_path)
+    code, _out, err = export("done", "--out", "out", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert tables(tmp_path / "out") == expected
     assert {path.name for path in tmp_path.iterdir()} == {"done", "out"}
@@ -63,7 +63,7 @@ def test_it_holds_what_is_shared_and_nothing_else(tmp_path, by, method, expected
 
 def test_the_numbers_and_ids_are_the_models(tmp_path):
     a_run(tmp_path / "done", "item")
-    export("done", "--to", "out", cwd=tmp_path)
+    export("done", "--out", "out", cwd=tmp_path)
     model, items = Model.load(tmp_path / "done"), pq.read_table(tmp_path / "out" / "items.parquet")
     users = pq.read_table(tmp_path / "out" / "users.parquet")
     assert items["item"].to_pylist() == model.item_ids.ids.tolist()
@@ -93,11 +93,11 @@ def test_every_file_carries_the_stamp_and_the_guarantee(tmp_path):
 
 def test_json_is_one_object(tmp_path):
     a_run(tmp_path / "done")
-    code, out, _err = export("done", "--to", "deep/out", "--json", cwd=tmp_path)
+    code, out, _err = export("done", "--out", "deep/out", "--json", cwd=tmp_path)
     told = json.loads(out)
     assert code == 0
     assert told["files"] == ["README.md", "guarantee.json", "items.parquet"]
-    assert (told["run"], told["to"], told["items"], told["stamp"]) == ("done", "deep/out", 20, "NON-PRIVATE")
+    assert (told["run"], told["out"], told["items"], told["stamp"]) == ("done", "deep/out", 20, "NON-PRIVATE")
 
 
 def refused(answer: tuple[int, str, str], code: int, *words: str) -> None:
@@ -121,13 +121,13 @@ def test_a_run_that_is_missing_unfinished_or_damaged_is_refused(tmp_path):
 def test_what_is_there_is_never_overwritten(tmp_path):
     a_run(tmp_path / "done")
     (tmp_path / "out").mkdir()
-    assert export("done", "--to", "out", cwd=tmp_path)[0] == 0  # an empty folder is no loss
+    assert export("done", "--out", "out", cwd=tmp_path)[0] == 0  # an empty folder is no loss
     before = (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns
-    refused(export("done", "--to", "out", cwd=tmp_path), 2, "is there already", "--to")
+    refused(export("done", "--out", "out", cwd=tmp_path), 2, "is there already", "--out")
     assert (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns == before
     (tmp_path / "file").write_text("mine")
-    refused(export("done", "--to", "file", cwd=tmp_path), 2, "is there already")
-    refused(export("done", "--to", "file/out", cwd=tmp_path), 2, "cannot be written")
+    refused(export("done", "--out", "file", cwd=tmp_path), 2, "is there already")
+    refused(export("done", "--out", "file/out", cwd=tmp_path), 2, "cannot be written")
     assert {path.name for path in tmp_path.iterdir()} == {"done", "out", "file"}
 
 
@@ -138,7 +138,7 @@ def test_a_disk_that_refuses_leaves_nothing_behind(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tacit.cli.export.os.replace", refuse)
-    refused(export("done", "--to", "out", cwd=tmp_path), 2, "No space left on device")
+    refused(export("done", "--out", "out", cwd=tmp_path), 2, "No space left on device")
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
 
 
@@ -151,3 +151,11 @@ def test_user_factors_where_they_belong_to_the_parties_are_not_let_out(tmp_path)
     np.savez(tmp_path / "done" / "model" / "factors.npz", user_factors=users, **planted)
     refused(export("done", cwd=tmp_path), 4, "stay with the parties")
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
+
+
+def test_a_report_written_anew_says_where_it_is_as_json_too(tmp_path):
+    a_run(tmp_path / "done")
+    with chdir(tmp_path):
+        answer = CliRunner().invoke(app, ["report", "done", "--json"])
+    assert answer.exit_code == 0
+    assert json.loads(answer.stdout) == {"run": "done", "report": "done/report.html", "card": "done/card.md"}

@@ -174,20 +174,20 @@ def test_ratings_that_do_not_fit_are_named_with_what_a_join_would_do(kit, tmp_pa
         findings, _home = look(kit, tmp_path, source=Source(str(path)))
         assert failed(findings) == {"data": DataError}
         assert findings[-1].error.exit_code == 3
-        assert findings[-1].found.endswith("; a join would go on all the same, and say nothing.")
+        assert findings[-1].found.endswith(" A join goes on all the same, and says so at this site only.")
         return findings[-1].found
 
     items = said("1,9999,3", "2,9999,4")
-    assert "2 ratings of items that are not on the run's list of items, such as 9999 (a join would leave them" in items
+    assert "Left out: 2 of 3 ratings, since their items are not on the run's list of items (9999);" in items
     assert "[public] catalogue" in items
     assert "scale" not in items
     scale = said(f"2,{listed},7.5")
-    assert f"1 rating outside the run's scale 1…5, such as 7.5 for item {listed} (a join would clip them" in scale
+    assert f"1 of 2 ratings, since they are outside the run's scale 1…5 (such as 7.5 for item {listed}" in scale
     assert "[public] scale" in scale
     assert "catalogue" not in scale
     both = said("2,9999,9", f"3,{listed},-1")
-    assert "1 rating of items that are not on the run's list of items, such as 9999" in both
-    assert "and 1 rating outside the run's scale 1…5, such as -1 for" in both
+    assert "Left out: 1 of 3 ratings" in both
+    assert "Clipped: 1 of 3 ratings, since they are outside the run's scale 1…5 (such as -1 for" in both
 
 
 def test_a_vertical_site_is_told_to_mend_its_own_list_of_items(kit, tmp_path, there):
@@ -198,7 +198,7 @@ def test_a_vertical_site_is_told_to_mend_its_own_list_of_items(kit, tmp_path, th
     findings, _home = look(kit, tmp_path, source=Source(str(tmp_path / "odd.csv"), items=tmp_path / "items.csv"))
     found = next(finding for finding in findings if finding.what == "data")
     assert isinstance(found.error, DataError)
-    assert f"1 rating of items that are not in the file of --items, such as {other} " in found.found
+    assert f"Left out: 1 of 2 ratings, since their items are not in the file of --items ({other})" in found.found
     assert "add such items to that file" in found.found
 
 

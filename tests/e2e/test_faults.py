@@ -384,7 +384,9 @@ def test_a_site_whose_budget_is_too_small_refuses_and_the_coordinator_does_not_l
     assert other.wait() == 0, other.err
     assert third.wait() == 0, third.err
     assert "1.2345" not in told_to_the_coordinator(here, "up")
-    assert not (here.folder / "site-party-1" / "ledger").exists()
+    shown = here.tacit("ledger", "show", "site-party-1/ledger", "--json")  # nothing left, and the refusal is kept
+    (kept,) = json.loads(shown.stdout)["ledgers"]
+    assert (kept["releases"], kept["refusals"]["number"]) == ([], 1)
     # the other one has spent what it allowed: a second run of another seed is refused, whatever the coordinator says
     shutil.move(here.folder / "run", here.folder / "first")
     (here.folder / "run.toml").write_text(METHOD.format(rounds=2) + PRIVACY + 'on_refusal = "stop"\n')

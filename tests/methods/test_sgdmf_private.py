@@ -123,7 +123,7 @@ def test_the_model_holds_shared_factors_and_nothing_else(done):
 def test_an_export_holds_no_more_than_the_model(done):
     name, folder = done
     with chdir(folder.parent):
-        answer = CliRunner().invoke(app, ["export", "run", "--to", f"out-{name}"])
+        answer = CliRunner().invoke(app, ["export", "run", "--out", f"out-{name}"])
     assert answer.exit_code == 0, answer.stderr
     tables = {path.name: pq.read_table(path) for path in (folder.parent / f"out-{name}").glob("*.parquet")}
     assert set(tables) == {"items.parquet"} | ({"users.parquet"} if name == "vertical" else set())

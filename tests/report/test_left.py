@@ -163,7 +163,7 @@ def test_the_top_says_who_since_when_how_much_to_whom_and_at_what_cost():
     top = page.text[: page.text.index("What it cost")]
     assert "What left party-1" in top
     assert "Since 14 March 2026, 10:22 UTC, 6 releases with 6 KB left, to the coordinator." in top
-    assert "Two had ratings in them; the other four had none." in top
+    assert "Two were computed from ratings, with noise added; the other four hold nothing of the ratings." in top
     assert "ε = 1.50 at δ = 1e-06 · per user · zero-out" in top
     assert "Sums left masked, and all sites share the noise" in top
     assert "Verified 14 March 2026, 10:22 UTC" in top
@@ -184,9 +184,7 @@ def test_every_release_is_on_it_with_its_time_round_bytes_epsilon_and_head():
 
 def test_what_costs_is_told_apart_from_what_does_not():
     _, page = read(left(*secure_sum(), reached=[0, 0, 0, 1, 1]))
-    paid, gratis = (
-        page.text.index(words) for words in ("With ratings in it, at a cost", "Without ratings, at no cost")
-    )
+    paid, gratis = (page.text.index(words) for words in (COSTLY, FREE))
     end = page.text.index("Every release")
     assert "masked: it sees only the sum of all" in page.text[paid:gratis]
     assert "unmask" not in page.text[paid:gratis]
@@ -230,8 +228,8 @@ def test_an_empty_ledger_has_a_page_too():
 
 def test_public_facts_alone_cost_nothing():
     _, page = read(left(row(1, "finish", Public()), reached=[0.0]))
-    assert "None of them has data in it." in page.text
-    assert "ε = 0: nothing that left had ratings in it" in page.text
+    assert "None of it was computed from ratings." in page.text
+    assert "ε = 0: nothing that left was computed from ratings" in page.text
 
 
 def test_a_masked_chain_keeps_its_own_noise_and_a_masked_sum_shares_it():
@@ -268,15 +266,20 @@ def test_metrics_that_a_site_told_are_called_unprotected_wherever_the_page_speak
     known = {"run-a": RunNote(guarantee="(1.00, 1e-06)-DP · against the coordinator")}
     rows = row(1, "sizes:roster", Roster(), "public"), row(2), row(3, "metrics:own", Metrics(), "public", size=440)
     text, page = read(left(*rows, reached=[0, 2.0, 2.0], notes=known))
-    assert "Two had ratings in them; the other one had none. Nothing protects one of those with ratings." in page.text
+    assert (
+        "One was computed from ratings, with noise added; one was computed from ratings, without any protection; "
+        in page.text
+    )
     assert '<div class="stamp none" role="note"><b>METRICS SHARED</b>' in text
     assert '<div class="stamp plain" role="note"><b>ε = 2.00' in text
     assert "For all but the metrics: Every user is protected" in page.text
-    assert "2 with ratings, 1 unprotected" in page.text
+    assert "2 from ratings, 1 unprotected" in page.text
     assert "took the site to ε = 2.00, and no other one cost any." in page.text
     exposed, costly, free = (page.text.index(words) for words in (EXPOSED, COSTLY, FREE))
     assert exposed < page.text.index("metrics: own") < costly < page.text.index("noised in every step") < free
-    assert "440 bytes of it without any protection; 1 KB had none" in page.text.replace("\xa0", " ")
+    assert "440 bytes computed from ratings, without any protection; 1 KB with nothing" in page.text.replace(
+        "\xa0", " "
+    )
     assert "metrics:own · 1 release · round 3 · 440 bytes · no ε covers it" in page.text.replace("\xa0", " ")
     assert "leaves with noise on it, but for metrics:own." in page.text
     assert "Metrics left without any noise" in page.text
@@ -294,7 +297,7 @@ def test_without_metrics_or_bare_data_the_page_has_nothing_unprotected():
 def test_metrics_alone_are_not_said_to_be_nothing():
     text, page = read(left(row(1, "metrics:own", Metrics(), "public"), reached=[0.0]))
     assert "<b>METRICS SHARED</b>" in text
-    assert "nothing that left had ratings in it" not in page.text
+    assert "nothing that left was computed" not in page.text
     assert "is protected from" not in page.text
     assert "What it cost" not in page.text
 

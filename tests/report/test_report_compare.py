@@ -52,7 +52,7 @@ def test_each_run_carries_its_own_stamp(tmp_path):
     assert text.count('class="chip none"') == 2
     assert text.count('class="chip simulated"') == 2
     assert text.count('class="chip holds"') == 2
-    assert "ε = 1.00 SIMULATED" in text
+    assert "ε = 1.00 per user, SIMULATED" in text
     assert "(2.00, 1e-06)-DP" in text
 
 
@@ -93,7 +93,7 @@ def test_labels_say_as_much_as_it_takes(tmp_path):
         a_run(tmp_path, "c", summary=private),
         a_run(tmp_path, "d", summary=private),
     ]
-    assert labels(records) == ["central", "sgdmf", "sgdmf, ε = 1.00, c", "sgdmf, ε = 1.00, d"]
+    assert labels(records) == ["central", "sgdmf, no privacy", "sgdmf, ε = 1.00, c", "sgdmf, ε = 1.00, d"]
     assert labels([records[0], records[0]]) == ["central, no. 1", "central, no. 2"]
 
 

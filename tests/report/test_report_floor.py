@@ -119,9 +119,11 @@ def test_a_damaged_floor_is_one_sentence(tmp_path):
 def test_a_private_model_that_does_not_beat_it_says_so_at_the_top(tmp_path):
     record = a_run(tmp_path / "run", a_floor(0.7, (0.03, 0.06)))
     lines = [line for line in privacy_card(record).splitlines() if line]
-    assert lines[3].startswith("**Does not beat the floor.** This model does not beat bias at the same guarantee")
+    assert lines[0] == "# Privacy card: does not beat bias"
+    assert lines[3].startswith("**Does not beat bias.** This model does not beat bias at the same guarantee")
     text = report(record)
-    assert text.index("Does not beat the floor") < text.index("<dl")
+    assert "<h1>Two silos learned together: test MSE 0.755, does not beat bias</h1>" in text
+    assert text.index("Does not beat bias") < text.index("<dl")
     assert 'class="stamp simulated"' in text
     assert "nothing of it was released" in Page(text).text
 

@@ -152,25 +152,26 @@ def compare(
 @app.command()
 def report(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
+    as_json: Json = False,
 ) -> None:
     """Write a run's report and privacy card anew, and say where they are."""
     from tacit.cli.report import report as command
 
-    command(run)
+    command(run, as_json)
 
 
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
-    to: Annotated[
-        Path | None, typer.Option("--to", help="A folder that is not there yet; default: the run's name with -model.")
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A folder that is not there yet; default: the run's name with -model.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a run's shared model as Parquet, with its stamp and guarantee; nothing that a party keeps."""
     from tacit.cli.export import export as command
 
-    command(run, to, as_json)
+    command(run, out, as_json)
 
 
 @app.command()

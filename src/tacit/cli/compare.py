@@ -14,7 +14,8 @@ from tacit.cli.run import execute
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.evaluate import Paired
-from tacit.report.compare import write_comparison
+from tacit.report.compare import labels, mean_over, stated, write_comparison
+from tacit.report.floor import verdicts
 from tacit.report.paired import compare_users
 from tacit.report.record import RunRecord
 
@@ -30,18 +31,20 @@ def compare(runs: list[Path], out: Path, as_json: bool, quiet: bool) -> None:
     folders = [Path(execute(files[path], None, quiet)["run"]) if path in files else path for path in runs]
     records = [RunRecord.read(folder) for folder in folders]
     same_test(records)
-    first, *others = records
-    pairs = {(first.name, other.name): paired(first, other) for other in others}
+    names = labels(records)
+    pairs = [paired(records, names, place) for place in range(1, len(records))]
     page = write_comparison(folders, out)
     if as_json:
-        typer.echo(json.dumps(as_table(records, pairs, page), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(as_table(records, names, pairs, page), ensure_ascii=False, allow_nan=False))
         return
-    console = Console(highlight=False)
-    console.print(side_by_side(records))
-    console.print()
-    for results in pairs.values():
+    console = Console(highlight=False, markup=False)
+    console.print(side_by_side(records, names))
+    console.print(f"\nUser by user, {_quoted(names[0])} against each other run; means over users, each counting once:")
+    for results in pairs:
         for metric in [name for name in results if name.startswith(SAID)]:
             console.print(str(results[metric]))
+    for name, words in verdicts(records, names):
+        console.print(f"{name}: {words}")
     console.print(f"\nComparison: {page}", soft_wrap=True)
 
 
@@ -57,42 +60,54 @@ def same_test(records: list[RunRecord]) -> None:
                 )
 
 
-def paired(a: RunRecord, b: RunRecord) -> dict[str, Paired]:
-    """The paired comparison of two runs, for each metric that both have per user."""
+def paired(records: list[RunRecord], names: list[str], place: int) -> dict[str, Paired]:
+    """The first run compared with the one at `place`, for each metric that both have per user."""
+    a, b = records[0], records[place]
+    called = (_quoted(names[0]), _quoted(names[place]))
     theirs = set(b.scope_metrics("user"))
-    results = {name: compare_users(a, b, name) for name in a.scope_metrics("user") if name in theirs}
+    results = {name: compare_users(a, b, name, names=called) for name in a.scope_metrics("user") if name in theirs}
     return {name: result for name, result in results.items() if result is not None}
 
 
-def side_by_side(records: list[RunRecord]) -> Table:
-    """Metrics in rows, runs in columns."""
+def _quoted(name: str) -> str:
+    """A name as a sentence takes it."""
+    return f"“{name}”" if "," in name else name
+
+
+def side_by_side(records: list[RunRecord], names: list[str]) -> Table:
+    """Metrics in rows, runs in columns, by names that tell them apart."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for record in records:
-        table.add_column(record.name, justify="right")
-    names = dict.fromkeys(name for record in records for name in record.summary.metrics)
+    table.add_column("mean per")
     for name in names:
+        table.add_column(name, justify="right")
+    for name in dict.fromkeys(name for record in records for name in record.summary.metrics):
         values = (record.summary.metrics.get(name) for record in records)
-        table.add_row(name, *("" if value is None else f"{value:.4f}" for value in values))
-    table.add_row("stamp", *("NON-PRIVATE" if r.guarantee is None else "private" for r in records))
+        table.add_row(
+            name,
+            mean_over(name).removeprefix("mean per "),
+            *("–" if value is None else f"{value:.4f}" for value in values),
+        )
+    table.add_row("guarantee", "", *(stated(record) for record in records))
     return table
 
 
-def as_table(records: list[RunRecord], pairs: dict[tuple[str, str], dict[str, Paired]], page: Path) -> dict[str, Any]:
+def as_table(records: list[RunRecord], names: list[str], pairs: list[dict[str, Paired]], page: Path) -> dict[str, Any]:
     """Everything, for a program."""
     return {
         "runs": [record.summary.model_dump() for record in records],
+        "labels": names,
         "paired": [
             {
-                "first": first,
-                "second": second,
+                "first": records[0].name,
+                "second": other.name,
                 "metric": metric,
                 "difference": result.difference,
                 "interval": list(result.interval),
                 "p_value": result.p_value,
                 "users": result.users,
             }
-            for (first, second), results in pairs.items()
+            for other, results in zip(records[1:], pairs, strict=True)
             for metric, result in results.items()
         ],
         "report": str(page),

@@ -46,10 +46,10 @@ def export(run: Path, to: Path | None, as_json: bool) -> None:
         )
     to = Path(f"{record.name}-model") if to is None else to
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise UsageError(f'"{to}" is there already; name a folder that is not, with --to.')
+        raise UsageError(f'"{to}" is there already; name a folder that is not, with --out.')
     files = _write(record, model, to)
     if as_json:
-        told = {"run": str(run), "to": str(to), "files": files, "items": len(model.item_ids), "stamp": model.stamp}
+        told = {"run": str(run), "out": str(to), "files": files, "items": len(model.item_ids), "stamp": model.stamp}
         typer.echo(json.dumps(told, ensure_ascii=False))
         return
     typer.echo(f"Exported to {to}: {', '.join(files)}.")
@@ -139,4 +139,4 @@ def _readme(model: Model) -> str:
 
 
 def _refused(to: Path, error: OSError) -> UsageError:
-    return UsageError(f'"{to}" cannot be written: {error.strerror}; name another folder with --to.')
+    return UsageError(f'"{to}" cannot be written: {error.strerror}; name another folder with --out.')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -119,10 +120,18 @@ def _served(
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
                 reached(kit, wait)
                 home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
-                return Site(home, log, status, stays=stay).serve(wait)
+                return Site(home, log, status, stays=stay, tell=partial(_said_here, quiet)).serve(wait)
             finally:
                 if probe is not None:
                     probe.close()
+
+
+def _said_here(quiet: bool, words: str) -> None:
+    """A sentence on this site's own terminal."""
+    from tacit.deploy.logs import one_line
+
+    if not quiet:
+        typer.echo(one_line(words, 4000), err=True)
 
 
 def _checked(kit: Any, folder: Path, source: Any, policy: Any, as_json: bool) -> None:

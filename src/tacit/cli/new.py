@@ -111,6 +111,7 @@ transcript = "digests"    # digests · full (keeps every message)
 k = 10
 negatives = 99
 # relevance = 4.0         # a test rating from which on an item counts as relevant
+# floor = false           # do not train `bias` beside the run, nor the other references
 """
 
 

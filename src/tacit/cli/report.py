@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,10 +14,14 @@ from tacit.report.html import write_card, write_report
 from tacit.report.record import PARTS
 
 
-def report(run: Path) -> None:
+def report(run: Path, as_json: bool = False) -> None:
     """Write a finished run's report and card anew; one that does not verify gets none."""
     with RunFolder(run) if (run / "summary.json").exists() else nullcontext():
         if all((run / part).is_file() for part in PARTS):
             check_finished(run)
-        typer.echo(f"Report: {write_report(run)}")
-        typer.echo(f"Privacy card: {write_card(run)}")
+        page, card = write_report(run), write_card(run)
+    if as_json:
+        typer.echo(json.dumps({"run": str(run), "report": str(page), "card": str(card)}, ensure_ascii=False))
+        return
+    typer.echo(f"Report: {page}")
+    typer.echo(f"Privacy card: {card}")

@@ -11,9 +11,14 @@ from time import monotonic
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from tacit.engine.simulate import Glance
+from tacit.errors import TacitError
+from tacit.report.floor import verdict
+from tacit.report.record import RunRecord
+from tacit.report.standing import NON_PRIVATE, columns, contenders, remarks
 from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
@@ -107,6 +112,45 @@ def live(title: str, quiet: bool, budget: float | None = None) -> Iterator[Live 
         line.done()
 
 
+def _record(summary: dict[str, Any]) -> RunRecord | None:
+    """The run's folder, where it can be read: it says what the run stands beside."""
+    try:
+        return RunRecord.read(Path(summary["run"]))
+    except TacitError:
+        return None
+
+
+def _print_beside(record: RunRecord, console: Console) -> None:
+    """The run beside its floor and what else there is, by the metrics that tell most, with intervals."""
+    from rich.table import Table
+
+    found, names = contenders(record), columns(record)
+    if not found or not names:
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("beside it")
+    for name in names:
+        table.add_column(name, justify="right")
+        table.add_column("95 % interval", style="dim")
+    table.add_column("guarantee")
+    for one in found:
+        cells = []
+        for name in names:
+            value, interval = one.value(name), one.interval(name)
+            cells += ["–" if value is None else f"{value:.4f}"]
+            cells += ["" if interval is None or value is None else f"{interval[0]:.4f} … {interval[1]:.4f}"]
+        table.add_row(escape(one.name), *cells, one.guarantee.partition(" per ")[0].partition(",")[0])
+    console.print()
+    console.print(table)
+    if told := [one for one in found if one.guarantee == NON_PRIVATE]:
+        console.print(f"{NON_PRIVATE}:", markup=False, style="dim")
+    for one in told:
+        why = f"{one.what}; {one.missing}" if one.missing else one.what
+        console.print(f"  {one.name}: {why}", markup=False, style="dim")
+    for remark in remarks(record):
+        console.print(remark, markup=False)
+
+
 def print_summary(summary: dict[str, Any], console: Console) -> None:
     """The result of one run, for a person."""
     from rich.table import Table
@@ -125,8 +169,15 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         silo = summary["setting"] == "horizontal" and guarantee["unit"] == "user"
         unit = f"per {guarantee['unit']}{' and silo' if silo else ''}, against {guarantee['against']}"
         stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}[/bold] {unit}{simulated}"
-    console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}")
+    record = _record(summary)
+    found = None if record is None else verdict(record)
+    judged = f" · [bold]{escape(found.brief)}[/bold]" if found is not None and found.brief else ""
+    console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{judged}")
     console.print(table)
+    if record is not None:
+        _print_beside(record, console)
+    if found is not None:
+        console.print(found.words, markup=False)
     if "metrics_of" in summary:
         console.print(f"Metrics are of {summary['metrics_of']}, on their own test ratings, and carry no guarantee.")
     elif not summary["metrics"]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -82,6 +82,7 @@ class Coordinator:
         self.desk = Desk(self._cell, keyring.identity, run)
         self._lobby = Lobby(keyring, log, status, self._tell)
         self.refused: dict[str, str] = {}  # who refused the run, and what it said
+        self._looking: dict[str, tuple[str, Future[Any]]] = {}  # by name, to which start of it the run was offered
         self.offers = 0  # how often the run was offered: once more whenever somebody refused
         self._pool = ThreadPoolExecutor(64, thread_name_prefix="tacit-desk")
         self._over, self._closed = False, threading.Event()
@@ -98,7 +99,7 @@ class Coordinator:
 
     def turn_to(self, run: str) -> None:
         """Serve another run, with whoever is there."""
-        self.run, before, self._over = run, self.desk, False
+        self.run, before, self._over, self._looking = run, self.desk, False, {}
         self.desk = Desk(self._cell, self.keyring.identity, run)
         self.desk.know(before)
 
@@ -117,14 +118,20 @@ class Coordinator:
         """What a site that only looks is shown: the offer, as it will be made."""
         self._lobby.shown = offer.content()
 
-    def gather(self, names: tuple[str, ...], seconds: float) -> None:
-        """Wait until everybody has said hello."""
+    def gather(self, names: tuple[str, ...], seconds: float, offer: Offer | None = None) -> None:
+        """Wait until everybody has said hello.
+
+        With an `offer` everybody who comes is offered the run at once: a site that must refuse it, since its budget
+        does not cover it, says so when it looks and does not wait for the others.
+        """
         self._status.set(state=State.WAITING, run=self.run, peers=self._peers(list(names)))
         found = f"{self.keyring.host}:{self.keyring.port}"
         where = self._own if found == self._own else f"{self._own}, which sites look for at {found}"
         self._tell(f"Listening at {where}; waiting for {', '.join(names)} to join, {seconds:,.0f} seconds at most.")
         deadline = monotonic() + seconds
         while missing := self.desk.wait_for(names, max(0.0, min(LOOK, deadline - monotonic()))):
+            if offer is not None:
+                self._offer(offer, [name for name in names if name not in missing])
             invited = self.keyring.invited
             if ended := [name for name in names if name not in invited]:
                 raise PeerFailed(
@@ -143,15 +150,13 @@ class Coordinator:
         while True:
             self._status.set(state=State.CHECKING, run=self.run)
             self.offers += 1
-            said = _same(offer.roster, offer.content())
-            replies = self._all("offer", offer.hash, said, CHECKING)
+            self._offer(offer, offer.roster)
+            replies = {name: self._looking[name][1].result() for name in offer.roster}
+            self._looking = {}  # whoever is left is offered another run, without those that refused
             refused = {name: reply for name, reply in replies.items() if isinstance(reply, TacitError)}
             late = [name for name, reply in replies.items() if reply is None]
             for name, error in refused.items():
-                self._log.warning("refused", peer=name, error=type(error).__name__)
-                self._status.set(peers={name: Peer.REFUSED})
-                self._tell(str(error))
-                self.refused[name] = str(error)
+                self._hear(name, error)
             staying = tuple(name for name in offer.roster if name not in refused)
             if late:
                 raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
@@ -162,10 +167,31 @@ class Coordinator:
             if first is not None and refused and (stop_on_refusal or len(staying) < 2):  # nobody learns alone
                 raise first
             if not refused:
-                self.desk.first("offer", offer.hash, said)
+                self.desk.first("offer", offer.hash, _same(offer.roster, offer.content()))
                 return offer, {name: Told.of(reply, name) for name, reply in replies.items()}
             offer = replace(offer, roster=staying)
             self._possible(offer, first)
+
+    def _offer(self, offer: Offer, names: Iterable[str]) -> None:
+        """Offer the run to whoever of them it was not offered yet since its service started; note who has refused."""
+        for name in names:
+            start, job = self._looking.get(name, ("", None))
+            now = self.desk.start_of(name)
+            if job is None or (job.done() and now != start):
+                self.refused.pop(name, None)
+                said = partial(_said, offer.content())
+                asked = self._pool.submit(self.desk.settle, name, "offer", offer.hash, said, CHECKING)
+                self._looking[name] = now, asked
+            elif job.done() and isinstance(refusal := job.result(), TacitError):
+                self._hear(name, refusal)
+
+    def _hear(self, name: str, refusal: TacitError) -> None:
+        """Note, once, that somebody refused the run."""
+        if name not in self.refused:
+            self.refused[name] = str(refusal)
+            self._log.warning("refused", peer=name, error=type(refusal).__name__)
+            self._status.set(peers={name: Peer.REFUSED})
+            self._tell(str(refusal))
 
     def _possible(self, offer: Offer, refusal: TacitError | None) -> None:
         """Raise the refusal that left too few, where a run without whoever refused cannot be."""

@@ -195,7 +195,7 @@ def _held(
     names = offer.roster
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
-        coordinator.gather(names, terms.wait)
+        coordinator.gather(names, terms.wait, offer)
         offer, told = coordinator.offered(offer, stops(file))
         found: Mapping[str, Told] = told
         write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.boundary.door import record_beside
 from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.protection import Budget, BudgetSpent, Protection
 from tacit.boundary.wire import Array, Value, encode
 from tacit.deploy import kept
 from tacit.deploy.align import Aligning
@@ -57,6 +57,8 @@ class Data(Protocol):
     """Where a site's ratings come from."""
 
     def held(self, offer: Offer, name: str, folder: Path) -> Held: ...
+
+    def unfit(self, held: Held, offer: Offer) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,11 @@ class Part:
             self._held = self._aligning.recalled(self._held)
         if not home.policy.local:
             _swept(home.ledgers)
-            affordable(home.policy, self.offer, self._held, home.ledger, home.name)
+            try:
+                affordable(home.policy, self.offer, self._held, home.ledger, home.name)
+            except BudgetSpent as refusal:
+                self._refused(str(refusal))
+                raise
         self.party: Party | None = None
         self._agreed: Agreement | None = None
         self._ledger: Ledger | None = None
@@ -108,6 +114,11 @@ class Part:
     @property
     def private(self) -> bool:
         return self.offer.file.privacy is not None
+
+    @property
+    def unfit(self) -> str:
+        """Which of the site's ratings this run leaves out or clips, for this site's own eyes; empty for none."""
+        return self._home.data.unfit(self._held, self.offer)
 
     def sizes(self) -> dict[str, Value]:
         """What the site says of itself when it accepts."""
@@ -246,6 +257,14 @@ class Part:
         finally:
             ledger.close()
         return content
+
+    def _refused(self, why: str) -> None:
+        """That an offer was refused for the budget stands in the ledger, as a release that was refused does."""
+        ledger = Ledger(self._home.ledger, self._home.name)
+        try:
+            ledger.refuse(self.offer.run, 0, "offer", self.offer.hash, why)
+        finally:
+            ledger.close()
 
     def _note(self, agreed: Agreement, protection: Protection | None) -> None:
         """Beside the ledger: with whom each run was, and what was promised; for whoever reads the ledger later."""

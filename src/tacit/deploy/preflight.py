@@ -15,12 +15,10 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.boundary.wire import reading
 from tacit.data.ratings import Ratings
-from tacit.data.tables import shown as shown_id
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
 from tacit.deploy.hello import hello
 from tacit.deploy.kit import Kit
@@ -211,7 +209,7 @@ def _data(data: Source, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Held
     held = data.held(offer, kit.name, folder)
     ratings = held.share.ratings
     if held.unfit:
-        raise DataError(_unfit(data, held, offer))
+        raise DataError(f"{data.unfit(held, offer)} A join goes on all the same, and says so at this site only.")
     tested = 0 if held.test is None else held.test.n_ratings
     return f"{_sizes(ratings)} to learn from, {tested:,} held out; all on the list of items and on the scale", held
 
@@ -220,30 +218,6 @@ def _sizes(ratings: Ratings) -> str:
     return (
         f"{plural(ratings.n_users, 'user')} × {plural(ratings.n_items, 'item')}, {plural(ratings.n_ratings, 'rating')}"
     )
-
-
-def _unfit(data: Source, held: Held, offer: Offer) -> str:
-    """Which ratings a join would leave out or clip, one of each kind, for whoever mends them here."""
-    own, there, said = data.ratings, held.share.ratings, []
-    ids, scale = own.item_ids.ids, there.scale
-    listed = (there.item_ids.rows(ids) >= 0)[own.items]
-    outside = listed & ((own.values < np.float32(scale.low)) | (own.values > np.float32(scale.high)))
-    if unlisted := int(np.sum(~listed)):
-        vertical = offer.setting is Setting.VERTICAL
-        where = "in the file of --items" if vertical else "on the run's list of items"
-        mend = "add such items to that file" if vertical else "have them added to the run's [public] catalogue"
-        said.append(
-            f"{plural(unlisted, 'rating')} of items that are not {where}, such as "
-            f"{shown_id(ids[own.items[np.argmin(listed)]])} (a join would leave them out; correct the ids, or {mend})"
-        )
-    if off := int(np.sum(outside)):
-        first = int(np.argmax(outside))
-        said.append(
-            f"{plural(off, 'rating')} outside the run's scale {scale}, such as {own.values[first]:g} for item "
-            f"{shown_id(ids[own.items[first]])} (a join would clip them; correct them, or have the run's [public] "
-            "scale widened)"
-        )
-    return f"This site has {' and '.join(said)}; a join would go on all the same, and say nothing."
 
 
 def _privacy(policy: Policy, offer: Offer, held: Held, kit: Kit, folder: Path) -> tuple[str, Plan]:

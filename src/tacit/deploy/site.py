@@ -35,10 +35,18 @@ class Site:
     ----------
     home : what the site is whatever the run
     stays : whether it waits for further runs when one has ended
+    tell : gets a sentence for people at this site alone; it may depend on ratings, so it is in no log and no status
     """
 
-    def __init__(self, home: Home, log: Log, status: Status, stays: bool = False) -> None:
-        self._home, self._log, self._status, self._stays = home, log, status, stays
+    def __init__(
+        self,
+        home: Home,
+        log: Log,
+        status: Status,
+        stays: bool = False,
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> None:
+        self._home, self._log, self._status, self._stays, self._tell = home, log, status, stays, tell
         self._over = False
         self._run, self._part = "", None  # type: str, Part | None
         self._ended = threading.Event()
@@ -162,6 +170,9 @@ class Site:
             self._status.set(state=State.REFUSED if isinstance(error, PrivacyRefused) else State.FAILED)
             raise
         self._log.info("checking", run=run, parties=len(self._part.offer.roster))
+        if unfit := self._part.unfit:
+            self._tell(unfit)
+        self._status.set(state=State.WAITING, message="The run is accepted; waiting for the others.")
         return self._part.sizes()
 
     def _ruled(self, offer: Offer) -> None:

@@ -13,11 +13,16 @@ from tacit.data.load import load
 from tacit.data.ratings import Ratings, Scale, row_order
 from tacit.data.sides import read_catalogue
 from tacit.data.split import split
+from tacit.data.tables import shown as shown_id
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.kept import read_share
 from tacit.deploy.terms import Offer, Told
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.partition import Setting, Share
+from tacit.report.words import plural
+
+#: Ids of items that are named of those that are not on a run's list.
+FEW = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +51,8 @@ class Source:
     """Where a site's ratings are: a file, a folder, a database with a query.
 
     They are read once, by the site's own words, before anybody is told that it is there. An offer's list of items and
-    scale then only leave out and clip, silently: whether data fits an offer would be an answer that nobody is charged
-    for, and whoever makes offers could ask as often as it likes.
+    scale then only leave out and clip. The site says so at home (`unfit`) and not to the coordinator: whether data fits
+    an offer would be an answer that nobody is charged for, and anyone who makes offers could ask as often as they like.
 
     Attributes
     ----------
@@ -124,6 +129,37 @@ class Source:
         share = Share(name, replace(train, times=None), rows, columns, name, devices)
         return Held(share, _people(share), test, unfit)
 
+    def unfit(self, held: Held, offer: Offer) -> str:
+        """Which ratings a run leaves out or clips, and why, for people at this site alone; empty where there are none.
+
+        It depends on ratings that nothing protects: it is printed at home, and never told to the coordinator.
+        """
+        if not held.unfit:
+            return ""
+        own, there, said = self.ratings, held.share.ratings, []
+        ids, scale = own.item_ids.ids, there.scale
+        listed = (there.item_ids.rows(ids) >= 0)[own.items]
+        outside = listed & ((own.values < np.float32(scale.low)) | (own.values > np.float32(scale.high)))
+        of_all = f"of {plural(own.n_ratings, 'rating')}"
+        if left_out := int(np.sum(~listed)):
+            vertical = offer.setting is Setting.VERTICAL
+            where = "in the file of --items" if vertical else "on the run's list of items"
+            mend = "add such items to that file" if vertical else "have them added to the run's [public] catalogue"
+            some = list(dict.fromkeys(own.items[~listed].tolist()))
+            named = ", ".join(shown_id(ids[item]) for item in some[:FEW]) + (", …" if len(some) > FEW else "")
+            said.append(
+                f"Left out: {left_out:,} {of_all}, since their items are not {where} ({named}); correct the ids, or "
+                f"{mend}."
+            )
+        if off := int(np.sum(outside)):
+            first = int(np.argmax(outside))
+            which = f"{own.values[first]:g} for item {shown_id(ids[own.items[first]])}"
+            said.append(
+                f"Clipped: {off:,} {of_all}, since they are outside the run's scale {scale} (such as {which}); correct "
+                "them, or have the run's [public] scale widened."
+            )
+        return " ".join(said)
+
 
 def onto(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Ratings, int]:
     """The same ratings on another list of items and another scale, and how many did not fit.
@@ -160,6 +196,10 @@ class Laid:
             raise DataError(f'There is no share of this run for {name} in "{folder}".')
         share = read_share(path)
         return Held(share, _people(share))
+
+    def unfit(self, held: Held, offer: Offer) -> str:
+        """Nothing: the experimenter made the share for this very run."""
+        return ""
 
 
 def _people(share: Share) -> tuple[str, ...]:

@@ -107,6 +107,11 @@ class Desk:
         with self._news:
             return {name: monotonic() - peer.heard < within for name, peer in self._peers.items() if peer.start}
 
+    def start_of(self, name: str) -> str:
+        """Which start of a service said hello last; empty where none did, or it is not let in any more."""
+        with self._news:
+            return self._peers[name].start if name in self._peers else ""
+
     def patience(self, name: str) -> float:
         """How many seconds a service is still waited for; 0 where nothing is asked of it."""
         with self._news:

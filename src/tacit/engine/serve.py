@@ -23,12 +23,14 @@ def kind_of(party: Party, request: Request) -> Kind:
 def served(party: Party, request: Request, survivors: Array | None = None) -> Answer:
     """One party's answer; `survivors` are those devices of a simulated cohort whose answers arrive.
 
-    A spent budget is an answer too; every other refusal and failure is raised.
+    A spent budget is an answer too, and the ledger keeps that it was given; every other refusal and failure is raised.
     """
     kind = kind_of(party, request)
     try:
         release = party.answer(request, survivors if party.member.devices > 1 else None)
     except BudgetSpent as refusal:
+        if (guard := party.gate.protection) is not None:
+            guard.ledger.refuse(guard.run, request.round, request.step, request.hash, str(refusal))
         return Answer(party.name, "refused", kind, why=str(refusal))
     except VoidRound:  # it heard too few neighbours, and leaves this sum
         return Answer(party.name, "lost", kind)

@@ -105,6 +105,7 @@ def about(
     notes: Sequence[str] = (),
     sealed: bool = False,
     floor: Mapping[str, Any] | None = None,
+    references: Sequence[Mapping[str, Any]] = (),
     noise: Sequence[Mapping[str, Any]] | None = None,
     sealing: Sequence[str] = (),
     deployed: bool = False,
@@ -113,9 +114,9 @@ def about(
     """The contents of about.json; `data` is what `about_data` said, `partition` what `about_parties` did.
 
     `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
-    `noise` what each private step's answers carry, and `sealing` says how sums were sealed. A run that has none of
-    these says nothing of them. `deployed` is a run between organisations, which no experimenter looks into; `beside` is
-    what was told there before the run and after it.
+    `references` what others without any guarantee reached, `noise` what each private step's answers carry, and
+    `sealing` says how sums were sealed. A run that has none of these says nothing of them. `deployed` is a run between
+    organisations, which no experimenter looks into; `beside` is what was told there before the run and after it.
     """
     from importlib.metadata import version
 
@@ -142,6 +143,7 @@ def about(
         ],
         "notes": list(notes),
         **({} if floor is None else {"floor": dict(floor)}),
+        **({"references": [dict(one) for one in references]} if references else {}),
         **({} if noise is None else {"steps_noise": [dict(step) for step in noise]}),
         **({"sealing": list(sealing)} if sealing else {}),
         **({"deployed": True, "beside": [dict(row) for row in beside]} if deployed else {}),

@@ -65,7 +65,8 @@ class Card:
 def privacy_card(record: RunRecord) -> str:
     """The card as Markdown, for card.md."""
     content = card(record)
-    lines = ["# Privacy card", "", f"**{_markdown(content.stamp)}**", "", _markdown(content.statement), ""]
+    judged = "" if content.floor is None or not content.floor.brief else f": {_markdown(content.floor.brief)}"
+    lines = [f"# Privacy card{judged}", "", f"**{_markdown(content.stamp)}**", "", _markdown(content.statement), ""]
     if content.floor is not None:
         lines += [f"**{_markdown(content.floor.title)}.** {_markdown(content.floor.words)}", ""]
     lines += [*_markdown_table(Table(("", ""), content.facts)), ""]
@@ -200,7 +201,14 @@ def _three(number: float) -> str:
 
 def _floor(record: RunRecord) -> list[Section]:
     floor = record.about.floor
-    return [] if floor is None else [Section("What the floor is", [WHAT.format(name=floor.name)])]
+    if floor is None:
+        return []
+    said = [WHAT.format(name=floor.name)]
+    if names := [short(one.name, 40) for one in record.about.references[:10] if one.metrics]:
+        said.append(
+            f"The report also shows {listing(names)}: NON-PRIVATE, for comparison; they stay with the experimenter."
+        )
+    return [Section("What the floor is", said)]
 
 
 def _crossed(record: RunRecord) -> Section:

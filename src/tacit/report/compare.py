@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import UsageError
+from tacit.evaluate.metrics import METRICS
 from tacit.report import floor, page, readings
 from tacit.report.bars import Bar, Estimate, bars, estimates
 from tacit.report.card import card
@@ -56,12 +57,12 @@ def compare_report(records: Sequence[RunRecord]) -> str:
         tag("p", _alike(records), class_="lede"),
         _warning(records),
     )
-    best = _best(records, lead) if lead is not None and not differences(records) else None
+    fair = lead is not None and not differences(records)
     return page.page(
         title,
         head,
         _results(records, names, lead),
-        user_by_user(records, names, best, lead) if best is not None and lead is not None else None,
+        user_by_user(records, names, lead) if fair and lead is not None else None,
         _learning(records, names, lead),
         _sending(records, names),
         _promises(records, names),
@@ -73,7 +74,7 @@ def compare_report(records: Sequence[RunRecord]) -> str:
 def labels(records: Sequence[RunRecord]) -> list[str]:
     """A name for each run: its method's, with as much more as it takes to tell it from the others."""
     names = [record.about.method.name for record in records]
-    for more in (_setting, _epsilon, lambda record: record.name):
+    for more in (_setting, _epsilon, _unit, _aggregation, _seed, lambda record: record.name):
         for name in [name for name, often in Counter(names).items() if often > 1]:
             told = {place: more(records[place]) for place, other in enumerate(names) if other == name}
             if len(set(told.values())) > 1:
@@ -88,7 +89,27 @@ def _setting(record: RunRecord) -> str:
 
 
 def _epsilon(record: RunRecord) -> str:
-    return f"ε = {epsilon(record.guarantee.epsilon or 0)}" if record.guarantee else ""
+    return f"ε = {epsilon(record.guarantee.epsilon or 0)}" if record.guarantee else "no privacy"
+
+
+def _unit(record: RunRecord) -> str:
+    return f"per {record.guarantee.unit}" if record.guarantee else ""
+
+
+def _aggregation(record: RunRecord) -> str:
+    return record.run_file.aggregation.name
+
+
+def _seed(record: RunRecord) -> str:
+    return f"seed {record.run_file.seed}"
+
+
+def stated(record: RunRecord) -> str:
+    """A run's guarantee in a few words: ε, unit, and whether it is SIMULATED; or NON-PRIVATE."""
+    its = record.guarantee
+    if its is None:
+        return "NON-PRIVATE"
+    return f"ε = {epsilon(its.epsilon or 0)} per {its.unit}{', SIMULATED' if its.simulated else ''}"
 
 
 def differences(records: Sequence[RunRecord]) -> list[str]:
@@ -100,7 +121,7 @@ def differences(records: Sequence[RunRecord]) -> list[str]:
             "data": (data.name, data.users, data.items, data.ratings, str(data.scale), data.feedback),
             "split": file.split,
             "seed": file.seed,
-            "way of evaluating": file.evaluate,
+            "way of evaluating": file.evaluate.model_dump(exclude={"floor"}),
         }
 
     first, rest = facts(records[0]), [facts(record) for record in records[1:]]
@@ -109,6 +130,14 @@ def differences(records: Sequence[RunRecord]) -> list[str]:
 
 def _metrics(records: Sequence[RunRecord]) -> list[str]:
     return list(dict.fromkeys(name for record in records for name in record.summary.metrics))
+
+
+def mean_over(name: str) -> str:
+    """What a metric of a run is a mean over: every test rating counts alike, or every user; empty where not known."""
+    stem = name.partition("@")[0]
+    if stem not in METRICS:
+        return ""
+    return "mean per rating" if stem in ("mse", "rmse", "mae", "rank") else "mean per user"
 
 
 def _value(record: RunRecord, name: str) -> float:
@@ -160,6 +189,7 @@ def _results(records: Sequence[RunRecord], names: Sequence[str], lead: str | Non
         best = _best(records, name) if fair else None
         top = None if best is None else _value(records[best], name)
         title = tag("abbr", meaning(name).short, title=meaning(name).long)
+        title = join([title, tag("span", mean_over(name), class_="under")])
         rows.append([title, *(_result(record, name, places, _value(record, name) == top) for record in records)])
     head = [
         "",
@@ -264,13 +294,9 @@ def _promises(records: Sequence[RunRecord], names: Sequence[str]) -> Markup:
 
 
 def _chip(record: RunRecord) -> Markup:
-    stated = record.guarantee
-    if stated is None:
-        return tag("span", "NON-PRIVATE", class_="chip none")
-    shown = f"ε = {epsilon(stated.epsilon or 0)}"
-    if stated.simulated:
-        return tag("span", f"{shown} SIMULATED", class_="chip simulated")
-    return tag("span", shown, class_="chip holds")
+    its = record.guarantee
+    kind = "none" if its is None else "simulated" if its.simulated else "holds"
+    return tag("span", stated(record), class_=f"chip {kind}")
 
 
 def _runs(records: Sequence[RunRecord], names: Sequence[str]) -> Markup:

@@ -31,6 +31,11 @@ class Verdict:
     title: str
     words: str
 
+    @property
+    def brief(self) -> str:
+        """What a headline says of it; empty where nothing is known."""
+        return "" if self.standing == "unknown" else f"{self.title[:1].lower()}{self.title[1:]}"
+
 
 @dataclass(frozen=True)
 class Level:
@@ -51,7 +56,9 @@ def verdict(record: RunRecord) -> Verdict | None:
     name = leading(m for m in mine if m in its and _known(mine[m]) and _known(its[m]))
     if name is None:
         why = short(floor.missing, 300) or "the two have no metric in common"
-        return Verdict("unknown", "No floor", sentence(f"There is no floor to compare with: {why}"))
+        return Verdict(
+            "unknown", f"Not compared with {floor.name}", sentence(f"There is no floor to compare with: {why}")
+        )
     return _compared(record, floor, name)
 
 
@@ -118,12 +125,9 @@ def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
     if before is not None and standing == "beats" and together != "beats":
         words = f"What was learned together does not beat {floor.name}{terms}: {short_name} {_both(before, its)}. "
         words += f"Only fine-tuning at home, each party for itself, brings it to {metric(value)}{difference}."
-        return Verdict("tuned", "Does not beat the floor before fine-tuning at home", words)
-    title, does = {
-        "beats": ("Beats the floor", "beats"),
-        "level": ("Does not clearly beat the floor", "does not clearly beat"),
-        "fails": ("Does not beat the floor", "does not beat"),
-    }[standing]
+        return Verdict("tuned", f"Does not beat {floor.name} before fine-tuning at home", words)
+    does = {"beats": "beats", "level": "does not clearly beat", "fails": "does not beat"}[standing]
+    title = f"{does[:1].upper()}{does[1:]} {floor.name}"
     words = f"This model {does} {floor.name}{terms}: {short_name} {_both(value, its)}{difference}."
     if before is not None:
         words += f" Before fine-tuning at home it has {metric(before)}."

@@ -23,6 +23,7 @@ from tacit.report.words import (
     listing,
     moment,
     plural,
+    sentence,
     short,
     size,
     spelled,
@@ -92,10 +93,13 @@ def _lede(left: Left) -> str:
     sent = f"Since {since}, {plural(len(left.rows), 'release')} with {size(left.bytes)} left, to {left.recipients}."
     data, rest = len(left.rated), len(left.rows) - len(left.rated)
     if not data:
-        return f"{sent} None of them has data in it."
-    others = f"; the other {'one' if rest == 1 else spelled(rest)} had none" if rest else ""
-    bare = f" Nothing protects {spelled(len(left.exposed))} of those with ratings." if left.exposed else ""
-    return f"{sent} {spelled(data).capitalize()} had ratings in {'it' if data == 1 else 'them'}{others}.{bare}"
+        return f"{sent} None of it was computed from ratings."
+    bare = len(left.exposed)
+    kinds = ((data - bare, "with noise added"), (bare, "without any protection"))
+    parts = [f"{spelled(n)} {'was' if n == 1 else 'were'} computed from ratings, {how}" for n, how in kinds if n]
+    if rest:
+        parts.append(f"the other {'one holds' if rest == 1 else f'{spelled(rest)} hold'} nothing of the ratings")
+    return f"{sent} {sentence('; '.join(parts))}"
 
 
 def _stamps(left: Left) -> list[Markup]:
@@ -109,7 +113,11 @@ def _stamps(left: Left) -> list[Markup]:
         return metrics
     if not left.rated:
         return [
-            _note("holds", "ε = 0: nothing that left had ratings in it", "Keys, sealed shares and “done” cost nothing.")
+            _note(
+                "holds",
+                "ε = 0: nothing that left was computed from ratings",
+                "Keys, sealed shares and “done” cost nothing.",
+            )
         ]
     # Runs that were chosen one after another are held by the budget; the reading holds for a list that was fixed.
     held = left.held if len(left.runs) > 1 and left.held is not None and left.held.days is None else None
@@ -179,12 +187,16 @@ def _numbers(left: Left) -> Markup:
     shown = tag("span", "∞") if math.isinf(left.epsilon) else page.number(left.epsilon, epsilon(left.epsilon))
     refused = int(left.refused["number"])
     bare = f", {count(len(left.exposed))} unprotected" if left.exposed else ""
-    data = tag("div", f"{count(len(left.rated))} with ratings{bare}", class_="more")
+    data = tag("div", f"{count(len(left.rated))} from ratings{bare}", class_="more")
     tiles = [
         _tile("ε reached", shown, *reached),
         _tile("Releases", page.number(len(left.rows), count(len(left.rows))), data),
         _tile("Left the site", page.number(left.bytes, unbroken(size(left.bytes)))),
-        _tile("Refused", page.number(refused, count(refused)), tag("div", "requests", class_="more")),
+        _tile(
+            "Refused",
+            page.number(refused, count(refused)),
+            tag("div", "request" if refused == 1 else "requests", class_="more"),
+        ),
     ]
     return tag("dl", *tiles, class_="numbers", style="--columns: 4")
 
@@ -202,8 +214,8 @@ def _cost(left: Left) -> Markup | None:
     if not costs:
         return None
     dearest = epsilon(left.epsilon)
-    reading = f"The first release with ratings took the site to ε = {epsilon(left.reached[costs[0]])}"
-    only = ", and no other one cost any." if any(map(told, left.rows)) else ", and no other one had any."
+    reading = f"The first release from ratings took the site to ε = {epsilon(left.reached[costs[0]])}"
+    only = ", and no other one cost any." if any(map(told, left.rows)) else ", and no other one was computed from them."
     reading += f", all {count(len(costs))} together to {dearest}." if len(costs) > 1 else only
     budget = None if left.held is None or left.held.days is not None else left.held.epsilon
     references = [] if budget is None else [Reference(f"budget {budget:g}", budget)]

@@ -31,8 +31,8 @@ OPEN = 40
 #: Bars of the heaviest steps that are drawn; the tables have all.
 MOST_BARS = 16
 #: The three kinds of what left.
-EXPOSED, COSTLY = "From ratings, without any protection", "With ratings in it, at a cost"
-FREE = "Without ratings, at no cost"
+EXPOSED, COSTLY = "Computed from ratings, without any protection", "Computed from ratings, with noise added, at a cost"
+FREE = "Nothing of the ratings in it, at no cost"
 
 
 def by_step(left: Left) -> Markup:
@@ -69,10 +69,12 @@ def _step_chart(left: Left) -> Markup:
     bars = sorted(sizes.items(), key=lambda bar: -bar[1])
     gratis = sum(amount for (_step, is_free), amount in bars if is_free)
     bare = sum(map(weight, left.exposed))
-    of_it = f", {size(bare)} of it without any protection" if bare else ""
-    reading = f"{size(left.bytes - gratis)} had ratings in them{of_it}; {size(gratis)} had none."
+    noised = left.bytes - gratis - bare
+    parts = [f"{size(noised)} computed from ratings, with noise added"] if noised or not bare else []
+    parts += [f"{size(bare)} computed from ratings, without any protection"] if bare else []
+    reading = sentence("; ".join([*parts, f"{size(gratis)} with nothing of the ratings in it"]))
     label = f"Bars of bytes by step. {reading}"
-    names = ["with ratings in it", "without"]
+    names = ["computed from ratings", "nothing of the ratings in it"]
     return page.figure(reading, legend(names, (UP, DOWN)), both(lambda width: _bars(bars[:MOST_BARS], label, width)))
 
 

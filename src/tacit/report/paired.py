@@ -1,4 +1,4 @@
-"""Runs compared user by user: the best one against each other one, on the users that both were judged on."""
+"""Runs compared user by user: the first one against each other one, on the users that both were judged on."""
 
 from __future__ import annotations
 
@@ -17,26 +17,34 @@ from tacit.report.words import INTERVAL, MISSING, count, decimals, metric, perce
 _PERMUTATIONS = 2000
 
 
-def user_by_user(records: Sequence[RunRecord], names: Sequence[str], best: int, name: str) -> Markup | None:
-    """A table of the best run against the others; None where no user was judged on two."""
+def user_by_user(records: Sequence[RunRecord], names: Sequence[str], name: str) -> Markup | None:
+    """A table of the first run against the others, as on the terminal; None where no user was judged on two."""
     rows: list[tuple[Child, ...]] = []
-    for place, record in enumerate(records):
-        if place == best:
-            continue
-        result = compare_users(records[best], record, name, permutations=_PERMUTATIONS)
+    for place, record in enumerate(records[1:], start=1):
+        result = compare_users(records[0], record, name, permutations=_PERMUTATIONS)
         if result is not None:
             rows.append((short(names[place], 60), *_cells(result)))
     if not rows:
         return None
     short_name = meaning(name).short
-    text = f"The run “{names[best]}” against each other one, by the {short_name} of every user judged on both. "
-    text += "Every user counts once. p is the chance of a difference this large if the two served users alike."
+    text = f"The first run, “{names[0]}”, against each other one, by the {short_name} of every user judged on both. "
+    text += "Means are over users: every user counts once. "
+    text += "p is the chance of a difference this large if the two served users alike."
     head = ("Against", "Users", f"Difference in {short_name}", "p", "Better for", "Worse for")
     return page.section("User by user", tag("p", text), page.table(head, rows, numeric=range(1, len(head))))
 
 
-def compare_users(first: RunRecord, second: RunRecord, name: str, permutations: int = 5000) -> Paired | None:
-    """Two runs by one metric of the users that both were judged on; None where there are fewer than two."""
+def compare_users(
+    first: RunRecord,
+    second: RunRecord,
+    name: str,
+    permutations: int = 5000,
+    names: tuple[str, str] | None = None,
+) -> Paired | None:
+    """Two runs, by their folders' names or `names`, by one metric of the users that both were judged on.
+
+    None where there are fewer than two.
+    """
     ids, values = first.per_user(name)
     other_ids, others = second.per_user(name)
     _shared, here, there = np.intersect1d(ids.astype(str), other_ids.astype(str), return_indices=True)
@@ -44,7 +52,8 @@ def compare_users(first: RunRecord, second: RunRecord, name: str, permutations: 
     both = np.isfinite(a) & np.isfinite(b)
     if both.sum() < 2:
         return None
-    return compare_paired(a[both], b[both], metric=name, names=(first.name, second.name), permutations=permutations)
+    called = names or (first.name, second.name)
+    return compare_paired(a[both], b[both], metric=name, names=called, permutations=permutations)
 
 
 def _cells(result: Paired) -> tuple[Child, ...]:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tacit.report.floor import verdict
 from tacit.report.glossary import leading, meaning
 from tacit.report.record import RunRecord
 from tacit.report.traffic import PartyTraffic, RoundTraffic
@@ -39,13 +40,15 @@ def lead_metric(record: RunRecord) -> str | None:
 
 
 def headline(record: RunRecord) -> str:
-    """The run in one line, as in "Ten silos learned together: test MSE 0.755"."""
+    """The run in one line, as in "Ten silos learned together: test MSE 0.755, beats bias"."""
     did = _what_happened(record)
     lead = lead_metric(record)
     if lead is None:
         return did
     whose = f" at {record.summary.metrics_of}" if record.summary.metrics_of else ""
-    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}{whose}"
+    found = verdict(record)
+    judged = f", {found.brief}" if found is not None and found.brief else ""
+    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}{whose}{judged}"
 
 
 def _what_happened(record: RunRecord) -> str:

@@ -158,6 +158,16 @@ class AboutFloor(Written):
         return short(self.method, 40)
 
 
+class AboutReference(Written):
+    """What the run stands beside, without any guarantee; `missing` says why there are no metrics."""
+
+    name: str
+    what: str = ""
+    metrics: dict[str, float | None] = Field(default_factory=dict)
+    intervals: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
+    missing: str = ""
+
+
 class AboutNoise(Written):
     """One private step: how often it is asked for, what noise an answer got, and the forecast size of its signal."""
 
@@ -186,6 +196,7 @@ class About(Written):
     crossings: list[Crossing] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     floor: AboutFloor | None = None
+    references: list[AboutReference] = Field(default_factory=list)
     steps_noise: list[AboutNoise] = Field(default_factory=list)
     sealing: list[str] = Field(default_factory=list)
     deployed: bool = False

@@ -1,0 +1,115 @@
+"""What a run stands beside: local biases, popularity and central training on the same split, judged by the same test.
+
+They are the experimenter's, who holds all parties' data in a simulation. None of them carries a guarantee: NON-PRIVATE,
+for comparison. They are only computed where that is cheap beside the run itself; where it is not, `missing` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tacit.data.ratings import Ratings
+from tacit.engine.simulate import train, with_newcomers
+from tacit.errors import TacitError
+from tacit.evaluate.evaluation import Evaluation
+from tacit.evaluate.floor import Prepared
+from tacit.methods import chosen
+from tacit.model.predictor import Biases, ItemScores, Part, Predictor, assemble
+from tacit.partition import Setting
+
+#: Training ratings up to which all of them are pooled and trained on once more.
+CENTRAL = 100_000
+#: Users × items up to which what rates is ranked too, and up to which popularity is ranked.
+RANKED, POPULAR = 5_000_000, 30_000_000
+#: How many ratings' worth of the mean a bias and a level start with.
+SHRINKAGE = 5.0
+
+#: Judges a predictor as the run was judged; takes `ranking`, whether to rank items.
+Judge = Callable[..., Evaluation]
+
+
+def references(prepared: Prepared, evaluation: Evaluation, judge: Judge) -> list[dict[str, Any]]:
+    """What about.json says of them: `name`, `what`, `metrics` and `intervals`; `missing` where there are none.
+
+    Parameters
+    ----------
+    prepared : the run
+    evaluation : of the run's final model; where it has no ranking metrics, nothing is ranked
+    judge : `evaluate` with the run's test ratings and [evaluate]
+    """
+    ranks = any(name == "rank" or "@" in name for name in evaluation.metrics)
+    cells = prepared.test.n_users * prepared.test.n_items
+    bias, _parameters = chosen({"name": "bias"})
+    found: list[dict[str, Any]] = []
+
+    def add(name: str, what: str, make: Callable[[], Predictor], ranked: bool, missing: str = "") -> None:
+        if prepared.method.name == name:
+            return
+        entry: dict[str, Any] = {"name": name, "what": what}
+        try:
+            judged = None if missing else judge(make(), ranking=ranked)
+        except TacitError as error:
+            judged, missing = None, str(error)
+        if judged is None:
+            found.append({**entry, "missing": missing})
+            return
+        spans = {metric: list(interval) for metric, interval in judged.intervals.items()}
+        found.append({**entry, "metrics": judged.metrics, "intervals": spans})
+
+    if prepared.parties.feedback in bias.feedback:
+        alone = "each device alone: its user's mean rating"
+        if prepared.parties.setting is not Setting.DEVICE:
+            alone = "each silo alone: item and user biases of its own ratings"
+        add("local", alone, lambda: _local(prepared), ranks and cells <= RANKED)
+    large = f"not ranked here, since {prepared.test.n_users:,} users × {prepared.test.n_items:,} items are many"
+    if ranks:
+        what = "the items that most users rated, the same for everybody"
+        add("popularity", what, lambda: _popular(prepared.train), True, "" if cells <= POPULAR else large)
+    if prepared.parties.feedback in bias.feedback:
+        many = f"not trained here, since {prepared.train.n_ratings:,} ratings are many; tacit compare shows a run of it"
+        what = "matrix factorization on all ratings in one place"
+        small = prepared.train.n_ratings <= CENTRAL
+        add("central", what, lambda: _central(prepared), ranks and cells <= RANKED, "" if small else many)
+    return found
+
+
+def _popular(ratings: Ratings) -> ItemScores:
+    counts = np.bincount(ratings.items, minlength=ratings.n_items).astype(np.float32)
+    return ItemScores(counts, rates=False)
+
+
+def _central(prepared: Prepared) -> Predictor:
+    method, parameters = chosen({"name": "central"})
+    trained = train(method, parameters, prepared.parties, seed=prepared.file.seed)
+    return with_newcomers(trained, prepared.support, prepared.test.n_users)
+
+
+def _local(prepared: Prepared) -> Predictor:
+    """Every party's own biases, for its own users and items."""
+    parties, low, high = prepared.parties, prepared.parties.scale.low, prepared.parties.scale.high
+    if parties.setting is Setting.DEVICE:
+        return Biases(*own_biases(prepared.train, items=False), low, high)
+    parts = [Part(s.users, s.items, Biases(*own_biases(s.ratings), low, high)) for s in parties]
+    by_item = parties.setting is Setting.VERTICAL
+    return assemble(parts, parties.n_users, parties.n_items, by_item=by_item)
+
+
+def own_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Users' levels (n,) and items' biases (m,), float32, each shrunk; without `items` all biases are 0.
+
+    b_j = Σ_u (r_uj − μ)/(n_j + k),   level_u = (Σ_j (r_uj − b_j) + k·μ)/(n_u + k),   μ shrunk to the scale's middle
+    """
+    k, values, scale = SHRINKAGE, ratings.values.astype(np.float64), ratings.scale
+    middle = scale.low + scale.span / 2
+    mean = (values.sum() + k * middle) / (len(values) + k)
+    biases = np.zeros(ratings.n_items)
+    if items:
+        rated = np.bincount(ratings.items, minlength=ratings.n_items)
+        biases = np.bincount(ratings.items, weights=values - mean, minlength=ratings.n_items) / (rated + k)
+    sums = np.bincount(ratings.users, weights=values - biases[ratings.items], minlength=ratings.n_users)
+    base = mean if items else middle  # a device knows its own user's ratings only
+    levels = (sums + k * base) / (ratings.counts + k)
+    return levels.astype(np.float32), biases.astype(np.float32)

@@ -1,0 +1,124 @@
+"""A run among others on the same test: its floor, and references without any guarantee, for terminal and page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tacit.report import page
+from tacit.report.glossary import leading, meaning
+from tacit.report.markup import Child, Markup, join, tag
+from tacit.report.record import RunRecord
+from tacit.report.words import INTERVAL, MISSING, decimals, epsilon, metric, sentence, short
+from tacit.report.written import StatedGuarantee
+
+#: What is said of references, wherever they are shown.
+NON_PRIVATE = "NON-PRIVATE, for comparison; stays with the experimenter"
+_RATING = ("mse", "rmse", "mae")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """The run, or what it stands beside; `missing` says why there are no metrics."""
+
+    name: str
+    what: str
+    guarantee: str
+    metrics: Mapping[str, float | None]
+    intervals: Mapping[str, tuple[float | None, float | None]]
+    missing: str = ""
+
+    def value(self, name: str) -> float | None:
+        """A metric's value; None where it is not known."""
+        value = self.metrics.get(name)
+        return value if value is not None and math.isfinite(value) else None
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        low, high = self.intervals.get(name, (None, None))
+        return None if low is None or high is None else (low, high)
+
+
+def contenders(record: RunRecord) -> list[Contender]:
+    """This run, its floor and its references; nothing where it stands alone."""
+    summary, floor = record.summary, record.about.floor
+    found = [
+        Contender("this run", record.about.method.name, _stated(record.guarantee), summary.metrics, summary.intervals)
+    ]
+    if summary.metrics_shared and len(record.about.references) + (floor is not None):
+        what = "this run, before each party fine-tuned at home"
+        found.append(Contender("before tuning", what, _stated(record.guarantee), summary.metrics_shared, {}))
+    if floor is not None:
+        what = "item and user biases of all parties"
+        found.append(
+            Contender(
+                floor.name, what, _stated(floor.guarantee), floor.metrics, floor.intervals, short(floor.missing, 300)
+            )
+        )
+    found += [
+        Contender(
+            short(one.name, 40), short(one.what, 120), NON_PRIVATE, one.metrics, one.intervals, short(one.missing, 300)
+        )
+        for one in record.about.references[:10]
+    ]
+    return found if len(found) > 1 else []
+
+
+def columns(record: RunRecord) -> list[str]:
+    """The metrics that they are compared by: the leading error, and the leading measure of rankings."""
+    known = [name for name, value in record.summary.metrics.items() if value is not None and math.isfinite(value)]
+    rating = leading(name for name in known if name in _RATING)
+    ranking = leading(name for name in known if name not in _RATING)
+    return [name for name in (rating, ranking) if name is not None]
+
+
+def remarks(record: RunRecord) -> list[str]:
+    """Which references without any learning together do better than the run, and by what."""
+    found = contenders(record)
+    said = []
+    for name in columns(record):
+        lower = meaning(name).lower_is_better
+        for one in found[1:]:
+            its, mine = one.value(name), found[0].value(name)
+            if one.name not in ("local", "popularity") or its is None or mine is None or lower is None:
+                continue
+            if its != mine and (its < mine) == lower:
+                places = decimals([its, mine])
+                numbers = f"{metric(its, places)} against {metric(mine, places)}"
+                said.append(sentence(f"{one.name} does better by {meaning(name).short}: {numbers}"))
+    return said
+
+
+def beside(record: RunRecord) -> Markup | None:
+    """The section of the report; None where the run stands alone."""
+    found, names = contenders(record), columns(record)
+    if not found or not names:
+        return None
+    head = ("", *(f"Test {meaning(name).short}" for name in names), "Guarantee")
+    places = {name: decimals([one.value(name) for one in found]) for name in names}
+    rows: list[tuple[Child, ...]] = []
+    for one in found:
+        title = join([one.name, tag("span", one.what, class_="under")])
+        rows.append((title, *(_cell(one, name, places[name]) for name in names), one.guarantee))
+    left_out = [sentence(f"{one.name}: {one.missing}") for one in found if one.missing]
+    said = f"All on the same split, judged by the same test ratings. Ranges are {INTERVAL}s, over users."
+    parts = [tag("p", said), page.table(head, rows, numeric=range(1, len(names) + 1))]
+    more = [*remarks(record), *left_out]
+    return page.section("Beside others", *parts, tag("ul", *(tag("li", line) for line in more)) if more else None)
+
+
+def _cell(one: Contender, name: str, places: int) -> Markup:
+    value, interval = one.value(name), one.interval(name)
+    if value is None:
+        return tag("span", MISSING)
+    shown = page.number(value, metric(value, places))
+    if interval is None:
+        return shown
+    low, high = (page.number(end, metric(end, places)) for end in interval)
+    return join([shown, tag("span", low, "–", high, class_="under")])
+
+
+def _stated(stated: StatedGuarantee | None) -> str:
+    if stated is None or not stated.holds:
+        return "NON-PRIVATE"
+    return f"ε = {epsilon(stated.epsilon or 0)} per {stated.unit}{', SIMULATED' if stated.simulated else ''}"
