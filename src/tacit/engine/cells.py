@@ -75,6 +75,12 @@ class Credentials:
     key: Path
 
 
+def check_installed() -> None:
+    """UsageError where the package that carries messages between sites is missing."""
+    if find_spec("nvflare") is None:
+        raise UsageError("Services between sites need one more package; install it: pip install 'tacit[deploy]'")
+
+
 def vacant(host: str, port: int) -> None:
     """Raise where somebody listens already, or where this machine cannot listen at all."""
     try:
@@ -112,8 +118,7 @@ class Cell:
         receive: Receive,
         bounds: Bounds = Bounds(),
     ) -> None:
-        if find_spec("nvflare") is None:
-            raise UsageError("Services between sites need one more package; install it: pip install 'tacit[deploy]'")
+        check_installed()
         from nvflare.fuel.f3.cellnet.core_cell import CoreCell
         from nvflare.fuel.f3.cellnet.defs import (
             CellChannel,
