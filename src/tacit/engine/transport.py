@@ -46,7 +46,7 @@ class Guard:
     refused: str | None = None
 
 
-class Driver(GrpcDriver):  # type: ignore[misc]
+class Driver(GrpcDriver):
     """One end of a gRPC connection."""
 
     @staticmethod
