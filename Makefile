@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test setup lint types imports check e2e lock bench clean
+.PHONY: demo test setup lint types imports check e2e audit sbom lock bench clean
 
 demo: setup  ## three ways to train on demo data, and a report to read
 	@$(BIN)/tacit demo
@@ -37,6 +37,14 @@ e2e: setup  ## real processes: kills, absences, intruders, deployments; TACIT_KI
 
 bench: setup  ## ratios, measured in one run; needs a C compiler, and TACIT_DATA for the real sets
 	@$(BIN)/python -m benchmarks
+
+audit: setup  ## known vulnerabilities in what is locked; says so and ends well where they cannot be looked up
+	@$(BIN)/python .ci/audit.py requirements.lock
+
+sbom: setup  ## a CycloneDX list of what is locked, with hashes, in dist/sbom.cdx.json
+	@mkdir -p dist
+	@$(BIN)/python .ci/sbom.py requirements.lock pyproject.toml > dist/sbom.cdx.json
+	@echo "Wrote dist/sbom.cdx.json"
 
 lock:  ## resolve pyproject.toml anew (needs uv)
 	@uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \

@@ -231,9 +231,7 @@ def test_an_unknown_key_gets_a_suggestion_at_each_level(tmp_path, text, key, mea
 
 
 def test_an_unknown_key_far_from_all_gets_the_list(tmp_path):
-    assert "Known here: k, negatives, relevance, ranking, users, floor." in complaint(
-        tmp_path, "[evaluate]\nxyzzy = 1"
-    )
+    assert "Known here: k, negatives, relevance, ranking, users, floor." in complaint(tmp_path, "[evaluate]\nxyzzy = 1")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 CORE = ("numpy", "scipy", "numba", "pyarrow", "duckdb", "pydantic", "typer", "rich")
 DRIVERS = {"adbc_driver_sqlite": "SQLite", "adbc_driver_postgresql": "PostgreSQL"}
@@ -46,7 +47,7 @@ def doctor(as_json: bool) -> int:
     for result in results:
         colour = colours[result["state"]]
         console.print(
-            f"[{colour}]{result['state']:8}[/{colour}] {result['check']:15} {result['words']}", soft_wrap=True
+            f"[{colour}]{result['state']:8}[/{colour}] {result['check']:15} {escape(result['words'])}", soft_wrap=True
         )
     return int(bool(broken))
 

@@ -44,6 +44,9 @@ def join(
     quiet: bool,
 ) -> None:
     """Join a federation with this site's own data, or look whether it could."""
+    from tacit.engine.cells import check_installed
+
+    check_installed()
     from tacit.deploy.certificates import identity_text
     from tacit.deploy.kit import Kit
     from tacit.deploy.policy import Policy

@@ -32,6 +32,9 @@ def up(
     quiet: bool,
 ) -> None:
     """Bring a run up, and see it through."""
+    from tacit.engine.cells import check_installed
+
+    check_installed()
     run_file = RunFile.read(file, changes, seed)
     if out is not None and resume is not None:
         raise UsageError("--out and --resume both name the run folder; give one of them.")

@@ -15,17 +15,22 @@ from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
+from cryptography import x509
 
 from tacit.boundary.wire import Array, Value
 from tacit.config import RunFile
 from tacit.deploy.align import aligned, rows_content
+from tacit.deploy.certificates import common_name, fingerprint
+from tacit.deploy.files import raise_descriptor_limit
+from tacit.deploy.hello import LATER
+from tacit.deploy.invitations import OWN
 from tacit.deploy.keys import Keyring
 from tacit.deploy.lobby import Lobby
 from tacit.deploy.logs import Log, one_line
 from tacit.deploy.status import Peer, State, Status
 from tacit.deploy.terms import Offer, Told, facts_content
 from tacit.engine.agreement import Agreement
-from tacit.engine.cells import COORDINATOR, Cell
+from tacit.engine.cells import COORDINATOR, LARGEST, Bounds, Cell
 from tacit.engine.desk import TAKEN, Content, Desk
 from tacit.engine.envelope import opened
 from tacit.engine.flare import Flare
@@ -37,6 +42,8 @@ from tacit.model import Model
 
 #: Seconds for a site to look at an offer and its data, to say goodbye, and for one step where the run does not say.
 CHECKING, PARTING, STEP = 1800.0, 60.0, 600.0
+#: Bytes of a message from somebody who is not in yet: a hello has about 2,000.
+FIRST = 2**16
 #: Seconds between two looks at who is there, and characters of a sentence about somebody.
 LOOK, LONGEST = 1.0, 1000
 
@@ -78,7 +85,8 @@ class Coordinator:
         self._tell: Callable[[str], None] = lambda words: tell(one_line(words, LONGEST))  # some are a peer's
         self._log, self._status = log, status
         credentials = None if keyring.insecure else keyring.credentials()
-        self._cell = Cell(COORDINATOR, listen or keyring.host, keyring.port, credentials, self._receive)
+        place, bounds = (listen or keyring.host, keyring.port), Bounds(self._most, self._admit)
+        self._cell = Cell(COORDINATOR, *place, credentials, self._receive, bounds)
         self.desk = Desk(self._cell, keyring.identity, run)
         self._lobby = Lobby(keyring, log, status, self._tell)
         self.refused: dict[str, str] = {}  # who refused the run, and what it said
@@ -89,6 +97,7 @@ class Coordinator:
         self._eye = threading.Thread(target=self._look_around, name="tacit-eye", daemon=True)
 
     def open(self) -> None:
+        raise_descriptor_limit()
         try:
             self._cell.start()
         except PeerFailed:
@@ -132,7 +141,9 @@ class Coordinator:
         while missing := self.desk.wait_for(names, max(0.0, min(LOOK, deadline - monotonic()))):
             if offer is not None:
                 self._offer(offer, [name for name in names if name not in missing])
-            invited = self.keyring.invited
+            invited = names
+            with suppress(*OWN):  # looked up again in a second
+                invited = self.keyring.invited
             if ended := [name for name in names if name not in invited]:
                 raise PeerFailed(
                     f"{', '.join(ended)} was waited for, and its invitation has ended meanwhile; start again, and the "
@@ -301,9 +312,11 @@ class Coordinator:
         self._status.set(state=State.DONE, message="")
         self._log.info("done", run=self.run)
 
-    def give_up(self, names: tuple[str, ...], why: str) -> None:
-        """Tell whoever is there that the run has failed."""
+    def give_up(self, names: tuple[str, ...], error: TacitError) -> None:
+        """Tell whoever is there that the run has failed, and why if that is not about this machine's own files."""
         self._over = True
+        abroad = isinstance(error, PeerFailed | PrivacyRefused)
+        why = str(error)[:400] if abroad else f"it failed ({type(error).__name__}); its own terminal says why."
         self._log.error("failed", run=self.run)
         self._part([name for name, here in self.desk.present().items() if here and name in names], why)
 
@@ -341,9 +354,24 @@ class Coordinator:
                 if not self._over:
                     self._lobby.look_around(self.desk, self.refused)
 
+    def _admit(self, certificate: bytes) -> str | None:
+        """Why a connection with this certificate is refused, before anything is read from it; None lets it in."""
+        shown = x509.load_pem_x509_certificate(certificate)
+        return self.keyring.status_of(common_name(shown), fingerprint(shown))
+
+    def _most(self, sender: str, topic: str) -> int:
+        """Bytes that a message may have: only somebody who is in has much to say."""
+        if topic == "reply" and sender in self._lobby.identities:
+            return LARGEST
+        return FIRST
+
     def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
         if topic == "hello":
-            reply, start = self._lobby.hello(sender, body)
+            try:
+                reply, start = self._lobby.hello(sender, body)
+            except OWN as error:  # nothing is known against the sender, so what it was asked is still waited for
+                self._log.warning("failed", peer=sender[:60], error=type(error).__name__)
+                return LATER
             if start is None:
                 self.desk.gone(sender)
             else:

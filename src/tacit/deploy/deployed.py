@@ -206,7 +206,7 @@ def _held(
             coordinator.begin(offer, agreed, heads)
             done = coordinator.conduct(agreed, file, transcript, calls, glances(agreed, watch))
     except TacitError as error:
-        coordinator.give_up(names, str(error)[:400])
+        coordinator.give_up(names, error)
         raise
     replies = coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
     return Finished(agreed, done, told, replies)

@@ -1,8 +1,9 @@
-"""Files that only their owner may read, written whole or not at all."""
+"""Files that only their owner may read, written whole or not at all; and how many a service may have open."""
 
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -27,3 +28,11 @@ def write_private(path: Path, content: str | bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files and connections as the system allows it: the usual 1,024 are soon used up."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 2**16 if hard == resource.RLIM_INFINITY else hard
+    with suppress(OSError, ValueError):  # a system that allows less than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

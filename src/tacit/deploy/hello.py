@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,11 @@ from tacit.deploy.kit import Kit
 from tacit.engine.envelope import opened, unverified
 from tacit.errors import BadMessage, PeerFailed
 
+#: The reply to a hello that the coordinator could not look at; its sender says it again.
+LATER = b'{"later": true}'
 _CONTEXT = "tacit hello 1"
+
+version = cache(metadata.version)  # a hello comes every two seconds, and needs no file opened for this
 
 
 def hello(kit: Kit, identity: Ed25519PrivateKey, start: str, now: float | None = None) -> dict[str, Value]:

@@ -26,6 +26,18 @@ NAME = re.compile("party-[1-9][0-9]{0,8}|catalogue|proxy|decrypter-[1-9][0-9]{0,
 SHA = "^[0-9a-f]{64}$"
 
 
+class Unreadable(UsageError):
+    """The keyring's own files cannot be read or changed now."""
+
+
+class Damaged(TamperingFound):
+    """The keyring's own files do not hold together."""
+
+
+#: The coordinator's own trouble, which names its files: sites are told to try later, and nothing else.
+OWN = (Unreadable, Damaged, OSError)
+
+
 class Invitation(BaseModel):
     """What the keyring remembers of a kit: whose it is, and what became of it.
 
@@ -94,7 +106,7 @@ def change(folder: Path, how: Callable[[Record], Record]) -> None:
             if changed != record:
                 write_private(folder / RECORD, changed.model_dump_json(indent=2) + "\n")
     except OSError as error:
-        raise UsageError(f'The keys in "{folder}" cannot be changed: {error.strerror}; their owner can.') from None
+        raise Unreadable(f'The keys in "{folder}" cannot be changed: {error.strerror}; their owner can.') from None
 
 
 def read_record(folder: Path) -> Record:
@@ -111,13 +123,11 @@ def text_of(folder: Path, name: str) -> str:
     try:
         return (folder / name).read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f'"{folder / name}" cannot be read: {error.strerror}; its owner can.') from None
+        raise Unreadable(f'"{folder / name}" cannot be read: {error.strerror}; its owner can.') from None
     except UnicodeDecodeError:
         raise damaged(folder / name) from None
 
 
-def damaged(place: Path) -> TamperingFound:
+def damaged(place: Path) -> Damaged:
     """What is said of a keyring that does not hold together."""
-    return TamperingFound(
-        f'"{place}" is damaged; put the folder back from your copy, or make new keys and invite anew.'
-    )
+    return Damaged(f'"{place}" is damaged; put the folder back from your copy, or make new keys and invite anew.')

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tacit.boundary.wire import Value
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.hello import greeted
+from tacit.deploy.invitations import OWN
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import Log
 from tacit.deploy.status import Peer, Status
@@ -39,9 +40,14 @@ class Lobby:
         self._turned_away: dict[str, str] = {}  # by name, what was said last to a hello that was refused
 
     def hello(self, sender: str, body: bytes) -> tuple[bytes, str | None]:
-        """The reply to a hello, and by which start of its service the sender is in; None for one that is not."""
+        """The reply to a hello, and by which start of its service the sender is in; None for one that is not.
+
+        Raises the coordinator's own trouble, one of `OWN`.
+        """
         try:
             start, identity = greeted(self._keyring, sender, body, COORDINATOR)
+        except OWN:
+            raise
         except TacitError as error:
             self._log.warning("refused", peer=sender[:60], error=type(error).__name__)
             if self._turned_away.get(sender) != str(error):
@@ -66,6 +72,10 @@ class Lobby:
             pinned = self._keyring.identity_of(sender)
             known = "" if pinned is None else identity_text(pinned)
             content = {**self.shown, "clock": time.time(), "version": version("tacit"), "pinned": known}
+        except OWN:
+            content = failure_content(
+                PeerFailed("The coordinator cannot see to this now; look again later."), tell=True
+            )
         except TacitError as error:
             content = failure_content(error, tell=True)
         return sealed(Place(COORDINATOR, sender, "look", run), content, self._keyring.identity)

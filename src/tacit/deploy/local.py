@@ -218,7 +218,7 @@ def _held(
         coordinator.begin(offer, agreed)
         done = coordinator.conduct(agreed, file, transcript, calls, look)
     except TacitError as error:
-        coordinator.give_up(offer.roster, str(error)[:400])
+        coordinator.give_up(offer.roster, error)
         raise
     coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
     coordinator.done()

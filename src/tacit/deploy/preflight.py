@@ -22,6 +22,7 @@ from tacit.data.ratings import Ratings
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
 from tacit.deploy.hello import hello
 from tacit.deploy.kit import Kit
+from tacit.deploy.logs import one_line
 from tacit.deploy.part import affordable
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Held, Source
@@ -141,12 +142,14 @@ def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
         cell.start()
         try:
             deadline, reply = monotonic() + wait, None
-            while reply is None and monotonic() < deadline:
+            while reply is None and cell.refused is None and monotonic() < deadline:
                 message = sealed(Place(kit.name, COORDINATOR, "look"), hello(kit, visitor, start), visitor)
                 reply = cell.send(COORDINATOR, "look", message, wait)
                 time.sleep(0 if reply is not None else 0.1)
         finally:
             cell.stop()
+    if cell.refused is not None:
+        raise PeerFailed(one_line(cell.refused, 400))
     if reply is None:
         raise PeerFailed(f"The coordinator at {kit.host}:{kit.port} did not answer within {wait:g} seconds.")
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import Value
 from tacit.deploy.certificates import key_text, read_identity
-from tacit.deploy.files import write_private
-from tacit.deploy.hello import hello
+from tacit.deploy.files import raise_descriptor_limit, write_private
+from tacit.deploy.hello import LATER, hello
 from tacit.deploy.kept import as_written
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
@@ -62,6 +62,7 @@ class Site:
         `wait` is how many seconds the coordinator may be away; `alive` says whether to go on at all.
         """
         kit = self._home.kit
+        raise_descriptor_limit()
         if not self._home.policy.local:
             one_ledger(self._home.ledgers, kit.name)
         coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))
@@ -88,7 +89,9 @@ class Site:
         kit, heard, there = self._home.kit, monotonic(), False
         while not self._ended.is_set() and alive():
             reply = window.say("hello", hello(kit, self._home.identity, window.start), timeout=5.0)
-            if reply is None:
+            if reply is None and window.refused is not None:
+                raise _not_let_in(window.refused)
+            if reply is None or reply == LATER:
                 if there:
                     self._log.warning("absent", peer="coordinator")
                 if there and self._part is not None:
@@ -291,9 +294,11 @@ def _outward(error: TacitError, home: Home) -> TacitError:
 
 
 def _abroad(error: TacitError, home: Home) -> TacitError:
-    """What is wrong with a site's own data or records is, for the coordinator, a site that failed."""
+    """What is wrong with a site's own data or records names its files: for the coordinator it is a site that failed."""
     known = home.policy.local or isinstance(error, PeerFailed | PrivacyRefused)
-    return error if known else PeerFailed(f"{home.name} failed: {error}")
+    if known:
+        return error
+    return PeerFailed(f"{home.name} failed ({type(error).__name__}); its own terminal says why.")
 
 
 def _let_in(reply: bytes) -> None:
@@ -304,4 +309,8 @@ def _let_in(reply: bytes) -> None:
     except (ValueError, AttributeError, RecursionError):
         raise BadMessage("What the coordinator says to a hello cannot be read; is it a coordinator at all?") from None
     if kind:
-        raise PeerFailed(f"The coordinator does not let this site in: {_printable(why)}")
+        raise _not_let_in(why)
+
+
+def _not_let_in(why: str) -> PeerFailed:
+    return PeerFailed(f"The coordinator does not let this site in: {_printable(why)}")

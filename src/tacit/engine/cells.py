@@ -4,14 +4,17 @@ FLARE checks that a cell's name is the common name of its certificate, and not t
 one whose sender is not the cell at the other end of the connection is dropped. Beyond that a cell is held to bytes: a
 payload in FLARE's own object format could name classes to load, so a message that carries one is dropped before it is
 decoded. So is whatever is not on our channel, or not between the coordinator and this cell: nobody is routed through
-anybody.
+anybody. A message larger than one frame travels in parts; how large it may become is decided by sender and topic when
+its first part comes, before any is kept, and a sender has one message under way.
 FLARE's jobs, its job store, its administrators and its streamed logs are not used (docs/decisions/0018).
 """
 
 from __future__ import annotations
 
 import errno
+import secrets
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,8 +37,33 @@ SOON, SLOWEST = 3.0, 2**17
 #: Seconds until the coordinator's cell listens, at most.
 LISTENING = 10.0
 
+#: The header of a part: which message it is of, where in it the part begins, and the message's bytes.
+PART_OF = "tacit-part"
+
 #: Called with sender, topic and body; what it returns is the reply.
 Receive = Callable[[str, str, bytes], bytes]
+
+
+def _any(_sender: str, _topic: str) -> int:
+    return LARGEST
+
+
+def _all(_certificate: bytes) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the coordinator's cell lets others send.
+
+    Attributes
+    ----------
+    most : by sender and topic, the bytes of the largest message that is taken
+    admit : given a certificate (PEM), why its connection is refused; None lets it in
+    """
+
+    most: Callable[[str, str], int] = _any
+    admit: Callable[[bytes], str | None] = _all
 
 
 @dataclass(frozen=True)
@@ -45,6 +73,12 @@ class Credentials:
     ca: Path
     certificate: Path
     key: Path
+
+
+def check_installed() -> None:
+    """UsageError where the package that carries messages between sites is missing."""
+    if find_spec("nvflare") is None:
+        raise UsageError("Services between sites need one more package; install it: pip install 'tacit[deploy]'")
 
 
 def vacant(host: str, port: int) -> None:
@@ -72,11 +106,19 @@ class Cell:
     host, port : where the coordinator listens
     credentials : for mutual TLS; None for a connection in the clear, which must have been asked for
     receive : called for each message, in a thread of its own
+    bounds : what others may send
     """
 
-    def __init__(self, name: str, host: str, port: int, credentials: Credentials | None, receive: Receive) -> None:
-        if find_spec("nvflare") is None:
-            raise UsageError("Services between sites need one more package; install it: pip install 'tacit[deploy]'")
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        credentials: Credentials | None,
+        receive: Receive,
+        bounds: Bounds = Bounds(),
+    ) -> None:
+        check_installed()
         from nvflare.fuel.f3.cellnet.core_cell import CoreCell
         from nvflare.fuel.f3.cellnet.defs import (
             CellChannel,
@@ -88,19 +130,24 @@ class Cell:
         from nvflare.fuel.f3.cellnet.utils import make_reply
         from nvflare.fuel.f3.message import Message
 
+        from tacit.engine.transport import GUARD, PART, SCHEME, Guard
+
         self.name, self._receive, self._place = name, receive, (host, port)
         self._own = HUB if name == COORDINATOR else name
         self._message, self._reply, self._headers, self._codes = Message, make_reply, MessageHeaderKey, ReturnCode
         self._bye, self._neighbour = (CellChannel.CELLNET, CellChannelTopic.Bye), MessagePropKey.ENDPOINT
         side = "server" if name == COORDINATOR else "client"
-        paths: dict[str, str] = {}
+        self._most, self._guard, self._part = bounds.most, Guard(bounds.admit), PART
+        self._unfinished: dict[str, tuple[str, str, int, bytearray]] = {}  # by sender: id, topic, size, what there is
+        self._lock = threading.Lock()
+        paths: dict[str, Any] = {GUARD: self._guard}
         if credentials is not None:
-            paths = {
+            paths |= {
                 "ca_cert": str(credentials.ca),
                 f"{side}_cert": str(credentials.certificate),
                 f"{side}_key": str(credentials.key),
             }
-        address = f"grpc://{host}:{port}"
+        address = f"{SCHEME}://{host}:{port}"
         known = {HUB: COORDINATOR}
         self._cell = CoreCell(self._own, address, credentials is not None, paths, auth_identity_map=known)
         self._cell.add_incoming_filter("*", "*", self._unwanted)
@@ -140,14 +187,21 @@ class Cell:
         target = HUB if to == COORDINATOR else to
         if not self._cell.is_cell_connected(target):
             return None
-        patience = min(timeout, SOON + len(body) / SLOWEST)
-        message = self._message({}, body)
-        try:
-            reply = self._cell.send_request(CHANNEL, topic, target, message, timeout=patience, optional=True)
-        except RuntimeError:  # this cell has been stopped meanwhile
-            return None
-        fine = reply is not None and reply.get_header(self._headers.RETURN_CODE) == self._codes.OK
-        return bytes(reply.payload) if fine and isinstance(reply.payload, (bytes, bytearray, memoryview)) else None
+        deadline = monotonic() + min(timeout, SOON + len(body) / SLOWEST)
+        if len(body) <= self._part:
+            return self._sent(target, topic, {}, body, deadline)
+        id, view, reply = secrets.token_hex(8), memoryview(body), None
+        for at in range(0, len(body), self._part):
+            part = bytes(view[at : at + self._part])
+            reply = self._sent(target, topic, {PART_OF: [id, at, len(body)]}, part, deadline)
+            if reply is None:
+                return None
+        return reply
+
+    @property
+    def refused(self) -> str | None:
+        """Why the coordinator refused this cell's certificate when it connected last; None if it did not."""
+        return self._guard.refused
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -163,10 +217,49 @@ class Cell:
             return None
         return self._reply(self._codes.INVALID_REQUEST)
 
+    def _sent(self, target: str, topic: str, headers: dict[str, Any], body: bytes, deadline: float) -> bytes | None:
+        """One frame, and the reply to it; None where it did not get there in time."""
+        patience = min(deadline - monotonic(), SOON + len(body) / SLOWEST)
+        if patience <= 0:
+            return None
+        message = self._message(headers, body)
+        try:
+            reply = self._cell.send_request(CHANNEL, topic, target, message, timeout=patience, optional=True)
+        except RuntimeError:  # this cell has been stopped meanwhile
+            return None
+        fine = reply is not None and reply.get_header(self._headers.RETURN_CODE) == self._codes.OK
+        return bytes(reply.payload) if fine and isinstance(reply.payload, (bytes, bytearray, memoryview)) else None
+
     def _received(self, message: Any) -> Any:
         sender, body = message.get_header(self._headers.ORIGIN), message.payload
-        if not isinstance(body, (bytes, bytearray, memoryview)) or len(body) > LARGEST:
+        name, topic = COORDINATOR if sender == HUB else str(sender), str(message.get_header(self._headers.TOPIC))
+        whole = None
+        if isinstance(body, (bytes, bytearray, memoryview)):
+            whole = self._joined(name, topic, body, message.get_header(PART_OF))
+        if whole is None:
             return self._reply(self._codes.INVALID_REQUEST)
-        name = COORDINATOR if sender == HUB else str(sender)
-        answer = self._receive(name, str(message.get_header(self._headers.TOPIC)), bytes(body))
-        return self._reply(self._codes.OK, body=answer)
+        if not isinstance(whole, bytes):
+            return self._reply(self._codes.OK, body=b"")
+        return self._reply(self._codes.OK, body=self._receive(name, topic, whole))
+
+    def _joined(self, sender: str, topic: str, body: bytes | bytearray | memoryview, part: Any) -> Any:
+        """The whole message as bytes, True while parts of it are missing, or None where it is not taken."""
+        most = min(LARGEST, self._most(sender, topic))
+        if part is None:
+            return bytes(body) if len(body) <= most else None
+        if not isinstance(part, list) or [type(word) for word in part] != [str, int, int]:
+            return None
+        id, at, size = part
+        with self._lock:
+            known = self._unfinished.pop(sender, None)
+            if at == 0:
+                known = (id, topic, size, bytearray())
+            if known is None or known[:3] != (id, topic, size) or at != len(known[3]):
+                return None
+            if not 0 < len(body) <= size - at or size > most:
+                return None
+            known[3].extend(body)
+            if len(known[3]) == size:
+                return bytes(known[3])
+            self._unfinished[sender] = known
+            return True

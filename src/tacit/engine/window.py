@@ -79,6 +79,11 @@ class Window:
             self._news.notify_all()
         self._cell.stop()
 
+    @property
+    def refused(self) -> str | None:
+        """Why the coordinator refused this site's certificate when it connected last; None if it did not."""
+        return self._cell.refused
+
     def say(self, topic: str, content: Mapping[str, Value], timeout: float = 10.0, run: str = "") -> bytes | None:
         """Push one message of the site's own; what the coordinator says to it, or None if it is not there."""
         message = sealed(Place(self.name, COORDINATOR, topic, run), content, self._key)

@@ -115,6 +115,7 @@ class Transcript:
             path = self._payloads / f"{call:06d}-{direction}-{party}.tct"
             if not path.exists():
                 part = path.with_suffix(".part")
+                part.touch(0o600)
                 part.write_bytes(body)
                 part.replace(path)
 

@@ -6,12 +6,13 @@ u_i's to item j's. So clipping the pair to norm C scales its slope by min(1, C /
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from tacit.kernels.jit import compiled
 
 
 # No flag here lets the compiler assume that numbers are finite: a clip must hold for whatever arrives.
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def _bounded_gradients(indptr, items, values, users, factors, threshold, for_users, for_items):
     p = users.shape[1]
     by_user, by_item = np.zeros_like(users), np.zeros_like(factors)

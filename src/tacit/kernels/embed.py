@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from tacit.kernels.jit import compiled
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+
+@compiled(fastmath=True)
 def _descend_and_embed(x, gradient, rate, span, keep):
     n, p = x.shape
     for i in range(n):
@@ -44,7 +45,7 @@ def descend_and_embed_numpy(
 
 
 # No flag here lets the compiler assume that numbers are finite: a peer sent them.
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def _embed(x, rows, root, out):
     zero, infinite = x.dtype.type(0), x.dtype.type(np.inf)
     for k in range(len(rows)):

@@ -6,14 +6,14 @@ number an entry.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba.extending import register_jitable
 
+from tacit.kernels.jit import compiled
 from tacit.rng import mix
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _entries_of(indptr, rows):
     pointers = np.zeros(len(rows) + 1, dtype=np.int64)
     for a in range(len(rows)):
@@ -38,7 +38,7 @@ def entries_of_numpy(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, 
     return pointers, np.repeat(indptr[rows] - pointers[:-1], counts) + np.arange(pointers[-1])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _rows_of(indptr, entries):
     rows, pointers = np.empty(len(entries), dtype=np.int64), np.zeros(len(entries) + 1, dtype=np.int64)
     i, count = 0, 0
@@ -88,7 +88,7 @@ def _lowest(ranks, limit):
     return lowest[last]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _trimmed(pointers, entries, items, keys, limit):
     """Ranks are uniform, so that the lowest are mostly among the few below about limit/count, and only those count."""
     after, most = np.zeros(len(pointers), dtype=np.int64), len(entries)
@@ -151,7 +151,7 @@ def trimmed_numpy(
     return np.concatenate(([0], np.cumsum(np.minimum(counts, limit)))), entries[place < limit]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _looked_up(items, entries, place, places, touched):
     for e in range(len(entries)):
         place[items[entries[e]]] = 1
@@ -179,7 +179,7 @@ def looked_up_numpy(items: np.ndarray, entries: np.ndarray, m: int) -> tuple[np.
     return touched.astype(np.int64), places
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _shifted(values, entries, low, span, out):
     for e in range(len(entries)):
         value = np.float64(values[entries[e]]) - low
@@ -198,7 +198,7 @@ def shifted_numpy(values: np.ndarray, entries: np.ndarray, low: float, span: flo
     return np.nan_to_num(np.clip(values[entries].astype(np.float64) - low, 0.0, span), nan=0.0)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _first_fault(indptr, items, m):
     for i in range(len(indptr) - 1):
         row, falls = items[indptr[i] : indptr[i + 1]], 0

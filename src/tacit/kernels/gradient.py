@@ -7,11 +7,12 @@ For L = Σ (r_ij − u_i·v_j)² over the ratings of the sampled rows,
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from tacit.kernels.jit import compiled
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+
+@compiled(fastmath=True)
 def _factor_gradients(indptr, items, values, shift, rows, users, factors, by_user, by_item):
     p = users.shape[1]
     for a in range(len(rows)):

@@ -19,9 +19,10 @@ so that kernel and twin agree in every bit, on every machine that rounds as IEEE
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba.extending import register_jitable
+
+from tacit.kernels.jit import compiled
 
 ROUNDS = 8
 LANES = 64
@@ -141,7 +142,7 @@ def _gaussian_pair(a, b):
     return cosine, sine
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _random_words(out, key, stream, start):
     tile = np.empty((16, LANES), dtype=np.uint32)
     flat = tile.reshape(TILE)
@@ -155,7 +156,7 @@ def _random_words(out, key, stream, start):
         at += count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _add_noise(x, sigma, key, stream, start):
     tile, noise = np.empty((16, LANES), dtype=np.uint32), np.empty((16, LANES), dtype=np.float32)
     flat = noise.reshape(TILE)
@@ -172,7 +173,7 @@ def _add_noise(x, sigma, key, stream, start):
         at += count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _noised_rows(out, rows, values, sigma, key, stream):
     tile, noise = np.empty((16, LANES), dtype=np.uint32), np.empty((16, LANES), dtype=np.float32)
     flat, cells, width = noise.reshape(TILE), out.reshape(out.size), out.shape[1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from tacit.kernels.jit import compiled
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+
+@compiled(fastmath=True)
 def _predict_pairs(u, v, users, items, out):
     for e in range(len(users)):
         total = np.float32(0)

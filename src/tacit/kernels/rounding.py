@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from tacit.kernels.jit import compiled
 
 
 # No flag lets the compiler assume that numbers are finite: what is not counts as 0, whatever arrives.
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _round_and_add(starts, cells, values, coins, step, most, most_together, total):
     too_long = np.zeros(len(starts) - 1, dtype=np.bool_)
     for a in range(len(starts) - 1):

@@ -7,13 +7,13 @@ For each rating in turn, with e = r_ij − u_i·v_j,
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy
+from tacit.kernels.jit import compiled
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _sgd_epoch(users, items, values, shift, order, u, v, rate, regularization, span):
     p = u.shape[1]
     for k in range(len(order)):

@@ -6,16 +6,16 @@ step of 1/(R·count) never overshoots; it depends on her own record alone.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy
+from tacit.kernels.jit import compiled
 
 #: Folding in ends when a step moves by less than a billionth of √R.
 STILL = 1e-18
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _user_descent(indptr, items, values, shift, rows, users, factors, span, steps):
     p = users.shape[1]
     gradient = np.empty(p, dtype=np.float32)
@@ -81,7 +81,7 @@ def user_descent_numpy(
     return users
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@compiled(fastmath=True)
 def _fold_in(indptr, items, values, shift, factors, prior, regularization, span, steps, out):
     p = factors.shape[1]
     a, b = np.empty((p, p), dtype=np.float64), np.empty(p, dtype=np.float64)

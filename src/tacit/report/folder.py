@@ -1,7 +1,7 @@
 """The run folder: made once everything was found valid, filled at the end, finished when summary.json is there.
 
 Every file is written beside its name and then renamed, so that no reader meets half a file; summary.json comes last.
-Folders are mode 0700: per-user metrics are personal data.
+Folders are mode 0700 and files 0600, also when they are copied elsewhere: per-user metrics are personal data.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ class RunFolder:
         from tacit.report.html import write_card, write_report
 
         self._write("about.json", _json(about))
+        for name in ("metrics.parquet.part", "transcript/messages.parquet", "model/factors.npz", "model/model.json"):
+            (self.path / name).touch(0o600)  # whoever writes it keeps the mode
         pq.write_table(metrics, self.path / "metrics.parquet.part", compression="zstd")
         os.replace(self.path / "metrics.parquet.part", self.path / "metrics.parquet")
         transcript.write(self.path / "transcript" / "messages.parquet")
@@ -148,6 +150,7 @@ class RunFolder:
 
     def _write(self, name: str, content: bytes) -> None:
         part = self.path / f"{name}.part"
+        part.touch(0o600)
         with part.open("wb") as file:
             file.write(content)
             file.flush()

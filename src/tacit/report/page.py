@@ -109,9 +109,10 @@ def glossary(metrics: Iterable[str]) -> Markup:
 
 
 def save(path: Path, text: str) -> Path:
-    """The text at `path`, whole or not at all."""
+    """The text at `path`, whole or not at all, for its owner alone."""
     unfinished = path.with_name(f"{path.name}.part")
     try:
+        unfinished.touch(0o600)
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
