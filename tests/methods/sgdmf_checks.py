@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from itertools import chain
 
 import numpy as np
 from sgdmf_cases import (
@@ -231,16 +230,14 @@ def _agreement(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, int]:
 
 
 def check_composition(case: Case) -> None:
-    """Ledgers hold every answer that was made, and all that one unit is in composes to what was promised, no more."""
+    """Each ledger holds every answer that one unit is in, at all parties, and no more than was promised."""
     heard = converse(case, extreme_records(1, case.scale))
     terms = heard.plan.terms
     spent = {party: [row.spent for row in rows] for party, rows in heard.rows.items()}
-    for party, events in spent.items():
-        made = sum(key[0] == party for key in heard.answers)
-        assert sum(getattr(event, "count", 0) for event in events) == made
     in_all = case.setting is Setting.VERTICAL and case.unit == "user"
-    groups = [[*chain(*spent.values())]] if in_all else list(spent.values())
-    for events in groups:
+    for party, events in spent.items():
+        made = sum(in_all or key[0] == party for key in heard.answers)
+        assert sum(getattr(event, "count", 0) for event in events) == made
         reached = float(epsilon(events, heard.plan.delta, terms.relation))
         assert reached <= terms.guarantee.epsilon * (1 + 1e-9), f"ε = {reached} left, {terms.guarantee} was promised"
         assert reached > 0.99 * terms.guarantee.epsilon

@@ -31,6 +31,7 @@ from tacit.engine import agreement
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
+from tacit.methods import plan
 from tacit.methods.asked import Noisy
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.home import SiloAtHome
@@ -182,13 +183,17 @@ def steps_share_their_noise(patch):
 
 def steps_of_one_round_are_counted(patch):
     """T' where T·T' is meant, as in the paper's Proposition 3."""
-    patch.setattr(Noisy, "event", lambda self, z: self.event_of(z, self.answers))
-    patch.setattr(Noisy, "together", lambda self, z: self.event_of(z, self.answers * self.parties))
+    patch.setattr(Noisy, "event", lambda self, z, _releases=None: self.event_of(z, self.answers * self.parties))
 
 
 def noise_is_made_for_one_round(patch):
-    """The same in calibration and promise alone."""
-    patch.setattr(Noisy, "together", lambda self, z: self.event_of(z, self.answers * self.parties))
+    """The same in calibration alone."""
+    real = plan._calibrated
+
+    def of_one_round(noisy, *how):
+        return real(tuple(replace(one, releases=1) for one in noisy), *how)
+
+    patch.setattr(plan, "_calibrated", of_one_round)
 
 
 def planned(**changes):
@@ -258,7 +263,7 @@ PLANTED = {
     "noise used twice": (steps_share_their_noise, check_noise, everybody(VERTICAL)),
     "T' for T·T' in the plan": (steps_of_one_round_are_counted, check_plan, everybody(HOME)),
     "T' for T·T'": (steps_of_one_round_are_counted, check_composition, everybody(HOME)),
-    "T' for T·T' in the noise": (noise_is_made_for_one_round, check_composition, everybody(HOME)),
+    "T' for T·T' in the noise": (noise_is_made_for_one_round, check_plan, everybody(HOME)),
     "one silo of a vertical run": (planned(parties=1), check_composition, everybody(VERTICAL)),
     "zero-out for replace": (
         planned(accounted=(Unit.USER, Relation.ZERO_OUT)),
@@ -270,7 +275,7 @@ PLANTED = {
 
 
 #: What the gate refuses to go on with, before a check could see it.
-REFUSED = ("T' for T·T'", "T' for T·T' in the noise", "a rating costs what its part costs")
+REFUSED = ("T' for T·T'", "a rating costs what its part costs")
 
 
 @pytest.fixture(autouse=True)
