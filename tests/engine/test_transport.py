@@ -1,7 +1,7 @@
 """What a peer can make the coordinator hold is bounded before it is read: connections, frames, messages in parts."""
 
 import socket
-from time import sleep
+from time import monotonic, sleep
 
 import grpc
 import pytest
@@ -119,6 +119,21 @@ def test_a_frame_that_is_too_large_is_refused_by_its_length(hub, made):
     ended = streamed(kit, port, bytes(transport.FRAME + 1))
     assert ended.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert heard == []
+
+
+def test_a_message_larger_than_a_frame_goes_through_the_network_in_parts(hub, made):
+    (port, heard), (_keyring, kit, folder) = hub, made
+    site = Cell("party-1", "localhost", port, kit.unpack(folder / "tls"), lambda *_message: b"")
+    site.start()
+    try:
+        reply, deadline = None, monotonic() + 60
+        while reply is None and monotonic() < deadline:
+            sleep(0.05)
+            reply = site.send(COORDINATOR, "reply", bytes(2 * transport.FRAME), 20.0)
+        assert reply == b"done"
+    finally:
+        site.stop()
+    assert heard == [("party-1", "reply", 2 * transport.FRAME)]
 
 
 # -- messages in parts ------------------------------------------------------------------------------------------------
