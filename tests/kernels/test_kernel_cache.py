@@ -2,12 +2,14 @@
 
 import sys
 import textwrap
+from pathlib import Path
 from subprocess import run
 
 import numpy as np
 import pytest
 from numba.core import caching
 
+from tacit.kernels import jit
 from tacit.kernels.jit import compiled
 
 
@@ -49,3 +51,10 @@ def test_every_kernel_can_be_imported_from_a_read_only_package():
     """
     done = run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_kernel_is_compiled_in_one_place():
+    """One that asks numba itself for a cache would not run where none can be written."""
+    folder = Path(jit.__file__).parent
+    asking = [path.name for path in folder.glob("*.py") if "njit(" in path.read_text() and path.name != "jit.py"]
+    assert asking == []

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from tacit.kernels.jit import compiled
 
 #: Up to so many items of a user, each is compared with all scores in a loop of its own, which the processor does many
 #: at a time; with more, every score is sought among the items' own by bisection.
 FEW = 256
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _count(row, value):
     above, tied = np.uint32(0), np.uint32(0)
     for j in range(len(row)):
@@ -19,7 +20,7 @@ def _count(row, value):
     return above, tied
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _not_finite(scores):
     bad = np.uint32(0)
     for j in range(len(scores)):
@@ -27,7 +28,7 @@ def _not_finite(scores):
     return bad
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _place(values, x):
     """The number of values, sorted upwards, that are below x."""
     first, size = 0, len(values)
@@ -41,7 +42,7 @@ def _place(values, x):
     return first
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _weigh(values, x, weight, above, tied):
     place = _place(values, x)
     above[place] += weight
@@ -49,7 +50,7 @@ def _weigh(values, x, weight, above, tied):
         tied[place] += weight
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _many(row, own, seen, above, tied):
     """Above and tied of each of `own`: scores are counted at their place among these, and then added up."""
     order = np.argsort(own)
@@ -66,7 +67,7 @@ def _many(row, own, seen, above, tied):
         tied[order[i]] = same[_place(values, values[i])]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _ranks(scores, starts, items, seen_starts, seen, rivals, out):
     for r in range(len(scores)):
         row, first, last = scores[r], starts[r], starts[r + 1]
@@ -144,7 +145,7 @@ def not_finite_numpy(scores: np.ndarray) -> int:
     return int(np.count_nonzero(~np.isfinite(scores)))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _floyd(numbers, unknown, wanted, taken, out):
     for r in range(len(out)):
         for step in range(wanted[r]):
