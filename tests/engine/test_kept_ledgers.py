@@ -159,6 +159,13 @@ def test_a_ledger_that_is_gone_is_missed(fit, tmp_path):
     fit(divided(2), epsilon=0.2)
 
 
+def test_a_ledger_that_held_nothing_is_not_missed(fit, tmp_path):
+    Ledger(tmp_path / "kept" / "party-9.sqlite", "party-9").close()
+    fit(divided(2), epsilon=0.2)
+    (tmp_path / "kept" / "party-9.sqlite").unlink()
+    fit(divided(2), epsilon=0.2)
+
+
 def test_after_a_kill_the_log_of_the_run_knows_the_heads(tmp_path):
     log = tmp_path / "log.sqlite"
     with closing(sqlite3.connect(log)) as database:

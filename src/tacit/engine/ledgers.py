@@ -155,7 +155,7 @@ def latest(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:
     """The heads of ledgers that go on from what is known of them; one that was exchanged meanwhile is not believed."""
     known = heads.known()
     chains = {ledger.party: [START, *(row.head for row in ledger.rows())] for ledger in ledgers}
-    return {party: chain[-1] for party, chain in chains.items() if known.get(party, START) in chain}
+    return {party: chain[-1] for party, chain in chains.items() if known.get(party, START) in chain and len(chain) > 1}
 
 
 def not_older(ledgers: Sequence[Ledger], heads: Heads) -> None:
