@@ -130,6 +130,25 @@ def test_an_old_copy_that_was_put_back_is_found_at_the_next_run(fit, tmp_path, w
         fit(divided(2), epsilon=0.2)
 
 
+def test_an_old_copy_that_was_put_back_during_a_run_is_not_believed_after_it(fit, tmp_path, monkeypatch):
+    from tacit.engine import simulate
+
+    kept, old, train = tmp_path / "kept", tmp_path / "old", simulate.train
+    fit(divided(2), epsilon=0.2)
+    shutil.copytree(kept, old)
+    fit(divided(2), epsilon=0.2)
+
+    def disturbed(*what, **how):
+        shutil.copy(old / "party-2.sqlite", kept)
+        return train(*what, **how)
+
+    monkeypatch.setattr(simulate, "train", disturbed)
+    fit(divided(2), epsilon=0.2)  # the coordinator of this run has no log of the one before
+    monkeypatch.undo()
+    with pytest.raises(TamperingFound, match="an old ledger was put back"):
+        fit(divided(2), epsilon=0.2)
+
+
 def test_a_ledger_that_is_gone_is_missed(fit, tmp_path):
     fit(divided(2), epsilon=0.2)
     (tmp_path / "kept" / "party-2.sqlite").unlink()
@@ -137,6 +156,13 @@ def test_a_ledger_that_is_gone_is_missed(fit, tmp_path):
     with pytest.raises(TamperingFound, match=r"ledger of party-2 is gone.*kept\.heads\.json"):
         fit(divided(2), epsilon=0.2)
     (tmp_path / "kept.heads.json").unlink()
+    fit(divided(2), epsilon=0.2)
+
+
+def test_a_ledger_that_held_nothing_is_not_missed(fit, tmp_path):
+    Ledger(tmp_path / "kept" / "party-9.sqlite", "party-9").close()
+    fit(divided(2), epsilon=0.2)
+    (tmp_path / "kept" / "party-9.sqlite").unlink()
     fit(divided(2), epsilon=0.2)
 
 

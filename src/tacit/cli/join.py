@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -108,7 +109,11 @@ def _served(
     from tacit.deploy.site import Site, own_identity
     from tacit.deploy.status import Status
 
-    with alone(folder, f"the state of {kit.name}", "name another --state"):
+    ledgers = folder / "ledger"
+    with (
+        alone(folder, f"the state of {kit.name}", "name another --state"),
+        alone(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
+    ):
         source.ratings  # noqa: B018 — what is wrong with the data is found before anybody is told that the site is there
         log = logger(folder, kit.name)
         quiet_engine(log)
@@ -122,7 +127,7 @@ def _served(
                     where, told = f"{kit.host}:{kit.port}", "" if probe is None else f"; health at {probe.address}"
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
                 reached(kit, wait)
-                home = Home(kit, folder, folder / "ledger", own_identity(folder), source, policy)
+                home = Home(kit, folder, ledgers, own_identity(folder), source, policy)
                 return Site(home, log, status, stays=stay, tell=partial(_said_here, quiet)).serve(wait)
             finally:
                 if probe is not None:

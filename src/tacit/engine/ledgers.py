@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from tacit.boundary.ledger import Ledger, read_only
+from tacit.boundary.ledger import START, Ledger, read_only
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Unit
 from tacit.partition import Parties, Setting, Share
@@ -98,8 +98,8 @@ class Heads:
     @classmethod
     def beside(cls, folder: Path) -> Heads:
         """Those of the ledgers in a folder: next to the folder, so that a restored folder does not bring its own."""
-        whole = folder.absolute()
-        return cls(whole.with_name(f"{whole.name}.heads.json"))
+        whole = folder.resolve()
+        return cls(whole.parent / f"{whole.name}.heads.json")
 
     def known(self) -> dict[str, str]:
         """The last head of each, by its name here; nothing where there was no run yet."""
@@ -149,6 +149,13 @@ def logged_heads(log: Path) -> dict[str, str]:
     except (sqlite3.DatabaseError, ValueError, TypeError) as error:
         raise TamperingFound(f'The log "{log}" is damaged: {error}.') from None
     return heads
+
+
+def latest(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:
+    """The heads of ledgers that go on from what is known of them; one that was exchanged meanwhile is not believed."""
+    known = heads.known()
+    chains = {ledger.party: [START, *(row.head for row in ledger.rows())] for ledger in ledgers}
+    return {party: chain[-1] for party, chain in chains.items() if known.get(party, START) in chain and len(chain) > 1}
 
 
 def not_older(ledgers: Sequence[Ledger], heads: Heads) -> None:

@@ -20,7 +20,7 @@ from tacit.boundary.seals import Circle
 from tacit.data.ratings import Ratings
 from tacit.engine.agreement import Agreement
 from tacit.engine.inprocess import InProcess
-from tacit.engine.ledgers import Heads, charged_items, not_older, opened, past_stays, people_of
+from tacit.engine.ledgers import Heads, charged_items, latest, not_older, opened, past_stays, people_of
 from tacit.engine.log import CallLog
 from tacit.engine.saved import SavedRun
 from tacit.federation import Facts, Party, Transcript
@@ -86,7 +86,7 @@ class Safeguards:
             finally:
                 if self.heads is not None:
                     with opened(self.ledgers) as ledgers:
-                        self.heads.end({ledger.party: ledger.head for ledger in ledgers})
+                        self.heads.end(latest(ledgers, self.heads))
 
     def lifetime_notes(self) -> tuple[str, ...]:
         """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""
