@@ -81,10 +81,22 @@ def test_a_user_who_is_asked_for_twice_is_answered_twice(kind):
 @given(seed=st.integers(0, 10**6), parts=st.integers(1, N), share=st.booleans())
 @settings(deadline=None, max_examples=40)
 def test_many_parties_by_user_are_the_whole(seed, parts, share):
+    """As one factor model, where item factors are the same or copies of each other, and asked one by one."""
     whole = factors(seed)
-    together = assemble(by_rows(whole, owners(seed, N, parts), share), N, M, by_item=False)
-    assert isinstance(together, Factors if share or parts == 1 else Assembled)
-    np.testing.assert_allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
+    mine = by_rows(whole, owners(seed, N, parts), share)
+    together, each = assemble(mine, N, M, by_item=False), Assembled(mine, N, M, by_item=False)
+    assert isinstance(together, Factors)
+    for found in (together, each):
+        np.testing.assert_allclose(found.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
+
+
+def test_parties_with_item_factors_of_their_own_keep_them():
+    mine = by_rows(factors(), owners(1, N, 2), share=False)
+    mine[0].predictor.items[3] += 1
+    together = assemble(mine, N, M, by_item=False)
+    assert isinstance(together, Assembled)
+    for part in mine:
+        np.testing.assert_array_equal(together.scores(part.rows), part.predictor.scores(np.arange(len(part.rows))))
 
 
 @given(seed=st.integers(0, 10**6), parts=st.integers(1, M))

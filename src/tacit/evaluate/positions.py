@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def find_positions(
     found = np.zeros((4, len(entries)), dtype=np.int64)
     candidates, available = np.full(len(users), m), np.zeros(len(users), dtype=np.int64)
     height = max(1, CELLS // m)
-    span = max(height, DRAWS // negatives)
+    span = max(1, DRAWS // negatives)
     with _threads(len(users) > height) as apart:
         for first in range(0, len(users), span):
             some = users[first : first + span]
@@ -82,17 +83,8 @@ def find_positions(
             drawn = sample_negatives(*known, keys, items=m, negatives=negatives, seed=seed)
             candidates[first : first + span] -= np.diff(seen_starts)
             available[first : first + span] = np.count_nonzero(drawn >= 0, axis=1)
-            at, seen_at = starts[first : first + len(some) + 1] - starts[first], seen_starts
-
-            def placed(
-                block: slice,
-                some: np.ndarray = some,
-                drawn: np.ndarray = drawn,
-                rows: tuple[np.ndarray, ...] = (at, columns, seen_at, seen_columns),
-            ) -> np.ndarray:
-                scores = _scores(predictor, some[block], m)
-                return ranks(scores, *_rows(block, *rows[:2]), *_rows(block, *rows[2:]), drawn[block])
-
+            own = (starts[first : first + len(some) + 1] - starts[first], columns)
+            placed = partial(_placed, predictor, some, m, own, (seen_starts, seen_columns), drawn)
             blocks = [slice(start, min(start + height, len(some))) for start in range(0, len(some), height)]
             for block, result in zip(blocks, apart(placed, blocks), strict=True):
                 found[:, starts[first + block.start] : starts[first + block.stop]] = result
@@ -122,6 +114,20 @@ def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.nda
     starts = np.cumsum(counts) - counts
     owner = np.repeat(np.arange(len(rows)), counts)
     return np.repeat(indptr[rows] - starts, counts) + np.arange(len(owner)), owner
+
+
+def _placed(
+    predictor: Predictor,
+    users: np.ndarray,
+    m: int,
+    own: tuple[np.ndarray, np.ndarray],
+    seen: tuple[np.ndarray, np.ndarray],
+    drawn: np.ndarray,
+    block: slice,
+) -> np.ndarray:
+    """What `ranks` finds for one block of users; `own` and `seen` are compressed rows of them all."""
+    scores = _scores(predictor, users[block], m)
+    return ranks(scores, *_rows(block, *own), *_rows(block, *seen), drawn[block])
 
 
 @contextmanager
