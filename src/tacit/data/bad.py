@@ -70,7 +70,7 @@ class BadRows:
     def without(self, origin: Origin) -> tuple[Any, Origin]:
         """The table without bad rows, and where its rows came from."""
         kept = np.flatnonzero(~self.bad)
-        return Kept(self._table, kept), replace(origin, kept=kept)
+        return Kept(self._table, kept), replace(origin, kept=kept.tolist())
 
     def _shown(self, row: int) -> str:
         """What is wrong with a row: the value, or that there is none."""

@@ -185,8 +185,8 @@ def either(name: str, value: str) -> str:
     >>> print(either("duplicates", "last"))
     duplicates = "last" in [data] (or --set data.duplicates=last; tacit join: --duplicates last)
     """
-    changed = shlex.quote(f"data.{name}={value}")
-    return f"{name} = {_text(value)} in [data] (or --set {changed}; tacit join: --{name} {shlex.quote(value)})"
+    changed, option = shlex.quote(f"data.{name}={value}"), name.replace("_", "-")
+    return f"{name} = {_text(value)} in [data] (or --set {changed}; tacit join: --{option} {shlex.quote(value)})"
 
 
 def called(names: Mapping[str, str]) -> str:

@@ -18,8 +18,9 @@ from tacit.errors import DataError
 
 def read_side(path: str | Path, kind: str) -> tuple[pa.Table, Origin]:
     """A CSV or Parquet table that describes users or items; its id column comes first, called `kind`."""
+    path = Path(path)
     try:
-        path = Path(path).expanduser()
+        path = path.expanduser()
         there = path.is_file()
     except (OSError, RuntimeError):  # a name that is too long, a home that there is not
         there = False
