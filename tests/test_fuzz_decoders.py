@@ -385,11 +385,10 @@ def test_words_of_the_coordinator(draw):
         one_sentence(lambda said=said: _let_in(str(said).encode(errors="ignore")), "coordinator")
 
 
-def test_pushes(draw):
-    refused = []
-    window = Window(
-        "party-1", "localhost", 1, None, KEY, KEY.public_key(), lambda *_: {}, refused.append, lambda _: None
-    )
+def test_pushes(monkeypatch):
+    monkeypatch.setattr("tacit.engine.window.Cell", lambda *_terms: None)
+    public, ignore = KEY.public_key(), lambda *_told: {}
+    window = Window("party-1", "localhost", 1, None, KEY, public, ignore, ignore, ignore)
     for value in ODD:
         if not isinstance(value, str) or value.isascii():
             message = sealed(Place("coordinator", "party-1", "ask", "run-1"), {"about": "id", "start": value}, KEY)

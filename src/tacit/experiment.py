@@ -72,6 +72,7 @@ def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
     from tacit.data.load import load
     from tacit.data.split import split
     from tacit.partition import partition
+    from tacit.partition.divide import WAYS
     from tacit.report.about import about_data
 
     method, parameters = check(file, setting=setting_in_data(file))
@@ -83,6 +84,7 @@ def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
         feedback=data.feedback,
         columns=data.columns or None,
         duplicates=data.duplicates,
+        bad_rows=data.bad_rows,
         query=data.query,
         scale=public.scale if declared is None else (declared.scale.low, declared.scale.high),
         user_table=data.user_table,
@@ -92,6 +94,8 @@ def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
         items=data.items,
         ratings=data.ratings,
         seed=file.seed,
+        attribute=None if file.partition.by in WAYS else file.partition.by,
+        private=file.privacy is not None,
     )
     users = public.users if declared is None else declared.users
     if users is not None and users < ratings.n_users:
@@ -189,6 +193,11 @@ def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
     return SavedRun(folder.path / "transcript" / "saved.sqlite", made)
 
 
+def _bad_rows(dropped: int) -> list[str]:
+    """How many rows went, for card and report."""
+    return [f'{dropped:,} rows were no ratings and were left out: [data] bad_rows = "drop".'] if dropped else []
+
+
 def _apart(file: RunFile) -> list[str]:
     """That parties were processes of their own, for the report."""
     if file.engine.name != "flare":
@@ -268,6 +277,7 @@ def _run(
         "metrics": evaluation.metrics,
         **shared,
         **({"void": trained.void} if trained.void else {}),
+        **({"bad_rows": prepared.train.dropped} if prepared.train.dropped else {}),
         "intervals": {name: list(interval) for name, interval in evaluation.intervals.items()},
         "guarantee": promise.to_json(),
         "rounds": trained.rounds,
@@ -298,6 +308,7 @@ def _run(
             ),
             notes=[
                 *warnings,
+                *_bad_rows(prepared.train.dropped),
                 *evaluation.notes,
                 *lifetimes,
                 *_apart(file),

@@ -39,8 +39,8 @@ HEAD = "user,item,rating,timestamp\n1,10,4,100\n"
         ("2,11,nan,100", ["rating nan", "finite"]),
         ("2,11,-inf,100", ["rating -inf", "finite"]),
         ("2,11,1e300,100", ["1e+300", "finite"]),
-        ("2,11,4,", ["no timestamp", 'columns={"timestamp": ""} (tacit join: --column timestamp=)']),
-        ("2,11,4,noon", ['timestamp "noon"', 'columns={"timestamp": ""} (tacit join: --column timestamp=)']),
+        ("2,11,4,", ["no timestamp", 'columns = {timestamp = ""}', "tacit join: --column timestamp=)"]),
+        ("2,11,4,noon", ['timestamp "noon"', 'columns = {timestamp = ""}', "tacit join: --column timestamp=)"]),
         ("2,11,4,1e300", ["no time"]),
         ("2,11,4", ["3 values where 4 are expected", "commas", "correct the line"]),
         ("2,11,4,100,5", ["5 values where 4 are expected"]),
@@ -86,7 +86,7 @@ def test_a_rating_off_the_declared_scale_is_named(tmp_path):
     says(complaint(path, scale=(1, 5)), "Line 3 of", str(path), "rating 7", "1…5", "scale=(0, 7)")
     says(complaint(path, scale=(1, 7)), "Line 4 of", "rating 0")
     path.write_text("user,item,count\n1,1,5\n1,2,-2\n")
-    says(complaint(path, feedback="count"), "Line 3 of", "-2", "start at 0", "(tacit join: --feedback explicit)")
+    says(complaint(path, feedback="count"), "Line 3 of", "-2", "start at 0", "tacit join: --feedback explicit)")
 
 
 def test_duplicates_in_an_implicit_log_are_errors_too(tmp_path):
@@ -131,11 +131,11 @@ def test_latin_1_in_a_column_that_is_not_read_does_no_harm(tmp_path):
 def test_missing_columns_are_named_with_those_there(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("who,item,rating\nx,y,3\nz,y,4\n")
-    says(complaint(path), str(path), "no user column", '"who", "item", "rating"', 'columns={"user": "who"}')
-    says(complaint(path), "(tacit join: --column user=who)")
+    says(complaint(path), str(path), "no user column", '"who", "item", "rating"', 'columns = {user = "who"}')
+    says(complaint(path), "tacit join: --column user=who)")
     says(complaint(path, columns={"user": "whom"}), 'no column "whom"', 'Did you mean "who"?')
     path.write_text("user,item\nx,y\n")
-    says(complaint(path), "no rating column", 'feedback="implicit" (tacit join: --feedback implicit)')
+    says(complaint(path), "no rating column", 'feedback = "implicit"', "tacit join: --feedback implicit)")
     path.write_text("user,item,rating,rating\nx,y,3,4\n")
     says(complaint(path), 'two columns called "rating"', "rename")
     path.write_text("user,artist,plays\nx,y,3\n")

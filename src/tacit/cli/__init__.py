@@ -358,6 +358,9 @@ def join(
     duplicates: Annotated[
         str | None, typer.Option("--duplicates", help="error, last or mean; default: as --run says, or error.")
     ] = None,
+    bad_rows: Annotated[
+        str | None, typer.Option("--bad-rows", help="error or drop; default: as --run says, or error.")
+    ] = None,
     state: Annotated[
         Path | None, typer.Option("--state", help="Where the site keeps its ledger and factors; default: site-NAME.")
     ] = None,
@@ -412,6 +415,7 @@ def join(
         items,
         feedback,
         duplicates,
+        bad_rows,
         state,
         check,
         run,

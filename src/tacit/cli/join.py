@@ -25,6 +25,7 @@ def join(
     items: Path | None,
     feedback: str | None,
     duplicates: str | None,
+    bad_rows: str | None,
     state: Path | None,
     check: bool,
     run: Path | None,
@@ -70,7 +71,8 @@ def join(
     file = None if run is None else RunFile.read(run)
     read_as = feedback or ("explicit" if file is None else file.data.feedback)
     twice = duplicates or ("error" if file is None else file.data.duplicates)
-    source = Source(data, query, _columns(columns), items, read_as, twice)
+    bad = bad_rows or ("error" if file is None else file.data.bad_rows)
+    source = Source(data, query, _columns(columns), items, read_as, twice, bad)
     policy = Policy(
         max_epsilon=_positive(max_epsilon, "--max-epsilon"),
         delta=_positive(delta, "--delta"),
@@ -115,6 +117,8 @@ def _served(
         alone(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
     ):
         source.ratings  # noqa: B018 — what is wrong with the data is found before anybody is told that the site is there
+        if source.ratings.dropped:
+            typer.echo(f"{kit.name}: {source.ratings.dropped:,} rows were no ratings and are left out.", err=True)
         log = logger(folder, kit.name)
         quiet_engine(log)
         log.info("starting", federation=kit.federation)

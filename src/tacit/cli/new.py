@@ -14,7 +14,7 @@ from tacit.partition import Setting
 
 PARTITIONS = {
     "horizontal": """\
-by = "user"               # user · group · a column of the users ("zip1", "hospital")
+by = "user"               # user · group · a column of the users or of the ratings ("zip1", "hospital")
 into = 10                 # parties""",
     "vertical": """\
 by = "item"               # item · a column of the items ("genre")
@@ -60,6 +60,7 @@ feedback = "explicit"     # explicit · implicit · count
 # query = "select …"      # for a database
 # columns = {{user = "uid", item = "isbn", rating = "stars"}}
 # duplicates = "error"    # error · last · mean
+# bad_rows = "error"      # error · drop (leave out rows that are no ratings)
 # user_table = "users.csv"                # attributes of users or items, with an id column
 # item_table = "items.csv"
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from tacit.boundary.release import Kind
 from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import Value, encode
+from tacit.cli.changed import read_changed
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.federation.messages import Choice, Floats, Schema, Whole
@@ -42,7 +43,7 @@ INSTEAD = (("half", 0.5), ("as asked", 1.0), ("double", 2.0))
 
 def plan(file: Path, changes: list[str], as_json: bool) -> None:
     """Plan a run file, and print the plan."""
-    run_file = RunFile.read(file, changes)
+    run_file = read_changed(file, changes)
     if run_file.privacy is None:
         raise UsageError(
             f'"{file}" has no [privacy] section, so the run is NON-PRIVATE and there is nothing to plan; add one, such '

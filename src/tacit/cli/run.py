@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from tacit.cli.changed import read_changed
 from tacit.cli.show import live, print_summary
 from tacit.cli.verified import check_finished
 from tacit.config import RunFile
@@ -33,7 +34,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Run a run file, or print what a finished run left."""
-    run_file = RunFile.read(file, changes, seed)
+    run_file = read_changed(file, changes, seed)
     if out is not None and resume is not None:
         raise UsageError("--out and --resume both name the run folder; give one of them.")
     summary = finished(resume, run_file) if resume is not None else None

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from tacit.cli.changed import read_changed
 from tacit.cli.run import finished
 from tacit.cli.show import live, print_summary
 from tacit.cli.stopping import stoppable
@@ -35,7 +36,7 @@ def up(
     from tacit.engine.cells import check_installed
 
     check_installed()
-    run_file = RunFile.read(file, changes, seed)
+    run_file = read_changed(file, changes, seed)
     if out is not None and resume is not None:
         raise UsageError("--out and --resume both name the run folder; give one of them.")
     if (local is None) == (keys is None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,22 @@ _NAMES = {
     "accountid visitor visitorid reviewer reviewerid person personid username",
     "item": "item itemid items iid movie movieid film filmid product productid asin isbn book bookid song "
     "songid track trackid artist artistid joke jokeid article articleid business businessid profile "
-    "profileid sku",
+    "profileid sku medicine medicineid drug drugid medication medicationid lab labid labname",
     "timestamp": "timestamp timestamps time ts unixtime unixreviewtime datetime date ratedat createdat",
 }
+
+# For the hint of a message, which its reader checks: what names may hold, and what is no id of a user or an item.
+_HINTS = {
+    "user": "user customer member patient person people client subject reader viewer listener student buyer uid who",
+    "item": "item movie film product medicine medication drug lab isbn book song track artist title game article "
+    "course recipe sku code what",
+    "rating": "rating star score value result grade points opinion vote number amount",
+}
+_NEITHER = (
+    "hospital ward site clinic stay visit encounter admission session date time year age sex gender country city zip"
+)
+#: Under which key of the columns that are asked for stands one that describes its user or its item.
+ATTRIBUTE = "[partition] by"
 
 
 @dataclass(frozen=True)
@@ -35,20 +49,23 @@ class Origin:
     ----------
     name : what holds the rows, quoted as a message shows it
     line : the line of a text file (counted from 1) on which a row stands; None where rows have no lines
+    kept : which of the source's rows these are, where some were left out
     """
 
     name: str
     line: Callable[[int], int] | None = None
+    kept: Sequence[int] | None = None
 
     def at(self, row: int) -> str:
         """
         >>> Origin('"ratings.parquet"').at(0)
         'Row 1 of "ratings.parquet"'
         """
-        return f"Row {row + 1} of {self.name}" if self.line is None else f"Line {self.line(row)} of {self.name}"
+        return f"{self.unit.capitalize()} {self.number(row)} of {self.name}"
 
     def number(self, row: int) -> int:
         """The number by which a reader finds that row again."""
+        row = row if self.kept is None else int(self.kept[row])
         return row + 1 if self.line is None else self.line(row)
 
     @property
@@ -58,16 +75,21 @@ class Origin:
 
 @dataclass(frozen=True)
 class Columns:
-    """The names that a table gives to users, items, ratings and timestamps; None where it has none."""
+    """The names that a table gives to users, items, ratings and timestamps; None where it has none.
+
+    `attribute` is a further column, which describes the user or the item of its row.
+    """
 
     user: str
     item: str
     rating: str | None = None
     timestamp: str | None = None
+    attribute: str | None = None
 
     @property
     def names(self) -> list[str]:
-        return [name for name in (self.user, self.item, self.rating, self.timestamp) if name is not None]
+        every = (self.user, self.item, self.rating, self.timestamp, self.attribute)
+        return [name for name in every if name is not None]
 
 
 @dataclass(frozen=True)
@@ -109,9 +131,10 @@ def resolve(
     user, item, rating, timestamp. An empty name, as in `{"timestamp": ""}`, leaves the column out.
 
     >>> resolve(["movieId", "userId", "rating"], None, Feedback.EXPLICIT, "a table")
-    Columns(user='userId', item='movieId', rating='rating', timestamp=None)
+    Columns(user='userId', item='movieId', rating='rating', timestamp=None, attribute=None)
     """
     asked = dict(asked or {})
+    attribute = asked.pop(ATTRIBUTE, None)
     for role, name in asked.items():
         if role not in ROLES:
             raise UsageError(
@@ -137,10 +160,11 @@ def resolve(
         raise DataError(f'{_capital(where)} has two columns called "{twice}"; rename one of them.')
     if feedback is Feedback.IMPLICIT:
         found["rating"] = None
-    for role in ("user", "item", "rating"):
-        if found[role] is None and not (role == "rating" and feedback is Feedback.IMPLICIT):
-            raise DataError(_missing(role, names, feedback, where))
-    return Columns(str(found["user"]), str(found["item"]), found["rating"], found["timestamp"])
+    needed = ("user", "item") if feedback is Feedback.IMPLICIT else ("user", "item", "rating")
+    if any(found[role] is None for role in needed):
+        raise DataError(_missing(found, needed, asked, names, feedback, where))
+    attribute = attribute if attribute in names and attribute not in found.values() else None
+    return Columns(str(found["user"]), str(found["item"]), found["rating"], found["timestamp"], attribute)
 
 
 def id_column(names: Sequence[str], kind: str, where: str) -> str:
@@ -156,21 +180,29 @@ def id_column(names: Sequence[str], kind: str, where: str) -> str:
 
 
 def either(name: str, value: str) -> str:
-    """An argument of `load` as messages show it, beside the option of `tacit join` that says the same.
+    """A key of [data], and argument of `load`, as messages show it, beside the options that say the same.
 
     >>> print(either("duplicates", "last"))
-    duplicates="last" (tacit join: --duplicates last)
+    duplicates = "last" in [data] (or --set data.duplicates=last; tacit join: --duplicates last)
     """
-    return f'{name}="{value}" (tacit join: --{name} {shlex.quote(value)})'
+    changed, option = shlex.quote(f"data.{name}={value}"), name.replace("_", "-")
+    return f"{name} = {_text(value)} in [data] (or --set {changed}; tacit join: --{option} {shlex.quote(value)})"
 
 
-def called(role: str, name: str) -> str:
-    """The same for what a column is called.
+def called(names: Mapping[str, str]) -> str:
+    """The same for what columns are called: TOML, what `--set` takes, and what `tacit join` takes.
 
-    >>> print(called("user", "customer number"))
-    columns={"user": "customer number"} (tacit join: --column 'user=customer number')
+    >>> print(called({"user": "uid"}))
+    columns = {user = "uid"} in [data] (or --set 'data.columns={user = "uid"}'; tacit join: --column user=uid)
     """
-    return f'columns={{"{role}": "{name}"}} (tacit join: --column {shlex.quote(f"{role}={name}")})'
+    table = "{" + ", ".join(f"{role} = {_text(name)}" for role, name in names.items()) + "}"
+    options = " ".join(f"--column {shlex.quote(f'{role}={name}')}" for role, name in names.items())
+    return f"columns = {table} in [data] (or --set {shlex.quote(f'data.columns={table}')}; tacit join: {options})"
+
+
+def _text(value: str) -> str:
+    """A text as TOML writes it."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _guess(role: str, names: Sequence[str], feedback: Feedback) -> str | None:
@@ -186,16 +218,42 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _missing(role: str, names: Sequence[str], feedback: Feedback, where: str) -> str:
-    example = next((name for name in names if name), "…")
-    mend = f"name it, as in {called(role, example)}"
-    if role == "rating" and feedback is Feedback.EXPLICIT:
+def _missing(
+    found: Mapping[str, str | None],
+    needed: Sequence[str],
+    asked: Mapping[str, str],
+    names: Sequence[str],
+    feedback: Feedback,
+    where: str,
+) -> str:
+    """That columns are missing, with a hint that can be pasted: all that were asked for, and a guess for each other."""
+    missing = [role for role in needed if found[role] is None]
+    taken = {name for name in found.values() if name}
+    hint = {role: name for role, name in asked.items() if role in ROLES}
+    for role in missing:
+        hint[role] = _likely(role, [name for name in names if name and name not in taken])
+        taken.add(hint[role])
+    mend = f"name {'it' if len(missing) == 1 else 'them'}, as in {called(hint)}"
+    if "rating" in missing and feedback is Feedback.EXPLICIT:
         mend += f", or use {either('feedback', 'implicit')} if a row only says that something happened"
-    return f"{_capital(where)} has no {role} column that Tacit knows among {_listed(names)}; {mend}."
+    what = f"{' and no '.join(missing)} column"
+    return f"{_capital(where)} has no {what} that Tacit knows among {_listed(names)}; {mend}."
+
+
+def _likely(role: str, names: Sequence[str]) -> str:
+    """The column that may hold a role: by a word in its name, else one that is no other role's, place or time."""
+
+    def holds(name: str, words: str) -> bool:
+        return any(word in _plain(name) for word in words.split())
+
+    own = [name for name in names if holds(name, _HINTS[role])]
+    others = [words for other, words in _HINTS.items() if other != role]
+    free = [name for name in names if not any(holds(name, words) for words in (*others, _NEITHER))]
+    return next(iter([*(name for name in own if name in free), *own, *free]), "NAME")
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f'"{name}"' for name in list(names)[:12])
+    shown = ", ".join(f'"{name[:60]}"' for name in list(names)[:12])
     return f"{shown}, … ({len(names)} in all)" if len(names) > 12 else shown
 
 

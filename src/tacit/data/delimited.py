@@ -67,6 +67,8 @@ def read_rows(path: Path, layout: Layout, chosen: Columns) -> pa.Table:
     types: dict[str, pa.DataType] = dict.fromkeys(ids, _TEXT)
     if chosen.rating is not None:
         types[chosen.rating] = pa.float64()
+    if chosen.attribute is not None:
+        types[chosen.attribute] = _TEXT
     try:
         table = _arrow(path, layout, chosen.names, types)
     except pa.ArrowInvalid as error:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.data import frames, named, sql
-from tacit.data.columns import Origin, Records
+from tacit.data.columns import ATTRIBUTE, Origin, Records
 from tacit.data.frames import is_frame
 from tacit.data.public import PUBLISHED
 from tacit.data.ratings import Feedback, Ratings, Scale
@@ -57,6 +57,7 @@ def load(
     feedback: str = "explicit",
     columns: Mapping[str, str] | None = None,
     duplicates: str = "error",
+    bad_rows: str = "error",
     query: str | None = None,
     scale: tuple[float, float] | Scale | None = None,
     user_table: str | Path | None = None,
@@ -66,6 +67,8 @@ def load(
     items: int | None = None,
     ratings: int | None = None,
     seed: int = 7,
+    attribute: str | None = None,
+    private: bool = False,
 ) -> Ratings:
     """Ratings from a file, a folder, a database, a named set, or made up.
 
@@ -78,11 +81,14 @@ def load(
         are found without it, and {"timestamp": ""} leaves timestamps out
     duplicates : what a pair that occurs twice is: an "error", its "last" rating (by timestamp where there is
         one), or their "mean"
+    bad_rows : what rows without an id or a number, or off the scale, are: an "error", or left out ("drop")
     query : what to read from a database; not needed if it has one table
     scale : the declared range; without it, it is what the set's publisher says, or else read off the data
     user_table, item_table : CSV or Parquet files that describe users and items by id; the rest get nulls
     catalogue : a CSV or Parquet file with the ids of all items; a rating of any other is an error
     users, items, ratings, seed : size and seed of "demo"
+    attribute : a further column of the ratings, which describes their users or their items, to divide them by
+    private : whether a column that describes items is refused, as with [privacy]
 
     Examples
     --------
@@ -91,6 +97,7 @@ def load(
     """
     kind = Feedback(_one_of("feedback", feedback, list(Feedback)))
     _one_of("duplicates", duplicates, _DUPLICATES)
+    _one_of("bad_rows", bad_rows, ("error", "drop"))
     declared = _declared(scale, kind)
     if query is not None and not query.strip():
         raise UsageError("The query is empty; give a select, or leave it out where there is one table only.")
@@ -102,11 +109,12 @@ def load(
         _leave_out({**tables, "catalogue": catalogue}, "the demo brings its own")
         return _demo(declared, users=users, items=items, ratings=ratings, feedback=kind.value, seed=seed)
     _leave_out({"users": users, "items": items, "ratings": ratings}, 'it sizes source="demo" only')
+    asked = columns if attribute is None else {**(columns or {}), ATTRIBUTE: attribute}
     if is_frame(source):
         _leave_out({"query": query}, "a table in memory is no database")
-        records = frames.read(source, columns, kind)
+        records = frames.read(source, asked, kind)
     else:
-        records = _records(text, query, columns, kind)
+        records = _records(text, query, asked, kind)
     notes = records.notes
     if records.counts and kind is Feedback.EXPLICIT:
         kind = Feedback.COUNT
@@ -114,12 +122,15 @@ def load(
     people, people_origin = _side(records, user_table, "user")
     things, things_origin = _side(records, item_table, "item")
     closed = None if catalogue is None else read_catalogue(catalogue)
+    described = {name for table in (people, things) if table is not None for name in table.column_names}
     loaded = ratings_from_table(
         records.table,
         records.origin,
-        records.columns,
+        replace(records.columns, attribute=None) if attribute in described else records.columns,
         feedback=kind,
         duplicates=duplicates,
+        bad_rows=bad_rows,
+        private=private,
         scale=declared or _published(records.scale, kind),
         listed_users=listed_ids(records.users, "user", people_origin),
         listed_items=listed_ids(records.items, "item", things_origin) if closed is None else closed,
@@ -132,8 +143,8 @@ def load(
         loaded.item_ids.listed = True  # the publisher says how many items there are, and these are all of them
     return replace(
         loaded,
-        user_attributes=_attributes(people, loaded.user_ids, people_origin),
-        item_attributes=_attributes(things, loaded.item_ids, things_origin),
+        user_attributes=_beside(_attributes(people, loaded.user_ids, people_origin), loaded.user_attributes),
+        item_attributes=_beside(_attributes(things, loaded.item_ids, things_origin), loaded.item_attributes),
     )
 
 
@@ -201,6 +212,13 @@ def _side(records: Records, path: str | Path | None, kind: str) -> tuple[pa.Tabl
 
 def _attributes(table: pa.Table | None, vocabulary: Vocabulary, origin: Origin) -> pa.Table | None:
     return None if table is None else align(table, vocabulary, origin)
+
+
+def _beside(table: pa.Table | None, more: pa.Table | None) -> pa.Table | None:
+    """What a side table says, and what the ratings say of the same users or items."""
+    if table is None or more is None:
+        return more if table is None else table
+    return table.append_column(more.column_names[0], more.column(0))
 
 
 def _declared(scale: tuple[float, float] | Scale | None, kind: Feedback) -> Scale | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tacit.data import delimited, eicu, movielens, parquet
-from tacit.data.columns import Records
+from tacit.data.columns import ATTRIBUTE, Records
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.sides import read_side
 from tacit.errors import DataError, UsageError, did_you_mean
@@ -89,7 +89,7 @@ def read_folder(folder: Path, columns: Mapping[str, str] | None, feedback: Feedb
             f'The folder "{folder}" holds no ratings that Tacit knows ({holds}); name a file in it, or bring '
             f"ratings.parquet, ratings.csv, a MovieLens set as published, or the eICU tables."
         )
-    if columns and form != "ratings":
+    if columns and columns.keys() != {ATTRIBUTE} and form != "ratings":
         raise UsageError(f'"{folder}" is a published set whose columns are known; leave out columns.')
     if form == "eicu":
         return eicu.read(folder)

@@ -61,6 +61,7 @@ class Ratings:
     feedback : Feedback
     user_attributes, item_attributes : pyarrow.Table whose row r describes user or item r, or None
     name : where it came from, for reports
+    dropped : how many rows of the source were left out, being no ratings
     """
 
     indptr: np.ndarray
@@ -75,6 +76,7 @@ class Ratings:
     item_attributes: pa.Table | None = None
     name: str = "ratings"
     notes: tuple[str, ...] = field(default=())
+    dropped: int = 0
 
     @classmethod
     def from_columns(

@@ -18,14 +18,15 @@ from tacit.errors import DataError
 
 def read_side(path: str | Path, kind: str) -> tuple[pa.Table, Origin]:
     """A CSV or Parquet table that describes users or items; its id column comes first, called `kind`."""
+    path = Path(path)
     try:
-        place = Path(path).expanduser()
-        there = place.is_file()
+        path = path.expanduser()
+        there = path.is_file()
     except (OSError, RuntimeError):  # a name that is too long, a home that there is not
         there = False
     if not there:
         raise DataError(f'There is no {kind} table "{str(path)[:200]}"; check the path.')
-    table, origin = (parquet if place.suffix.lower() in parquet.SUFFIXES else delimited).read_side(place)
+    table, origin = (parquet if path.suffix.lower() in parquet.SUFFIXES else delimited).read_side(path)
     found = id_column(table.column_names, kind, origin.name)
     others = [name for name in table.column_names if name != found]
     return table.select([found, *others]).rename_columns([kind, *others]), origin

@@ -6,16 +6,19 @@ the place of a bad value is sought only once there is one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tacit.data.bad import BadRows
 from tacit.data.columns import Columns, Origin, either
 from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale, row_order
-from tacit.data.values import distinct_ids, glimpse, numbers, seconds
+from tacit.data.values import decoded, distinct_ids, glimpse, numbers, seconds
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, DuplicatePair
+from tacit.errors import DataError, DuplicatePair, PrivacyRefused
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -27,10 +30,12 @@ def ratings_from_table(
     *,
     feedback: Feedback = Feedback.EXPLICIT,
     duplicates: str = "error",
+    bad_rows: str = "error",
     scale: Scale | None = None,
     listed_users: np.ndarray | None = None,
     listed_items: np.ndarray | None = None,
     closed: bool = False,
+    private: bool = False,
     **others: Any,
 ) -> Ratings:
     """Checked ratings from a table with one row per rating.
@@ -40,23 +45,39 @@ def ratings_from_table(
     table : at least the columns that `columns` names; others are left alone
     duplicates : "error", or what to keep of a pair that occurs twice: "last" (by timestamp where there is
         one, and by place in the file among equals) or "mean"
+    bad_rows : "error", or "drop" for rows that are no ratings; how many went is in `notes`
     scale : the declared scale; None reads it off the data. Implicit feedback is always 1 on the scale 0…1
     listed_users, listed_items : ids that belong to the vocabulary whether rated or not
     closed : whether an item that is not listed is an error, as with a declared catalogue
+    private : whether what describes an item may not be read off the ratings
     others : attributes that `Ratings` takes as they are
     """
     if table.num_rows == 0:
         raise DataError(f"There are no ratings in {origin.name}; give data with at least one row.")
-    users, user_ids = _encoded(table[columns.user], "user", origin, listed_users)
-    items, item_ids = _encoded(table[columns.item], "item", origin, listed_items, closed)
-    values = _values(table, origin, columns, feedback)
-    times = None if columns.timestamp is None else seconds(table[columns.timestamp], origin)
+    declared = None if feedback is Feedback.IMPLICIT else scale
+    read = partial(_read, columns=columns, feedback=feedback, scale=declared, users=listed_users, items=listed_items)
+    try:
+        (users, user_ids), (items, item_ids), values, times = read(table, origin, closed=closed)
+    except DataError as error:
+        try:
+            found = BadRows(table, columns, feedback, declared, listed_items if closed else None)
+        except pa.ArrowException:  # a column of no use at all
+            raise error from None
+        if found.count in (0, len(found.bad)):  # something is wrong with a column, and not with rows
+            raise
+        if bad_rows == "error":
+            raise DataError(found.sentence(str(error), origin)) from None
+        table, origin = found.without(origin)
+        gone = f"{found.count:,} of {len(found.bad):,} {origin.unit}s were no ratings and were left out (bad_rows)"
+        others = {**others, "notes": (*others.get("notes", ()), gone), "dropped": found.count}
+        (users, user_ids), (items, item_ids), values, times = read(table, origin, closed=closed)
+    if columns.attribute is not None:
+        column = table[columns.attribute]
+        others = {**others, **_attribute(column, columns.attribute, (users, user_ids), (items, item_ids), private)}
     if feedback is Feedback.IMPLICIT:
         scale = Scale(0.0, 1.0)
     elif scale is None and feedback is Feedback.COUNT:
         scale = Scale(0.0, max(float(values.max()), 1.0), declared=False)
-    elif scale is not None:
-        _check_scale(values, scale, origin)
     pa.default_memory_pool().release_unused()  # Arrow keeps what it has freed, and the sort needs room
     if duplicates != "error":
         users, items, values, times = _merged(users, items, values, times, len(item_ids), duplicates)
@@ -78,6 +99,58 @@ def ratings_from_table(
         scale=inferred_scale(values) if scale is None else scale,
         feedback=feedback,
         **others,
+    )
+
+
+Codes = tuple[np.ndarray, Vocabulary]
+
+
+def _read(
+    table: pa.Table,
+    origin: Origin,
+    columns: Columns,
+    feedback: Feedback,
+    scale: Scale | None,
+    users: np.ndarray | None,
+    items: np.ndarray | None,
+    closed: bool,
+) -> tuple[Codes, Codes, np.ndarray, np.ndarray | None]:
+    """Users, items, values and times of all rows; the first bad value is named."""
+    people = _encoded(table[columns.user], "user", origin, users)
+    things = _encoded(table[columns.item], "item", origin, items, closed)
+    values = _values(table, origin, columns, feedback)
+    times = None if columns.timestamp is None else seconds(table[columns.timestamp], origin)
+    if scale is not None:
+        _check_scale(values, scale, origin)
+    return people, things, values, times
+
+
+def _attribute(column: pa.ChunkedArray, name: str, users: Codes, items: Codes, private: bool) -> dict[str, pa.Table]:
+    """A column of the ratings as what it describes: its users if it is the same in all their rows, else its items."""
+    encoded = decoded(column).dictionary_encode().unify_dictionaries().combine_chunks()
+    encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+    there = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+    value = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)[there]
+    for kind, (codes, ids) in (("user", users), ("item", items)):
+        first = np.full(len(ids), -1, dtype=np.int64)
+        first[codes[there][::-1]] = value[::-1]
+        if np.array_equal(first[codes[there]], value):
+            if kind == "item" and private:
+                raise PrivacyRefused(
+                    f'"{name}" describes items, and with [privacy] what describes items is not read off the ratings, '
+                    "since it would tell which were rated; give it in a table, with [data] item_table."
+                )
+            places = pa.array(first, mask=first < 0)
+            return {f"{kind}_attributes": pa.table({name: encoded.dictionary.take(places)})}
+    codes, ids = users
+    first = np.full(len(ids), -1, dtype=np.int64)
+    first[codes[there][::-1]] = value[::-1]
+    at = int(np.argmax(first[codes[there]] != value))
+    user, texts = codes[there][at], encoded.dictionary.cast(pa.string()).to_pylist()
+    raise DataError(
+        f'"{name}" describes neither users nor items: user {shown(ids.ids[[user]].tolist()[0])} has '
+        f'"{glimpse(texts[first[user]])}" and "{glimpse(texts[value[at]])}", and items differ too; give each user one '
+        "value, or divide by something else."
     )
 
 

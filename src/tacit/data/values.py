@@ -48,9 +48,9 @@ def distinct_ids(column: pa.ChunkedArray, kind: str, origin: Origin) -> tuple[np
                 f"{origin.at(bad)} has the {kind} id {values[places[bad]].as_py()}; ids are whole numbers or "
                 f"text, so name another column for the {kind}s."
             )
-    if not _is_text(values.type):
+    if not is_text(values.type):
         values = _whole(values, kind, origin, places)
-    if _is_text(values.type):
+    if is_text(values.type):
         values = pc.utf8_trim_whitespace(values)
         blank = pc.equal(values, "").to_numpy(zero_copy_only=False)
         if blank.any():
@@ -79,13 +79,13 @@ def plain_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def numbers(column: pa.ChunkedArray, what: str, origin: Origin) -> np.ndarray:
     """A column as float64 (float32 stays) without gaps; NaN and infinity pass, for the caller to judge."""
-    column = _decoded(column)
-    if _is_text(column.type):
+    column = decoded(column)
+    if is_text(column.type):
         column = _trimmed(column)
-    elif not (_is_number(column.type) or pa.types.is_boolean(column.type)):
+    elif not (is_number(column.type) or pa.types.is_boolean(column.type)):
         raise DataError(f"The {what}s of {origin.name} are of type {column.type}; give a column of numbers.")
     _no_gaps(column, what, origin)
-    if not _is_text(column.type):
+    if not is_text(column.type):
         return (column if column.type == pa.float32() else column.cast(pa.float64(), safe=False)).to_numpy()
     comma = "; write decimals with a point"
 
@@ -100,8 +100,8 @@ def numbers(column: pa.ChunkedArray, what: str, origin: Origin) -> np.ndarray:
 
 def seconds(column: pa.ChunkedArray, origin: Origin) -> np.ndarray:
     """A column of times as int64 seconds since 1970: numbers as they are, dates and ISO texts converted."""
-    column = _decoded(column)
-    if _is_text(column.type):
+    column = decoded(column)
+    if is_text(column.type):
         column = _trimmed(column)
         _no_gaps(column, "timestamp", origin)
         column = _times_from_text(column, origin)
@@ -109,7 +109,7 @@ def seconds(column: pa.ChunkedArray, origin: Origin) -> np.ndarray:
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy() // 1_000_000
-    if not _is_number(kind):
+    if not is_number(kind):
         raise DataError(f"The timestamps of {origin.name} are of type {kind}; {_NO_TIMES}.")
     values = column.to_numpy() if pa.types.is_integer(kind) else column.cast(pa.float64()).to_numpy()
     if not (values.min() > -(2.0**62) and values.max() < 2.0**62):  # a NaN is neither
@@ -118,25 +118,26 @@ def seconds(column: pa.ChunkedArray, origin: Origin) -> np.ndarray:
     return np.floor(values).astype(np.int64) if values.dtype.kind == "f" else values.astype(np.int64, copy=False)
 
 
-_WITHOUT = f"do without with {called('timestamp', '')}"
+_NO_COLUMN = called({"timestamp": ""})
+_WITHOUT = f"do without with {_NO_COLUMN}"
 _NO_TIMES = f"give seconds or dates, or {_WITHOUT}"
-_TIME_TYPES = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+TIME_TYPES = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
 
 
 def _times_from_text(column: pa.ChunkedArray, origin: Origin) -> pa.ChunkedArray:
     def complain(row: int, text: str) -> str:
         return f'{origin.at(row)} has the timestamp "{glimpse(text)}", which is no time; {_NO_TIMES}.'
 
-    fitting = [kind for kind in _TIME_TYPES if _casts(column.slice(0, 1), kind)]
+    fitting = [kind for kind in TIME_TYPES if casts(column.slice(0, 1), kind)]
     for kind in fitting:
-        if _casts(column, kind):
+        if casts(column, kind):
             return column.cast(kind)
     return _cast(column, fitting[-1] if fitting else pa.timestamp("us"), complain)
 
 
 def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
     if pa.types.is_dictionary(column.type) and any(chunk.dictionary.null_count for chunk in column.chunks):
-        column = _decoded(column)
+        column = decoded(column)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     combined = column.unify_dictionaries().combine_chunks()
@@ -150,7 +151,7 @@ def _unwrapped(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     column = _unwrapped(column)
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
@@ -163,7 +164,7 @@ def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _whole(values: pa.Array, kind: str, origin: Origin, places: np.ndarray) -> pa.Array:
     if values.type == pa.binary(16):
         return pa.array([str(UUID(bytes=value)) for value in values.to_pylist()], pa.string())
-    if not _is_number(values.type):
+    if not is_number(values.type):
         try:
             return values.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -201,14 +202,14 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, complain: Callable[[int, s
         low, high = 0, len(column)
         while high - low > 1:
             middle = (low + high) // 2
-            if _casts(column.slice(low, middle - low), kind):
+            if casts(column.slice(low, middle - low), kind):
                 low = middle
             else:
                 high = middle
         raise DataError(complain(low, str(column[low].as_py()))) from None
 
 
-def _casts(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+def casts(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     try:
         column.cast(kind)
     except pa.ArrowInvalid:
@@ -216,9 +217,9 @@ def _casts(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     return True
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)

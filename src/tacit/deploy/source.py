@@ -56,7 +56,7 @@ class Source:
 
     Attributes
     ----------
-    data, query, columns, feedback, duplicates : as `tacit.load` takes them
+    data, query, columns, feedback, duplicates, bad_rows : as `tacit.load` takes them
     items : a public list: what a vertical site holds; else the very list that a run must have
     """
 
@@ -66,6 +66,7 @@ class Source:
     items: Path | None = None
     feedback: str = "explicit"
     duplicates: str = "error"
+    bad_rows: str = "error"
 
     @cached_property
     def ratings(self) -> Ratings:
@@ -75,6 +76,7 @@ class Source:
             feedback=self.feedback,
             columns=self.columns,
             duplicates=self.duplicates,
+            bad_rows=self.bad_rows,
             query=self.query,
         )
 

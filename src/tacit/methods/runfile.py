@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from tacit.boundary.release import Kind
 from tacit.config import RunFile
 from tacit.data.public import PublicFacts, public_facts
 from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.methods import Method, Parameters, chosen
+from tacit.methods import Method, Parameters, chosen, find
 from tacit.methods.asked import Situation
 from tacit.methods.plan import Plan, affordable, make_plan
 from tacit.partition import Setting
@@ -51,6 +54,25 @@ def check(file: RunFile, facts: PublicFacts | None = None, setting: Setting | No
     if file.privacy is not None:
         affordable(plan(file, method, parameters, setting, facts=facts), file.privacy)
     return method, parameters
+
+
+def read(path: Path, changes: Sequence[str] = (), seed: int | None = None) -> tuple[RunFile, str | None]:
+    """A run file with `changes` made to it, and a note where these put another method in the place of the file's.
+
+    The keys that only the file's own method knows go with it; what `changes` themselves say is kept, and checked.
+    """
+    file = RunFile.read(path, changes, seed)
+    keys = [change.partition("=")[0].replace(" ", "") for change in changes]
+    before = RunFile.read(path).method.get("name") if "method.name" in keys else file.method.get("name")
+    if before == file.method.get("name"):
+        return file, None
+    fits = {"name", *find(str(file.method["name"])).parameters.model_fields}
+    gone = [key for key in file.method if key not in fits and f"method.{key}" not in keys]
+    if not gone:
+        return file, None
+    kept = {key: value for key, value in file.method.items() if key not in gone}
+    note = f"[method] is now {file.method['name']}, which has no {', '.join(gone)}: left out, being for {before}."
+    return file.model_copy(update={"method": kept}), note
 
 
 def seeded(file: RunFile) -> bool:
