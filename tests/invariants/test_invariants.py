@@ -216,10 +216,10 @@ def test_a_run_that_writes_before_it_checks_is_noticed(tmp_path, monkeypatch):
 
     prepare = experiment.prepare
 
-    def hasty(file):
+    def hasty(file, phase):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "run.toml").write_text("")
-        return prepare(file)
+        return prepare(file, phase)
 
     monkeypatch.setattr(experiment, "prepare", hasty)
     file = RunFile.model_validate({**SMALL.model_dump(exclude_none=True), **BAD["no such data"]})

@@ -6,19 +6,6 @@ import numpy as np
 
 from tacit.kernels.jit import compiled
 
-#: Up to so many items of a user, each is compared with all scores in a loop of its own, which the processor does many
-#: at a time; with more, every score is sought among the items' own by bisection.
-FEW = 256
-
-
-@compiled()
-def _count(row, value):
-    above, tied = np.uint32(0), np.uint32(0)
-    for j in range(len(row)):
-        above += np.uint32(row[j] > value)
-        tied += np.uint32(row[j] == value)
-    return above, tied
-
 
 @compiled()
 def _not_finite(scores):
@@ -29,59 +16,19 @@ def _not_finite(scores):
 
 
 @compiled()
-def _place(values, x):
-    """The number of values, sorted upwards, that are below x."""
-    first, size = 0, len(values)
-    while size > 0:
-        half = size >> 1
-        if values[first + half] < x:
-            first += half + 1
-            size -= half + 1
-        else:
-            size = half
-    return first
-
-
-@compiled()
-def _weigh(values, x, weight, above, tied):
-    place = _place(values, x)
-    above[place] += weight
-    if place < len(values) and values[place] == x:
-        tied[place] += weight
-
-
-@compiled()
-def _many(row, own, seen, above, tied):
-    """Above and tied of each of `own`: scores are counted at their place among these, and then added up."""
-    order = np.argsort(own)
-    values = own[order]
-    over, same = np.zeros(len(own) + 1, dtype=np.int64), np.zeros(len(own), dtype=np.int64)
-    for j in range(len(row)):
-        _weigh(values, row[j], 1, over, same)
-    for j in range(len(seen)):
-        _weigh(values, row[seen[j]], -1, over, same)
-    more = 0
-    for i in range(len(own) - 1, -1, -1):
-        more += over[i + 1]
-        above[order[i]] = more
-        tied[order[i]] = same[_place(values, values[i])]
-
-
-@compiled()
 def _ranks(scores, starts, items, seen_starts, seen, rivals, out):
     for r in range(len(scores)):
-        row, first, last = scores[r], starts[r], starts[r + 1]
-        own, known = row[items[first:last]], seen[seen_starts[r] : seen_starts[r + 1]]
-        if len(own) > FEW:
-            _many(row, own, known, out[0, first:last], out[1, first:last])
-        for e in range(first, last):
-            value = own[e - first]
-            if len(own) <= FEW:
-                above, tied = _count(row, value)
-                out[0, e], out[1, e] = above, tied
-                for j in known:
-                    out[0, e] -= row[j] > value
-                    out[1, e] -= row[j] == value
+        row, known = scores[r], seen[seen_starts[r] : seen_starts[r + 1]]
+        for e in range(starts[r], starts[r + 1]):
+            value = row[items[e]]
+            above, tied = np.uint32(0), np.uint32(0)  # 32 bits, like a score: the processor counts many at a time
+            for j in range(len(row)):
+                above += np.uint32(row[j] > value)
+                tied += np.uint32(row[j] == value)
+            out[0, e], out[1, e] = above, tied
+            for j in known:
+                out[0, e] -= row[j] > value
+                out[1, e] -= row[j] == value
             for j in rivals[r]:
                 if j >= 0:
                     out[2, e] += row[j] > value
