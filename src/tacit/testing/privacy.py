@@ -284,7 +284,7 @@ def _same(one: Ratings, other: Ratings) -> bool:
 
 
 def listen(party: Party, heard: Heard) -> None:
-    """From now on what the gate is given is written down (sums as pieces, problems, reports), and nothing is charged."""
+    """From now on what the gate is given is written down: pieces, problems, reports. Nothing is charged."""
     gate = party.gate
     solve, report = gate.solve, gate.report
 
