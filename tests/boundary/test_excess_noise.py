@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 from tacit.boundary.noise import Skellam
 from tacit.boundary.sealed import Grid
-from tacit.boundary.seals import Circle, Seals, excess_of
+from tacit.boundary.seals import Circle, Seals, excess_of, marked
 from tacit.boundary.source import Keyed, Seeded
 from tacit.rng import stream_key
 from tacit.secure.graph import choose
@@ -24,13 +24,16 @@ def grid():
     return Grid(Rounding.fine(1.0, 4), 1.0, 8.0, 32, SHARES)
 
 
+NAMES = tuple(f"party-{k}" for k in range(1, PARTIES + 1))
+CIRCLE = Circle("run", NAMES, choose(PARTIES, 0.3, 1), SHARES)
+SEALS = Seals("party-1", CIRCLE, lambda: None, lambda state: None, lambda *purpose: b"")
+
+
 @pytest.fixture
 def noised(monkeypatch):
     """A party's vector of zeros with its share of the noise, the pieces' seeds being known."""
-    circle = Circle("run", tuple(f"party-{k}" for k in range(1, PARTIES + 1)), choose(PARTIES, 0.3, 1), SHARES)
-    seals = Seals("party-1", circle, lambda: None, lambda state: None, lambda *purpose: b"")
     monkeypatch.setattr(Seals, "_sealer", lambda self, context: SimpleNamespace(extras=SEEDS))
-    return seals.noised(np.zeros(SIZE, dtype=np.int64), grid(), Seeded(stream_key(7, "share")), "ab" * 32)
+    return SEALS.noised(np.zeros(SIZE, dtype=np.int64), grid(), Seeded(stream_key(7, "share")), "ab" * 32)
 
 
 def test_there_are_pieces_of_excess_to_speak_of():
@@ -64,3 +67,16 @@ def test_every_partys_revealed_pieces_are_taken_out():
     both = excess_of(revealed, grid(), SHARES, SIZE)
     assert_array_equal(both, sum(excess_of({name: seeds}, grid(), SHARES, SIZE) for name, seeds in revealed.items()))
     assert_array_equal(excess_of({}, grid(), SHARES, SIZE), np.zeros(SIZE))
+
+
+@pytest.mark.parametrize("survivors", [7, 8, 9, 10])
+def test_how_many_pieces_are_revealed_follows_from_the_list(monkeypatch, survivors):
+    revealed = []
+
+    def unmask(listed, reveal, signed):
+        revealed.append((list(listed), list(reveal)))
+        return b"answer"
+
+    monkeypatch.setattr(Seals, "_sealer", lambda self, context: SimpleNamespace(unmask=unmask, state=lambda: b""))
+    SEALS.unmask("ab" * 32, marked(NAMES[:survivors], NAMES))
+    assert revealed == [(list(NAMES[:survivors]), list(range(SHARES.spare(survivors))))]
