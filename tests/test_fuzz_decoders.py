@@ -402,6 +402,8 @@ def test_looks(draw, federation, monkeypatch, tmp_path):
     said = {}
 
     class Line:
+        refused = None
+
         def __init__(self, *_terms) -> None: ...
 
         def start(self) -> None: ...

@@ -51,6 +51,7 @@ def test_a_run_names_each_of_its_phases_in_order(tmp_path, monkeypatch):
         "evaluating before fine-tuning",
         "training bias, to compare with",
         "evaluating bias",
+        "comparing with local, popularity and central",
         "writing the report",
     ]
     for doing in ("evaluating", "evaluating before fine-tuning", "evaluating bias"):

@@ -85,8 +85,8 @@ class Party:
     def __init__(self, name, work, kind=Kind.CHAIN, ledger=True):
         self.name, self._work, self.member = name, work, SimpleNamespace(devices=0)
         self.steps = {"improve": SimpleNamespace(kind=kind)}
-        self.ledger = SimpleNamespace()
-        self.gate = SimpleNamespace(protection=SimpleNamespace(ledger=self.ledger) if ledger else None)
+        self.ledger = SimpleNamespace(refuse=lambda *_refusal: None)
+        self.gate = SimpleNamespace(protection=SimpleNamespace(ledger=self.ledger, run="run") if ledger else None)
 
     def step(self, name):
         return self.steps.get(name)

@@ -130,5 +130,6 @@ class Transcript:
             {f.name: pa.array(column, kind) for f, column, kind in zip(fields(Entry), columns, types, strict=True)}
         )
         part = path.with_name(path.name + ".part")
+        part.touch(0o600)  # the writer keeps the mode
         pq.write_table(table, part, compression="zstd")
         part.replace(path)

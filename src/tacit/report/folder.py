@@ -120,7 +120,7 @@ class RunFolder:
         from tacit.report.html import write_card, write_report
 
         self._write("about.json", _json(about))
-        for name in ("metrics.parquet.part", "transcript/messages.parquet", "model/factors.npz", "model/model.json"):
+        for name in ("metrics.parquet.part", "model/factors.npz", "model/model.json"):
             (self.path / name).touch(0o600)  # whoever writes it keeps the mode
         pq.write_table(metrics, self.path / "metrics.parquet.part", compression="zstd")
         os.replace(self.path / "metrics.parquet.part", self.path / "metrics.parquet")
