@@ -90,6 +90,15 @@ def test_many_parties_by_user_are_the_whole(seed, parts, share):
         np.testing.assert_allclose(found.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
 
 
+def test_predictions_that_are_cut_to_the_scale_stay_so_together():
+    whole = factors()
+    mine = [
+        Part(rows, np.arange(M), Factors(1.0, 9 * whole.users[rows], whole.items.copy(), high=5.0))
+        for rows in owners(1, N, 2)
+    ]
+    assert assemble(mine, N, M, by_item=False).scores(np.arange(N)).max() == 5.0
+
+
 def test_parties_with_item_factors_of_their_own_keep_them():
     mine = by_rows(factors(), owners(1, N, 2), share=False)
     mine[0].predictor.items[3] += 1

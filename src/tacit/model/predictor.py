@@ -6,7 +6,7 @@ Rows and columns are those of the training ratings.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -173,17 +173,18 @@ def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -
     """One predictor for the whole. Factor models over the same item factors become one factor model."""
     predictors = [part.predictor for part in parts]
     factors = [p for p in predictors if isinstance(p, Factors)]
-    if len(factors) == len(parts) and not by_item and all(_same(p.items, factors[0].items) for p in factors):
+    if len(factors) == len(parts) and not by_item and all(_same(p, factors[0]) for p in factors):
         users = np.zeros((n_users, factors[0].users.shape[1]), dtype=np.float32)
         for part, predictor in zip(parts, factors, strict=True):
             users[part.rows] = predictor.users
-        return Factors(factors[0].low, users, factors[0].items)
+        return replace(factors[0], users=users)
     return Assembled(parts, n_users, n_items, by_item)
 
 
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two parties hold the same factors: one array, or copies of it."""
-    return a is b or np.array_equal(a, b)
+def _same(a: Factors, b: Factors) -> bool:
+    """Whether two parties predict alike from the same item factors: one array, or copies of it."""
+    alike = (a.low, a.high, a.rates) == (b.low, b.high, b.rates)
+    return alike and (a.items is b.items or np.array_equal(a.items, b.items))
 
 
 def _groups(owner: np.ndarray) -> list[tuple[int, np.ndarray]]:
