@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tacit.errors import UsageError, did_you_mean
 
 #: The largest value of each kind that a run file can ask for: beyond it a run could only fail, or never end.
-MOST_USERS, MOST_ITEMS, MOST_RATINGS, MOST_EPSILON = 2_000_000_000, 10_000_000, 10**12, 1000.0
+MOST_USERS, MOST_ITEMS, MOST_RATINGS, MOST_EPSILON = 2_000_000_000, 10_000_000, 10**12, 1e6
 #: Parts of a dotted key, and characters of a run file, at most: a parser's time grows with the square of the first.
 MOST_PARTS, MOST_TEXT = 32, 2**20
 #: Characters of a path, and of a name, at most.

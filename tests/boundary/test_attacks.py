@@ -357,10 +357,11 @@ def test_every_file_of_a_ledger_is_for_its_owner_only_while_it_is_open(tmp_path)
 
 
 def test_out_does_not_take_over_the_unfinished_run_of_another_file(tmp_path, monkeypatch):
-    import tacit.evaluate
 
     with monkeypatch.context() as m:
-        m.setattr(tacit.evaluate, "evaluate", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
+        m.setattr(
+            "tacit.evaluate.evaluation.evaluate_as_asked", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt())
+        )
         with pytest.raises(KeyboardInterrupt):
             run(file(), tmp_path / "run")
     other = file(data={**DATA, "users": 500, "ratings": 9000})

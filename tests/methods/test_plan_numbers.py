@@ -53,10 +53,10 @@ def asked(unit=Unit.USER, setting=Setting.HORIZONTAL, parties=4, **more):
 @pytest.mark.parametrize("rate", [0.3, 0.05])
 def test_sampled_answers_are_planned_at_the_rate_of_the_sample(rate):
     improve = asked(users="pretrained", sampling=rate, **CHAIN)["improve"]
-    assert improve.event(2.0) == improve.together(2.0) == SampledGaussian(2.0, rate, 4)
+    assert improve.event(2.0) == SampledGaussian(2.0, rate, 4)
     steps = asked(setting=Setting.VERTICAL, sampling=rate, final_steps=2, **CHAIN)
-    assert steps["improve"].together(2.0) == SampledGaussian(2.0, rate, 16)
-    assert steps["finish"].together(2.0) == SampledGaussian(2.0, rate, 8)
+    assert steps["improve"].event(2.0) == SampledGaussian(2.0, rate, 16)
+    assert steps["finish"].event(2.0) == SampledGaussian(2.0, rate, 8)
     assert asked(Unit.RATING, sampling=rate, **{**CHAIN, "trim": None})["improve"].sampling == rate
 
 
@@ -84,7 +84,7 @@ def test_per_rating_at_factors_fitted_at_home_all_is_counted_under_replace(metho
         more |= {"rounds": 2, "sampling": 1.0}
     plan = planned(method, unit="rating", **more)
     assert (plan.terms.unit, plan.terms.relation) == (Unit.USER, Relation.REPLACE)
-    spent = [n.together(plan.terms.multiplier) for n in plan.noisy]
+    spent = [n.event(plan.terms.multiplier) for n in plan.noisy]
     held = float(epsilon(spent, DELTA, Relation.REPLACE))
     assert held <= EPSILON * (1 + 1e-9)
     assert held == pytest.approx(plan.terms.guarantee.epsilon)
