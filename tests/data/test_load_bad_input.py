@@ -202,5 +202,5 @@ def test_an_open_quote_does_not_spill_the_file_into_the_message(tmp_path):
     path.write_text('user,item,rating\nu1,i1,3\nu1,i7,"3\n' + "".join(f"u{k},secret{k},4\n" for k in range(300)))
     sentence = str(complaint(path))
     assert "\n" not in sentence
-    assert len(sentence) < 300
+    assert len(sentence) < 400
     assert "secret1" not in sentence
