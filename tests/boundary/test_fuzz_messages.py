@@ -28,7 +28,7 @@ from tacit.guarantee import Guarantee, Relation, Trust, Unit
 from tacit.methods.baselines.bias import BiasParameters, BiasParty
 from tacit.partition import partition
 
-EACH, SEED, ITEMS = 50_000, 7, 12
+EACH, SEED, ITEMS = 20_000, 7, 12
 LONGEST = 600  # characters of a sentence
 PARTIES = partition(demo(users=20, items=ITEMS, ratings=60), into=2)
 FACTS = Facts.of(PARTIES, SEED)

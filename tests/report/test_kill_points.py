@@ -17,6 +17,7 @@ PUBLIC = {
     "data": {"source": "demo", "users": 40, "items": 12, "ratings": 300},
     "partition": {"into": 2},
     "method": {"name": "bias"},
+    "evaluate": {"floor": False},
 }
 FILES = {
     "private": RunFile.model_validate({**PUBLIC, "privacy": {"epsilon": 2.0, "delta": 1e-6}}),
