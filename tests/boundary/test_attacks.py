@@ -37,7 +37,7 @@ def file(**sections):
         "method": {"name": "bias"},
         "privacy": {"epsilon": 1.0, "delta": 1e-6},
     }
-    return RunFile.model_validate({**base, **sections})
+    return RunFile.model_validate({"evaluate": {"floor": False}, **base, **sections})
 
 
 def payload(folder, name):

@@ -31,7 +31,7 @@ def file(method=None, aggregation="plain", partition=None, **sections) -> RunFil
         "aggregation": {"name": aggregation},
         "engine": {"seeded": False, "transcript": "full"},
     }
-    return RunFile.model_validate({**base, **sections})
+    return RunFile.model_validate({"evaluate": {"floor": False}, **base, **sections})
 
 
 RUNS = {

@@ -27,7 +27,7 @@ def file(**sections) -> RunFile:
         "method": {"name": "bias"},
         "privacy": {"epsilon": 4.0, "delta": 1e-6},
     }
-    return RunFile.model_validate({**base, **sections})
+    return RunFile.model_validate({"evaluate": {"floor": False}, **base, **sections})
 
 
 class TestBias(MethodContract):

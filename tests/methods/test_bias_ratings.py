@@ -38,7 +38,7 @@ def file(unit="rating", **sections) -> RunFile:
         "method": {"name": "bias"},
         "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": unit},
     }
-    return RunFile.model_validate({**base, **sections})
+    return RunFile.model_validate({"evaluate": {"floor": False}, **base, **sections})
 
 
 # -- the guarantee --------------------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ def file(seed=7, method=None, aggregation=None, **sections) -> RunFile:
         "privacy": {"epsilon": 8.0, "delta": 1e-6},
         "aggregation": {"name": "secagg", **(aggregation or {})},
     }
-    return RunFile.model_validate({**base, **sections})
+    return RunFile.model_validate({"evaluate": {"floor": False}, **base, **sections})
 
 
 def plan_of(**method):

@@ -63,7 +63,7 @@ def file(silos=10, seed=7, aggregation=None, **sections) -> RunFile:
         "privacy": {"epsilon": 4.0, "delta": 1e-6},
         "aggregation": {"name": "secagg", **(aggregation or {})},
     }
-    return RunFile.model_validate({**base, **sections})
+    return RunFile.model_validate({"evaluate": {"floor": False}, **base, **sections})
 
 
 def rows_of(folder):
