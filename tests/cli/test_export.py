@@ -112,7 +112,7 @@ def test_a_run_that_is_missing_unfinished_or_damaged_is_refused(tmp_path):
     refused(export(".", cwd=tmp_path), 2, "not a run folder")
     a_run(tmp_path / "done")
     (tmp_path / "done" / "model" / "factors.npz").write_bytes(b"no factors")
-    refused(export("done", cwd=tmp_path), 3, "cannot be read")
+    refused(export("done", cwd=tmp_path), 6, "was changed")
     (tmp_path / "done" / "summary.json").unlink()
     refused(export("done", cwd=tmp_path), 2, "not finished", "--resume")
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
@@ -142,8 +142,9 @@ def test_a_disk_that_refuses_leaves_nothing_behind(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
 
 
-def test_user_factors_where_they_belong_to_the_parties_are_not_let_out(tmp_path):
-    """Planted: a model folder that holds what a horizontal run never shares."""
+def test_user_factors_where_they_belong_to_the_parties_are_not_let_out(tmp_path, monkeypatch):
+    """Planted: a model folder that holds what a horizontal run never shares, and that was sealed so."""
+    monkeypatch.setattr("tacit.cli.export.check_finished", lambda folder: None)
     a_run(tmp_path / "done")
     model = Model.load(tmp_path / "done")
     planted = {"item_ids": model.item_ids.ids, "item_factors": model.item_factors}

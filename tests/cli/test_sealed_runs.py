@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tacit.cli.compare import compare
+from tacit.cli.export import export
 from tacit.cli.ledger import verify
 from tacit.cli.report import report
 from tacit.cli.run import finished
@@ -21,6 +23,7 @@ from tacit.errors import TamperingFound
 from tacit.experiment import run
 from tacit.federation.line import Logged
 from tacit.federation.transcript import Entry
+from tacit.report.folder import file_hash
 
 PUBLIC = {
     "data": {"source": "demo", "users": 60, "items": 20, "ratings": 600},
@@ -168,7 +171,11 @@ def test_a_finished_run_without_its_record_is_refused(private, non_private):
 def test_the_folder_of_a_run_between_sites_is_held_to_its_record(private, capsys):
     """Its ledgers are elsewhere."""
     shutil.rmtree(private / "ledger")
-    (private / "transcript" / "roster.json").write_text('["party-1", "party-2"]')
+    roster = private / "transcript" / "roster.json"
+    roster.write_text('["party-1", "party-2"]')
+    with closing(CallLog(private / "transcript" / "log.sqlite")) as log:  # as `up` seals it
+        record = log.finished()
+        log.finish({**record, "files": {**record["files"], "transcript/roster.json": file_hash(roster)}})
     verify(private, None, False)
     report(private)
     assert "what is sealed in its folder is unchanged" in capsys.readouterr().out
@@ -293,3 +300,34 @@ def test_the_record_of_a_run_that_was_cut_short_after_it_is_made_again(tmp_path,
     verified(private)
     run(PRIVATE, private)
     verified(private)
+
+
+def test_nothing_prints_a_guarantee_that_was_not_verified(private, tmp_path):
+    change_json(private / "summary.json", lambda table: table["guarantee"].update(epsilon=0.1))
+    with pytest.raises(TamperingFound, match="was changed"):
+        export(private, tmp_path / "out", as_json=True)
+    with pytest.raises(TamperingFound, match="was changed"):
+        compare([private, private], tmp_path / "page.html", as_json=True, quiet=True)
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_list_of_sites_that_was_added_does_not_turn_the_ledgers_away(private):
+    (private / "transcript" / "roster.json").write_text("[]")
+    refused(private, "was not there when the run ended")
+
+
+def test_the_stated_guarantee_is_held_to_the_relation_of_the_ledgers(tmp_path, monkeypatch):
+    """A rating that moves factors fitted at home is counted as a replaced user, which costs more than zero-out."""
+    method = {"name": "sgdmf", "factors": 2, "rounds": 1, "local_steps": 1, "users": "pretrained", "sampling": 1.0}
+    table = {
+        "data": {"source": "demo", "users": 40, "items": 12, "ratings": 300},
+        "partition": {"into": 2},
+        "method": method,
+        "privacy": {"epsilon": 2.0, "delta": 1e-6, "unit": "rating"},
+        "evaluate": {"floor": False},
+    }
+    run(RunFile.model_validate(table), tmp_path / "run")
+    change_json(tmp_path / "run" / "summary.json", lambda table: table["guarantee"].update(epsilon=1.8))
+    monkeypatch.setattr(Run, "check_record", lambda self: None)
+    refused(tmp_path / "run", "the run released what costs ε = 2")

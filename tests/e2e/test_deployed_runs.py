@@ -21,9 +21,9 @@ from scipy import stats
 from services import TACIT, Federation
 from traces import found
 
+from tacit.boundary import account
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.wire import decode
-from tacit.cli.ledger import cumulative
 from tacit.config import RunFile
 from tacit.data.load import load
 from tacit.data.ratings import Ratings
@@ -291,7 +291,8 @@ def test_every_ledger_is_whole_and_says_what_the_coordinator_saw(deployed, name)
         with closing(one.ledger(site)) as ledger:
             rows, relation = ledger.rows(), ledger.relation
             assert ledger.verify(mine[-1]["head"]) == len(rows)
-        assert cumulative(rows, promised["delta"], relation)[-1] == pytest.approx(promised["epsilon"], rel=1e-9)
+        spent = account.epsilon([row.spent for row in rows], promised["delta"], relation)
+        assert spent == pytest.approx(promised["epsilon"], rel=1e-9)
         beside = {row.step.partition(":")[0]: row.kind for row in rows if row.step.startswith(("sizes", "metrics"))}
         assert beside == dict.fromkeys(("sizes", "metrics") if FEDERATIONS[name][2] else ("sizes",), "public")
         asked = [row for row in rows if not row.step.startswith((*beside,))]  # those leave before the run or after it

@@ -1,8 +1,6 @@
 """A folder of kept ledgers, looked at as a whole: nobody's past is left behind, no ledger is an old one."""
 
-import json
 import shutil
-import sqlite3
 from contextlib import closing
 from itertools import count
 
@@ -13,8 +11,11 @@ import tacit
 from tacit.boundary.ledger import Ledger
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
-from tacit.engine.ledgers import Heads, logged_heads
+from tacit.engine.inprocess import InProcess
+from tacit.engine.ledgers import Heads
+from tacit.engine.log import CallLog
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
+from tacit.federation.line import Logged
 from tacit.partition import Share
 
 RATINGS = demo(users=60, items=12, ratings=600)
@@ -105,6 +106,30 @@ def test_parties_with_the_same_users_stay_the_same_ones(fit):
         fit(divided(1, "item"), epsilon=0.1)
 
 
+def test_a_ledger_that_is_bound_and_holds_less_than_another_does_not_know_the_past(fit, tmp_path, monkeypatch):
+    """A run that ended before its first release binds ledgers; other divisions then charge some of them alone."""
+    with monkeypatch.context() as cut:
+        cut.setattr(InProcess, "deliver", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit(divided(3, "item"), budget=1.0)
+    fit(divided(1, "item"), budget=1.0)
+    before = releases(tmp_path / "kept")
+    with pytest.raises(PrivacyRefused, match="holds releases about the same users that the one of party-2 does not"):
+        fit(divided(3, "item"), budget=1.0)
+    assert releases(tmp_path / "kept") == before
+
+
+def interrupted(*_request):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("by", ["user", "device"])
+def test_ratings_that_were_charged_to_their_users_are_not_charged_anew_by_item(fit, by):
+    fit(divided(1, by), unit="rating", epsilon=1.0, budget=1.0)
+    with pytest.raises(PrivacyRefused, match="would hold 60 persons whose past is charged"):
+        fit(divided(2, "item"), unit="rating", epsilon=1.0, budget=1.0)
+
+
 def test_a_rating_stays_with_the_ledger_of_its_item(fit):
     fit(divided(2, "item"), epsilon=0.1, unit="rating")
     fit(divided(2, "item"), epsilon=0.1, unit="rating")
@@ -168,11 +193,10 @@ def test_a_ledger_that_held_nothing_is_not_missed(fit, tmp_path):
 
 def test_after_a_kill_the_log_of_the_run_knows_the_heads(tmp_path):
     log = tmp_path / "log.sqlite"
-    with closing(sqlite3.connect(log)) as database:
-        database.execute("create table calls (key text, heads text)")
-        told = [{"party-1": "a", "party-2": "b"}, {"party-1": "c"}]  # an answer of party-2 was lost in the second call
-        database.executemany("insert into calls values (?, ?)", [(str(k), json.dumps(h)) for k, h in enumerate(told)])
-        database.commit()
+    with closing(CallLog(log)) as calls:  # an answer of party-2 was lost in the second call
+        for number, told in enumerate(({"party-1": "a", "party-2": "b"}, {"party-1": "c"})):
+            calls.keep(str(number), "request", Logged(b"", (), told))
+    CallLog(tmp_path / "another.sqlite").close()
     heads = Heads(tmp_path / "heads.json")
     assert heads.known() == {}
     heads.begin(log, {"party-1": "key of party-1"})  # and nothing came after it
@@ -192,9 +216,15 @@ def test_heads_that_cannot_be_read_are_tampering(tmp_path, text):
 
 
 def test_a_damaged_log_is_tampering_and_a_place_to_write_is_needed(tmp_path):
+    CallLog(tmp_path / "log.sqlite").close()
+    heads = Heads(tmp_path / "heads.json")
+    heads.begin(tmp_path / "log.sqlite")
     (tmp_path / "log.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(TamperingFound, match="damaged"):
-        logged_heads(tmp_path / "log.sqlite")
+        heads.known()
+    (tmp_path / "log.sqlite").unlink()
+    with pytest.raises(TamperingFound, match="is gone, so that an old copy"):
+        heads.known()
     with pytest.raises(UsageError, match="cannot be kept"):
         Heads(tmp_path / "nowhere" / "heads.json").end({})
 

@@ -377,8 +377,10 @@ def test_runs_chosen_one_after_another_are_held_by_their_budget():
 @pytest.mark.parametrize(
     ("budgets", "words"),
     [
-        ((), "The budget that holds is not known"),
-        ((Budget(3.0, 1e-6), Budget(1.0, 1e-6, 30.0)), "ε = 1 at δ = 1e-06 in any 30 days, by this machine's clock"),
+        ((), "No budget is known to hold"),
+        ((Budget(3.0, 1e-6), Budget(1.0, 1e-6, 30.0)), "No budget is known to hold"),
+        ((Budget(3.0, 1e-6), Budget(0.9, 1e-2)), "No budget is known to hold"),
+        ((Budget(3.0, 1e-6, 30.0), Budget(1.0, 1e-6, 30.0)), "ε = 3 at δ = 1e-06 in any 30 days, by this machine's"),
     ],
 )
 def test_without_a_budget_for_the_lifetime_a_reading_is_called_one(budgets, words):

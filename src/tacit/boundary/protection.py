@@ -109,6 +109,7 @@ class Protection:
     circle: Circle | None = None
     _made: Counter[str] = field(default_factory=Counter)
     _tally: Tally = field(init=False)
+    _held: bool = False
 
     def __post_init__(self) -> None:
         self.ledger.verify()
@@ -116,7 +117,6 @@ class Protection:
         if self.people:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
-        self.ledger.held_to(self.budget.epsilon, self.budget.delta, self.budget.days)
         self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
         self._tally = Tally(self.ledger, self.run)
 
@@ -213,6 +213,9 @@ class Protection:
                 "nothing was released."
             )
         self.afford()
+        if not self._held:  # a run that is refused holds the ledger to nothing
+            self.ledger.held_to(self.budget.epsilon, self.budget.delta, self.budget.days)
+            self._held = True
 
     def afford(self) -> None:
         """Refuse a run that the party's budget does not cover, before anything of it is released or recorded."""

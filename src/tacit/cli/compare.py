@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.cli.run import execute
+from tacit.cli.verified import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.evaluate import Paired
@@ -30,6 +31,8 @@ def compare(runs: list[Path], out: Path, as_json: bool, quiet: bool) -> None:
     files = {path: RunFile.read(path) for path in runs if not path.is_dir()}
     folders = [Path(execute(files[path], None, quiet)["run"]) if path in files else path for path in runs]
     records = [RunRecord.read(folder) for folder in folders]
+    for folder in folders:  # a summary is not the source of what is printed here
+        check_finished(folder)
     same_test(records)
     names = labels(records)
     pairs = [paired(records, names, place) for place in range(1, len(records))]

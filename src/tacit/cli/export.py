@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from tacit.cli.verified import check_finished
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.model import Model
 from tacit.report.record import RunRecord
@@ -38,6 +39,7 @@ What everybody may have of one run. What a party keeps is not in it.
 def export(run: Path, to: Path | None, as_json: bool) -> None:
     """Write a finished run's shared model into a new folder."""
     record = RunRecord.read(run)
+    check_finished(record.folder)
     model = Model.load(record.folder / "model")
     if model.user_factors is not None and record.summary.setting != "vertical":
         raise PrivacyRefused(

@@ -18,7 +18,7 @@ from tacit.engine.log import CallLog
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation.transcript import Entry, Transcript
 from tacit.guarantee import Relation
-from tacit.report.folder import file_hash, read_run_id
+from tacit.report.folder import SEALED, file_hash, read_run_id
 from tacit.report.words import epsilon as rounded_up
 
 #: Where neither the run nor the command names a δ.
@@ -107,6 +107,8 @@ class Run:
                 f'"{self.folder / "summary.json"}" was changed: it is not what was sealed when the run ended '
                 f"({', '.join(wrong)})."
             )
+        if added := [name for name in SEALED if name not in record["files"] and (self.folder / name).exists()]:
+            raise TamperingFound(f'"{self.folder / added[0]}" was not there when the run ended; remove it.')
         for name, hash in record["files"].items():
             path = self.folder / name
             if not path.is_file():

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from tacit.boundary.ledger import START, Ledger, read_only
+from tacit.boundary.ledger import START, Ledger
+from tacit.boundary.spending import Noised, merge
+from tacit.engine.log import CallLog
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Unit
 from tacit.partition import Parties, Setting, Share
@@ -28,7 +31,12 @@ def people_of(share: Share) -> list[str]:
 def charged_items(share: Share, setting: Setting, unit: Unit) -> list[str]:
     """A party's items, to which its ledger is bound where a rating is charged to whoever has its item."""
     bound = setting is Setting.VERTICAL and unit is Unit.RATING
-    return [f"item {item}" for item in share.ratings.item_ids.ids] if bound else []
+    return [_item(item) for item in share.ratings.item_ids.ids] if bound else []
+
+
+def _item(item: object) -> str:
+    """An item, as a ledger is bound to it."""
+    return f"item {item}"
 
 
 @contextmanager
@@ -39,27 +47,30 @@ def opened(folder: Path) -> Iterator[list[Ledger]]:
         yield [stack.enter_context(closing(Ledger(path, path.stem))) for path in paths]
 
 
-def past_stays(ledgers: Sequence[Ledger], parties: Parties, unit: Unit) -> None:
+def past_stays(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run: str = "") -> None:
     """Refuse a division that gives a party somebody whose past is charged in another party's ledger.
 
     People who join are bound nowhere, and people who leave are in no party; neither is refused. Where all parties hold
-    the same users, every ledger is charged what all of them release, so each must know all of a user's past.
+    the same users, every ledger is charged what all of them release, so each must hold all of a user's past: no ledger
+    of the run's parties may hold less than another that speaks for the same users, but for `run`, which goes on.
     """
     charged = [ledger for ledger in ledgers if ledger.charged]
     if not charged:
         return
     vertical = parties.setting is Setting.VERTICAL
     if vertical and unit is Unit.USER:
-        _same_everywhere(ledgers, charged, parties)
+        _same_everywhere(ledgers, charged, parties, run)
         return
+    catalogue = [_item(item) for item in parties.item_ids.ids] if vertical else []
     for share in parties:
-        units = charged_items(share, parties.setting, unit) if vertical else people_of(share)
         for ledger in charged:
+            by_item = vertical and bool(ledger.bound(catalogue))  # else it was charged for people, with all their items
+            units = charged_items(share, parties.setting, unit) if by_item else people_of(share)
             if ledger.party != share.name and (found := ledger.bound(units)):
-                _refuse(share.name, len(found), "item" if vertical else "person", ledger)
+                _refuse(share.name, len(found), "item" if by_item else "person", ledger)
 
 
-def _same_everywhere(ledgers: Sequence[Ledger], charged: Sequence[Ledger], parties: Parties) -> None:
+def _same_everywhere(ledgers: Sequence[Ledger], charged: Sequence[Ledger], parties: Parties, run: str) -> None:
     by_party = {ledger.party: ledger for ledger in ledgers}
     for share in parties:
         people = people_of(share)
@@ -70,6 +81,18 @@ def _same_everywhere(ledgers: Sequence[Ledger], charged: Sequence[Ledger], parti
             theirs = ledger.bound(people)
             if missing := theirs - mine if ledger.party in parties.names else theirs:
                 _refuse(share.name, len(missing), "person", ledger)
+            if theirs and _costs(ledger, run) - _costs(by_party[share.name], run):
+                raise PrivacyRefused(
+                    f'The ledger of {ledger.party} ("{ledger.path}") holds releases about the same users that the one '
+                    f"of {share.name} does not, as after a run that was cut short; go on with that run (--resume), or "
+                    "keep the ledgers of this one in another folder."
+                )
+
+
+def _costs(ledger: Ledger, run: str) -> Counter[Noised]:
+    """How often each kind of costly event stands in a ledger, but for those of one run."""
+    spent = merge(row.spent for row in ledger.rows() if row.run != run)
+    return Counter({replace(event, count=1): event.count for event in spent or ()})
 
 
 def _refuse(party: str, number: int, what: str, ledger: Ledger) -> None:
@@ -108,10 +131,20 @@ class Heads:
         try:
             kept = json.loads(self.path.read_text(encoding="utf-8"))
             heads, who = dict(kept["heads"]), dict(kept["who"])
-            told = {} if kept["log"] is None else logged_heads(Path(kept["log"]))
+            told = {} if kept["log"] is None else self._logged(Path(kept["log"]))
         except (OSError, ValueError, TypeError, KeyError):
             raise TamperingFound(f'"{self.path}" is not as it was written; put it back.') from None
         return {**heads, **{who.get(name, name): head for name, head in told.items()}}
+
+    def _logged(self, log: Path) -> dict[str, str]:
+        """The last heads in the log of a run that has not ended; without it nobody can say what left in that run."""
+        if not log.exists():
+            raise TamperingFound(
+                f'The log "{log}" of the run that used these ledgers last is gone, so that an old copy of them would '
+                f'not be noticed; put it back, or, if that run was removed on purpose, remove "{self.path}" too.'
+            )
+        with closing(CallLog.open(log)) as calls:
+            return calls.heads()
 
     def begin(self, log: Path | None, who: Mapping[str, str] | None = None) -> None:
         """A run begins: its log counts from now on; `who` is what its parties are called here."""
@@ -135,20 +168,6 @@ class Heads:
                 f'The heads of the ledgers cannot be kept in "{self.path}": {error.strerror}; that folder '
                 "must be one to write in."
             ) from None
-
-
-def logged_heads(log: Path) -> dict[str, str]:
-    """The last head of every party in a coordinator's log; nothing where the log is gone."""
-    if not log.exists():
-        return {}
-    heads: dict[str, str] = {}
-    try:
-        with closing(read_only(log)) as database:
-            for (told,) in database.execute("select heads from calls order by rowid"):
-                heads.update(json.loads(told))
-    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-        raise TamperingFound(f'The log "{log}" is damaged: {error}.') from None
-    return heads
 
 
 def latest(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:

@@ -124,6 +124,12 @@ class CallLog:
             rows = self._database.execute("select entries from calls order by number").fetchall()
         return [entry for (text,) in rows for entry in _entries(text)]
 
+    def heads(self) -> dict[str, str]:
+        """The last head of every party's ledger that travelled."""
+        with self._reading():
+            rows = self._database.execute("select heads from calls order by number").fetchall()
+        return {party: head for (text,) in rows for party, head in json.loads(text).items()}
+
     # -- the end ----------------------------------------------------------------------------------------------
 
     def finish(self, record: Mapping[str, Any]) -> None:

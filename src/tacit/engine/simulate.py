@@ -74,7 +74,7 @@ class Safeguards:
                 with opened(self.ledgers) as ledgers:
                     if self.heads is not None:
                         not_older(ledgers, self.heads)
-                    past_stays(ledgers, parties, self.plan.terms.unit)
+                    past_stays(ledgers, parties, self.plan.terms.unit, self.run)
                 if self.heads is not None:
                     self.heads.begin(None if self.log is None else self.log.path)
             except BaseException:

@@ -36,6 +36,7 @@ SEALED = (
     "metrics.parquet",
     "transcript/messages.parquet",
     "transcript/run.id",
+    "transcript/roster.json",
     "model/model.json",
     "model/factors.npz",
 )

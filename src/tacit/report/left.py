@@ -146,20 +146,25 @@ class Left:
 
     @property
     def held(self) -> Budget | None:
-        """The budget that holds, by the veto's word: the largest, or one for a period where there ever was one.
+        """The budget that holds, by the veto's word: the largest of those that all runs were held to.
 
-        A ledger that does not say goes by the notes beside it; None where nothing is known of one of its runs.
+        A ledger that does not say goes by the notes beside it. None where nothing is known of one of its runs, and
+        where they were held to budgets at different δ, or for different periods: then none of these holds for all.
         """
         noted = [Budget(n.budget, n.delta or self.delta, n.days) for n in map(self.note, self.runs) if n.budget]
         known = self.budgets or (tuple(noted) if len(noted) == len(self.runs) else ())
-        period = [budget for budget in known if budget.days is not None]
-        return max(period or known, key=lambda budget: budget.epsilon, default=None)
+        if len({(budget.delta, budget.days) for budget in known}) > 1:
+            return None
+        return max(known, key=lambda budget: budget.epsilon, default=None)
 
     @property
     def budget_in_words(self) -> str:
         """The budget that holds, and for what."""
         if self.held is None:
-            return "The budget that holds is not known: nothing here says what the runs were held to."
+            return (
+                "No budget is known to hold: the runs were held to budgets at different δ or for different periods, or "
+                "nothing here says what to."
+            )
         said = f"The budget that holds: ε = {self.held.epsilon:g} at δ = {self.held.delta:g}"
         if self.held.days is not None:
             return f"{said} in any {self.held.days:g} days, by this machine's clock; for the lifetime there is none."
