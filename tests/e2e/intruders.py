@@ -95,7 +95,8 @@ class Puppeteer(End):
         """One message and the reply to it."""
         with self.news:
             before = len(self.replies.get(about, ()))
-        assert self.say(name, topic, {"about": about, **content}, run) == TAKEN
+        reply = self.say(name, topic, {"about": about, **content}, run)
+        assert reply == TAKEN, reply
         self.wait(lambda: len(self.replies.get(about, ())) > before)
         return self.replies[about][-1]
 

@@ -34,7 +34,7 @@ catalogue = "items.csv"
 [method]
 name = "sgdmf"
 factors = 3
-rounds = 300
+rounds = 3000
 local_steps = 1
 sampling = 1.0
 """
@@ -226,7 +226,7 @@ def test_a_site_that_is_revoked_in_the_middle_of_a_run_is_out_at_once(tmp_path):
         assert "was revoked on" in sites["party-2"].err.strip().splitlines()[-1]
         assert up.wait() == 0, up.err
         assert [sites[name].wait() for name in ("party-1", "party-3")] == [0, 0]
-        assert up.summary["rounds"] == 300
+        assert up.summary["rounds"] == 3000
     finally:
         federation.stop()
 

@@ -39,6 +39,8 @@ LISTENING = 10.0
 
 #: The header of a part: which message it is of, where in it the part begins, and the message's bytes.
 PART_OF = "tacit-part"
+#: What is said to a part after which others come; between processes an empty reply would arrive as none at all.
+GO_ON = b"go on"
 
 #: Called with sender, topic and body; what it returns is the reply.
 Receive = Callable[[str, str, bytes], bytes]
@@ -239,7 +241,7 @@ class Cell:
         if whole is None:
             return self._reply(self._codes.INVALID_REQUEST)
         if not isinstance(whole, bytes):
-            return self._reply(self._codes.OK, body=b"")
+            return self._reply(self._codes.OK, body=GO_ON)
         return self._reply(self._codes.OK, body=self._receive(name, topic, whole))
 
     def _joined(self, sender: str, topic: str, body: bytes | bytearray | memoryview, part: Any) -> Any:
