@@ -74,6 +74,7 @@ def test_descriptions_are_short(world):
 WRONG = {
     "n as text": lambda w: w[3].recommend("u1", n="3"),
     "half a recommendation": lambda w: w[3].recommend("u1", n=2.5),
+    "several users": lambda w: w[3].recommend([1, 2]),
     "one item for a list": lambda w: w[3].predict("u1", 1),
     "no items": lambda w: w[3].predict("u1", None),
     "a user of a shared model": lambda w: w[3].model_.recommend("u1"),

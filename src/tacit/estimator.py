@@ -205,6 +205,8 @@ class Estimator:
         parties = self._fitted()
         if isinstance(user, Mapping):
             return self.model_.recommend(user, n)
+        if isinstance(user, Sequence | np.ndarray) and not isinstance(user, str):
+            raise UsageError("recommend takes one user's id, or a history, {item: rating, …}; ask for one at a time.")
         row = parties.user_ids.row(user)
         scores = np.asarray(self.predictor_.scores(np.array([row])))[0]
         return best(scores, parties.item_ids, self._seen(row), n)

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import chdir
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -144,7 +145,7 @@ def test_a_disk_that_refuses_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_user_factors_where_they_belong_to_the_parties_are_not_let_out(tmp_path, monkeypatch):
     """Planted: a model folder that holds what a horizontal run never shares, and that was sealed so."""
-    monkeypatch.setattr("tacit.cli.export.check_finished", lambda folder: None)
+    monkeypatch.setattr(import_module("tacit.cli.export"), "check_finished", lambda folder: None)
     a_run(tmp_path / "done")
     model = Model.load(tmp_path / "done")
     planted = {"item_ids": model.item_ids.ids, "item_factors": model.item_factors}

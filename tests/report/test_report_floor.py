@@ -76,6 +76,13 @@ def test_where_more_is_better_less_does_not_beat(tmp_path, value, standing):
     assert verdict(run).standing == standing
 
 
+def test_better_ratings_and_worse_ranks_are_both_in_the_headline(tmp_path):
+    floor = a_floor(mse=0.9, metrics={"mse": 0.9, "ndcg@10": 0.3})
+    said = verdict(a_run(tmp_path / "run", floor, summary={"metrics": {"mse": 0.8, "ndcg@10": 0.1}}))
+    assert said.brief == "beats bias by MSE, not by NDCG@10"
+    assert "It ranks worse than bias: NDCG@10 0.100 against 0.300." in said.words
+
+
 def test_fine_tuning_at_home_is_not_what_was_learned_together(tmp_path):
     tuned = verdict(a_run(tmp_path / "a", a_floor(0.8), summary={"metrics_shared": {"mse": 1.1}}))
     assert tuned.standing == "tuned"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
 
 import pytest
 from fake_run import GUARANTEE, RUN, SUMMARY, write_run
@@ -105,7 +106,7 @@ def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path):
 
 
 def test_terminal_and_page_compare_with_the_first_run_by_the_same_names(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.cli.compare.check_finished", lambda folder: None)  # these runs were made up
+    monkeypatch.setattr(import_module("tacit.cli.compare"), "check_finished", lambda folder: None)  # made up runs
     first = a_run(tmp_path / "x" / "run", summary={"metrics": {**SUMMARY["metrics"], "mse": 0.9}})
     best = a_run(tmp_path / "y" / "run", summary={"guarantee": None})
     folders = [str(first.folder), str(best.folder)]

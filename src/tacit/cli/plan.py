@@ -68,8 +68,8 @@ def _setting(file: RunFile) -> Setting:
         return setting_of(file)
     if setting is None:
         raise UsageError(
-            f'No table of users or items has a column "{file.partition.by}", so the setting that [partition] asks for '
-            "is not known; correct it, or name the table with [data] user_table or item_table."
+            f'No table of users or items has a column "{file.partition.by}", and a plan reads no ratings, so the '
+            "setting is not known; correct it, or name the table with [data] user_table or item_table."
         )
     return setting
 

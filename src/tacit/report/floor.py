@@ -131,7 +131,21 @@ def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
     words = f"This model {does} {floor.name}{terms}: {short_name} {_both(value, its)}{difference}."
     if before is not None:
         words += f" Before fine-tuning at home it has {metric(before)}."
+    if standing == "beats" and (ranked := _ranked_worse(record, floor, name)):
+        title = f"Beats {floor.name} by {meaning(name).short}, not by {meaning(ranked).short}"
+        mine, theirs = float(record.summary.metrics[ranked] or 0), float(floor.metrics[ranked] or 0)
+        words += f" It ranks worse than {floor.name}: {meaning(ranked).short} {_both(mine, theirs)}."
     return Verdict(standing, title, words)
+
+
+def _ranked_worse(record: RunRecord, floor: AboutFloor, name: str) -> str | None:
+    """The ranking metric by which a run is behind its floor, where it was judged by another one."""
+    mine, its = record.summary.metrics, floor.metrics
+    found = next((m for m in mine if m.startswith("ndcg@") and _known(mine[m]) and _known(its.get(m))), None)
+    if found is None or found == name:
+        return None
+    worse = _standing(float(mine[found] or 0), float(its[found] or 0), False, floor.paired.get(found)) == "fails"
+    return found if worse else None
 
 
 def _standing(value: float, floor: float, lower: bool | None, paired: AboutPaired | None) -> str:
