@@ -112,7 +112,7 @@ def test_a_changed_summary_is_found(non_private, key, value):
     refused(non_private, "was changed", OPEN)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, None, "2.0"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.9, None, "2.0"])
 def test_a_stated_epsilon_below_what_the_ledgers_hold_is_found_without_the_log(private, monkeypatch, epsilon):
     """Also where the log was sealed anew by someone who holds its key."""
     change_json(private / "summary.json", lambda table: table["guarantee"].update(epsilon=epsilon))
