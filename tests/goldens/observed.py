@@ -59,7 +59,7 @@ def _run(file: RunFile) -> dict[str, Any]:
 
 
 def _shape_of(predicted: np.ndarray, values: np.ndarray) -> list[float]:
-    """Enough of what is predicted at home to notice that it is something else: to four digits, since forms may round."""
+    """What is predicted at home, to four digits: enough to notice that it is something else."""
     wide = predicted.astype(np.float64)
     return [float(f"{x:.4g}") for x in (wide.mean(), wide.std(), np.mean((wide - values) ** 2))]
 
