@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -13,8 +13,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED
-from tacit.boundary.seals import unmarked
 from tacit.boundary.wire import Array, Value, digest
 from tacit.errors import BadMessage
 
@@ -159,16 +157,6 @@ class Letters(Schema):
 DONE = Schema(done=Choice(True))
 
 
-def check_sealed(payload: Mapping[str, Value], cells: int, bits: int, who: str, step: str) -> None:
-    """Raise `BadMessage` unless a sealed contribution is so many cells of so many bits, and nothing else."""
-    body = payload.get(SEALED)
-    fine = isinstance(body, np.ndarray) and body.dtype == np.uint8 and body.shape == (cells * bits // 8,)
-    if not fine or len(payload) > 1:
-        raise BadMessage(
-            f'What {who} sent for step "{step}" is not {cells:,} cells of {bits} bits under a seal, as is agreed.'
-        )
-
-
 @dataclass(frozen=True)
 class Step:
     """One named thing that a party can be asked to do.
@@ -181,6 +169,40 @@ class Step:
     takes: Schema
     gives: Schema
     what: str
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What may be said in the course of a sum, beside the contributions: keys, shares, what opens it. No data is in it.
+
+    An exchange about step "contribute" is asked for as "advertise:contribute".
+    """
+
+    takes: Schema
+    gives: Schema
+    what: str
+
+    def about(self, name: str, step: str) -> Step:
+        """The public step that an exchange about a step is."""
+        return Step(f"{name}:{step}", Kind.PUBLIC, self.takes, self.gives, self.what)
+
+
+def exchange_step(name: str, steps: Mapping[str, Step], exchanges: Mapping[str, Exchange]) -> Step | None:
+    """The step that "advertise:contribute" and the like name, if there is such an exchange and such a step."""
+    exchange, _colon, of = name.partition(":")
+    if exchange not in exchanges or of not in steps:
+        return None
+    return exchanges[exchange].about(exchange, of)
+
+
+def marked(names: Collection[str], roster: Sequence[str]) -> Array:
+    """Which of the roster are among `names`: a bit each, packed; uint8."""
+    return np.packbits(np.array([name in names for name in roster], dtype=bool))
+
+
+def unmarked(marks: Array, number: int) -> Array:
+    """The bits of `marked`, (number,) bool."""
+    return np.unpackbits(marks, count=number).astype(bool)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

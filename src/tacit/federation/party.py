@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED, Fixed
 from tacit.boundary.wire import Array, Value, decode, reading
 from tacit.errors import BadMessage, UngatedRelease
-from tacit.federation.exchanges import exchange_step
 from tacit.federation.facts import Facts
-from tacit.federation.messages import Request, Step, check_sealed
+from tacit.federation.messages import Request, Step, exchange_step
 from tacit.model.predictor import Predictor
 from tacit.partition import Share
 
@@ -27,7 +25,6 @@ class Party:
     ----------
     ratings : what it holds, in its own rows and columns
     home : arrays that it keeps between steps and that never leave unless a step lets them out
-    present : for a cohort, which devices take part in the present exchange, (n,) bool; None means all
     """
 
     steps: ClassVar[Mapping[str, Step]] = {}
@@ -42,7 +39,6 @@ class Party:
         self.parameters, self.facts, self.gate = parameters, facts, gate
         self.member = facts.member(share.name)
         self.home = gate.home
-        self.present: Array | None = None
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -50,11 +46,14 @@ class Party:
         return {**self.member.dimensions, **self.parameters.dimensions, "roster": len(self.facts.roster)}
 
     def step(self, name: str) -> Step | None:
-        """A step of the method, or an exchange of a secure sum; None where there is none of that name."""
-        return self.steps.get(name) or exchange_step(name, self.steps)
+        """A step of the method, or an exchange of the run's aggregation; None where there is none of that name."""
+        return self.steps.get(name) or exchange_step(name, self.steps, self.gate.how.exchanges)
 
     def answer(self, request: Request, present: Array | None = None) -> Release:
-        """Serve one request: check it, do the step, and let out only what the gate made for it."""
+        """Serve one request: check it, do the step, and let out only what the gate made for it.
+
+        Of a cohort, `present` says which devices take part, (n,) bool; None means all.
+        """
         request.check()
         step = self.step(request.step)
         if step is None:
@@ -65,8 +64,8 @@ class Party:
         terms = (step.name, request.round, request.attempt, request.hash)
         if (recorded := self.gate.repeated(*terms)) is not None:
             return recorded
-        self.present = present
-        with self.gate.serving(*terms, agreed=partial(self._agreed, step)):
+        agreed = partial(self._agreed, step)
+        with self.gate.serving(*terms, agreed=agreed, received=payload, present=present):
             if step.name in self.steps:
                 result = getattr(self, step.name)(**payload)
             else:
@@ -85,16 +84,11 @@ class Party:
             raise UngatedRelease(
                 f'Step "{step.name}" of {self.name} is declared a {step.kind} and ended in a {kind}; nothing was sent.'
             )
-        if SEALED in payload:
-            check_sealed(payload, step.gives.cells(self.dimensions), self._bits(step), self.name, step.name)
+        terms = self.gate.terms.steps.get(step.name)
+        if terms is not None and (terms.code.bits or self.gate.how.seals(terms)):
+            self.gate.how.check_sealed(payload, terms, step.gives.cells(self.dimensions), self.name)
         else:
             step.gives.check(payload, self.dimensions, self.name, step.name)
-
-    def _bits(self, step: Step) -> int:
-        """How many bits a cell of a sealed contribution has."""
-        protection = self.gate.protection
-        grid = None if protection is None else protection.terms.grids.get(step.name)
-        return Fixed.BITS if grid is None else grid.bits
 
     def _latest(self, block: str, shared: Mapping[str, Array]) -> Array:
         """A shared block as it is now: the one given, or the one that arrived last."""
