@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bounded_cases import rows_of
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import ClippedSum, NormalisedSum
+from tacit.boundary.bounded import Clipped, Normalised
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
@@ -158,7 +159,7 @@ def gate(path, t=None, budget=100.0, run="run-1", days=None):
 
 
 def q(value=0.0, cells=50, clip=1.0):
-    return ClippedSum({"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64), clip=clip)
+    return Clipped(("x",), clip).over({"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64))
 
 
 def test_a_chain_that_is_longer_than_planned_is_refused(tmp_path):
@@ -180,7 +181,7 @@ def test_a_larger_sensitivity_than_planned_is_refused_under_a_sealed_sum(tmp_pat
     seen = []
     real = IdealSum.noise
     monkeypatch.setattr(IdealSum, "noise", lambda self, s, c: seen.append(s) or real(self, s, c))
-    monkeypatch.setattr(NormalisedSum, "sensitivity", lambda self, unit, relation: 5.0)
+    monkeypatch.setattr(Normalised, "sensitivity", lambda self, unit, relation: 5.0)
     with pytest.raises(PrivacyRefused):
         f = file(aggregation={"name": "ideal"})
         run(f, tmp_path / "run")
@@ -189,7 +190,7 @@ def test_a_larger_sensitivity_than_planned_is_refused_under_a_sealed_sum(tmp_pat
 
 
 def test_a_negative_or_zero_sensitivity_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(ClippedSum, "sensitivity", lambda self, unit, relation: -1.0)
+    monkeypatch.setattr(Clipped, "sensitivity", lambda self, unit, relation: -1.0)
     g = gate(tmp_path)
     with pytest.raises(PrivacyRefused), g.serving("tell", 1, 0, "r"):
         print("left without noise:", decode(g.sum(q(1.0)).body)["x"][:3], g.protection.ledger.events())
@@ -212,9 +213,9 @@ def test_runs_with_different_units_compose_soundly(tmp_path):
     # a pair of records that differ in one rating and whose contributions lie 2 apart
     def contribution(values):
         e = values - values.mean()
-        sums = NormalisedSum(np.array([0, 2]), np.array([0, 1]), {"e": e, "w": np.full(2, 1e-3)}, 2).exact(
-            {}, np.random.default_rng(0)
-        )
+        rows = rows_of(np.array([0, 2]), np.array([0, 1]), 2)
+        answering = Normalised(("e", "w")).over(rows, {"e": e, "w": np.full(2, 1e-3)})
+        sums = answering.exact({}, np.random.default_rng(0))
         return np.concatenate(list(sums.values()))
 
     print(

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tacit.boundary import Gate
 from tacit.boundary import gate as gate_module
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import ClippedSum
+from tacit.boundary.bounded import Clipped
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection, Terms
@@ -41,7 +41,7 @@ def gate_of(folder, grid: Grid | None = None, simulated=False, devices=0) -> Gat
 
 def told(gate: Gate, value: float, **options):
     """The release of one user's vector, for the same request whoever is asked."""
-    query = ClippedSum({"x": np.full((1, CELLS), value)}, np.ones(1, dtype=np.int64), clip=1.0)
+    query = Clipped(("x",), 1.0).over({"x": np.full((1, CELLS), value)}, np.ones(1, dtype=np.int64))
     with gate.serving("tell", 1, 0, "request"):
         return decode(gate.sum(query, **options).body)
 
