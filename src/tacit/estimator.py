@@ -6,31 +6,24 @@ With `privacy=DP(…)` a fit is a simulated private run: its guarantee is `guara
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 from uuid import uuid4
 
 import numpy as np
 
-from tacit.boundary.protection import Budget
 from tacit.config import AggregationSection, PrivacySection, checked
-from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Ratings
 from tacit.errors import UsageError, check_integer, check_type
-from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee
-from tacit.methods import Method, Parameters, find
-from tacit.methods.asked import Situation
-from tacit.methods.plan import affordable, make_plan
+from tacit.guarantee import Guarantee, NoGuarantee
+from tacit.methods import find
 from tacit.model import Model, Predictor
 from tacit.model.model import best, item_rows
 from tacit.partition import Parties
-
-if TYPE_CHECKING:
-    from tacit.engine.simulate import Safeguards
 
 
 class DP(PrivacySection):
@@ -51,47 +44,6 @@ class DP(PrivacySection):
     def __init__(self, epsilon: float, delta: float | None = None, unit: str = "user", **others: Any) -> None:
         table = {"epsilon": epsilon, "delta": delta, "unit": unit, **others}
         super().__init__(**checked(PrivacySection, table, where="DP(…)").model_dump())
-
-
-@contextmanager
-def guarded(
-    method: Method,
-    parameters: Parameters,
-    privacy: DP,
-    parties: Parties,
-    ratings: int | None,
-    aggregation: AggregationSection,
-) -> Iterator[Safeguards]:
-    """What guards a simulated private fit; its ledgers are kept where `privacy` says, or gone afterwards."""
-    from tacit.engine.ledgers import Heads
-    from tacit.engine.simulate import Safeguards
-
-    if not parties.scale.declared:
-        raise UsageError(
-            f"The scale {parties.scale} was read off the ratings, which would be a leak with privacy; declare it, "
-            "as in tacit.load(…, scale=(1, 5))."
-        )
-    if not parties.item_ids.listed:
-        raise UsageError(
-            "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
-            'catalogue, as in tacit.load(…, catalogue="items.csv").'
-        )
-    facts = PublicFacts(parties.n_users, parties.n_items, parties.scale, ratings or TYPICAL * parties.n_users)
-    count = sum(max(1, share.devices) for share in parties)
-    situation = Situation.of(parties.setting, count, aggregation)
-    plan = make_plan(method.name, method.schedule, parameters, privacy, facts, situation, seeded=True)
-    affordable(plan, privacy)
-    with TemporaryDirectory() as folder:
-        guards = Safeguards(
-            plan=plan,
-            run=uuid4().hex,
-            ledgers=Path(privacy.ledger or folder),
-            budget=Budget(privacy.budget or privacy.epsilon, plan.delta, privacy.period),
-            stop_on_refusal=privacy.on_refusal == "stop",
-            heads=None if privacy.ledger is None else Heads.beside(Path(privacy.ledger)),
-        )
-        with guards.over(parties):
-            yield guards
 
 
 class Estimator:
@@ -136,7 +88,11 @@ class Estimator:
         `ratings` is how many ratings there are as everyone may know it: with privacy only step sizes rest on it, and
         50 a user are taken where nobody says.
         """
-        from tacit.engine.simulate import train
+        from tacit.federation import Facts
+        from tacit.prepare.planned import declared
+        from tacit.prepare.prepared import PreparedRun
+        from tacit.prepare.records import Records
+        from tacit.prepare.simulate import train
 
         if not isinstance(parties, Parties):
             raise UsageError(
@@ -158,14 +114,16 @@ class Estimator:
             raise UsageError(
                 f'aggregation = "{wanted.name}" carries the noise of a private sum; give privacy=tacit.DP(…), too.'
             )
-        if privacy is None:
-            trained = train(method, parameters, parties, seed=self.seed)
-        else:
-            with guarded(method, parameters, privacy, parties, ratings, wanted) as safeguards:
-                trained = train(
-                    method, parameters, parties, seed=self.seed, dropout=wanted.dropout, safeguards=safeguards
-                )
-        promise = NON_PRIVATE if privacy is None else safeguards.plan.terms.guarantee
+        facts = Facts.of(parties, self.seed)
+        public, run = None if privacy is None else declared(facts, ratings), uuid4().hex
+        prepared = PreparedRun.of(
+            method, parameters, facts, privacy=privacy, aggregation=wanted, public=public, run=run
+        )
+        with TemporaryDirectory() as folder:  # for ledgers that are not kept
+            records = Records.of(prepared, Path(folder))
+            with nullcontext() if records is None else records.over(prepared, parties):
+                trained = train(prepared, parties, records=records)
+        promise = prepared.guarantee
         self.model_: Model = replace(trained.model, stamp=str(promise))
         self.predictor_: Predictor = trained.predictor
         self.parties_ = parties

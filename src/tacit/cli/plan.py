@@ -22,9 +22,9 @@ from tacit.federation.messages import Choice, Floats, Schema, Whole
 from tacit.methods import Method, Parameters
 from tacit.methods.asked import Noisy
 from tacit.methods.plan import Plan
-from tacit.methods.runfile import check, setting_in_data, setting_of
-from tacit.methods.runfile import plan as planned
 from tacit.partition import Setting
+from tacit.prepare.file import check, setting_in_data, setting_of
+from tacit.prepare.file import plan as planned
 from tacit.report.promises import in_several_silos, meant
 from tacit.report.record import StatedGuarantee
 from tacit.report.sealing import fragile, sentences

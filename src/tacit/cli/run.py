@@ -16,7 +16,7 @@ from tacit.cli.verified import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.methods.runfile import check, setting_in_data
+from tacit.prepare.file import check, setting_in_data
 from tacit.report.folder import RunFolder
 from tacit.report.html import write_card, write_report
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from tacit.engine.simulate import Glance
 from tacit.errors import TacitError
+from tacit.prepare.progress import Glance
 from tacit.report.floor import verdict
 from tacit.report.record import RunRecord
 from tacit.report.standing import NON_PRIVATE, columns, contenders, remarks

@@ -14,7 +14,7 @@ from tacit.cli.show import live, print_summary
 from tacit.cli.stopping import stoppable
 from tacit.config import EngineSection, RunFile
 from tacit.errors import UsageError
-from tacit.methods.runfile import check, setting_in_data
+from tacit.prepare.file import check, setting_in_data
 
 
 def up(

@@ -18,7 +18,6 @@ import numpy as np
 from cryptography import x509
 
 from tacit.boundary.wire import Array, Value
-from tacit.config import RunFile
 from tacit.deploy.align import aligned, rows_content
 from tacit.deploy.certificates import common_name, fingerprint
 from tacit.deploy.files import raise_descriptor_limit
@@ -29,7 +28,6 @@ from tacit.deploy.lobby import Lobby
 from tacit.deploy.logs import Log, one_line
 from tacit.deploy.status import Peer, State, Status
 from tacit.deploy.terms import Offer, Told, facts_content
-from tacit.engine.agreement import Agreement
 from tacit.engine.cells import COORDINATOR, LARGEST, Bounds, Cell
 from tacit.engine.desk import TAKEN, Content, Desk
 from tacit.engine.envelope import opened
@@ -37,8 +35,8 @@ from tacit.engine.flare import Flare
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Transcript
 from tacit.federation.line import Log as CallLog
-from tacit.methods.runfile import stops
 from tacit.model import Model
+from tacit.prepare.prepared import Keys, PreparedRun
 
 #: Seconds for a site to look at an offer and its data, to say goodbye, and for one step where the run does not say.
 CHECKING, PARTING, STEP = 1800.0, 60.0, 600.0
@@ -234,17 +232,17 @@ class Coordinator:
             raise PeerFailed(f"{ended[0]} was let in and is not any more; start again, and the run is offered anew.")
         return {name: known[name] for name in names}
 
-    def begin(self, offer: Offer, agreed: Agreement, heads: Mapping[str, str] | None = None) -> None:
+    def begin(self, offer: Offer, prepared: PreparedRun, heads: Mapping[str, str] | None = None) -> None:
         """Tell everybody what was agreed on; each reckons it anew and says what it found.
 
         `heads` are the last ones of earlier runs, by name: a site whose ledger does not hold its own refuses.
         """
         identities = self.identities(offer.roster)
-        content: dict[str, Value] = {**facts_content(agreed.facts), "identities": json.dumps(identities)}
+        content: dict[str, Value] = {**facts_content(prepared.facts), "identities": json.dumps(identities)}
         before = {name: {"head": head} for name, head in (heads or {}).items()}
         about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps([identities, before])}".encode()).hexdigest()
         said = {name: partial(_said, {**content, **before.get(name, {})}) for name in offer.roster}
-        bound = hashlib.sha256(agreed.bound.encode()).hexdigest()
+        bound = hashlib.sha256(prepared.bound.encode()).hexdigest()
         for name, reply in self._all("begin", about, said, CHECKING).items():
             if isinstance(reply, TacitError):
                 raise reply
@@ -260,17 +258,17 @@ class Coordinator:
 
     def conduct(
         self,
-        agreed: Agreement,
-        file: RunFile,
+        prepared: PreparedRun,
+        timeout: float | None,
         transcript: Transcript,
         calls: CallLog | None,
         watch: Callable[[int, Transcript], float | None],
     ) -> Conducted:
-        """Hold the method's conversation, under the time-outs and rules of a run file."""
-        names = [member.name for member in agreed.facts.roster]
+        """Hold a prepared run's conversation; `timeout` is in seconds, for one step."""
+        names = [member.name for member in prepared.facts.roster]
         latest: dict[str, Array] = {}
-        if file.privacy is not None:
-            self._status.set(budget=file.privacy.budget or file.privacy.epsilon)
+        if prepared.privacy is not None:
+            self._status.set(budget=prepared.privacy.budget or prepared.privacy.epsilon)
 
         def look(round: int, shared: Mapping[str, Array]) -> None:
             latest.update(shared)
@@ -278,23 +276,15 @@ class Coordinator:
             spent = watch(round, transcript)
             self._status.set(round=round, epsilon=spent, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down)
 
-        keys = {name: self._lobby.key(name) for name in names}
-        began, engine = perf_counter(), Flare(self.desk, names, file.engine.timeout or STEP)
-        federation = agreed.federation(
-            engine,
-            circle=agreed.known(keys),
-            log=calls,
-            stop_on_refusal=stops(file),
-            dropout=file.aggregation.dropout,
-            transcript=transcript,
-            observer=look,
-        )
+        keys = Keys({name: self._lobby.key(name) for name in names})
+        began, engine = perf_counter(), Flare(self.desk, names, timeout or STEP)
+        federation = prepared.federation(engine, keys=keys, log=calls, transcript=transcript, observer=look)
         try:
-            model = agreed.sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+            model = prepared.coordinate(federation)
         finally:
             engine.close()
-            if agreed.plan is not None:  # what came after the last round counts too
-                self._status.set(epsilon=agreed.plan.spent(transcript.asked))
+            if prepared.private:  # what came after the last round counts too
+                self._status.set(epsilon=prepared.spent(transcript.asked))
         seconds = perf_counter() - began
         told = (seconds, federation.void, dict(federation.rejected))
         return Conducted(model, transcript, latest, federation.rounds_done, *told)

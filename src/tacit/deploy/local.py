@@ -26,14 +26,15 @@ from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
-from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, Trained, glances
 from tacit.errors import PeerFailed, TacitError
 from tacit.federation import Transcript
 from tacit.model import Factors, Part, assemble
 from tacit.model.predictor import Predictor
 from tacit.partition import Parties, Setting
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.progress import Glance, glances
+from tacit.prepare.simulate import Trained
 
 #: Seconds for all sites to be up.
 STARTING = 120.0
@@ -135,7 +136,7 @@ def train_apart(
     folder: Path,
     ledgers: Path,
     file: RunFile,
-    agreed: Agreement,
+    prepared: PreparedRun,
     parties: Parties,
     *,
     calls: CallLog | None,
@@ -146,7 +147,7 @@ def train_apart(
     sites = Sites(folder, parties.names, ledgers)
     try:
         sites.start_all()
-        trained = train(sites, file, agreed, parties, calls=calls, payloads=payloads, watch=watch)
+        trained = train(sites, file, prepared, parties, calls=calls, payloads=payloads, watch=watch)
     except BaseException as error:
         sites.stop(error)
         raise
@@ -161,7 +162,7 @@ def train_apart(
 def train(
     sites: Sites,
     file: RunFile,
-    agreed: Agreement,
+    prepared: PreparedRun,
     parties: Parties,
     *,
     calls: CallLog | None = None,
@@ -169,8 +170,8 @@ def train(
     watch: Callable[[Glance], None] | None = None,
     disturb: Callable[[int], None] | None = None,
 ) -> Trained:
-    """The same as `engine.simulate.train`, with every party in a process of its own; `disturb` is told each round."""
-    run = agreed.run
+    """The same as `prepare.simulate.train`, with every party in a process of its own; `disturb` is told each round."""
+    run = prepared.run
     sites.lay(run, parties)
     transcript = Transcript(payloads)
     history: list[Glance] = []
@@ -182,14 +183,14 @@ def train(
         if disturb is not None:
             disturb(glance.round)
 
-    done = _held(sites.coordinator(run), sites, file, agreed, transcript, calls, glances(agreed, see))
+    done = _held(sites.coordinator(run), sites, file, prepared, transcript, calls, glances(prepared, see))
     predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
     if predictor is None:
         raise PeerFailed("A site did not write down what it predicts with; its log says why.")
     return Trained(
         model=done.model,
         parties=(),
-        facts=agreed.facts,
+        facts=prepared.facts,
         transcript=transcript,
         predictor=predictor,
         before_fine_tuning=before,
@@ -205,18 +206,18 @@ def _held(
     coordinator: Coordinator,
     sites: Sites,
     file: RunFile,
-    agreed: Agreement,
+    prepared: PreparedRun,
     transcript: Transcript,
     calls: CallLog | None,
     look: Callable[[int, Transcript], float | None],
 ) -> Conducted:
     """The whole conversation: hello, offer, begin, the method's own, end."""
-    offer = offered(agreed, file)
+    offer = offered(prepared, file)
     try:
         _gathered(coordinator, sites, offer.roster)
         coordinator.offered(offer, stop_on_refusal=True)
-        coordinator.begin(offer, agreed)
-        done = coordinator.conduct(agreed, file, transcript, calls, look)
+        coordinator.begin(offer, prepared)
+        done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, look)
     except TacitError as error:
         coordinator.give_up(offer.roster, error)
         raise
@@ -225,9 +226,9 @@ def _held(
     return done
 
 
-def offered(agreed: Agreement, file: RunFile) -> Offer:
+def offered(prepared: PreparedRun, file: RunFile) -> Offer:
     """The offer to an experiment's own sites."""
-    facts, plan = agreed.facts, agreed.plan
+    facts, plan = prepared.facts, prepared.plan
     declared = plan.facts if plan is not None else None
     public = PublicSection(
         scale=(facts.scale.low, facts.scale.high),
@@ -237,7 +238,7 @@ def offered(agreed: Agreement, file: RunFile) -> Offer:
     names = tuple(member.name for member in facts.roster)
     data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
     file = file.model_copy(update={"data": data})
-    return Offer(agreed.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
+    return Offer(prepared.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
 
 
 def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:

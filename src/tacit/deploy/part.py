@@ -33,17 +33,15 @@ from tacit.deploy.kit import Kit
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer, facts_from
-from tacit.engine.agreement import Agreement
 from tacit.engine.envelope import Ask
-from tacit.engine.ledgers import charged_items
 from tacit.engine.serve import served
 from tacit.errors import BadMessage
 from tacit.federation import Party
 from tacit.federation.messages import Answer
-from tacit.guarantee import NON_PRIVATE
 from tacit.kernels.blas import one_blas_thread
 from tacit.methods.plan import Plan
 from tacit.partition import Setting
+from tacit.prepare.prepared import Keys, PreparedRun, Record
 
 #: Seconds between two reckonings of what was spent, which are for the eye: the ledger has every release.
 RECKONING = 10.0
@@ -106,7 +104,7 @@ class Part:
                 self._refused(str(refusal))
                 raise
         self.party: Party | None = None
-        self._agreed: Agreement | None = None
+        self._prepared: PreparedRun | None = None
         self._ledger: Ledger | None = None
         self._memory = kept.Memory(home.folder / "memory.tct", run)
         self._reckoned = monotonic()
@@ -142,29 +140,29 @@ class Part:
         if not np.array_equal(mine.columns, facts.item_ids.rows(share.ratings.item_ids.ids)):
             raise BadMessage(f"The coordinator's list does not give {home.name} the items that it holds.")
         self.leave()
-        agreed, protection = offer.agreement(facts), None
-        keys = self._others(agreed, identities)
-        if agreed.plan is not None:
-            home.policy.allow(offer.file, agreed.plan, len(self._held.people))
+        prepared, record = offer.prepared(facts), None
+        keys = Keys(self._others(prepared, identities), home.identity)
+        if prepared.plan is not None:
+            home.policy.allow(offer.file, prepared.plan, len(self._held.people))
             self._ledger = Ledger(home.ledger, home.name)
             if head is not None:  # one that left in an earlier run, as the coordinator kept it
                 self._ledger.verify(str(head))
-            budget = home.policy.budget(offer.file, agreed.plan, self._ledger)
-            circle = agreed.known(keys, home.identity)
-            units = (*self._held.people, *charged_items(share, offer.setting, agreed.plan.terms.unit))
-            protection = agreed.protection(self._ledger, budget, units, circle)
-            self._note(agreed, protection)
-        self.party, self._agreed = agreed.party(share, protection), agreed
+            budget = home.policy.budget(offer.file, prepared.plan, self._ledger)
+            record = Record(self._ledger, budget, self._held.people)
+        party = prepared.party(share, record, keys)
+        if party.gate.protection is not None:
+            self._note(party.gate.protection)
+        self.party, self._prepared = party, prepared
         if self._ledger is None:
             self._memory.recall(self.party.home)
-        return {"bound": hashlib.sha256(agreed.bound.encode()).hexdigest()}
+        return {"bound": hashlib.sha256(prepared.bound.encode()).hexdigest()}
 
     def answer(self, ask: Ask) -> Answer:
         """Answers one request, or repeats what was answered before."""
-        party, agreed, request = self.party, self._agreed, ask.request
-        if party is None or agreed is None:
+        party, prepared, request = self.party, self._prepared, ask.request
+        if party is None or prepared is None:
             raise BadMessage("A request came before its run had begun.")
-        if (request.method, request.parameters) != (agreed.method.name, agreed.bound):
+        if (request.method, request.parameters) != (prepared.method.name, prepared.bound):
             raise BadMessage("A request is made under other terms than those that were agreed on; nothing was done.")
         if ask.survivors is not None and not self._home.policy.local:
             raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
@@ -191,7 +189,7 @@ class Part:
         """
         from tacit.evaluate.evaluation import evaluate_as_asked
 
-        if self.party is None:
+        if self.party is None or self._prepared is None:
             return {}
         folder, file, seen = self._home.folder / "home", self.offer.file, self._held.share.ratings
         found = [self.party.at_home(**shared), self.party.before_fine_tuning(**shared)]
@@ -201,8 +199,7 @@ class Part:
         shutil.rmtree(folder, ignore_errors=True)
         for name, predictor in zip(("predictor", "before"), predictors, strict=False):
             kept.write_predictor(folder / f"{name}.tct", predictor)
-        promised = None if self._agreed is None else self._agreed.plan
-        stamp = NON_PRIVATE if promised is None else promised.terms.guarantee
+        stamp = self._prepared.guarantee
         kept.write_model(folder / "model", predictors[0], seen, self.offer.file.method["name"], str(stamp))
         test = self._held.test
         if test is None or not test.n_ratings:
@@ -225,12 +222,12 @@ class Part:
     def _aligning(self) -> Aligning:
         return Aligning(self.offer, self._home.name, self._home.folder, self._home.policy.align_key)
 
-    def _others(self, agreed: Agreement, identities: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
+    def _others(self, prepared: PreparedRun, identities: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
         """Everybody's signing keys, where survivors sign who stayed, or where this site knows whom it works with."""
-        home, signed = self._home, agreed.circle is not None and agreed.circle.shape.signed
-        if not signed and home.policy.peers is None:
+        home = self._home
+        if not prepared.signed and home.policy.peers is None:
             return {}
-        others = tuple(member.name for member in agreed.facts.roster if member.name != home.name)
+        others = tuple(member.name for member in prepared.facts.roster if member.name != home.name)
         known = {**home.policy.known(identities, others), home.name: identity_text(home.identity.public_key())}
         return {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in known.items()}
 
@@ -266,7 +263,7 @@ class Part:
         finally:
             ledger.close()
 
-    def _note(self, agreed: Agreement, protection: Protection | None) -> None:
+    def _note(self, protection: Protection) -> None:
         """Beside the ledger: with whom each run was, and what was promised; for whoever reads the ledger later."""
         home = self._home
         if home.policy.local:  # the experimenter's run folder says all that
@@ -274,9 +271,8 @@ class Part:
         path = home.ledgers / "runs.json"
         with kept.as_written(path):
             known = dict(json.loads(path.read_bytes())) if path.exists() else {}
-        assert protection is not None
         budget = protection.budget
-        known[agreed.run] = {
+        known[protection.run] = {
             "federation": home.kit.federation,
             "coordinator": f"{home.kit.host}:{home.kit.port}",
             "budget": budget.epsilon,
@@ -285,7 +281,7 @@ class Part:
             "guarantee": home.policy.stated(protection.terms.guarantee, self.offer),
         }
         if (parties := max(protection.terms.parties.values(), default=1)) > 1:
-            known[agreed.run]["parties"] = parties
+            known[protection.run]["parties"] = parties
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 
@@ -311,7 +307,7 @@ def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) 
     Raises where the site's rules or its ledger's budget do not cover it.
     """
     items = held.share.ratings.n_items if offer.items is None else len(offer.items)
-    _method, _parameters, made = offer.planned(items, len(offer.roster))
+    made = offer.planned(items, len(offer.roster))
     if made is None:
         return None
     policy.allow(offer.file, made, len(held.people))

@@ -13,8 +13,8 @@ from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Guarantee
 from tacit.methods.plan import ROSTER_REPORTED, Plan
-from tacit.methods.runfile import seeded, setting_of
 from tacit.partition import Setting
+from tacit.prepare.file import seeded, setting_of
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")

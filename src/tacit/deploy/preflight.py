@@ -179,7 +179,7 @@ def _kit(kit: Kit) -> str:
 def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
     from tacit.deploy.deployed import for_sites, listed
     from tacit.deploy.terms import offered_file
-    from tacit.methods.runfile import setting_of
+    from tacit.prepare.file import setting_of
 
     assert policy.file is not None
     file = for_sites(policy.file)

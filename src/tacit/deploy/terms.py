@@ -29,15 +29,14 @@ from tacit.config import (
 from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.engine.agreement import Agreement
 from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
-from tacit.methods import Method, Parameters
-from tacit.methods.plan import Plan
-from tacit.methods.runfile import check, plan
+from tacit.methods.plan import Plan, affordable
 from tacit.partition import Setting
+from tacit.prepare.file import method_of, plan, prepared
+from tacit.prepare.prepared import PreparedRun
 
 #: The name of a run, which also names files.
 _RUN = re.compile("[A-Za-z0-9_-]{1,64}")
@@ -105,18 +104,22 @@ class Offer:
         ratings = public.ratings or public.users * min(TYPICAL, items)
         return PublicFacts(public.users, items, Scale(*public.scale), ratings)
 
-    def planned(self, items: int, parties: int) -> tuple[Method, Parameters, Plan | None]:
-        """What is learned, and what that releases among so many parties, reckoned here; refuses what cannot be kept."""
-        public = self.public(items) if self.file.privacy is not None else None
-        method, parameters = check(self.file, public)
-        made = None if public is None else plan(self.file, method, parameters, self.setting, parties, public)
-        return method, parameters, made
+    def planned(self, items: int, parties: int) -> Plan | None:
+        """What a run among so many parties releases, computed here, before their sizes are known; None for NON-PRIVATE.
 
-    def agreement(self, facts: Facts) -> Agreement:
-        """What a run over these facts is, reckoned here; refuses what cannot be kept."""
-        count = sum(max(1, member.devices) for member in facts.roster)
-        method, parameters, made = self.planned(facts.items, count)
-        return Agreement.over(method, parameters, facts, made, self.run)
+        Refuses what cannot be kept.
+        """
+        method, parameters = method_of(self.file)
+        if self.file.privacy is None:
+            return None
+        made = plan(self.file, method, parameters, self.setting, parties, self.public(items))
+        affordable(made, self.file.privacy)
+        return made
+
+    def prepared(self, facts: Facts) -> PreparedRun:
+        """The run over these facts, computed here; refuses what cannot be kept."""
+        public = None if self.file.privacy is None else self.public(facts.items)
+        return prepared(self.file, facts, public, self.run)
 
 
 def offered_file(file: RunFile, public: PublicSection) -> RunFile:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.boundary.release import Kind
-from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.evaluate import Evaluation
 from tacit.federation import Step, Transcript
@@ -21,20 +20,6 @@ from tacit.report.words import listing, plural
 
 #: Parties that are named of those that were absent.
 MOST_ABSENT = 8
-
-
-def about_data(ratings: Ratings) -> dict[str, Any]:
-    """What about.json says of the data."""
-    return {
-        "name": ratings.name,
-        "users": ratings.n_users,
-        "items": ratings.n_items,
-        "ratings": ratings.n_ratings,
-        "scale": str(ratings.scale),
-        "feedback": str(ratings.feedback),
-        "density": ratings.n_ratings / (ratings.n_users * ratings.n_items),
-        "notes": list(ratings.notes),
-    }
 
 
 def about_parties(parties: Parties) -> dict[str, Any]:
@@ -111,7 +96,7 @@ def about(
     deployed: bool = False,
     beside: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The contents of about.json; `data` is what `about_data` said, `partition` what `about_parties` did.
+    """The contents of about.json; `data` is what `prepare.data.about` said, `partition` what `about_parties` did.
 
     `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
     `references` what others without any guarantee reached, `noise` what each private step's answers carry, and

@@ -13,7 +13,7 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -30,7 +30,7 @@ from tacit.boundary.release import Kind, Release
 from tacit.boundary.sealed import Grid
 from tacit.boundary.source import Seeded
 from tacit.boundary.wire import Array, Value, encode
-from tacit.config import PrivacySection
+from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
@@ -38,9 +38,10 @@ from tacit.federation import Facts, Floats, Party
 from tacit.federation.messages import Request, Step, Whole
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen, find
-from tacit.methods.asked import Situation
-from tacit.methods.plan import Plan, make_plan
+from tacit.methods.plan import Plan
 from tacit.partition import Parties, Setting, partition
+from tacit.prepare.planned import planned
+from tacit.prepare.prepared import PreparedRun
 from tacit.rng import derive, stream_key
 from tacit.secure.quantize import Pieces
 
@@ -158,15 +159,10 @@ class PrivacyContract:
         """What a run over the contract's world promises."""
         method, parameters = chosen({"name": self.name, **self.parameters})
         parties = USERS if setting is Setting.DEVICE else 2
-        return make_plan(
-            method.name,
-            method.schedule,
-            parameters,
-            PrivacySection(epsilon=4.0, delta=1e-3, unit=str(unit)),
-            PublicFacts(USERS, ITEMS, SCALE, USERS * ITEMS),
-            Situation(setting, parties, sealed=sealed),
-            seeded=True,
-        )
+        public = PublicFacts(USERS, ITEMS, SCALE, USERS * ITEMS)
+        privacy = PrivacySection(epsilon=4.0, delta=1e-3, unit=str(unit))
+        aggregation = AggregationSection(name="ideal" if sealed else "plain")
+        return planned(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
 
     def climbed(self, setting: Setting, plan: Plan, tries: int = 60, seed: int = 7) -> float:
         """The largest distance found, in parts of what is stated: a dial at a time, from one bad place and then others.
@@ -252,8 +248,7 @@ class PrivacyContract:
 
     def converse(self, plan: Plan, parties: Parties, whom: Sequence[str], at: Mapping[str, int]) -> dict[str, Heard]:
         """What these parties say when they are told `told` and asked `asked`, by party."""
-        method, facts = find(self.name), Facts.of(parties, 7)
-        facts = replace(facts, ratings=plan.facts.ratings, unit=plan.terms.guarantee.unit, noise=plan.sigma())
+        prepared = PreparedRun.by_plan(find(self.name), Facts.of(parties, 7), plan)
         heard = {}
         for share in parties:
             if share.name in whom:
@@ -265,7 +260,7 @@ class PrivacyContract:
                     7,
                 )
                 guard.heard, guard.pin = Heard(), pinned(at["noise"], share.name)
-                party = method.make_party(share, plan.parameters, facts, guard)
+                party = prepared.method.make_party(share, prepared.parameters, prepared.facts, guard)
                 listen(party, guard.heard)
                 for request in requests(party, plan, at, self.last):
                     party.answer(request)

@@ -5,54 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.boundary.release import Kind
 from tacit.config import RunFile
 from tacit.data.public import PublicFacts, public_facts
 from tacit.errors import DataError, PrivacyRefused, UsageError
+from tacit.federation import Facts
 from tacit.methods import Method, Parameters, chosen, find
-from tacit.methods.asked import Situation
-from tacit.methods.plan import Plan, affordable, make_plan
+from tacit.methods.plan import Plan, affordable
 from tacit.partition import Setting
 from tacit.partition.attribute import side_with
 from tacit.partition.divide import WAYS
+from tacit.prepare.planned import check_aggregation, planned
+from tacit.prepare.prepared import PreparedRun
 
-#: How sums can be made here.
-AGGREGATIONS = ("plain", "ideal", "secagg", "shuffle")
 
-
-def check(file: RunFile, facts: PublicFacts | None = None, setting: Setting | None = None) -> tuple[Method, Parameters]:
-    """Everything that can be refused before ratings are read.
-
-    `facts` are the public ones and `setting` is the run's, if not the run file's own.
-    """
+def method_of(file: RunFile) -> tuple[Method, Parameters]:
+    """The method and its parameters; refuses what no data and no other parties could mend."""
     method, parameters = chosen(file.method)
-    aggregation = file.aggregation.name
-    if aggregation not in AGGREGATIONS:
-        able = ", ".join(f'"{name}"' for name in AGGREGATIONS)
-        raise UsageError(f'[aggregation] name = "{aggregation}" is not available in this version; use one of {able}.')
-    if aggregation != "plain" and file.privacy is None:
-        raise UsageError(
-            f'[aggregation] name = "{aggregation}" carries the noise of a private sum, and a sum without noise '
-            "protects nobody from whoever sees it; add [privacy]."
-        )
-    if file.aggregation.signed and aggregation != "secagg":
-        raise UsageError(
-            f'[aggregation] signed = true is for "secagg", whose survivors sign who stayed; "{aggregation}" has none.'
-        )
+    check_aggregation(file.aggregation, file.privacy, seeded(file))
     if file.engine.seeded is False and file.privacy is None:
         raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
-    if not seeded(file) and aggregation in ("ideal", "shuffle"):
-        raise PrivacyRefused(
-            f'[engine] seeded = false asks for noise that holds outside a simulation, and "{aggregation}" exists in '
-            'simulations only; use "secagg" or "plain".'
-        )
     if not seeded(file) and file.aggregation.signed and file.engine.name == "inprocess":
         raise PrivacyRefused(
             "[aggregation] signed = true takes the parties' signing keys from the seed here, so it is for simulations; "
             "leave out signed, or [engine] seeded = false."
         )
+    return method, parameters
+
+
+def check(file: RunFile, setting: Setting | None = None) -> tuple[Method, Parameters]:
+    """Everything that can be refused before ratings are read; `setting` is the run's, if not the run file's own."""
+    method, parameters = method_of(file)
     if file.privacy is not None:
-        affordable(plan(file, method, parameters, setting, facts=facts), file.privacy)
+        affordable(plan(file, method, parameters, setting), file.privacy)
     return method, parameters
 
 
@@ -126,23 +110,21 @@ def plan(
     if setting not in method.sides:
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
-    situation = Situation.of(setting, parties, file.aggregation)
-    made = make_plan(method.name, method.schedule, parameters, file.privacy, facts, situation, seeded(file))
-    _fits(file.aggregation.name, method, made)
-    return made
+    return planned(method, parameters, setting, parties, facts, file.privacy, file.aggregation, seeded(file))
 
 
-def _fits(aggregation: str, method: Method, made: Plan) -> None:
-    """Refuse an aggregation that has nothing to do in this run."""
-    setting = made.situation.setting
-    steps = method.sides_for(setting, private=True).party.steps
-    if aggregation == "shuffle" and not all(noisy.reported for noisy in made.noisy):
-        raise PrivacyRefused(
-            f'[aggregation] name = "shuffle" mixes single reports, and {method.name} sends none in the {setting} '
-            'setting; use "secagg" or "plain".'
-        )
-    if aggregation == "ideal" and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
-        raise PrivacyRefused(
-            f'[aggregation] name = "ideal" hides contributions to a sum, and {method.name} has no sum to protect in '
-            f'the {setting} setting: every party adds noise of its own; use "plain".'
-        )
+def prepared(file: RunFile, facts: Facts, public: PublicFacts | None = None, run: str = "") -> PreparedRun:
+    """The run of a run file among the parties that `facts` lists; `public` are the public facts, if not its own."""
+    method, parameters = method_of(file)
+    if file.privacy is not None:
+        public = public or public_facts(file.data, file.public)
+    return PreparedRun.of(
+        method,
+        parameters,
+        facts,
+        privacy=file.privacy,
+        aggregation=file.aggregation,
+        public=public,
+        seeded=seeded(file),
+        run=run,
+    )
