@@ -30,7 +30,7 @@ def _run(file: RunFile) -> dict[str, Any]:
     prepared = prepare(file)
     run, plan = prepared.run.named("goldens"), prepared.run.plan
     with tempfile.TemporaryDirectory() as folder:
-        records = None if plan is None else Records(Path(folder), Budget(1e6, plan.delta))
+        records = Records(Path(folder), Budget(1e6, plan.delta)) if run.private else None
         trained = train(run, prepared.parties, records=records)
         events = {}
         for path in ledgers_in(Path(folder)):
@@ -45,8 +45,8 @@ def _run(file: RunFile) -> dict[str, Any]:
         "void": trained.void,
         "predicted": [] if file.engine.seeded is False else _shape_of(predicted, ratings.values),
         "bytes": [meter.bytes_up, meter.bytes_down],
-        "sigma": {} if plan is None else plan.sigma(),
-        "guarantee": None if plan is None else plan.terms.guarantee.to_json(),
+        "sigma": plan.sigma(),
+        "guarantee": plan.terms.guarantee.to_json(),
         "events": _folded(events),
     }
 

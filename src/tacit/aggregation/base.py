@@ -89,6 +89,11 @@ class Aggregation(OwnNoise):
         return 2 * variance
 
     @property
+    def signs(self) -> bool:
+        """Whether parties sign what they say, so that both sides need keys."""
+        return False
+
+    @property
     def shares(self) -> Shares | None:
         """How the noise of a sum is shared; None where it is not."""
         return None

@@ -71,7 +71,7 @@ class _Terms(Aggregation):
 
     tolerate: float = 0.3
     colluding: int = 1
-    signs: bool = False
+    signed: bool = False
     retried: int = 0
 
     name: ClassVar[str] = "secagg"
@@ -85,6 +85,10 @@ class _Terms(Aggregation):
     def shape(self) -> Shape:
         """Who masks with whom."""
         return choose(self.parties, self.tolerate, self.colluding, self.signs)
+
+    @property
+    def signs(self) -> bool:
+        return self.signed
 
     @property
     def fewest(self) -> int:  # type: ignore[override]
@@ -159,7 +163,7 @@ class SecAgg(_Terms):
     ----------
     tolerate : ω, the fraction of parties that may drop out
     colluding : c, how many of all parties may collude; at least one
-    signs : whether survivors sign who survived, against a coordinator that lies
+    signed : whether survivors sign who survived, against a coordinator that lies
     retried : how many void sums may be tried again, over the whole run
 
     Guarantee
@@ -186,7 +190,7 @@ class SecAgg(_Terms):
         return made
 
     def over(self, roster: tuple[Member, ...]) -> Aggregation:
-        terms = (self.setting, self.parties, self.tolerate, self.colluding, self.signs, self.retried)
+        terms = (self.setting, self.parties, self.tolerate, self.colluding, self.signed, self.retried)
         return CountedSecAgg(*terms) if any(member.devices > 1 for member in roster) else self
 
     def seals(self, terms: StepTerms) -> bool:

@@ -149,6 +149,11 @@ class Door:
             self._kept.mark(name)
         return kept
 
+    @property
+    def present(self) -> Array | None:
+        """Of a cohort, which devices take part in what is being served, (n,) bool; None means all."""
+        return self._serving().present
+
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _serving(self) -> Served:

@@ -75,6 +75,14 @@ class Query:
         """
         return None
 
+    @property
+    def largest(self) -> float | None:
+        """The largest absolute value that one user adds to a cell of a sum: what un-noised integers are cut to.
+
+        None: nothing bounds it, and the sum cannot be hidden.
+        """
+        return self.clip
+
     def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """How many coordinates of one piece may be other than 0; `shapes` are those of the step's blocks, by name."""
         return sum(math.prod(shape) for shape in shapes.values())

@@ -78,7 +78,9 @@ class StepTerms:
     @property
     def sigma(self) -> float:
         """σ of the noise on a cell of one answer, or of a sum."""
-        return self.code.sigma if isinstance(self.code, Grid) else self.multiplier * self.sensitivity
+        if isinstance(self.code, Grid):
+            return self.code.sigma
+        return self.multiplier * self.sensitivity if self.multiplier else 0.0
 
     @property
     def retried(self) -> bool:

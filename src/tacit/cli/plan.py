@@ -21,7 +21,7 @@ from tacit.errors import UsageError
 from tacit.federation.messages import Choice, Floats, Schema, Whole
 from tacit.methods import Method, Parameters
 from tacit.methods.asked import Noisy
-from tacit.methods.plan import Plan
+from tacit.prepare.plan import Plan
 from tacit.partition import Setting
 from tacit.prepare.file import check, setting_in_data, setting_of
 from tacit.prepare.file import plan as planned

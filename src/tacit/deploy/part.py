@@ -39,7 +39,7 @@ from tacit.errors import BadMessage
 from tacit.federation import Party
 from tacit.federation.messages import Answer
 from tacit.kernels.blas import one_blas_thread
-from tacit.methods.plan import Plan
+from tacit.prepare.plan import Plan
 from tacit.partition import Setting
 from tacit.prepare.prepared import Keys, PreparedRun, Record
 

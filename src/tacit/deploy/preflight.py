@@ -30,7 +30,7 @@ from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed
 from tacit.errors import DataError, PeerFailed, TacitError
-from tacit.methods.plan import Plan
+from tacit.prepare.plan import Plan
 from tacit.partition import Setting
 from tacit.report.sealing import fragile
 from tacit.report.words import plural

@@ -210,7 +210,7 @@ class Federation:
             terms,
             self.facts,
             self._peers,
-            known.gives.shapes({**self.facts.roster[0].dimensions, **self._dimensions}),
+            {} if kind is Kind.REPORT else known.gives.shapes({**self.facts.roster[0].dimensions, **self._dimensions}),
             0.0 if kind is Kind.CHAIN else self._dropout,
             partial(self._check_sealed, terms) if terms.code.bits or self._how.seals(terms) else None,
             self.rejected,

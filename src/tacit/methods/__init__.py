@@ -24,7 +24,7 @@ _PLACES = {
     "synsgd": "baselines.synchronous:SYNCHRONOUS",
     "gd-dr": "baselines.reduced:REDUCED",
     "local-private": "baselines.alone:ALONE",
-    "bias": "baselines.bias:BIAS",
+    "bias": "bias:BIAS",
     "central": "baselines.central:CENTRAL",
     "local": "baselines.local:LOCAL",
     "global-mean": "baselines.means:GLOBAL_MEAN",

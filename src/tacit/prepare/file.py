@@ -10,18 +10,18 @@ from tacit.data.public import PublicFacts, public_facts
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.methods import Method, Parameters, chosen, find
-from tacit.methods.plan import Plan, affordable
 from tacit.partition import Setting
 from tacit.partition.attribute import side_with
 from tacit.partition.divide import WAYS
-from tacit.prepare.planned import check_aggregation, planned
+from tacit.prepare.plan import Plan
+from tacit.prepare.planned import affordable, check_aggregation, planned
 from tacit.prepare.prepared import PreparedRun
 
 
 def method_of(file: RunFile) -> tuple[Method, Parameters]:
     """The method and its parameters; refuses what no data and no other parties could mend."""
     method, parameters = chosen(file.method)
-    check_aggregation(file.aggregation, file.privacy, seeded(file))
+    check_aggregation(file.aggregation, seeded(file))
     if file.engine.seeded is False and file.privacy is None:
         raise UsageError("[engine] seeded = false needs [privacy]: a run without noise draws everything from its seed.")
     if not seeded(file) and file.aggregation.signed and file.engine.name == "inprocess":

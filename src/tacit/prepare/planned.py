@@ -5,23 +5,19 @@
 
 from __future__ import annotations
 
-from tacit.boundary.release import Kind
+from dataclasses import replace
+
+from tacit import aggregation as aggregations
+from tacit.boundary.account import epsilon as epsilon_of
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public import TYPICAL, PublicFacts
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
+from tacit.guarantee import Unit
 from tacit.methods import Method, Parameters
-from tacit.methods.asked import Situation
-from tacit.methods.plan import Plan, make_plan
+from tacit.methods.context import Context, Target
 from tacit.partition import Setting
-
-#: How sums can be made here.
-AGGREGATIONS = ("plain", "ideal", "secagg", "shuffle")
-
-
-def resolved(parameters: Parameters, setting: Setting, parties: int) -> Parameters:
-    """The parameters of a run without privacy, with no default left open."""
-    return parameters.resolved(None, Situation(setting, parties, sealed=False))
+from tacit.prepare.plan import Plan, checked_delta, make_plan
 
 
 def planned(
@@ -30,48 +26,44 @@ def planned(
     setting: Setting,
     parties: int,
     public: PublicFacts,
-    privacy: PrivacySection,
+    privacy: PrivacySection | None,
     aggregation: AggregationSection,
     seeded: bool,
 ) -> Plan:
-    """What a private run will ask, add and cost; refuses an aggregation that has nothing to do in it."""
-    situation = Situation.of(setting, parties, aggregation)
-    made = make_plan(method.name, method.schedule, parameters, privacy, public, situation, seeded)
-    steps = method.sides_for(setting, private=True).party.steps
-    if aggregation.name == "shuffle" and not all(noisy.reported for noisy in made.noisy):
+    """What a run will ask, add and cost among so many parties; refuses what cannot be kept."""
+    target, warnings = None, ()
+    if privacy is not None:
+        delta, warnings = checked_delta(privacy.delta, public.users)
+        target = Target(privacy.epsilon, delta, Unit(privacy.unit))
+    context = Context(public, setting, parties, target)
+    how = aggregations.made(setting, parties, aggregation)
+    paper = privacy is not None and privacy.accounting == "paper"
+    made = make_plan(method, parameters, context, how, seeded=seeded, paper=paper)
+    return replace(made, warnings=(*warnings, *made.warnings))
+
+
+def affordable(made: Plan, privacy: PrivacySection | None) -> None:
+    """Refuse a run that every party would refuse at its first step, since even an empty ledger cannot hold it."""
+    if privacy is None or (privacy.budget is None and privacy.accounting == "sound"):
+        return
+    budget, terms = privacy.budget or privacy.epsilon, made.terms
+    spent = epsilon_of(terms.events, made.delta, terms.relation)
+    if spent > budget * (1 + 1e-9):
         raise PrivacyRefused(
-            f'[aggregation] name = "shuffle" mixes single reports, and {method.name} sends none in the {setting} '
-            'setting; use "secagg" or "plain".'
+            f"This run takes every party to ε = {spent:.3f} at δ = {made.delta:g}, and its budget is {budget:g}: no "
+            "step would be answered; raise the budget of [privacy], or ask for a smaller epsilon."
         )
-    if aggregation.name == "ideal" and any(steps[noisy.step].kind is not Kind.SUM for noisy in made.noisy):
-        raise PrivacyRefused(
-            f'[aggregation] name = "ideal" hides contributions to a sum, and {method.name} has no sum to protect in '
-            f'the {setting} setting: every party adds noise of its own; use "plain".'
-        )
-    return made
 
 
-def has_sums(made: Plan) -> bool:
-    """Whether every noisy release is a sum, which an aggregation could protect."""
-    return all(noisy.summed is not None for noisy in made.noisy)
-
-
-def check_aggregation(aggregation: AggregationSection, privacy: PrivacySection | None, seeded: bool) -> None:
+def check_aggregation(aggregation: AggregationSection, seeded: bool) -> None:
     """Refuse an aggregation that cannot be, or cannot be here."""
     name = aggregation.name
-    if name not in AGGREGATIONS:
-        able = ", ".join(f'"{known}"' for known in AGGREGATIONS)
-        raise UsageError(f'[aggregation] name = "{name}" is not available in this version; use one of {able}.')
-    if name != "plain" and privacy is None:
-        raise UsageError(
-            f'[aggregation] name = "{name}" carries the noise of a private sum, and a sum without noise '
-            "protects nobody from whoever sees it; add [privacy]."
-        )
+    found = aggregations.find(name)
     if aggregation.signed and name != "secagg":
         raise UsageError(
             f'[aggregation] signed = true is for "secagg", whose survivors sign who stayed; "{name}" has none.'
         )
-    if not seeded and name in ("ideal", "shuffle"):
+    if not seeded and found.only_simulated:
         raise PrivacyRefused(
             f'[engine] seeded = false asks for noise that holds outside a simulation, and "{name}" exists in '
             'simulations only; use "secagg" or "plain".'

@@ -14,23 +14,26 @@ from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit.aggregation import Aggregation
+from tacit.boundary import Gate
+from tacit.boundary.code import Grid
+from tacit.boundary.endpoint import Peers
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
-from tacit.boundary.seals import Circle
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.engine.ledgers import charged_items
-from tacit.errors import UsageError
+from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts, Federation, Party, Transcript
 from tacit.federation.coordinator import Observer
 from tacit.federation.line import Engine, Log
-from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee
+from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.base import Sides
-from tacit.methods.plan import Plan, affordable
 from tacit.model import Model
 from tacit.partition import Share
-from tacit.prepare.planned import check_aggregation, check_cohorts, declared, has_sums, planned, resolved
+from tacit.prepare.plan import Plan
+from tacit.prepare.planned import affordable, check_aggregation, check_cohorts, declared, planned
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class PreparedRun:
     ----------
     method, parameters : what is learned and how, with no default left open
     facts : what everyone may know, with what the plan declares
-    plan : what a private run will ask, add and cost; None for NON-PRIVATE
+    plan : what the run will ask, add and cost
     privacy, aggregation : what was asked for, as in a run file
     seeded : whether private draws come from the seed
     run : the run's own name, in ledgers and signatures
@@ -67,7 +70,7 @@ class PreparedRun:
     method: Method
     parameters: Parameters
     facts: Facts
-    plan: Plan | None = None
+    plan: Plan
     privacy: PrivacySection | None = None
     aggregation: AggregationSection = field(default_factory=AggregationSection)
     seeded: bool = True
@@ -91,14 +94,14 @@ class PreparedRun:
         `public` is what the plan rests on; without it, what `facts` declare.
         """
         aggregation = aggregation or AggregationSection()
-        check_aggregation(aggregation, privacy, seeded)
-        method.sides_in(facts)
-        count = parties_in(facts)
+        check_aggregation(aggregation, seeded)
+        method.sides_in(facts.setting, facts.feedback)
         if privacy is None:
-            parameters = resolved(parameters, facts.setting, count)
-            return cls(method, parameters, facts, aggregation=aggregation, seeded=seeded, run=run)
-        check_cohorts(facts, seeded)
-        public = public or declared(facts)
+            public = public or PublicFacts(facts.users, facts.items, facts.scale, facts.ratings)
+        else:
+            check_cohorts(facts, seeded)
+            public = public or declared(facts)
+        count = parties_in(facts)
         made = planned(method, parameters, facts.setting, count, public, privacy, aggregation, seeded)
         affordable(made, privacy)
         return cls.by_plan(method, facts, made, privacy=privacy, aggregation=aggregation, seeded=seeded, run=run)
@@ -106,7 +109,7 @@ class PreparedRun:
     @classmethod
     def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
         """The run of a plan that is there already, which brings its own parameters and what it declares."""
-        told = replace(facts, ratings=plan.facts.ratings, unit=plan.terms.guarantee.unit, noise=plan.sigma())
+        told = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit)
         return cls(method, plan.parameters, told, plan, **others)
 
     def named(self, run: str) -> Self:
@@ -121,114 +124,106 @@ class PreparedRun:
         """
         method, parameters = chosen({"name": name})
         run, plain = f"{self.run}-{name}", self.aggregation.model_copy(update={"name": "plain", "signed": False})
-        if self.plan is None or self.privacy is None:
-            return self.of(method, parameters, self.facts, aggregation=self.aggregation, seeded=self.seeded, run=run)
+        same: dict[str, Any] = {"public": self.plan.context.facts, "seeded": self.seeded, "run": run}
         stated = self.plan.terms.guarantee
-        truly = stated.claimed_epsilon is not None and math.isfinite(stated.epsilon)
-        epsilon = stated.epsilon if truly else self.privacy.epsilon
-        same: dict[str, Any] = {
-            "privacy": PrivacySection(epsilon=epsilon, delta=stated.delta, unit=self.privacy.unit),
-            "public": self.plan.facts,
-            "seeded": self.seeded,
-            "run": run,
-        }
-        alone = self.of(method, parameters, self.facts, aggregation=plain, **same)
-        if self.aggregation.name in ("ideal", "secagg") and alone.plan is not None and has_sums(alone.plan):
+        if self.privacy is not None and isinstance(stated, Guarantee):
+            truly = stated.claimed_epsilon is not None and math.isfinite(stated.epsilon)
+            epsilon = stated.epsilon if truly else self.privacy.epsilon
+            same["privacy"] = PrivacySection(epsilon=epsilon, delta=stated.delta, unit=self.privacy.unit)
+        try:
             return self.of(method, parameters, self.facts, aggregation=self.aggregation, **same)
-        return alone
+        except PrivacyRefused:
+            return self.of(method, parameters, self.facts, aggregation=plain, **same)
 
     # -- what is promised, and what it takes --------------------------------------------------------------------------
 
     @property
     def private(self) -> bool:
         """Whether something is promised about what leaves a party."""
-        return self.plan is not None
+        return self.plan.terms.private
 
     @property
     def guarantee(self) -> Guarantee | NoGuarantee:
         """What is promised."""
-        return NON_PRIVATE if self.plan is None else self.plan.terms.guarantee
+        return self.plan.terms.guarantee
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What whoever asked for the run should know."""
-        return () if self.plan is None else self.plan.warnings
+        return self.plan.warnings
 
     @property
     def sealed(self) -> bool:
         """Whether nobody sees a single contribution to a sum."""
-        return self.plan is not None and self.plan.situation.sealed
+        return bool(self.plan.how.hides)
 
     def loudness(self) -> list[dict[str, Any]] | None:
         """By step, what is asked and how loud its noise is; None for NON-PRIVATE."""
-        return None if self.plan is None else self.plan.loudness()
+        return self.plan.loudness() if self.private else None
 
     def sealing(self) -> dict[str, Any] | None:
-        """How sums are sealed; None where nothing is masked."""
-        return None if self.plan is None else self.plan.sealing()
+        """How sums are hidden; None where nothing is."""
+        return self.plan.sealing()
 
     def spent(self, asked: Mapping[str, int]) -> float | None:
         """ε of the releases that were asked for so far, by step; None for NON-PRIVATE."""
-        return None if self.plan is None else self.plan.spent(asked)
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds the method announces, for progress; 1 where it has no such parameter."""
-        return int(getattr(self.parameters, "rounds", getattr(self.parameters, "epochs", 1)))
+        return self.plan.spent(asked) if self.private else None
 
     @cached_property
     def bound(self) -> str:
         """What every request binds beside its own content: the parameters, and what is promised."""
-        if self.plan is None:
+        if not self.private:
             return self.parameters.hash
-        terms = self.plan.terms
-        promise = f"|{terms.guarantee.to_json()}|{terms.multiplier!r}|{dict(terms.schedule)}|{dict(terms.grids)}"
+        terms, plan = self.plan.terms, self.plan
+        releases = {n: t.spec.releases + (terms.retries if t.retried else 0) for n, t in terms.steps.items()}
+        grids = {name: step.code for name, step in terms.steps.items() if isinstance(step.code, Grid)}
+        promise = f"|{terms.guarantee.to_json()}|{plan.multiplier!r}|{releases}|{grids}"
         return f"{self.parameters.hash}{promise}|{self.facts.seed}"
 
     # -- both sides ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def sides(self) -> Sides:
-        return self.method.sides_in(self.facts)
+        return self.method.sides_in(self.facts.setting, self.facts.feedback)
 
     @cached_property
-    def circle(self) -> Circle | None:
-        """Who makes masks with whom, where each party of the roster is one; a cohort of devices is simulated."""
-        if self.plan is None:
-            return None
-        shares, situation = self.plan.situation.shares, self.plan.situation
-        if shares is None or any(member.devices > 1 for member in self.facts.roster):
-            return None
-        shape, names = situation.shape, tuple(member.name for member in self.facts.roster)
-        if shape is None or shape.parties != len(names):
-            raise UsageError(
-                f"The noise was planned for {shares.parties:,} parties, and {len(names):,} take part; plan anew."
-            )
-        return Circle(self.run, names, shape, shares)
+    def how(self) -> Aggregation:
+        """The aggregation, for the parties at hand; a cohort of devices runs no protocol, and is simulated."""
+        return self.plan.how.over(self.facts.roster)
 
     @property
     def signed(self) -> bool:
-        """Whether survivors of a sum sign who stayed, so that both sides need keys."""
-        return self.circle is not None and self.circle.shape.signed
+        """Whether parties sign what they say in a hidden sum, so that both sides need keys."""
+        return self.how.signs
 
-    def _circle(self, keys: Keys | None) -> Circle | None:
-        """The circle with everybody's signing keys, where survivors sign who stayed."""
-        if self.circle is None or not self.signed:
-            return self.circle
+    def _peers(self, keys: Keys | None) -> Peers:
+        """Everybody, with their signing keys where these are needed."""
+        names = tuple(member.name for member in self.facts.roster)
+        if not self.signed:
+            return Peers(self.run, names)
         keys = keys or Keys()
-        return replace(self.circle, identity=keys.own, identities=dict(keys.public))
+        return Peers(self.run, names, keys.own, dict(keys.public))
 
     def party(self, share: Share, record: Record | None = None, keys: Keys | None = None) -> Party:
-        """One party of the run; a private one needs its record."""
-        protection = None
-        if self.plan is not None:
+        """One party of the run, with its own gate; in a private run it needs its record."""
+        terms, protection = self.plan.terms, None
+        if self.private:
             if record is None:
                 raise UsageError(f"{share.name} takes part in a private run and has no ledger; give it one.")
-            terms, units = self.plan.terms, charged_items(share, self.facts.setting, self.plan.terms.unit)
-            people = (*record.people, *units)
-            circle = self._circle(keys)
-            protection = Protection(terms, record.ledger, record.budget, self.run, self.facts.seed, people, circle)
-        return self.method.make_party(share, self.parameters, self.facts, protection)
+            people = (*record.people, *charged_items(share, self.facts.setting, terms.unit))
+            protection = Protection(terms, record.ledger, record.budget, self.run, self.facts.seed, people)
+        gate = Gate(
+            share.name,
+            self.facts.seed,
+            {},
+            share.devices,
+            protection,
+            terms,
+            self.how,
+            self._peers(keys),
+            self.facts.weight(share.name),
+        )
+        return self.sides.party(share, self.parameters, self.facts, gate)
 
     def federation(
         self,
@@ -240,22 +235,13 @@ class PreparedRun:
         observer: Observer | None = None,
     ) -> Federation:
         """The parties, as the run's coordinator sees them."""
-        private: dict[str, Any] = {}
-        if self.plan is not None:
-            here = self.plan.situation
-            private = {
-                "aggregation": here.aggregation,
-                "sigma": self.plan.sigma(),
-                "grids": self.plan.terms.grids,
-                "circle": self._circle(keys),
-                "retries": here.retries,
-                "traffic": here.traffic,
-                "crowd": here.fewest_reports,
-            }
         return Federation(
             engine,
             self.facts,
             self.sides.party.steps,
+            terms=self.plan.terms,
+            how=self.how,
+            peers=self._peers(keys),
             method=self.method.name,
             parameters=self.bound,
             dimensions=self.parameters.dimensions,
@@ -264,7 +250,6 @@ class PreparedRun:
             dropout=self.aggregation.dropout,
             transcript=transcript,
             observer=observer,
-            **private,
         )
 
     def coordinate(self, federation: Federation) -> Model:

@@ -23,15 +23,15 @@ class Glance:
     epsilon: float | None = None
 
 
-def glances(prepared: PreparedRun, see: Callable[[Glance], None]) -> Callable[[int, Transcript], float | None]:
-    """What shows `see` every round: its number, the bytes up, and the ε of what was asked for by then, its result.
+def glances(prepared: PreparedRun, see: Callable[[Glance], None]) -> Callable[[int, int, Transcript], float | None]:
+    """What shows `see` every round: its number of how many, the bytes up, and the ε of what was asked for by then, its result.
 
     The ε is this run's: what a site has spent over all its runs is in its own ledger.
     """
 
-    def look(round: int, transcript: Transcript) -> float | None:
+    def look(round: int, rounds: int, transcript: Transcript) -> float | None:
         spent = prepared.spent(transcript.asked)
-        see(Glance(round, prepared.rounds, None, transcript.meter.bytes_up, spent))
+        see(Glance(round, rounds, None, transcript.meter.bytes_up, spent))
         return spent
 
     return look

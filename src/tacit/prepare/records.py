@@ -39,7 +39,7 @@ class Records:
     def of(cls, prepared: PreparedRun, folder: Path, log: CallLog | None = None) -> Self | None:
         """As [privacy] has it, in `folder` where it names no other; None for NON-PRIVATE."""
         privacy, plan = prepared.privacy, prepared.plan
-        if privacy is None or plan is None:
+        if privacy is None:
             return None
         budget = Budget(privacy.budget or privacy.epsilon, plan.delta, privacy.period)
         if privacy.ledger is None:
@@ -49,12 +49,11 @@ class Records:
     @classmethod
     def unlimited(cls, prepared: PreparedRun, folder: Path) -> Self | None:
         """Without an end to the budget, for runs of which nothing is released; None for NON-PRIVATE."""
-        return None if prepared.plan is None else cls(folder, Budget(math.inf, prepared.plan.delta))
+        return cls(folder, Budget(math.inf, prepared.plan.delta)) if prepared.private else None
 
     @contextmanager
     def over(self, prepared: PreparedRun, parties: Parties) -> Iterator[None]:
         """While no other process uses the ledgers, once they were looked at as a whole: see `engine.ledgers`."""
-        assert prepared.plan is not None
         with alone(self.folder, "the ledgers", "name another folder with [privacy] ledger"):
             try:
                 with opened(self.folder) as ledgers:
@@ -81,7 +80,6 @@ class Records:
 
     def lifetime_notes(self, prepared: PreparedRun) -> tuple[str, ...]:
         """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""
-        assert prepared.plan is not None
         reached, relation = 0.0, prepared.plan.terms.relation
         for path in ledgers_in(self.folder):
             ledger = Ledger.open(path)

@@ -145,7 +145,7 @@ class _Onlooker:
         """What was seen of rounds so far, for `seen`."""
         return [(glance.round, glance.mse) for glance in self.history]
 
-    def __call__(self, round: int, shared: Mapping[str, np.ndarray]) -> None:
+    def __call__(self, round: int, rounds: int, shared: Mapping[str, np.ndarray]) -> None:
         self._shared = shared
         mse = self._before.pop(round, None)
         if mse is None and self._pairs is not None:
@@ -155,7 +155,7 @@ class _Onlooker:
                 errors = predictor.predict(users, items) - values
                 mse = float(np.mean(np.square(errors, dtype=np.float64)))
         spent = self._prepared.spent(self._transcript.asked)
-        self.history.append(Glance(round, self._prepared.rounds, mse, self._transcript.meter.bytes_up, spent))
+        self.history.append(Glance(round, rounds, mse, self._transcript.meter.bytes_up, spent))
         if self._watch is not None:
             self._watch(self.history[-1])
 

@@ -6,7 +6,7 @@ from tacit.boundary.release import Kind
 from tacit.federation import Step
 from tacit.federation.exchanges import exchanges_about
 from tacit.methods import Method
-from tacit.methods.plan import Plan
+from tacit.prepare.plan import Plan
 from tacit.partition import Setting
 
 

@@ -77,4 +77,5 @@ CENTRAL = Method(
     parameters=DescentParameters,
     sides=dict.fromkeys(Setting, Sides(CentralCoordinator, Surrendering)),
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    guaranteed=False,
 )

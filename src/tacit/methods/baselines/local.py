@@ -75,4 +75,5 @@ LOCAL = Method(
         Setting.DEVICE: Sides(LocalCoordinator, AloneOnDevice),
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    guaranteed=False,
 )

@@ -49,4 +49,5 @@ RANDOM = Method(
     "A random order of items for each user; nothing leaves a party.",
     NoParameters,
     SIDES,
+    guaranteed=False,
 )

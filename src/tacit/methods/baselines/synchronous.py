@@ -10,12 +10,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tacit.data.ratings import Feedback
-from tacit.guarantee import Unit
-from tacit.methods.asked import Situation
 from tacit.methods.base import Method, Sides
-from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
+from tacit.methods.context import Context
+from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo, proposition_3, specs
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.schedule import schedule
 from tacit.partition import Setting
 
 
@@ -28,10 +26,10 @@ class SynchronousParameters(SGDMFParameters):
     local_steps: int = Field(default=1, ge=1, le=1)
     users: Literal["together", "pretrained"] | None = None
 
-    def resolved(self, unit: Unit | None, situation: Situation) -> SynchronousParameters:
+    def resolved(self, context: Context) -> SynchronousParameters:
         """Users' factors are fitted "together" unless told otherwise."""
         told = self if self.users is not None else self.model_copy(update={"users": "together"})
-        return super(SynchronousParameters, told).resolved(unit, situation)
+        return super(SynchronousParameters, told).resolved(context)
 
 
 SYNCHRONOUS = Method(
@@ -42,7 +40,7 @@ SYNCHRONOUS = Method(
         "It is SGDMF with one local step: more messages, and users' factors follow at home."
     ),
     parameters=SynchronousParameters,
-    sides={Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo)},
+    sides={Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo, specs)},
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
+    claim=proposition_3,
 )

@@ -19,24 +19,24 @@ an item lies from the middle of the scale, shrunk towards the mean over all rati
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Release
-from tacit.boundary.bounded import NormalisedSum
-from tacit.boundary.deviations import DeviationSum
+from tacit.boundary.bounded import Normalised
+from tacit.boundary.deviations import Deviations
+from tacit.boundary.query import Query
 from tacit.boundary.release import Kind
-from tacit.data.public import PublicFacts
+from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
-from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
-from tacit.guarantee import Relation, Unit
-from tacit.methods.asked import Asked, Noisy, Situation, Summed
+from tacit.guarantee import Unit
 from tacit.methods.base import Method, Parameters, Sides
-from tacit.methods.baselines.shrink import item_biases
+from tacit.methods.bias.shrink import item_biases
+from tacit.methods.context import Context
 from tacit.model import Model
 from tacit.model.predictor import Biases
 from tacit.partition import Setting
@@ -86,21 +86,21 @@ class VerticalBiasCoordinator:
 
 
 class Levels(Party):
-    """What both kinds of party do: ask for the sums that suit the unit, and predict from level and bias."""
+    """What both kinds of party do: bring the data of sums that suit the unit, and predict from level and bias."""
 
     parameters: BiasParameters
 
-    def _query(self) -> NormalisedSum | DeviationSum:
-        """Per item, the sums of w_u·e_uj and of w_u·s; where the unit is a rating, of r_uj − middle and of s."""
+    def _asked_over(self) -> tuple[Any, ...]:
+        """The data of the step's query: ratings alone where these are the unit, else with what her mean leaves."""
         ratings = self.ratings
         if self.facts.unit is Unit.RATING:
-            return DeviationSum(ratings, self.parameters.count_weight, self.present)
+            return (ratings,)
         mine = self._levels(np.zeros(self.member.items, dtype=np.float32))
         channels = {
             "errors": ratings.values - mine[ratings.users],
             "weights": np.full(ratings.n_ratings, self.parameters.count_weight, dtype=np.float32),
         }
-        return NormalisedSum(ratings.indptr, ratings.items, channels, self.member.items, self.present)
+        return ratings, channels
 
     def _levels(self, biases: np.ndarray) -> np.ndarray:
         """Each user's own level: the mean of what her ratings leave over the biases, shrunk; (n,) float32."""
@@ -129,8 +129,7 @@ class BiasParty(Levels):
         ),
     )
     def contribute(self) -> Release:
-        here = max(1, self.member.devices) if self.present is None else int(np.count_nonzero(self.present))
-        return self.gate.sum(self._query(), contributors=here, present=self.present)
+        return self.gate.sum(*self._asked_over())
 
     @step(Kind.PUBLIC, takes=Schema(biases=Floats("items")), what="the word that the item biases have arrived")
     def finish(self, biases: np.ndarray) -> Release:
@@ -151,12 +150,12 @@ class VerticalBiasParty(Levels):
         what="how far each of its items lies from its users' means, or from the scale's middle, by noised sums alone",
     )
     def contribute(self) -> Release:
-        noise = self.facts.noise.get("contribute", 0.0)
+        noise = self.gate.noise
 
         def update(state: dict[str, Any], noised: dict[str, np.ndarray], step: int) -> dict[str, Any]:
             return {"biases": estimated(noised, noise, self.parameters, self.facts)}
 
-        return self.gate.chain(self._query(), update, {}, 1, lets_out=("biases",))
+        return self.gate.chain(*self._asked_over(), update=update, lets_out=("biases",))
 
     def at_home(self, **shared: np.ndarray) -> Biases:
         return self._predictor(shared["biases"][self.member.columns] if shared else self.home["biases"])
@@ -184,42 +183,21 @@ def shared_model(b: np.ndarray, facts: Facts) -> Model:
     return Model("bias", facts.scale, facts.item_ids, item_scores=scores.astype(np.float32))
 
 
-def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
-    """One release of one answer; where items are divided, one of every silo, and a user is in all of them.
+def specs(parameters: BiasParameters, context: Context) -> Sequence[Spec]:
+    """One release of one answer; where items are divided, one of every silo.
 
-    A rating is in one silo, whatever is divided. Forecast: everybody has |Ω|/n ratings, divided evenly.
+    Forecast: everybody has |Ω|/n ratings, divided evenly.
     """
-    vertical = situation.setting is Setting.VERTICAL
-    if vertical and situation.sealed:
-        raise PrivacyRefused(
-            "Where items are divided, every silo's biases stand by themselves and there is no sum to protect; "
-            'run "bias" with [aggregation] name = "plain".'
-        )
-    silos = situation.parties if vertical else 1
+    facts, silos = context.facts, context.parties if context.setting is Setting.VERTICAL else 1
     s, deviation, hers = parameters.count_weight, facts.scale.span / 4, facts.ratings / facts.users / silos
-    if unit is Unit.RATING:
-        sensitivity, weight = DeviationSum.bound(facts.scale.span, s, unit, Relation.ZERO_OUT), 1.0
-        summed = Summed(clip=sensitivity, touched=2, pieces=facts.users)
-    else:
-        sensitivity = NormalisedSum.bound(unit, Relation.ZERO_OUT)
-        summed = Summed(clip=1.0, touched=2 * facts.items, pieces=facts.users)
-        weight = 1 / math.sqrt(max(hers, 1.0) * (deviation**2 + s**2))
-    noisy = Noisy(
-        "contribute",
-        releases=1,
-        answers=1,
-        sampling=1.0,
-        sensitivity=sensitivity,
-        cells=2 * math.ceil(facts.items / silos),
-        signal=facts.ratings / facts.items * weight * s,
-        parties=silos if unit is Unit.USER else 1,
-        mixed=1 if vertical else None,
-        summed=None if vertical else summed,
-    )
-    return Asked((noisy,))
+    query: Query = Normalised(("errors", "weights"))
+    weight = 1 / math.sqrt(max(hers, 1.0) * (deviation**2 + s**2))
+    if context.unit is Unit.RATING:
+        query, weight = Deviations(facts.scale, s), 1.0
+    return [Spec("contribute", query, signal=facts.ratings / facts.items * weight * s)]
 
 
-SIDES = Sides(BiasCoordinator, BiasParty)
+SIDES = Sides(BiasCoordinator, BiasParty, specs)
 BIAS = Method(
     name="bias",
     title="Item and user biases",
@@ -233,8 +211,7 @@ BIAS = Method(
     sides={
         Setting.HORIZONTAL: SIDES,
         Setting.DEVICE: SIDES,
-        Setting.VERTICAL: Sides(VerticalBiasCoordinator, VerticalBiasParty),
+        Setting.VERTICAL: Sides(VerticalBiasCoordinator, VerticalBiasParty, specs),
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
 )
