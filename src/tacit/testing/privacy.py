@@ -23,9 +23,8 @@ import numpy as np
 
 from tacit.boundary.events import Event, Pure, Shuffled
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.objective import Problem
 from tacit.boundary.protection import Budget, Protection
-from tacit.boundary.query import Exact, Query, Randomised, Rows, Summable
+from tacit.boundary.query import Exact, Query, Reporting, Rows, Solving, Summable
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.sealed import Grid
 from tacit.boundary.source import Seeded
@@ -73,8 +72,8 @@ class Heard:
 
     answers: list[tuple[str, float, dict[str, Array]]] = field(default_factory=list)
     pieces: list[tuple[str, list[Pieces], Grid]] = field(default_factory=list)
-    problems: list[tuple[str, Problem, Callable[[], np.random.Generator]]] = field(default_factory=list)
-    reports: list[tuple[str, Randomised, Callable[[], np.random.Generator]]] = field(default_factory=list)
+    problems: list[tuple[str, Solving, Callable[[], np.random.Generator]]] = field(default_factory=list)
+    reports: list[tuple[str, Reporting, Callable[[], np.random.Generator]]] = field(default_factory=list)
 
 
 class Recording(Protection):
@@ -146,7 +145,7 @@ class PrivacyContract:
 
     # -- what a method may have to say ------------------------------------------------------------------------------
 
-    def apart(self, here: Problem, there: Problem, stream: Callable[[], np.random.Generator], times: int) -> float:
+    def apart(self, here: Solving, there: Solving, stream: Callable[[], np.random.Generator], times: int) -> float:
         """How far the gradients of two neighbours' problems lie apart; for methods with steps that end in `gate.solve`.
 
         `times` is 1 where a unit goes and 2 where it changes.
@@ -211,7 +210,7 @@ class PrivacyContract:
                 event = plan.terms.reports[step]
                 assert isinstance(event, (Pure, Shuffled))
                 local = event.epsilon if isinstance(event, Pure) else event.local_epsilon
-                furthest = max(furthest, reports_apart(query, other, coins) / local)
+                furthest = max(furthest, reports_apart(query, other, coins, local) / local)
         return furthest
 
     def dials(self, setting: Setting, plan: Plan) -> list[str]:
@@ -292,11 +291,11 @@ def listen(party: Party, heard: Heard) -> None:
         heard.pieces.append((gate._serving().step, parts, grid))
         return np.zeros(parts[0].size, dtype=np.int64)
 
-    def solved(problem: Problem, weight: float | None = None) -> Release:
+    def solved(problem: Solving, weight: float | None = None) -> Release:
         heard.problems.append((gate._serving().step, problem, coins()))
         return solve(problem, weight)
 
-    def reported(query: Randomised, contributors: int = 1, present: Array | None = None) -> Release:
+    def reported(query: Reporting, contributors: int = 1, present: Array | None = None) -> Release:
         heard.reports.append((gate._serving().step, query, coins()))
         return report(query, contributors, present)
 
@@ -458,14 +457,14 @@ def _single(parts: Sequence[Pieces]) -> Iterator[bytes]:
                 yield whole.tobytes()
 
 
-def reports_apart(here: Randomised, there: Randomised, coins: Callable[[], np.random.Generator]) -> float:
+def reports_apart(here: Reporting, there: Reporting, coins: Callable[[], np.random.Generator], epsilon: float) -> float:
     """The largest |ln| ratio of how often two crowds make one report, less what chance may add to it.
 
     What is drawn before the data is looked at falls the same way for both.
     """
     counts = []
     for query in (here, there):
-        reports = query.reports(coins(), Seeded(stream_key(7, "contract", "reports")))
+        reports = query.reports(coins(), Seeded(stream_key(7, "contract", "reports")), epsilon)
         rows = zip(*(np.asarray(block).reshape(len(block), -1) for block in reports.values()), strict=True)
         counts.append(Counter(b"".join(part.tobytes() for part in row) for row in rows))
     one, other = counts
