@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from tacit.cli import app, show
 from tacit.cli.show import Live
 from tacit.config import RunFile
-from tacit.engine.simulate import Glance
 from tacit.evaluate import positions
-from tacit.experiment import prepare, run
+from tacit.experiment import run
+from tacit.prepare.data import prepare
+from tacit.prepare.progress import Glance
 
 SHAPE = {"data": {"users": 40, "items": 25}, "partition": {"into": 2}, "method": {"name": "sgdmf", "rounds": 2}}
 
