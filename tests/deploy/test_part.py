@@ -27,6 +27,7 @@ from tacit.deploy.terms import ids_array
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer, Request
+from tacit.prepare import prepared as prepared_run
 
 OFFER = offer_of(run_file())
 SECRET_SUM = offer_of(run_file(aggregation={"name": "secagg"}))
@@ -224,19 +225,24 @@ def test_how_many_ratings_there_are_is_never_the_coordinator_s_word(tmp_path):
 
 
 def test_planted_facts_that_are_believed_would_be_noticed(tmp_path, monkeypatch):
-    """With sizes believed, a lie about another site's devices passes."""
+    """With sizes believed, a lie about another site's devices reaches the plan, which refuses it; then it passes."""
     monkeypatch.setattr(terms, "_possible", lambda *_anything: True)
     sites = Sites(tmp_path, OFFER)
     content = sites.begin_content
     part = sites.parts["party-1"]
-    part.begin({**content, **BEGINNINGS["another site a cohort"](content)})
+    lied = {**content, **BEGINNINGS["another site a cohort"](content)}
+    with pytest.raises(PrivacyRefused, match="a cohort simulates many devices"):
+        part.begin(dict(lied))
+    monkeypatch.setattr(prepared_run, "check_cohorts", lambda *_anything: None)
+    part.begin(lied)
     assert part.party is not None
     part.leave()
 
 
 def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, monkeypatch):
-    """Planted, the second lock: were a made-up cohort believed, its sum would be refused where the noise is shared."""
+    """Planted, the last lock: were a made-up cohort believed, its sum would be refused where the noise is shared."""
     monkeypatch.setattr(terms, "_possible", lambda *_anything: True)
+    monkeypatch.setattr(prepared_run, "check_cohorts", lambda *_anything: None)
     sites = Sites(tmp_path, SECRET_SUM)
     content = sites.begin_content
     part = sites.parts["party-1"]
