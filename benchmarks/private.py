@@ -34,11 +34,12 @@ from tacit.boundary import Release, protection
 from tacit.boundary.source import Seeded
 from tacit.config import RunFile
 from tacit.data.named import known_sets
-from tacit.engine.simulate import train
-from tacit.experiment import prepare, safeguards
+from tacit.experiment import recorded
 from tacit.federation import Party
 from tacit.federation.messages import Request
 from tacit.kernels.noise import noised_rows
+from tacit.prepare.data import prepare
+from tacit.prepare.simulate import train
 from tacit.report.folder import RunFolder
 
 SILOS, ROUNDS, LOCAL_STEPS, FACTORS = 10, 100, 10, 20
@@ -192,14 +193,12 @@ def trained(by: str, silos: int, rounds: int, folder: Path, clock: Clock) -> tup
     file = RunFile.model_validate(run_file(by, silos, rounds))
     prepared = prepare(file)
     glances: list[tuple[float, ...]] = []
-    assert prepared.plan is not None
     with clock.started():
+        place = RunFolder.make(folder, "sgdmf", file)
         done = train(
-            prepared.method,
-            prepared.parameters,
+            prepared.run.named(place.run_id),
             prepared.parties,
-            seed=file.seed,
-            safeguards=safeguards(file, prepared.plan, RunFolder.make(folder, "sgdmf", file)),
+            records=recorded(prepared, place),
             test=prepared.test,
             watch=lambda _glance: glances.append((process_time(), clock.seconds["noise"], clock.seconds["improve"])),
         )

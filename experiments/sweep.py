@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 
 from tacit.config import RunFile
-from tacit.engine.simulate import Trained, train
-from tacit.experiment import Prepared, prepare, safeguards
+from tacit.experiment import recorded
 from tacit.methods.plan import Plan
 from tacit.partition import Setting
+from tacit.prepare.data import Prepared, prepare
+from tacit.prepare.simulate import Trained, train
 from tacit.report.folder import RunFolder
 
 HERE = Path(__file__).parent
@@ -105,16 +106,11 @@ def measured(file: RunFile) -> dict[str, Any]:
     prepared = _prepared(_division(file), file)
     with tempfile.TemporaryDirectory() as folder:
         own = _with(prepared, file)
-        guards = None
-        if own.plan is not None:
-            guards = safeguards(file, own.plan, RunFolder.make(Path(folder) / "run", own.method.name, file))
+        place = RunFolder.make(Path(folder) / "run", own.run.method.name, file)
         trained = train(
-            own.method,
-            own.parameters,
+            own.run.named(place.run_id),
             own.parties,
-            seed=file.seed,
-            dropout=file.aggregation.dropout,
-            safeguards=guards,
+            records=recorded(own, place),
             test=own.test if own.parties.setting is Setting.DEVICE else None,
         )
     test = own.test
@@ -126,15 +122,16 @@ def measured(file: RunFile) -> dict[str, Any]:
     row = {"mse": error(trained.predictor), "mse_shared": "", "seconds": f"{perf_counter() - began:.1f}"}
     if trained.before_fine_tuning is not None:
         row["mse_shared"] = error(trained.before_fine_tuning)
-    if own.plan is not None:
-        first = own.plan.noisy[0].step
+    plan = own.run.plan
+    if plan is not None:
+        first = plan.noisy[0].step
         row.update(
-            true_epsilon=f"{own.plan.terms.guarantee.epsilon:.4f}",
-            multiplier=f"{own.plan.terms.multiplier:.5g}",
-            sigma=f"{own.plan.sigma()[first]:.5g}",
-            signal_to_noise=f"{own.plan.signal_to_noise()[first]:.4g}",
+            true_epsilon=f"{plan.terms.guarantee.epsilon:.4f}",
+            multiplier=f"{plan.terms.multiplier:.5g}",
+            sigma=f"{plan.sigma()[first]:.5g}",
+            signal_to_noise=f"{plan.signal_to_noise()[first]:.4g}",
         )
-        row.update(_watched(own.plan, trained))
+        row.update(_watched(plan, trained))
     return row
 
 
@@ -181,15 +178,10 @@ def _with(prepared: Prepared, file: RunFile) -> Prepared:
     """The same parties under another method or promise."""
     from dataclasses import replace
 
-    from tacit.experiment import check, plan
+    from tacit.federation import Facts
+    from tacit.prepare.file import prepared as prepared_run
 
-    method, parameters = check(file)
-    planned = None
-    if file.privacy is not None:
-        count = sum(max(1, share.devices) for share in prepared.parties)
-        planned = plan(file, method, parameters, prepared.parties.setting, count)
-        parameters = planned.parameters
-    return replace(prepared, file=file, method=method, parameters=parameters, plan=planned)
+    return replace(prepared, file=file, run=prepared_run(file, Facts.of(prepared.parties, file.seed)))
 
 
 def key(row: Mapping[str, Any]) -> tuple[str, ...]:

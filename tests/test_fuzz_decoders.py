@@ -48,8 +48,8 @@ from tacit.federation import Answer, Facts, Federation, Request
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
 from tacit.methods.baselines.bias import BiasParty
-from tacit.methods.runfile import check
 from tacit.partition import partition
+from tacit.prepare.file import check
 from tacit.report.beside import told_after
 from tacit.report.shared import shared_metrics
 

@@ -16,7 +16,7 @@ from tacit.engine.saved import SavedRun, made_of
 from tacit.model import Predictor
 from tacit.partition import Setting
 from tacit.prepare.data import Prepared, prepare, unheard
-from tacit.prepare.progress import Glance, Phase
+from tacit.prepare.progress import Glance, Line, Phase
 from tacit.prepare.records import Records
 from tacit.prepare.simulate import Trained, train, with_newcomers
 from tacit.report.folder import RunFolder
@@ -93,10 +93,12 @@ def run(
     out: Path | None = None,
     watch: Callable[[Glance], None] | None = None,
     phase: Phase | None = None,
+    beside: Callable[[str], Line] | None = None,
 ) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary.
 
-    `watch` sees every round; `phase` hears what else is being done.
+    `watch` sees every round; `phase` hears what else is being done. `beside` makes a line of its own, by its title, for
+    what is trained beside the run; without it `phase` hears of that too.
     """
     began, phase = perf_counter(), phase or unheard
     prepared = prepare(file, phase)
@@ -104,12 +106,25 @@ def run(
         prepared = replace(prepared, run=prepared.run.named(folder.run_id))
         records = recorded(prepared, folder)
         with nullcontext() if records is None else records.over(prepared.run, prepared.parties):
-            return _run(prepared, folder, records, watch, phase, began)
+            return _run(prepared, folder, records, watch, phase, beside or partial(_Told, phase), began)
 
 
 def recorded(prepared: Prepared, folder: RunFolder) -> Records | None:
     """The ledgers and the log of a private run, in its folder unless [privacy] names another; None for NON-PRIVATE."""
     return Records.of(prepared.run, folder.path / "ledger", _log(folder)) if prepared.run.private else None
+
+
+class _Told:
+    """A line that is told to whoever hears the phases of the run."""
+
+    def __init__(self, phase: Phase, title: str) -> None:
+        self._phase, self._title = phase, title
+
+    def __call__(self, glance: Glance) -> None:
+        """Its rounds are few, and nobody wants to know."""
+
+    def phase(self, doing: str, done: float | None = None) -> None:
+        self._phase(f"{self._title}: {doing}", done)
 
 
 def _judge(prepared: Prepared) -> Callable[..., Any]:
@@ -129,6 +144,7 @@ def _run(
     records: Records | None,
     watch: Callable[[Glance], None] | None,
     phase: Phase,
+    beside: Callable[[str], Line],
     began: float,
 ) -> dict[str, Any]:
     """The run in its folder, which is nobody else's meanwhile."""
@@ -171,11 +187,11 @@ def _run(
         "seconds": round(perf_counter() - began, 3),
         "digest": trained.transcript.digest,
     }
-    floor, beside = None, []
+    floor, others = None, []
     if file.evaluate.floor:
-        floor = bias_floor(prepared, evaluation, phase)
+        floor = bias_floor(prepared, evaluation, partial(beside, "bias, the floor"))
         phase("comparing with local, popularity and central", None)
-        beside = references(prepared, evaluation, _judge(prepared))
+        others = references(prepared, evaluation, _judge(prepared))
     phase("writing the report", None)
     folder.finish(
         summary=summary,
@@ -203,7 +219,7 @@ def _run(
             ],
             sealed=made.sealed,
             floor=floor,
-            references=beside,
+            references=others,
             noise=made.loudness(),
             sealing=_sealing(prepared),
         ),

@@ -21,11 +21,13 @@ from tacit.config import RunFile
 from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
-from tacit.experiment import plan, prepare, run
+from tacit.experiment import run
 from tacit.guarantee import Guarantee, Relation, Trust, Unit
 from tacit.methods import chosen
 from tacit.methods.asked import Asked
 from tacit.methods.baselines import bias
+from tacit.prepare.data import prepare
+from tacit.prepare.file import plan
 from tacit.secure import IdealSum
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}

@@ -15,8 +15,9 @@ from tacit.boundary.trim import sample_ratings, sample_users
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.experiment import check, plan, run
+from tacit.experiment import run
 from tacit.methods import chosen
+from tacit.prepare.file import check, plan
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 900}
 CHAIN = {"name": "sgdmf", "factors": 3, "rounds": 2, "local_steps": 2, "sampling": 0.5, "fine_tuning": 1}

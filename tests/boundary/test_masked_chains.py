@@ -13,14 +13,14 @@ from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
-from tacit.engine.agreement import Agreement
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.methods import chosen
-from tacit.methods.runfile import plan
 from tacit.methods.start import start_factors
 from tacit.partition import partition
+from tacit.prepare.file import plan
+from tacit.prepare.prepared import PreparedRun, Record
 
 SHORT = {"factors": 2, "rounds": 1, "local_steps": 2, "sampling": 1.0}
 #: By name: the method, how data is divided, the averaged step, and the block that it takes.
@@ -51,14 +51,18 @@ def agreement(name, aggregation="secagg", seeded=True):
     method, parameters = chosen(file.method)
     shares = partition(demo(users=12, items=8, ratings=60), into=3, by=by)
     made = plan(file, method, parameters, shares.setting, 3)
-    return Agreement.over(method, made.parameters, Facts.of(shares, 7), made, "run"), shares
+    return PreparedRun.by_plan(method, Facts.of(shares, 7), made, run="run"), shares
 
 
 @contextmanager
-def a_party(folder, agreed, shares, circle):
+def a_party(folder, agreed, shares, masks=True):
+    """The first party of a run, which makes masks unless the roster has a cohort in it."""
+    if not masks:
+        *others, last = agreed.facts.roster
+        agreed = replace(agreed, facts=replace(agreed.facts, roster=(*others, replace(last, devices=2))))
     with closing(Ledger(folder / "party-1.sqlite", "party-1")) as ledger:
         budget = Budget(agreed.plan.terms.guarantee.epsilon + 1, agreed.plan.delta)
-        yield agreed.party(shares[0], agreed.protection(ledger, budget, [], circle)), ledger
+        yield agreed.party(shares[0], Record(ledger, budget)), ledger
 
 
 def asked(agreed, name, step=None):
@@ -77,7 +81,7 @@ def asked(agreed, name, step=None):
 @pytest.mark.parametrize("seeded", [True, False], ids=["simulated", "deployed"])
 def test_without_an_exchange_of_keys_nothing_leaves_or_is_charged(tmp_path, name, seeded):
     agreed, shares = agreement(name, seeded=seeded)
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, ledger):
+    with a_party(tmp_path, agreed, shares) as (party, ledger):
         with pytest.raises(PrivacyRefused, match="under masks alone") as refusal:
             party.answer(asked(agreed, name))
         assert refusal.value.exit_code == 4
@@ -90,7 +94,7 @@ def test_without_an_exchange_of_keys_nothing_leaves_or_is_charged(tmp_path, name
 def test_an_exchange_that_was_only_begun_is_not_enough(tmp_path, name):
     """Keys were advertised for this very request, and nobody's shares were taken in."""
     agreed, shares = agreement(name)
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, ledger):
+    with a_party(tmp_path, agreed, shares) as (party, ledger):
         party.answer(asked(agreed, name, "advertise"))
         with pytest.raises(PrivacyRefused, match="under masks alone"):
             party.answer(asked(agreed, name))
@@ -104,7 +108,7 @@ def test_a_party_that_makes_no_masks_refuses_in_a_deployment_alone(tmp_path, nam
     for seeded in (True, False):
         (folder := tmp_path / str(seeded)).mkdir()
         agreed, shares = agreement(name, seeded=seeded)
-        with a_party(folder, agreed, shares, None) as (party, ledger):
+        with a_party(folder, agreed, shares, masks=False) as (party, ledger):
             if seeded:
                 assert SEALED not in decode(party.answer(asked(agreed, name)).body)
             else:
@@ -116,7 +120,7 @@ def test_a_party_that_makes_no_masks_refuses_in_a_deployment_alone(tmp_path, nam
 @EVERY
 def test_without_masks_in_the_terms_the_same_request_is_answered(tmp_path, name):
     agreed, shares = agreement(name, aggregation="plain")
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, _ledger):
+    with a_party(tmp_path, agreed, shares) as (party, _ledger):
         (block,) = decode(party.answer(asked(agreed, name)).body).values()
         assert np.isfinite(block).all()
 
@@ -125,7 +129,7 @@ def test_what_is_in_no_mean_leaves_as_it_is(tmp_path):
     """The factors of a silo's own items are nobody else's: there is no mean to hide them in."""
     name = "sgdmf, items divided"
     agreed, shares = agreement(name)
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, _ledger):
+    with a_party(tmp_path, agreed, shares) as (party, _ledger):
         users = start_factors(agreed.facts, agreed.facts.users, 2, "users")
         finish = replace(asked(agreed, name), step="finish", body=encode({"users": users}))
         assert decode(party.answer(finish).body).keys() == {"items"}
@@ -137,7 +141,7 @@ def test_a_sum_whose_exchange_was_only_begun_is_refused_like_a_mean(tmp_path, mo
     agreed, shares = agreement("bias")
     contribute = Request("bias", agreed.bound, "contribute", 1, 0, encode({}))
     begin = replace(contribute, step="advertise:contribute", body=encode({"context": contribute.hash}))
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, ledger):
+    with a_party(tmp_path, agreed, shares) as (party, ledger):
         party.answer(begin)
         with pytest.raises(PrivacyRefused, match="under masks alone"):
             party.answer(contribute)

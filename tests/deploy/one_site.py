@@ -20,8 +20,9 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.deploy.terms import Offer, Told, facts_content, facts_of, offered_file
 from tacit.engine.envelope import Ask
-from tacit.methods.runfile import setting_of
 from tacit.partition import partition
+from tacit.prepare.file import setting_of
+from tacit.prepare.prepared import Keys
 
 NAMES = ("party-1", "party-2", "party-3")
 DATA = demo(users=48, items=16, ratings=500)
@@ -109,7 +110,7 @@ class Sites:
         return {**facts_content(facts_told(self.offer, self.told)), "identities": json.dumps(identities)}
 
     def begin(self) -> "Sites":
-        self.agreed = self.offer.agreement(facts_told(self.offer, self.told))
+        self.agreed = self.offer.prepared(facts_told(self.offer, self.told))
         for part in self.parts.values():
             part.begin(self.begin_content)
         return self
@@ -133,9 +134,8 @@ class Sites:
 
     def conduct(self):
         """The whole conversation; the coordinator's model."""
-        circle = self.agreed.known({n: h.identity.public_key() for n, h in self.homes.items()})
-        federation = self.agreed.federation(self, circle=circle)
-        return self.agreed.sides.coordinator(self.agreed.parameters, self.agreed.facts).run(federation)
+        keys = Keys({n: h.identity.public_key() for n, h in self.homes.items()})
+        return self.agreed.coordinate(self.agreed.federation(self, keys=keys))
 
     def leave(self) -> None:
         for part in self.parts.values():

@@ -18,11 +18,13 @@ from tacit.deploy.align import aligned, on_rows, rows_content
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
-from tacit.engine.simulate import train
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.evaluate.evaluation import evaluate_as_asked
+from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import Parties, Setting, Share, partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.secure.psi import Blinder
 
 KEY = b"k" * 32
@@ -483,6 +485,6 @@ def test_a_run_on_aligned_rows_is_the_run_on_plainly_joined_data(tmp_path, table
         assert told["ratings"] == test.n_ratings > 0
     whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.item_ids)
     parties = Parties(tuple(shares), Setting.VERTICAL, "joined by id", *whole)
-    simulated = train(*chosen(LEARNS), parties, seed=sites.offer.file.seed)
+    simulated = train(PreparedRun.of(*chosen(LEARNS), Facts.of(parties, sites.offer.file.seed)), parties)
     np.testing.assert_array_equal(model.item_factors, simulated.model.item_factors)
     np.testing.assert_array_equal(model.user_factors, simulated.model.user_factors)

@@ -8,7 +8,7 @@ from one_site import run_file
 
 from tacit.deploy.deployed import for_sites, listed, shared_metrics
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.methods.runfile import seeded
+from tacit.prepare.file import seeded
 
 
 def test_a_run_file_of_a_simulation_becomes_one_for_sites():

@@ -27,6 +27,7 @@ from tacit.deploy.terms import ids_array
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer, Request
+from tacit.prepare import prepared as prepared_run
 
 OFFER = offer_of(run_file())
 SECRET_SUM = offer_of(run_file(aggregation={"name": "secagg"}))
@@ -224,25 +225,30 @@ def test_how_many_ratings_there_are_is_never_the_coordinator_s_word(tmp_path):
 
 
 def test_planted_facts_that_are_believed_would_be_noticed(tmp_path, monkeypatch):
-    """With sizes believed, a lie about another site's devices passes."""
+    """With sizes believed, a lie about another site's devices reaches the plan, which refuses it; then it passes."""
     monkeypatch.setattr(terms, "_possible", lambda *_anything: True)
     sites = Sites(tmp_path, OFFER)
     content = sites.begin_content
     part = sites.parts["party-1"]
-    part.begin({**content, **BEGINNINGS["another site a cohort"](content)})
+    lied = {**content, **BEGINNINGS["another site a cohort"](content)}
+    with pytest.raises(PrivacyRefused, match="a cohort simulates many devices"):
+        part.begin(dict(lied))
+    monkeypatch.setattr(prepared_run, "check_cohorts", lambda *_anything: None)
+    part.begin(lied)
     assert part.party is not None
     part.leave()
 
 
 def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, monkeypatch):
-    """Planted, the second lock: were a made-up cohort believed, its sum would be refused where the noise is shared."""
+    """Planted, the last lock: were a made-up cohort believed, its sum would be refused where the noise is shared."""
     monkeypatch.setattr(terms, "_possible", lambda *_anything: True)
+    monkeypatch.setattr(prepared_run, "check_cohorts", lambda *_anything: None)
     sites = Sites(tmp_path, SECRET_SUM)
     content = sites.begin_content
     part = sites.parts["party-1"]
     lied = {**content, **BEGINNINGS["another site a cohort"](content)}
     part.begin(lied)
-    agreed = SECRET_SUM.agreement(terms.facts_from(SECRET_SUM, lied))
+    agreed = SECRET_SUM.prepared(terms.facts_from(SECRET_SUM, lied))
     with pytest.raises(PrivacyRefused, match="a simulation may and a deployment may not"):
         part.answer(Ask(_request(agreed, "contribute"), 10.0))
     part.leave()
@@ -252,7 +258,7 @@ def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, mo
 def test_what_a_site_reckons_is_what_the_coordinator_reckons(tmp_path):
     sites = Sites(tmp_path, OFFER)
     said = {tuple(part.begin(sites.begin_content).items()) for part in sites.parts.values()}
-    agreed = OFFER.agreement(terms.facts_from(OFFER, sites.begin_content))
+    agreed = OFFER.prepared(terms.facts_from(OFFER, sites.begin_content))
     assert said == {(("bound", part_module.hashlib.sha256(agreed.bound.encode()).hexdigest()),)}
     sites.leave()
 
@@ -264,7 +270,7 @@ def _request(agreed, step, round=1, **payload):
     return Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload))
 
 
-TERMS = OFFER.agreement(terms.facts_of(OFFER, dict.fromkeys(NAMES, terms.Told(16, None)), Feedback.EXPLICIT))
+TERMS = OFFER.prepared(terms.facts_of(OFFER, dict.fromkeys(NAMES, terms.Told(16, None)), Feedback.EXPLICIT))
 ASK = Ask(_request(TERMS, "contribute"), 9.0)
 
 
@@ -328,7 +334,7 @@ def test_terms_that_change_in_the_middle_of_a_run_are_refused(begun):
     other = Part(replace(home, policy=Policy(max_epsilon=10.0)), "run-1", less.content())
     content = begun.begin_content
     other.begin(content)
-    agreed = less.agreement(terms.facts_from(less, content))
+    agreed = less.prepared(terms.facts_from(less, content))
     for round in (1, 2):
         with pytest.raises(PrivacyRefused):
             other.answer(Ask(_request(agreed, "contribute", round), 9.0))
@@ -701,7 +707,7 @@ def kept(tmp_path, **rules):
     sites = Sites(tmp_path, OFFER, Policy(**rules)).begin()
     shared = {}
     federation = sites.agreed.federation(sites, observer=lambda _round, blocks: shared.update(blocks))
-    sites.agreed.sides.coordinator(sites.agreed.parameters, sites.agreed.facts).run(federation)
+    sites.agreed.coordinate(federation)
     reply = sites.parts["party-1"].keep(shared)
     sites.leave()
     return reply, sites.homes["party-1"]

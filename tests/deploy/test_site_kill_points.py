@@ -13,6 +13,7 @@ from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.partition import partition
+from tacit.prepare.prepared import Keys
 
 
 def whole_run(folder, tmp_path, monkeypatch, offer, policy):
@@ -24,9 +25,9 @@ def whole_run(folder, tmp_path, monkeypatch, offer, policy):
         sites.append(Sites(folder, offer, policy))
         sites[0].begin()
         agreed = sites[0].agreed
-        circle = agreed.known({n: h.identity.public_key() for n, h in sites[0].homes.items()})
-        federation = agreed.federation(sites[0], circle=circle, observer=lambda _round, now: shared.update(now))
-        agreed.sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+        keys = Keys({n: h.identity.public_key() for n, h in sites[0].homes.items()})
+        federation = agreed.federation(sites[0], keys=keys, observer=lambda _round, now: shared.update(now))
+        agreed.coordinate(federation)
         sites[0].parts["party-1"].keep(shared)
         sites[0].leave()
 

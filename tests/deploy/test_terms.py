@@ -93,15 +93,15 @@ def test_public_facts_come_from_what_is_declared():
 
 def test_an_agreement_is_reckoned_from_the_offer_alone():
     told = dict.fromkeys(NAMES, Told(16, None))
-    agreed = OFFER.agreement(facts_of(OFFER, told, Feedback.EXPLICIT))
+    agreed = OFFER.prepared(facts_of(OFFER, told, Feedback.EXPLICIT))
     assert agreed.plan.terms.guarantee.epsilon <= 4.0
     assert not agreed.plan.terms.guarantee.simulated
     assert agreed.run == "run-1"
     free = offer_of(run_file(privacy=None))
-    assert free.agreement(facts_of(free, told, Feedback.EXPLICIT)).plan is None
+    assert free.prepared(facts_of(free, told, Feedback.EXPLICIT)).plan is None
     hidden = offer_of(run_file(aggregation={"name": "ideal"}))
     with pytest.raises(PrivacyRefused, match="simulations only"):
-        hidden.agreement(facts_of(hidden, told, Feedback.EXPLICIT))
+        hidden.prepared(facts_of(hidden, told, Feedback.EXPLICIT))
 
 
 # -- what sites tell ----------------------------------------------------------------------------------------------

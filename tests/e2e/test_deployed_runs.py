@@ -31,9 +31,10 @@ from tacit.data.split import split
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.kept import read_predictor
-from tacit.engine.simulate import train
-from tacit.experiment import prepare, safeguards
+from tacit.experiment import recorded
 from tacit.model.predictor import Biases, Factors
+from tacit.prepare.data import prepare
+from tacit.prepare.simulate import train
 from tacit.report.folder import RunFolder
 from tacit.secure.masks import pack
 from tacit.secure.quantize import wrapped
@@ -245,13 +246,13 @@ def in_one_process(deployed: Deployed, folder: Path) -> list[dict[str, float]]:
     prepared = prepare(RunFile.read(deployed.folder / "run.toml", changes))
     errors, digests = [], {deployed.summary["digest"]}
     for k in range(RUNS):
-        with RunFolder.make(folder / f"run-{k}", prepared.method.name, prepared.file) as made:
-            guards = safeguards(prepared.file, prepared.plan, made)
-        trained = train(prepared.method, prepared.parameters, prepared.parties, seed=7, safeguards=guards)
+        with RunFolder.make(folder / f"run-{k}", prepared.run.method.name, prepared.file) as made:
+            run, records = prepared.run.named(made.run_id), recorded(prepared, made)
+        trained = train(run, prepared.parties, records=records)
         test = prepared.test
         errors.append(trained.predictor.predict(test.users, test.items) - test.values)
         digests.add(trained.transcript.digest)
-    assert prepared.plan.terms.guarantee.to_json() == deployed.summary["guarantee"]
+    assert prepared.run.guarantee.to_json() == deployed.summary["guarantee"]
     assert len(digests) == RUNS + 1
     return [measured(error) for error in errors]
 

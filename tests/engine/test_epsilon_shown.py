@@ -1,7 +1,6 @@
 """The ε on the live line and in status.json: of what was charged, attempts and single steps included."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,14 +13,16 @@ from tacit.config import RunFile
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
-from tacit.engine.simulate import Safeguards, glances, train
-from tacit.federation import Transcript, sums
+from tacit.federation import Facts, Transcript, sums
 from tacit.federation.cohort import Attendance
 from tacit.methods import chosen
 from tacit.methods.asked import Asked, Noisy, Situation
 from tacit.methods.plan import make_plan
-from tacit.methods.runfile import plan
 from tacit.partition import Setting, partition
+from tacit.prepare.file import prepared
+from tacit.prepare.progress import glances
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 SILOS = 5
 DATA = {"source": "demo", "users": 40, "items": 12, "ratings": 300}
@@ -31,19 +32,18 @@ SUMS = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling"
 
 
 def held(folder, by: str, method: dict, **sections):
-    """One run: its plan, what was shown after each round, and what each ledger was charged with, by round."""
+    """One run: as it was prepared, what was shown after each round, and what each ledger was charged with, by round."""
     table = {"data": DATA, "partition": {"by": by, "into": SILOS}, "method": method, **sections}
     file = RunFile.model_validate({"privacy": {"epsilon": 1.0, "delta": 1e-6}, **table})
-    made, shown = plan(file, *chosen(file.method)), []
-    safeguards = Safeguards(made, "run", folder, Budget(1.0, 1e-6))
-    parties = partition(RATINGS, by=by, into=SILOS)
-    trained = train(*chosen(file.method), parties, seed=7, safeguards=safeguards, watch=shown.append)
+    parties, shown = partition(RATINGS, by=by, into=SILOS), []
+    run = prepared(file, Facts.of(parties, 7), run="run")
+    trained = train(run, parties, records=Records(folder, Budget(1.0, 1e-6)), watch=shown.append)
     charged = []
     for path in ledgers_in(folder):
         ledger = Ledger.open(path)
         charged.append([(row.round, row.step, row.spent) for row in ledger.rows() if not isinstance(row.spent, Public)])
         ledger.close()
-    return made, trained, [(glance.round, glance.epsilon) for glance in shown], charged
+    return run, trained, [(glance.round, glance.epsilon) for glance in shown], charged
 
 
 def check(folder, monkeypatch):
@@ -58,7 +58,8 @@ def check(folder, monkeypatch):
         return [*[Attendance.full()] * (exchanges - 1), Attendance(gone, gone)]
 
     monkeypatch.setattr(sums.Attendance, "over", lost)
-    made, trained, shown, charged = held(folder, "user", SUMS, aggregation={"name": "secagg", "retries": 2})
+    run, trained, shown, charged = held(folder, "user", SUMS, aggregation={"name": "secagg", "retries": 2})
+    made = run.plan
     assert trained.void == 1
     assert [round for round, _epsilon in shown] == [1, 2]
     for rows in charged:
@@ -84,7 +85,8 @@ def test_planted_what_is_shown_by_round_is_noticed(tmp_path, monkeypatch):
 
 
 def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
-    made, trained, shown, charged = held(tmp_path, "item", CHAIN)
+    run, trained, shown, charged = held(tmp_path, "item", CHAIN)
+    made = run.plan
     for round, reached in shown:
         for rows in charged:
             now = [event for row, step, event in rows if row <= round and step == "improve"]
@@ -93,7 +95,7 @@ def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
     assert shown[-1][1] < made.spent(trained.transcript.asked) == pytest.approx(whole, rel=1e-9)
     assert made.spent(trained.transcript.asked) <= made.terms.guarantee.epsilon
     seen = []
-    look = glances(SimpleNamespace(parameters=made.parameters, plan=made), seen.append)  # what a coordinator shows
+    look = glances(run, seen.append)  # what a coordinator shows
     assert look(3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
 
 

@@ -1,8 +1,5 @@
 """Every round's sum has noise of its own, share by share, and a share that was drawn is charged though nothing left."""
 
-import math
-from pathlib import Path
-
 import numpy as np
 import pytest
 from test_secure_sums import Stage
@@ -14,11 +11,12 @@ from tacit.boundary.sealed import SEALED, Grid
 from tacit.boundary.seals import Seals
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
-from tacit.engine.simulate import Safeguards, train
 from tacit.errors import PrivacyRefused, TacitError
-from tacit.experiment import prepare
 from tacit.federation import sums
 from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.prepare.data import prepare
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 from tacit.secure.quantize import Rounding
 
 
@@ -95,7 +93,6 @@ def test_a_simulated_sums_noise_is_drawn_anew(tmp_path, monkeypatch):
         }
     )
     prepared = prepare(file)
-    guards = Safeguards(prepared.plan, "run", Path(tmp_path), Budget(math.inf, prepared.plan.delta))
-    train(prepared.method, prepared.parameters, prepared.parties, seed=7, safeguards=guards)
+    train(prepared.run, prepared.parties, records=Records.unlimited(prepared.run, tmp_path))
     first, second = drawn
     assert np.count_nonzero(first != second) > 8

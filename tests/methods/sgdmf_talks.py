@@ -23,13 +23,16 @@ from tacit.boundary import Gate
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.query import Rows
-from tacit.engine.simulate import Safeguards, Trained, train
+from tacit.federation import Facts
 from tacit.methods import Sides
 from tacit.methods.plan import Plan
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.model import Model
 from tacit.partition import Setting
+from tacit.prepare.prepared import PreparedRun, Record
+from tacit.prepare.records import Records as Kept
+from tacit.prepare.simulate import Trained, train
 from tacit.rng import derive
 
 # -- what noised answers are pinned to --------------------------------------------------------------------------------
@@ -126,15 +129,14 @@ class InMemory(Ledger):
 
 
 @dataclass(frozen=True)
-class Quick(Safeguards):
-    """Safeguards whose ledgers are in memory, so that many conversations can be held; `books` are kept by party."""
+class Quick(Kept):
+    """Records whose ledgers are in memory, so that many conversations can be held; `books` are kept by party."""
 
     books: dict[str, InMemory] = field(default_factory=dict)
 
-    def protect(self, share, agreed, circle=None):
+    def of_party(self, share):
         book = self.books[share.name] = InMemory(share.name)
-        people = [str(user) for user in share.ratings.user_ids.ids]
-        return agreed.protection(book, self.budget, people, None)
+        return Record(book, self.budget, [str(user) for user in share.ratings.user_ids.ids])
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,9 @@ def converse(
     method = replace(SGDMF, sides={case.setting: Sides(asks, party or own.party)})
     books = {} if books is None else books
     budget = Budget(plan.terms.guarantee.epsilon, DELTA)
-    guards = Quick(plan, "run", Path(), budget, books=books)
+    quick = Quick(Path(), budget, books=books)
     with written_down(pin) as (answers, started):
         parties = parties_of(case, records, items)
-        trained = train(method, plan.parameters, parties, seed=7, safeguards=guards, payloads=payloads)
+        run = PreparedRun.by_plan(method, Facts.of(parties, 7), plan, run="run")
+        trained = train(run, parties, records=quick, payloads=payloads)
     return Heard(plan, answers, started, trained, {name: book.kept for name, book in books.items()})

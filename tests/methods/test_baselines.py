@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.engine.simulate import train
 from tacit.errors import UsageError
+from tacit.federation import Facts
 from tacit.methods import chosen, find
 from tacit.partition import Setting, partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
 
 RATINGS = tacit.load("demo", users=80, items=30, ratings=900)
@@ -17,7 +19,8 @@ BY = {"horizontal": ("user", 4), "vertical": ("item", 4), "device": ("device", 2
 def fit(name, setting="horizontal", ratings=RATINGS, **parameters):
     by, into = BY[setting]
     method, checked = chosen({"name": name, **parameters})
-    return train(method, checked, partition(ratings, by=by, into=into), seed=7)
+    parties = partition(ratings, by=by, into=into)
+    return train(PreparedRun.of(method, checked, Facts.of(parties, 7)), parties)
 
 
 @pytest.mark.parametrize("setting", BY)

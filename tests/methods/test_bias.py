@@ -92,8 +92,8 @@ def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
         sums[name] = np.concatenate(
             [sum(b[block].astype(np.float64) for b in bodies) for block in ("errors", "weights")]
         )
-    from tacit.experiment import plan
     from tacit.methods import chosen
+    from tacit.prepare.file import plan
 
     own, one = (
         plan(file(data=big, aggregation={"name": name}), *chosen({"name": "bias"})).sigma()["contribute"] ** 2

@@ -14,12 +14,13 @@ from tacit.config import RunFile
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused
-from tacit.experiment import plan, run
+from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
 from tacit.methods.baselines.bias import BiasParameters, estimated
 from tacit.partition import partition
+from tacit.prepare.file import plan
 from tacit.rng import derive
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}

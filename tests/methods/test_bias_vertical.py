@@ -15,13 +15,15 @@ from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
-from tacit.experiment import plan, run
+from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
 from tacit.methods.baselines import bias
 from tacit.methods.baselines.bias import BiasParameters, VerticalBiasParty
 from tacit.partition import Setting, partition
+from tacit.prepare.file import plan
+from tacit.prepare.prepared import PreparedRun
 from tacit.rng import derive
 
 SILOS = 3
@@ -155,11 +157,12 @@ def test_one_message_leaves_each_silo_and_nothing_of_the_others_comes_back(tmp_p
 
 def test_one_silo_with_all_items_is_one_silo_with_all_users():
     """Without noise both estimate the same biases from the same sums."""
-    from tacit.engine.simulate import train
+    from tacit.prepare.simulate import train
 
     method, parameters = chosen({"name": "bias"})
     scores = [
-        train(method, parameters, partition(WHOLE, into=1, by=by), seed=7).model.item_scores for by in ("user", "item")
+        train(PreparedRun.of(method, parameters, Facts.of(whole, 7)), whole).model.item_scores
+        for whole in (partition(WHOLE, into=1, by=by) for by in ("user", "item"))
     ]
     assert np.allclose(*scores, atol=1e-5)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tacit.config import RunFile
-from tacit.engine.simulate import train
-from tacit.experiment import check, plan, prepare, run
+from tacit.experiment import run
+from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.kernels.bounded import bounded_gradients_numpy
 from tacit.kernels.embed import embed
@@ -18,6 +18,10 @@ from tacit.methods.baselines.clipping import GradientClippingParameters
 from tacit.methods.baselines.sgld import SGLDParameters
 from tacit.methods.start import start_factors
 from tacit.partition import Setting
+from tacit.prepare.data import prepare
+from tacit.prepare.file import check, plan
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 
 SMALL = {"data": {"source": "demo", "users": 60, "items": 30, "ratings": 900}, "partition": {"by": "user", "into": 3}}
 QUICK = {"factors": 3, "rounds": 2, "local_steps": 2}
@@ -53,7 +57,7 @@ def test_gradient_clipping_moves_by_clipped_gradients_and_projects_nothing():
     rng = np.random.default_rng(0)
     U, V = (rng.normal(0, 3, (rows, 3)).astype(np.float32) for rows in (ratings.n_users, ratings.n_items))
     assert (parameters.project(V, 4.0) == V).all()
-    facts = train(*chosen({"name": "sgdmf", **QUICK, "rounds": 1}), prepare(file("bias")).parties, seed=7).facts
+    facts = Facts.of(prepare(file("bias")).parties, 7)
     query = parameters.gradient(ratings, facts, ("users", "items"), users_are_public=True)
     answer = query({"users": U, "items": V}, np.random.default_rng(1))
     shifted, wide = ratings.values.astype(np.float64) - 1, (U.astype(np.float64), V.astype(np.float64))
@@ -79,7 +83,7 @@ def test_synchronous_descends_by_the_sum_of_all_silos():
     """V ← Π(V − γ/(η|Ω|) Σ_k g_k) after one round, without noise and with everybody sampled."""
     parties = prepare(file("bias")).parties
     settings = {"factors": 3, "rounds": 1, "sampling": 1.0, "rate": 2.0, "users": "pretrained"}
-    trained = train(*chosen({"name": "synsgd", **settings}), parties, seed=7)
+    trained = train(PreparedRun.of(*chosen({"name": "synsgd", **settings}), Facts.of(parties, 7)), parties)
     V, total, R = start_factors(trained.facts, trained.facts.items, 3, "items"), 0.0, 4.0
     for silo in trained.parties:
         r, U = silo.ratings, silo.home["users"].astype(np.float64)
@@ -112,11 +116,11 @@ def test_alone_learns_nothing_from_others():
     """One party's factors are what they are whoever else takes part."""
     wanted = file("local-private", by="item", **QUICK)
     parties, (method, parameters) = prepare(wanted).parties, chosen(wanted.method)
-    before = train(method, parameters, parties, seed=7).parties[0].home["users"]
+    before = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties).parties[0].home["users"]
     first, second, third = parties.shares
     emptied = replace(third, ratings=replace(third.ratings, values=np.ones_like(third.ratings.values)))
     changed = replace(parties, shares=(first, second, emptied))
-    after = train(method, parameters, changed, seed=7).parties
+    after = train(PreparedRun.of(method, parameters, Facts.of(changed, 7)), changed).parties
     np.testing.assert_array_equal(after[0].home["users"], before)
     assert (after[2].home["users"] != before).any()
 

@@ -27,7 +27,7 @@ from tacit.data.ratings import Scale
 from tacit.engine import log
 from tacit.engine.inprocess import InProcess
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.experiment import plan, prepare, run
+from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Request
@@ -41,6 +41,8 @@ from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.private_device import PrivateDeviceCohort, flat_factors
 from tacit.model import Model
 from tacit.partition import Setting, partition
+from tacit.prepare.data import prepare
+from tacit.prepare.file import plan
 from tacit.rng import derive
 from tacit.secure.masks import unpack
 from tacit.secure.quantize import centred

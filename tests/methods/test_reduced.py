@@ -12,15 +12,18 @@ from tacit.boundary.projected import OneBit, ProjectedGradient
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import synthesize
-from tacit.engine.simulate import train
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
-from tacit.experiment import check, plan, prepare, run
+from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.methods import chosen
 from tacit.methods.baselines import reduced
 from tacit.methods.baselines.reduced import ReducedCoordinator, ReducedParameters, even_start, projection_signs
 from tacit.partition import Setting, partition
+from tacit.prepare.data import prepare
+from tacit.prepare.file import check, plan
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.method import MethodContract
 
 QUICK = {"factors": 4, "rounds": 3}
@@ -151,7 +154,8 @@ def test_there_is_no_sum_to_seal(aggregation):
 
 
 def test_without_privacy_it_says_so():
-    trained = train(*chosen({"name": "gd-dr", **QUICK}), prepare(file()).parties, seed=7)
+    parties = prepare(file()).parties
+    trained = train(PreparedRun.of(*chosen({"name": "gd-dr", **QUICK}), Facts.of(parties, 7)), parties)
     assert trained.model.stamp == "NON-PRIVATE"
     assert reduced.told(ReducedParameters(), trained.facts).epsilon == math.inf
 
@@ -175,7 +179,9 @@ def crowd():
 
 def error(crowd, **parameters) -> float:
     parties, test = crowd
-    trained = train(*chosen({"name": "gd-dr", "factors": 4, **parameters}), parties, seed=7)
+    trained = train(
+        PreparedRun.of(*chosen({"name": "gd-dr", "factors": 4, **parameters}), Facts.of(parties, 7)), parties
+    )
     predicted = trained.predictor.predict(test.users, test.items)
     return float(np.mean((predicted - test.values) ** 2, dtype=np.float64))
 
@@ -196,7 +202,7 @@ def test_one_round_is_a_step_along_the_projected_estimate(tmp_path):
     """V ← Π(V − c·n·Φᵀ·mean), from the reports that were sent."""
     parties = prepare(file(into=1)).parties
     method, parameters = chosen({"name": "gd-dr", "factors": 4, "rounds": 1, "rate": 1e-4, "projection": 7})
-    trained = train(method, parameters, parties, seed=7, payloads=tmp_path)
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties, payloads=tmp_path)
     sent, facts = decode((tmp_path / "000000-up-party-1.tct").read_bytes()), trained.facts
     phi = projection_signs(facts, 7) / math.sqrt(7)
     mean = np.zeros(28)

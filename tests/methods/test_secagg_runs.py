@@ -12,20 +12,22 @@ import pytest
 from tacit.boundary import ledger as ledgers
 from tacit.boundary.events import SampledSkellam, Skellam
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.boundary.protection import Budget
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.engine import log
 from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Safeguards, train
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
-from tacit.experiment import check, plan, prepare, run
+from tacit.experiment import run
 from tacit.federation import sums
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
 from tacit.methods import chosen
 from tacit.model import Model
+from tacit.prepare.data import prepare
+from tacit.prepare.file import check, plan
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 700}
 DEVICES = {"source": "demo", "users": 12, "items": 30, "ratings": 200}
@@ -241,13 +243,6 @@ def test_more_local_steps_are_a_chain_under_masks(tmp_path):
     assert seen == {"sum": {"mean"}}
 
 
-def guarded(run_file, folder):
-    """What `train` needs for a private run."""
-    prepared = prepare(run_file)
-    budget = Budget(run_file.privacy.epsilon, prepared.plan.delta)
-    return prepared, Safeguards(prepared.plan, "run", folder, budget)
-
-
 def test_synsgd_is_sgdmf_with_one_local_step(tmp_path):
     """Under one name, since noise derives from the method's name too."""
     common = {k: v for k, v in SGDMF.items() if k != "name"} | {"rounds": 2}
@@ -256,9 +251,10 @@ def test_synsgd_is_sgdmf_with_one_local_step(tmp_path):
         {"name": "sgdmf", **common, "local_steps": 1, "users": "together"},
         {"name": "synsgd", **common},
     ):
-        prepared, guards = guarded(file(6, method=method), tmp_path / method["name"])
-        named = replace(prepared.method, name="sgdmf")
-        models.append(train(named, prepared.parameters, prepared.parties, seed=7, safeguards=guards).model)
+        prepared = prepare(file(6, method=method))
+        named = replace(prepared.run, method=replace(prepared.run.method, name="sgdmf"), run="run")
+        records = Records.of(named, tmp_path / method["name"])
+        models.append(train(named, prepared.parties, records=records).model)
     np.testing.assert_array_equal(models[0].item_factors, models[1].item_factors)
 
 

@@ -5,9 +5,9 @@ import pytest
 
 import tacit
 from tacit.boundary import Gate
+from tacit.config import AggregationSection
 from tacit.data.synthetic import synthesize
 from tacit.engine import InProcess
-from tacit.engine.simulate import train
 from tacit.errors import UsageError
 from tacit.federation import Facts, Federation
 from tacit.kernels.embed import embed
@@ -17,6 +17,8 @@ from tacit.methods.asked import Situation
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
 from tacit.methods.start import falling, start_factors
 from tacit.partition import Setting, partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
 
 TWO_SILOS = Situation(Setting.HORIZONTAL, 2, sealed=False)
@@ -30,7 +32,8 @@ def mse(trained, test) -> float:
 def fit(ratings, setting="horizontal", seed=7, **parameters):
     by, into = BY[setting]
     method, checked = chosen({"name": "sgdmf", **parameters})
-    return train(method, checked, partition(ratings, by=by, into=into), seed=seed)
+    parties = partition(ratings, by=by, into=into)
+    return train(PreparedRun.of(method, checked, Facts.of(parties, seed)), parties)
 
 
 @pytest.mark.parametrize("setting", BY)
@@ -114,7 +117,7 @@ def test_federated_lies_between_alone_and_central():
     errors = {}
     for name in ("central", "sgdmf", "local"):
         method, parameters = chosen({"name": name})
-        errors[name] = mse(train(method, parameters, parties, seed=7), hidden)
+        errors[name] = mse(train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties), hidden)
     assert errors["central"] < errors["sgdmf"] < errors["local"]
 
 
@@ -122,8 +125,10 @@ def test_devices_that_drop_out_slow_learning_down_a_little_and_break_nothing():
     seen, hidden = checkerboard()
     method, parameters = chosen({"name": "sgdmf", "factors": 4, "rounds": 150, "sampling": 0.5})
     parties = partition(seen, by="device")
-    dropped = train(method, parameters, parties, seed=7, dropout=0.3)
-    full = train(method, parameters, parties, seed=7)
+    leaving = AggregationSection(dropout=0.3)
+    facts = Facts.of(parties, 7)
+    dropped = train(PreparedRun.of(method, parameters, facts, aggregation=leaving), parties)
+    full = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties)
     assert mse(dropped, hidden) < 0.3
     assert dropped.transcript.meter.bytes_up < 0.85 * full.transcript.meter.bytes_up
 

@@ -27,7 +27,6 @@ from tacit.boundary.bounded import finite
 from tacit.boundary.gradients import EmbeddingGradient
 from tacit.boundary.protection import Protection
 from tacit.boundary.query import Rows
-from tacit.engine import agreement
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
@@ -36,6 +35,7 @@ from tacit.methods.asked import Noisy
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.home import SiloAtHome
 from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.prepare import prepared
 
 HOME, NOISED, REPLACED, VERTICAL, PER_RATING = (
     CASES[name]
@@ -117,8 +117,8 @@ def users_share_their_factors(patch):
 
 def ratings_are_counted(patch):
     """|Ω| as it is, not as it was declared."""
-    real = agreement.replace
-    patch.setattr(agreement, "replace", lambda facts, ratings=0, **others: real(facts, **others))
+    real = prepared.replace
+    patch.setattr(prepared, "replace", lambda facts, ratings=0, **others: real(facts, **others))
 
 
 def silos_weigh_what_they_hold(patch):

@@ -17,9 +17,10 @@ from tacit.boundary.wire import decode
 from tacit.cli import app
 from tacit.config import RunFile
 from tacit.errors import PrivacyRefused
-from tacit.experiment import plan, run
+from tacit.experiment import run
 from tacit.methods import chosen
 from tacit.methods.start import start_factors
+from tacit.prepare.file import plan
 
 # -- noise on what leaves ---------------------------------------------------------------------------------------------
 

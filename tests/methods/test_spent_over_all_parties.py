@@ -13,14 +13,17 @@ from tacit.boundary.protection import Budget, Protection, total_epsilon
 from tacit.config import RunFile
 from tacit.data.public import public_facts
 from tacit.data.synthetic import demo
-from tacit.engine.simulate import Safeguards, train
 from tacit.errors import PrivacyRefused
+from tacit.federation import Facts
 from tacit.guarantee import Relation
 from tacit.methods import chosen
 from tacit.methods.asked import Asked, Noisy, Situation, Summed
 from tacit.methods.plan import affordable, make_plan
-from tacit.methods.runfile import plan
 from tacit.partition import Setting, partition
+from tacit.prepare.file import plan
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 SILOS, DELTA = 4, 1e-6
 RATINGS = demo(users=40, items=24, ratings=400)
@@ -39,13 +42,15 @@ def planned(method: dict | None = None, unit: str = "user"):
     return file, chosen(file.method), plan(file, *chosen(file.method))
 
 
-def runs(folder: Path, budget: float, count: int, **asked) -> list[Safeguards]:
-    """So many runs that keep one folder of ledgers, each with its own name and seed."""
-    _file, (method, parameters), made = planned(**asked)
+def runs(folder: Path, budget: float, count: int, **asked) -> list[PreparedRun]:
+    """So many runs that keep one folder of ledgers, each with its own name and seed, and end at a refusal."""
+    file, (method, _parameters), made = planned(**asked)
+    privacy = file.privacy.model_copy(update={"on_refusal": "stop"})
     held = []
     for number in range(1, count + 1):
-        held.append(Safeguards(made, f"run-{number}", folder, Budget(budget, DELTA), stop_on_refusal=True))
-        train(method, parameters, PARTIES, seed=number, safeguards=held[-1])
+        facts = Facts.of(PARTIES, number)
+        held.append(PreparedRun.by_plan(method, facts, made, privacy=privacy, run=f"run-{number}"))
+        train(held[-1], PARTIES, records=Records(folder, Budget(budget, DELTA)))
     return held
 
 
@@ -82,7 +87,7 @@ def test_what_is_read_is_the_joint_epsilon(tmp_path):
     for rows in ledgers.values():
         assert [row.spent.count for row in rows] == [SILOS] * 3
         assert true <= total_epsilon(rows, DELTA) <= 1.1 * true
-    (note,) = held[-1].lifetime_notes()
+    (note,) = Records(tmp_path, Budget(5.0, DELTA)).lifetime_notes(held[-1])
     (said,) = re.findall(r"ε = ([\d.]+)", note)
     assert true <= float(said) <= 1.1 * true + 0.01
 
@@ -157,7 +162,7 @@ def test_a_sealed_sum_over_parties_of_the_same_users_is_refused():
 
 def test_the_lifetime_is_that_of_the_ledger_that_spent_most(tmp_path):
     """One party took part in four runs and another in two, so their users spent different amounts."""
-    _file, _method, made = planned()
+    _file, (method, _parameters), made = planned()
     for name, count in (("party-1", 4), ("party-2", 2)):
         ledger = Ledger(tmp_path / f"{name}.sqlite", name)
         for number in range(1, count + 1):
@@ -166,7 +171,8 @@ def test_the_lifetime_is_that_of_the_ledger_that_spent_most(tmp_path):
             protection.admit("contribute", event)
             record(ledger, f"run-{number}", event)
         ledger.close()
-    (note,) = Safeguards(made, "run-4", tmp_path, Budget(9.0, DELTA)).lifetime_notes()
+    run = PreparedRun.by_plan(method, Facts.of(PARTIES, 7), made, run="run-4")
+    (note,) = Records(tmp_path, Budget(9.0, DELTA)).lifetime_notes(run)
     (said,) = re.findall(r"ε = ([\d.]+)", note)
     assert float(said) >= true_epsilon(made, 4) > 1.3 * true_epsilon(made, 2)
 

@@ -56,7 +56,8 @@ def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
                 f'Going on with "{out}" from the state that it saved last, or from the start if it saved none; '
                 "without [privacy] the result is the same."
             )
-        return run_experiment(run_file, out, watch, None if watch is None else watch.phase)
+        phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
+        return run_experiment(run_file, out, watch, phase, beside)
 
 
 def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:

@@ -61,7 +61,8 @@ def up(
             if keys is None:
                 from tacit.experiment import run
 
-                summary = run(run_file, folder, watch, None if watch is None else watch.phase)
+                phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
+                summary = run(run_file, folder, watch, phase, beside)
             else:
                 from tacit.deploy.deployed import Terms
                 from tacit.deploy.deployed import up as coordinate

@@ -21,13 +21,13 @@ from tacit.evaluate.evaluation import Evaluation, evaluate_as_asked
 from tacit.evaluate.paired import compare_paired
 from tacit.methods import find
 from tacit.prepare.data import Prepared
-from tacit.prepare.progress import Phase
+from tacit.prepare.progress import Line
 from tacit.prepare.records import Records
 from tacit.prepare.simulate import Trained, train, with_newcomers
 
 
 def bias_floor(
-    prepared: Prepared, evaluation: Evaluation | None = None, phase: Phase | None = None
+    prepared: Prepared, evaluation: Evaluation | None = None, make_line: Callable[[], Line] | None = None
 ) -> dict[str, Any] | None:
     """The floor of a run, for about.json; None for `bias` itself and for feedback that it cannot learn from.
 
@@ -35,7 +35,7 @@ def bias_floor(
     ----------
     prepared : the run
     evaluation : of the run's final model; with it the two are compared user by user
-    phase : hears what is being done, and which part of that is done
+    make_line : makes the line that shows its own training and evaluation
 
     Returns
     -------
@@ -46,12 +46,15 @@ def bias_floor(
     if prepared.run.method.name == method.name or prepared.parties.feedback not in method.feedback:
         return None
     try:
-        if phase is not None:
-            phase("training bias, to compare with", None)
+        line = None if make_line is None else make_line()
+        if line is not None:
+            line.phase("training")
         floor = prepared.run.beside(method.name)
         with TemporaryDirectory(prefix="tacit-floor-") as folder:
-            trained = train(floor, prepared.parties, records=Records.unlimited(floor, Path(folder)))
-        mine = _judged(prepared, trained, None if phase is None else partial(phase, "evaluating bias"))
+            records = Records.unlimited(floor, Path(folder))
+            shown = None if line is None else prepared.test
+            trained = train(floor, prepared.parties, records=records, test=shown, watch=line)
+        mine = _judged(prepared, trained, None if line is None else partial(line.phase, "evaluating"))
     except TacitError as error:
         return {"method": method.name, "metrics": {}, "missing": str(error)}
     return {

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from tacit.federation import Transcript
 from tacit.prepare.prepared import PreparedRun
 
 #: Hears what a run is doing beside its rounds and, where it is known, which part of that is done, a number up to 1.
 Phase = Callable[[str, float | None], None]
+
+
+class Line(Protocol):
+    """Where one training is shown: its rounds, and what is done beside them."""
+
+    def __call__(self, glance: Glance) -> None: ...
+
+    def phase(self, doing: str, done: float | None = None) -> None: ...
 
 
 @dataclass(frozen=True)

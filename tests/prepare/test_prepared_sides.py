@@ -1,5 +1,6 @@
-"""What all have agreed on: what it binds, who makes masks with whom, and what a party may hand to its engine."""
+"""A prepared run: what it binds, who makes masks with whom, and what a party may hand to its engine."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -12,35 +13,32 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
-from tacit.engine.agreement import Agreement
 from tacit.engine.serve import kind_of, served
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
 from tacit.federation.messages import Request
-from tacit.methods import chosen
-from tacit.methods.runfile import plan
 from tacit.partition import partition
+from tacit.prepare.file import prepared
+from tacit.prepare.prepared import Keys, PreparedRun, Record
 from tacit.secure.secagg import VoidRound
 
 PARTIES = partition(demo(users=30, items=12, ratings=300), into=3)
+BUDGET = Budget(4.0, 1e-6)
 DATA = {"source": "demo", "users": 30, "items": 12, "ratings": 300}
 
 
-def agreed(parties=PARTIES, count=3, seed=7, run="run-1", private=True, method=None, **sections) -> Agreement:
+def agreed(parties=PARTIES, seed=7, run="run-1", private=True, method=None, **sections) -> PreparedRun:
     privacy = {"privacy": {"epsilon": 4.0, "delta": 1e-6}} if private else {}
-    table = {"data": DATA, "partition": {"into": count}, "method": method or {"name": "bias"}, **privacy, **sections}
-    file = RunFile.model_validate(table)
-    made, parameters = chosen(file.method)
-    planned = plan(file, made, parameters, parties=count) if private else None
-    return Agreement.over(made, parameters, Facts.of(parties, seed), planned, run)
+    table = {"data": DATA, "partition": {"into": 3}, "method": method or {"name": "bias"}, **privacy, **sections}
+    return prepared(RunFile.model_validate(table), Facts.of(parties, seed), run=run)
 
 
 PRIVATE, FREE = agreed(), agreed(private=False)
 SEALED = agreed(aggregation={"name": "secagg"})
 
 
-# -- agreements ---------------------------------------------------------------------------------------------------
+# -- prepared runs ---------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_brings_its_parameters_noise_and_declared_ratings():
@@ -78,8 +76,9 @@ def test_whoever_makes_masks_is_who_was_planned_for():
     assert FREE.circle is None
     assert SEALED.circle.names == ("party-1", "party-2", "party-3")
     assert SEALED.circle.run == "run-1"
+    fewer = replace(SEALED.facts, roster=SEALED.facts.roster[:2])
     with pytest.raises(UsageError, match="planned for"):
-        _ = agreed(count=4, aggregation={"name": "secagg"}).circle
+        _ = replace(SEALED, facts=fewer).circle
 
 
 def test_a_cohort_of_devices_makes_no_masks():
@@ -87,23 +86,28 @@ def test_a_cohort_of_devices_makes_no_masks():
     assert replace(SEALED, facts=cohort).circle is None
 
 
-def test_signing_keys_are_in_the_circle_only_where_survivors_sign():
+def test_signing_keys_are_in_the_circle_only_where_survivors_sign(tmp_path):
     key = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
-    public = {name: key.public_key() for name in PARTIES.names}
-    assert SEALED.known(public, key) is SEALED.circle
+    keys = Keys({name: key.public_key() for name in PARTIES.names}, key)
     signed = agreed(aggregation={"name": "secagg", "signed": True})
-    assert signed.known(public, key).identity is key
-    assert signed.known(public, key).identities == public
-    assert PRIVATE.known(public, key) is None
+    assert [made.signed for made in (FREE, PRIVATE, SEALED, signed)] == [False, False, False, True]
+    with closing(Ledger(tmp_path / "party-1.sqlite", "party-1")) as ledger:
+        made = [run.party(PARTIES[0], Record(ledger, BUDGET), keys) for run in (PRIVATE, SEALED, signed)]
+    none, sealed, known = (party.gate.protection.circle for party in made)
+    assert none is None
+    assert sealed is SEALED.circle
+    assert (known.identity, known.identities) == (key, keys.public)
 
 
-def test_without_a_plan_nothing_protects(tmp_path):
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    assert FREE.protection(ledger, Budget(4.0, 1e-6), (), None) is None
-    guard = PRIVATE.protection(ledger, Budget(4.0, 1e-6), ("ann",), None)
+def test_a_party_is_protected_in_a_private_run_alone_and_needs_its_record_there(tmp_path):
+    with closing(Ledger(tmp_path / "party-1.sqlite", "party-1")) as ledger:
+        record = Record(ledger, BUDGET, ("ann",))
+        assert FREE.party(PARTIES[0], record).gate.protection is None
+        guard = PRIVATE.party(PARTIES[0], record).gate.protection
     assert guard.terms is PRIVATE.plan.terms
     assert guard.run == "run-1"
-    ledger.close()
+    with pytest.raises(UsageError, match="party-1 takes part in a private run and has no ledger"):
+        PRIVATE.party(PARTIES[0])
 
 
 def test_other_roles_are_known_by_name_and_have_no_weight_in_a_mean():
@@ -121,14 +125,14 @@ def test_other_roles_are_known_by_name_and_have_no_weight_in_a_mean():
 # -- serving ------------------------------------------------------------------------------------------------------
 
 
-def request(made: Agreement, step: str, round: int = 1, **payload) -> Request:
+def request(made: PreparedRun, step: str, round: int = 1, **payload) -> Request:
     return Request(made.method.name, made.bound, step, round, 0, encode(payload))
 
 
 @pytest.fixture
 def party(tmp_path):
     ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    yield PRIVATE.party(PARTIES[0], PRIVATE.protection(ledger, Budget(4.0, 1e-6), (), None))
+    yield PRIVATE.party(PARTIES[0], Record(ledger, BUDGET))
     ledger.close()
 
 
@@ -142,7 +146,7 @@ def test_an_answer_carries_what_was_recorded(party):
 
 def test_a_spent_budget_is_an_answer_and_other_refusals_are_raised(tmp_path):
     ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    poor = PRIVATE.party(PARTIES[0], PRIVATE.protection(ledger, Budget(1.0, 1e-6), (), None))
+    poor = PRIVATE.party(PARTIES[0], Record(ledger, Budget(1.0, 1e-6)))
     answer = served(poor, request(PRIVATE, "contribute"))
     assert (answer.status, answer.body, answer.head) == ("refused", b"", "")
     assert ledger.rows() == []
@@ -152,7 +156,7 @@ def test_a_spent_budget_is_an_answer_and_other_refusals_are_raised(tmp_path):
 
 
 def test_a_kind_is_the_step_s_own():
-    party = FREE.party(PARTIES[0], None)
+    party = FREE.party(PARTIES[0])
     assert kind_of(party, request(FREE, "contribute")) is Kind.SUM
     assert kind_of(party, request(FREE, "nosuch")) is Kind.PUBLIC
 
@@ -165,7 +169,7 @@ def raises(error):
 
 
 def test_what_fails_tells_of_data_only_where_nothing_is_protected(party, monkeypatch):
-    free = FREE.party(PARTIES[0], None)
+    free = FREE.party(PARTIES[0])
     for one in (party, free):
         monkeypatch.setattr(one, "answer", raises(KeyError("user ann")))
     with pytest.raises(PeerFailed) as hidden:
@@ -188,7 +192,7 @@ def test_whoever_heard_too_few_is_lost_and_not_failed(party, monkeypatch):
 
 def test_what_no_gate_made_is_not_handed_on(party, monkeypatch):
     """Planted: a party that answers around its gate, with something, or with a release of another's making."""
-    other = FREE.party(PARTIES[1], None)
+    other = FREE.party(PARTIES[1])
     release = other.answer(request(FREE, "contribute"))
     for forged in (b"bytes", None, release):
         monkeypatch.setattr(party, "answer", lambda *_anything, forged=forged: forged)
