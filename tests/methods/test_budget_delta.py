@@ -8,7 +8,7 @@ from tacit.boundary.ledger import Ledger
 from tacit.config import AggregationSection, RunFile
 from tacit.data.synthetic import demo
 from tacit.deploy.policy import Policy
-from tacit.estimator import DP, guarded
+from tacit.estimator.base import DP, guarded
 from tacit.experiment import safeguards
 from tacit.methods import chosen
 from tacit.methods.runfile import plan
