@@ -220,6 +220,7 @@ def _run(
             floor=floor,
             references=others,
             noise=made.loudness(),
+            hidden=made.hidden,
             sealing=_sealing(prepared),
         ),
         metrics=metrics_table(

@@ -272,6 +272,7 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
             ],
             sealed=prepared.sealed,
             noise=prepared.loudness(),
+            hidden=prepared.hidden,
             sealing=[] if told is None else sentences(told, False),
             deployed=True,
             beside=beside(held, file),
