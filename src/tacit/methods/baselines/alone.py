@@ -24,7 +24,7 @@ from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.sgdmf.schedule import BOTH, typical_signal
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Setting
 
 
@@ -51,7 +51,8 @@ class AloneCoordinator:
             for party, answer in federation.ask("train", t=t).items():
                 V[self.facts.member(party).columns] = answer["items"]
             federation.show()
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = self.parameters.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
 
 
 class AloneSilo(Party):
@@ -80,8 +81,8 @@ class AloneSilo(Party):
         query = self.parameters.gradient(self.ratings, self.facts, BOTH, users_are_public=True)
         return self.gate.chain(query, update, state, steps, lets_out=BOTH)
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self.home["items"])
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(self.parameters.form(self.facts.scale, self.home["items"]), self.home["users"])
 
 
 def schedule(parameters: AloneParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:

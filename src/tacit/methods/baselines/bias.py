@@ -37,8 +37,7 @@ from tacit.guarantee import Relation, Unit
 from tacit.methods.asked import Asked, Noisy, Situation, Summed
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.baselines.shrink import item_biases
-from tacit.model import Model
-from tacit.model.predictor import Biases
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 
 
@@ -67,7 +66,7 @@ class BiasCoordinator:
             b = estimated(total.blocks, total.noise, self.parameters, self.facts)
             federation.show(biases=b)
         federation.ask("finish", biases=b)
-        return shared_model(b, self.facts)
+        return shared_model(b, self.parameters, self.facts)
 
 
 class VerticalBiasCoordinator:
@@ -82,7 +81,7 @@ class VerticalBiasCoordinator:
             for party, answer in federation.ask("contribute").items():
                 b[self.facts.member(party).columns] = answer["biases"]
             federation.show(biases=b)
-        return shared_model(b, self.facts)
+        return shared_model(b, self.parameters, self.facts)
 
 
 class Levels(Party):
@@ -112,8 +111,8 @@ class Levels(Party):
             levels = (sums + k * middle) / (ratings.counts + k)
         return np.where(ratings.counts + k > 0, levels, middle).astype(np.float32)
 
-    def _predictor(self, b: np.ndarray) -> Biases:
-        return Biases(self._levels(b), b, self.facts.scale.low, self.facts.scale.high)
+    def _predictor(self, b: np.ndarray) -> Fitted:
+        return Fitted(Linear.levels(b, self.facts.scale, self.parameters.shrinkage), self._levels(b)[:, None])
 
 
 class BiasParty(Levels):
@@ -137,7 +136,7 @@ class BiasParty(Levels):
         self.home["biases"] = biases.copy()
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Biases:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         return self._predictor(self._latest("biases", shared))
 
 
@@ -158,7 +157,7 @@ class VerticalBiasParty(Levels):
 
         return self.gate.chain(self._query(), update, {}, 1, lets_out=("biases",))
 
-    def at_home(self, **shared: np.ndarray) -> Biases:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         return self._predictor(shared["biases"][self.member.columns] if shared else self.home["biases"])
 
 
@@ -178,10 +177,9 @@ def estimated(sums: Mapping[str, np.ndarray], noise: float, parameters: BiasPara
     return np.clip(b, -span, span).astype(np.float32)
 
 
-def shared_model(b: np.ndarray, facts: Facts) -> Model:
-    """What everybody may have: the middle of the scale plus b, for somebody whose level is not known."""
-    scores = facts.scale.low + facts.scale.span / 2 + b
-    return Model("bias", facts.scale, facts.item_ids, item_scores=scores.astype(np.float32))
+def shared_model(b: np.ndarray, parameters: BiasParameters, facts: Facts) -> Model:
+    """What everybody may have: b, to which somebody new fits a level from their own ratings, as parties do."""
+    return Model("bias", facts.scale, facts.item_ids, Linear.levels(b, facts.scale, parameters.shrinkage))
 
 
 def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:

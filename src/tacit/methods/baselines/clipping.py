@@ -23,7 +23,7 @@ from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
 from tacit.methods.sgdmf.parameters import Move, SGDMFParameters, sampled_unit
 from tacit.methods.sgdmf.schedule import schedule
 from tacit.methods.sgdmf.vertical import VerticalCoordinator, VerticalSilo
-from tacit.model import Factors
+from tacit.model import Form, Linear
 from tacit.partition import Setting
 
 #: How far noise may carry a factor's entry that nothing brings back; docs/explanation/sgdmf-private-rates.md.
@@ -70,9 +70,9 @@ class GradientClippingParameters(SGDMFParameters):
         """A copy, where nothing is projected: the clip holds whatever the factors are."""
         return super().project(received, span) if self.projected else received.copy()
 
-    def predictor(self, scale: Scale, users: np.ndarray, items: np.ndarray) -> Factors:
-        """What factors predict, cut to the scale."""
-        return Factors(scale.low, users, items, scale.high)
+    def form(self, scale: Scale, items: np.ndarray) -> Form:
+        """Factors that nothing bounds, and predictions cut to the scale."""
+        return Linear.factors(items, scale)
 
     def mover(self, span: float, noise: float, stream: np.random.Generator) -> Move:
         if self.projected:

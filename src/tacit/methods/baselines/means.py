@@ -9,7 +9,7 @@ from tacit.boundary import Release, Unbounded
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.methods.base import Method, Parameters, Sides
-from tacit.model import ItemScores, Model
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 
 
@@ -39,8 +39,11 @@ class Totalling(Party):
         here = max(1, self.member.devices) if self.present is None else int(np.count_nonzero(self.present))
         return self.gate.sum(Unbounded(lambda state, stream: self._totals()), contributors=here)
 
-    def at_home(self, **shared: np.ndarray) -> ItemScores:
-        return ItemScores(shared["scores"], rates=bool(shared["rates"]))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return self._predictor(shared["scores"], shared["rates"])
+
+    def _predictor(self, scores: np.ndarray, rates: np.ndarray) -> Fitted:
+        return Fitted.alike(Linear.scores(scores, self.facts.scale, rates=bool(rates)), self.member.users)
 
     def _totals(self) -> dict[str, np.ndarray]:
         ratings, m = self.ratings, self.member.items
@@ -66,8 +69,8 @@ class VerticalTotalling(Totalling):
     def totals(self) -> Release:
         return self.gate.disclose(**self._totals())
 
-    def at_home(self, **shared: np.ndarray) -> ItemScores:
-        return ItemScores(shared["scores"][self.member.columns], rates=bool(shared["rates"]))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return self._predictor(shared["scores"][self.member.columns], shared["rates"])
 
 
 class _Means:
@@ -83,7 +86,8 @@ class _Means:
             sums, counts = self._gather(federation)
         scores = self.scores(sums, counts).astype(np.float32)
         federation.show(scores=scores, rates=np.array(self.rates))
-        return Model(self.name, self.facts.scale, self.facts.item_ids, item_scores=scores, rates=self.rates)
+        form = Linear.scores(scores, self.facts.scale, rates=self.rates)
+        return Model(self.name, self.facts.scale, self.facts.item_ids, form)
 
     def _gather(self, federation: Federation) -> tuple[np.ndarray, np.ndarray]:
         if self.facts.setting is not Setting.VERTICAL:

@@ -14,7 +14,7 @@ from tacit.methods.fit import fitted_users
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import Rates
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -41,7 +41,7 @@ class DeviceCoordinator:
             )
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=V)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, self.parameters.form(self.facts.scale, V))
 
 
 class DeviceCohort(Party):
@@ -84,8 +84,8 @@ class DeviceCohort(Party):
         self.home["items"] = V
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(self.parameters.form(self.facts.scale, self._latest("items", shared)), self.home["users"])
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """User factors with `steps` more steps for `rows`, each device on its own ratings."""

@@ -11,7 +11,7 @@ from tacit.methods.baselines.descent import DescentParameters, descend
 from tacit.methods.fit import fitted_users
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.start import start_factors
-from tacit.model import Factors
+from tacit.model import Fitted
 from tacit.partition import Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -51,15 +51,15 @@ class SiloAtHome(Party):
         self.gate.keep("own items", V)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         if "own users" in self.home:
-            return self.parameters.predictor(self.facts.scale, self.home["own users"], self.home["own items"])
-        return self.parameters.predictor(self.facts.scale, self.home["users"], self._latest("items", shared))
+            return Fitted(self.parameters.form(self.facts.scale, self.home["own items"]), self.home["own users"])
+        return Fitted(self.parameters.form(self.facts.scale, self._latest("items", shared)), self.home["users"])
 
-    def before_fine_tuning(self, **shared: np.ndarray) -> Factors | None:
+    def before_fine_tuning(self, **shared: np.ndarray) -> Fitted | None:
         if not self.parameters.fine_tuning:
             return None
-        return self.parameters.predictor(self.facts.scale, self.home["users"], self._latest("items", shared))
+        return Fitted(self.parameters.form(self.facts.scale, self._latest("items", shared)), self.home["users"])
 
     def _moved(self, V: np.ndarray, stream: np.random.Generator) -> np.ndarray:
         """Users' factors after one more step of a sample of users at V ("together")."""

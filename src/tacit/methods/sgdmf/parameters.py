@@ -18,7 +18,7 @@ from tacit.kernels.embed import descend_and_embed, embed
 from tacit.methods.asked import Situation
 from tacit.methods.base import Parameters
 from tacit.methods.sgdmf.gradient import At, factor_gradient
-from tacit.model import Factors
+from tacit.model import Form, NonNegative
 from tacit.partition import Setting
 
 #: One step of factors, in place: (x, gradient, rate, decay).
@@ -172,9 +172,9 @@ class SGDMFParameters(Parameters):
         """
         return lambda x, gradient, rate, decay: descend_and_embed(x, gradient, rate, span, decay)
 
-    def predictor(self, scale: Scale, users: np.ndarray, items: np.ndarray) -> Factors:
-        """What factors predict; Π keeps it on the scale."""
-        return Factors(scale.low, users, items)
+    def form(self, scale: Scale, items: np.ndarray) -> Form:
+        """The model's form over item factors; Π keeps what it predicts on the scale."""
+        return NonNegative(scale.low, scale.high, items)
 
     def _bound(
         self, query: type[Gradient], size: float, unit: Unit, blocks: Sequence[str], users_are_public: bool

@@ -27,7 +27,7 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Wh
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.users import fold_in
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.rng import derive
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -61,7 +61,8 @@ class PrivateDeviceCoordinator:
                 V = descend_and_embed(V.copy(), gradient, self._rate(total), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = self.parameters.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
 
     def _rate(self, total: Total) -> float:
         """The smaller of what curvature and noise allow, from public quantities.
@@ -103,9 +104,9 @@ class PrivateDeviceCohort(Party):
         self.home["items"] = self._fit(items)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         V = self._latest("items", shared)
-        return Factors(self.facts.scale.low, self._fitted(V), V)
+        return Fitted(self.parameters.form(self.facts.scale, V), self._fitted(V))
 
     def _query(self, V: np.ndarray) -> Query:
         """What each device adds: one of its ratings' gradient, drawn anew, or that of its record."""

@@ -20,7 +20,7 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, st
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import LAST_DRIFT, Rates
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Share
 
 USERS = Schema(users=Floats("users", "factors"))
@@ -40,7 +40,8 @@ class VerticalCoordinator:
         V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
         for party, answer in federation.ask("finish", users=U).items():
             V[self.facts.member(party).columns] = answer["items"]
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V, user_factors=U)
+        form = self.parameters.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form, states=U)
 
 
 class VerticalSilo(Party):
@@ -98,8 +99,8 @@ class VerticalSilo(Party):
         query = self.parameters.gradient(self.ratings, self.facts, ("items",), users_are_public=True, at=at)
         return self.gate.chain(query, update, {"items": self.home["items"].copy()}, kappa, lets_out=("items",))
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return self.parameters.predictor(self.facts.scale, self._latest("users", shared), self.home["items"])
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(self.parameters.form(self.facts.scale, self.home["items"]), self._latest("users", shared))
 
     def _rates(self, step: str, steps: int) -> Rates:
         noise = self.facts.noise.get(step, 0.0)
