@@ -33,7 +33,7 @@ from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.kept import read_predictor
 from tacit.engine.simulate import train
 from tacit.experiment import prepare, safeguards
-from tacit.model.predictor import Biases, Factors
+from tacit.model import Fitted
 from tacit.report.folder import RunFolder
 from tacit.secure.masks import pack
 from tacit.secure.quantize import wrapped
@@ -270,11 +270,13 @@ def pooled(deployed: Deployed, change: Callable) -> dict[str, float]:
     return measured(np.concatenate(errors))
 
 
-def without_items(predictor: Biases | Factors) -> Biases | Factors:
+def without_items(predictor: Fitted) -> Fitted:
     """The same, had nothing of others been learned: all items alike."""
-    if isinstance(predictor, Biases):
-        return replace(predictor, items=np.zeros_like(predictor.items))
-    return replace(predictor, items=np.broadcast_to(predictor.items.mean(axis=0), predictor.items.shape).copy())
+    form = predictor.form
+    if form.name == "linear":
+        return replace(predictor, form=replace(form, base=np.zeros_like(form.base)))
+    items = np.broadcast_to(form.items.mean(axis=0), form.items.shape).copy()
+    return replace(predictor, form=replace(form, items=items))
 
 
 # -- what ledgers say -------------------------------------------------------------------------------------------------
@@ -419,7 +421,7 @@ def of_people(deployed: Deployed) -> tuple[set[str], list[np.ndarray]]:
     """Everything that must not be found anywhere: who they are, how they rated, what was fitted for them."""
     ids = set(deployed.ratings.user_ids.ids.tolist())
     homes = [read_predictor(deployed.folder / f"site-{name}" / "home" / "predictor.tct") for name in SITES]
-    fitted = [home.users for home in homes]
+    fitted = [home.states for home in homes]
     return ids, [deployed.ratings.values, *fitted]
 
 

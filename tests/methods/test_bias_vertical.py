@@ -159,7 +159,7 @@ def test_one_silo_with_all_items_is_one_silo_with_all_users():
 
     method, parameters = chosen({"name": "bias"})
     scores = [
-        train(method, parameters, partition(WHOLE, into=1, by=by), seed=7).model.item_scores for by in ("user", "item")
+        train(method, parameters, partition(WHOLE, into=1, by=by), seed=7).model.form.base for by in ("user", "item")
     ]
     assert np.allclose(*scores, atol=1e-5)
 
@@ -181,6 +181,5 @@ def test_a_silo_that_refuses_leaves_its_items_to_their_users_levels(tmp_path, mo
     monkeypatch.setattr(Protection, "would_reach", lambda self: 99.0 if self.ledger.party == "party-2" else real(self))
     summary = run(file(), tmp_path / "run")
     assert summary["setting"] == Setting.VERTICAL
-    scores = Model.load(tmp_path / "run").item_scores
-    middle = np.count_nonzero(scores == 3.0)
-    assert middle == 20
+    biases = Model.load(tmp_path / "run").form.base
+    assert np.count_nonzero(biases == 0.0) == 20
