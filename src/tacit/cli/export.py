@@ -138,8 +138,9 @@ def _words(model: Model) -> str:
         case Linear(width=0):
             kind = "is the predicted rating" if model.rates else "only ranks items"
             return f"`base` {kind}, and is the same for everybody."
-        case Linear(order=None, rates=True):
-            return "A rating is predicted as base + z·v, where a user's z is fitted to their own ratings."
+        case Linear(rates=True, order=order):
+            ranked = "" if order is None else f" Items are ranked by order + {model.form.personal:g}·z·v."
+            return f"A rating is predicted as base + z·v, where a user's z is fitted to their own ratings.{ranked}"
     return f'The form "{model.form.name}" says what is predicted from them; its numbers are in `guarantee.json`.'
 
 

@@ -22,6 +22,7 @@ from tacit.deploy.files import write_private
 from tacit.errors import BadMessage, DataError, TamperingFound
 from tacit.federation.messages import Answer
 from tacit.model import Fitted, Model, forms
+from tacit.model.model import best
 from tacit.partition import Share
 
 
@@ -141,6 +142,13 @@ def write_model(folder: Path, fitted: Fitted, seen: Ratings, method: str, stamp:
         path.chmod(0o600)
 
 
+def write_seen(path: Path, seen: Ratings) -> None:
+    """Whose states a site keeps, and what they rated, which is not recommended to them; no ratings are in it."""
+    blocks: dict[str, Value] = {"indptr": seen.indptr.astype(np.int64), "items": seen.items.astype(np.int32)}
+    ids = {"user ids": _text(seen.user_ids.ids.tolist()), "item ids": _text(seen.item_ids.ids.tolist())}
+    write_private(path, encode({**blocks, **ids}))
+
+
 def read_predictor(path: Path) -> Fitted:
     """The predictor in a file."""
     with as_written(path):
@@ -150,6 +158,20 @@ def read_predictor(path: Path) -> Fitted:
         form = forms.made(words["form"], words["numbers"], arrays)
         forms.check(form, None, states)
         return Fitted(form, states)
+
+
+def recommend(home: Path, user: Any, n: int = 10) -> list[tuple[Any, float]]:
+    """The n best items that a user of this site has not rated, as (id, score): from the files in its `home` folder."""
+    fitted, path = read_predictor(home / "predictor.tct"), home / "seen.tct"
+    with as_written(path):
+        saved: dict[str, Any] = decode(path.read_bytes())
+        users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
+        indptr, seen = saved["indptr"], saved["items"]
+        if not fits(fitted, len(users), len(items)) or len(indptr) != len(users) + 1:
+            raise ValueError("it is of others than the predictor")
+    row = Vocabulary(users, "user").row(user)
+    scores = np.asarray(fitted.scores(np.array([row])))[0]
+    return best(scores, Vocabulary(items, "item"), seen[indptr[row] : indptr[row + 1]], n)
 
 
 def fits(fitted: Fitted, users: int, items: int) -> bool:

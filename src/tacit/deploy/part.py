@@ -201,6 +201,7 @@ class Part:
         shutil.rmtree(folder, ignore_errors=True)
         for name, predictor in zip(("predictor", "before"), predictors, strict=False):
             kept.write_predictor(folder / f"{name}.tct", predictor)
+        kept.write_seen(folder / "seen.tct", seen)
         promised = None if self._agreed is None else self._agreed.plan
         stamp = NON_PRIVATE if promised is None else promised.terms.guarantee
         kept.write_model(folder / "model", predictors[0], seen, self.offer.file.method["name"], str(stamp))

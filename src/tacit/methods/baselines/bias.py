@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -178,8 +179,12 @@ def estimated(sums: Mapping[str, np.ndarray], noise: float, parameters: BiasPara
 
 
 def shared_model(b: np.ndarray, parameters: BiasParameters, facts: Facts) -> Model:
-    """What everybody may have: b, to which somebody new fits a level from their own ratings, as parties do."""
-    return Model("bias", facts.scale, facts.item_ids, Linear.levels(b, facts.scale, parameters.shrinkage))
+    """What everybody may have: b, to which somebody new fits a level from their own ratings, as parties do.
+
+    Items are ranked by level + b as it is: cut to the scale, many would be alike to whoever rates high.
+    """
+    form = replace(Linear.levels(b, facts.scale, parameters.shrinkage), order=b, personal=1.0)
+    return Model("bias", facts.scale, facts.item_ids, form)
 
 
 def schedule(parameters: BiasParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
