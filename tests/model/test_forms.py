@@ -221,7 +221,7 @@ def test_numbers_that_are_none_are_refused():
 
 def test_a_form_is_made_of_its_own_names_only():
     good = {"items": np.ones((M, K), dtype=np.float32)}
-    assert forms.made("non-negative", {"low": 1, "high": 5}, good).regularization == 1.0
+    assert forms.build("non-negative", {"low": 1, "high": 5}, good).regularization == 1.0
     for numbers, arrays, words in (
         ({"low": 1}, good, 'lacks "high"'),
         ({"low": 1, "high": 5}, {}, 'lacks "items"'),
@@ -231,7 +231,7 @@ def test_a_form_is_made_of_its_own_names_only():
         ({"low": 1, "high": 5, "name": 7}, good, 'no number "name"'),
     ):
         with pytest.raises(DataError, match=words):
-            forms.made("non-negative", numbers, arrays)
+            forms.build("non-negative", numbers, arrays)
 
 
 def test_only_installed_forms_are_found(tmp_path, request):

@@ -155,7 +155,7 @@ def read_predictor(path: Path) -> Fitted:
         saved: dict[str, Any] = decode(path.read_bytes())
         words, states = json.loads(saved.pop("about")), saved.pop("states")
         arrays = {name.removeprefix("form/"): block for name, block in saved.items()}
-        form = forms.made(words["form"], words["numbers"], arrays)
+        form = forms.build(words["form"], words["numbers"], arrays)
         forms.check(form, None, states)
         return Fitted(form, states)
 

@@ -105,7 +105,7 @@ def same(a: Form, b: Form) -> bool:
     return all(ours[name] is theirs[name] or np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
-def made(name: str, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Form:
+def build(name: str, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Form:
     """A form as it was written down; names of arrays and numbers that it does not have are refused."""
     form = find(name)
     wanted = {f.name: f for f in fields(form)}  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ class Predictor(Protocol):
 
 
 @runtime_checkable
-class Estimated(Protocol):
+class FittedEstimator(Protocol):
     """A fitted estimator: its predictor, and the ratings that it has seen."""
 
     @property

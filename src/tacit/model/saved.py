@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.data.ratings import Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.model import forms
 from tacit.model.forms import Form
 from tacit.model.linear import Linear
@@ -65,7 +65,7 @@ def read(given: Path) -> Model:
             form, states = _first(scale, about["rates"], arrays)
         else:
             states = arrays.pop("states", None)
-            form = forms.made(about["form"], about["numbers"], arrays)
+            form = forms.build(about["form"], about["numbers"], arrays)
         return _checked(about, scale, ids, form, states)
     except FileNotFoundError:
         raise DataError(
@@ -107,6 +107,8 @@ def columns_of(form: Form) -> dict[str, np.ndarray]:
         if form.arrays[name] == ("items",):
             columns[name] = array
         elif form.arrays[name][0] == "items":
+            if array.ndim > 2:
+                raise UsageError(f'"{name}" of the form "{form.name}" is no table, and cannot be exported.')
             prefix = _prefix(name)
             columns |= {f"{prefix}{k}": column for k, column in enumerate(array.T, start=1)}
     return columns
@@ -150,7 +152,7 @@ def _form(about: Mapping[str, Any], items: Any) -> Form:
     for name in about["columns"]:
         flat = len(kind.arrays[name]) == 1
         arrays[name] = items[name].to_numpy() if flat else _block(items, _prefix(name), kind.dtype)
-    return forms.made(about["name"], about["numbers"], arrays)
+    return forms.build(about["name"], about["numbers"], arrays)
 
 
 def _block(table: Any, prefix: str, dtype: str) -> np.ndarray:
