@@ -199,6 +199,7 @@ class Part:
         shutil.rmtree(folder, ignore_errors=True)
         for name, predictor in zip(("predictor", "before"), predictors, strict=False):
             kept.write_predictor(folder / f"{name}.tct", predictor)
+        kept.write_seen(folder / "seen.tct", seen)
         stamp = self._prepared.guarantee
         kept.write_model(folder / "model", predictors[0], seen, self.offer.file.method["name"], str(stamp))
         test = self._held.test

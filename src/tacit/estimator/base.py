@@ -149,14 +149,16 @@ class Estimator:
         )
 
     def predict(self, user: Any, items: Sequence[Any]) -> np.ndarray:
-        """Predictions of one known user for some items, by id; made where the user's party is. float32."""
+        """The ratings that one known user would give some items, by id; made where the user's party is. float32."""
         parties = self._fitted()
+        if not self.predictor_.rates:
+            raise UsageError(f"A {type(self).__name__} predicts no ratings, it only ranks; ask it to recommend.")
         row = parties.user_ids.row(user)
         columns = item_rows(parties.item_ids, items)
         return self.predictor_.predict(np.full(len(columns), row), columns)
 
     def recommend(self, user: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """The n best items that a user has not rated: (id, prediction), best first.
+        """The n best items that a user has not rated: (id, score), best first.
 
         `user` is the id of a known user, or the history of somebody new: {item: rating, …}.
         """
