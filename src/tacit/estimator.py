@@ -76,7 +76,8 @@ def guarded(
             "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
             'catalogue, as in tacit.load(…, catalogue="items.csv").'
         )
-    facts = PublicFacts(parties.n_users, parties.n_items, parties.scale, ratings or TYPICAL * parties.n_users)
+    typical, width = TYPICAL * parties.n_users, parties.catalogue.width
+    facts = PublicFacts(parties.n_users, parties.n_items, parties.scale, ratings or typical, width)
     count = sum(max(1, share.devices) for share in parties)
     situation = Situation.of(parties.setting, count, aggregation)
     plan = make_plan(method.name, method.schedule, parameters, privacy, facts, situation, seeded=True)

@@ -77,7 +77,7 @@ def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
 
     method, parameters = check(file, setting=setting_in_data(file))
     data, public = file.data, file.public
-    declared = None if file.privacy is None else public_facts(data, public)
+    declared = None if file.privacy is None else public_facts(data, public, file.seed)
     phase("reading data", None)
     ratings = load(
         data.source,
@@ -90,6 +90,7 @@ def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
         user_table=data.user_table,
         item_table=data.item_table,
         catalogue=public.catalogue,
+        features=public.features,
         users=data.users,
         items=data.items,
         ratings=data.ratings,

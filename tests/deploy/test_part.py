@@ -17,13 +17,13 @@ from tacit.deploy import part as part_module
 from tacit.deploy import policy as policy_module
 from tacit.deploy import site, terms
 from tacit.deploy import source as source_module
+from tacit.deploy.catalogue import ids_array, vocabulary
 from tacit.deploy.kept import read_predictor
 from tacit.deploy.logs import logger
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.deploy.status import Status
-from tacit.deploy.terms import ids_array
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer, Request
@@ -130,7 +130,7 @@ def test_planted_a_site_without_that_rule_would_tell_what_was_rated(tmp_path, mo
     offer = offer_of(run_file(privacy=None), items=None)
     (tmp_path / "open").mkdir()
     told = Part(home_of(tmp_path / "open", policy=Policy(non_private=True)), "run-1", offer.content()).sizes()
-    assert len(terms.vocabulary(told["items"])) > 0
+    assert len(vocabulary(told["items"])) > 0
 
 
 def test_a_run_file_that_the_site_was_given_must_be_the_one_that_is_offered(tmp_path):

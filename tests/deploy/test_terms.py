@@ -10,16 +10,15 @@ from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.catalogue import ids_array, vocabulary
 from tacit.deploy.terms import (
     Offer,
     Told,
     facts_content,
     facts_from,
     facts_of,
-    ids_array,
     offered_file,
     union,
-    vocabulary,
 )
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.partition import Setting

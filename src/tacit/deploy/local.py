@@ -233,11 +233,12 @@ def offered(agreed: Agreement, file: RunFile) -> Offer:
         scale=(facts.scale.low, facts.scale.high),
         users=facts.users if declared is None else declared.users,
         ratings=facts.ratings if declared is None else declared.ratings,
+        features=facts.catalogue.columns,
     )
     names = tuple(member.name for member in facts.roster)
     data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
     file = file.model_copy(update={"data": data})
-    return Offer(agreed.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
+    return Offer(agreed.run, offered_file(file, public), names, facts.setting, facts.catalogue, local=True)
 
 
 def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:

@@ -122,7 +122,7 @@ def plan(
     """What a private run will ask, add and cost, from public facts alone: those given, or those of the run file."""
     if file.privacy is None:
         raise UsageError("The run file has no [privacy] section, so there is nothing to plan; the run is NON-PRIVATE.")
-    facts, setting = facts or public_facts(file.data, file.public), setting or setting_of(file)
+    facts, setting = facts or public_facts(file.data, file.public, file.seed), setting or setting_of(file)
     if setting not in method.sides:
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)

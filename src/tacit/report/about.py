@@ -32,6 +32,7 @@ def about_data(ratings: Ratings) -> dict[str, Any]:
         "ratings": ratings.n_ratings,
         "scale": str(ratings.scale),
         "feedback": str(ratings.feedback),
+        "features": list(ratings.features),
         "density": ratings.n_ratings / (ratings.n_users * ratings.n_items),
         "notes": list(ratings.notes),
     }
