@@ -428,7 +428,7 @@ def test_with_privacy_a_vertical_site_names_its_items(tmp_path, tables):
 
 
 def test_a_private_vertical_run_without_a_list_of_items_is_refused(tmp_path, tables):
-    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), items=None)
+    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), catalogue=None)
     with pytest.raises(PrivacyRefused, match="no public list"):
         Sites(tmp_path, offer, Policy(), tables)
 

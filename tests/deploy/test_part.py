@@ -11,6 +11,7 @@ from tacit.boundary.events import Gaussian, Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import part as part_module
@@ -526,10 +527,11 @@ def test_what_is_wrong_with_data_stays_at_home(tmp_path):
 
 PROBES = {
     "every list without one item": [
-        replace(OFFER, items=Vocabulary(np.delete(DATA.item_ids.ids, place), "item")) for place in range(6)
+        replace(OFFER, catalogue=Catalogue(Vocabulary(np.delete(DATA.item_ids.ids, place), "item")))
+        for place in range(6)
     ],
-    "one item alone": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids[:1], "item"))],
-    "items that there are not": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids + 10_000, "item"))],
+    "one item alone": [replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids[:1], "item")))],
+    "items that there are not": [replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids + 10_000, "item")))],
     "narrow scales": [offer_of(run_file(public={"scale": [low, low + 1], "users": 48})) for low in (1, 2, 4, 7)],
     "half held out": [offer_of(run_file(seed=seed, split={"test": 0.5})) for seed in range(5)],
 }
