@@ -1,4 +1,4 @@
-"""[public] features in a run file: on both engines, on the card, in the plan, and refused where nothing describes items."""
+"""[public] features in a run file: on both engines, on the card, in the plan; refused where nothing describes items."""
 
 import json
 from pathlib import Path
