@@ -275,6 +275,6 @@ def test_a_party_has_the_features_of_the_items_that_it_holds(by):
     facts = Facts.of(parties, 7)
     assert (facts.items, facts.item_ids) == (30, parties.item_ids)
     for share in parties:
-        np.testing.assert_array_equal(facts.features(share.name), facts.catalogue.features()[share.items])
-        rows = facts.features(share.name, ["year"])
+        np.testing.assert_array_equal(facts.features_of(share.name), facts.catalogue.features()[share.items])
+        rows = facts.features_of(share.name, ["year"])
         np.testing.assert_array_equal(rows, facts.catalogue.features(["year"])[share.items])

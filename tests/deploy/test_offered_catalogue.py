@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from one_site import DATA, NAMES, Sites, home_of, offer_of, run_file, write_csv
+from one_site import DATA, NAMES, Sites, home_of, kit_of, offer_of, run_file, write_csv
 
 from tacit.boundary.wire import decode, encode
 from tacit.data.catalogue import Catalogue
@@ -17,6 +17,7 @@ from tacit.deploy.catalogue import catalogue_content, catalogue_from
 from tacit.deploy.deployed import described, for_sites, listed
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
+from tacit.deploy.preflight import _rules
 from tacit.deploy.source import Source
 from tacit.deploy.terms import Offer, Told, facts_content, facts_from, facts_of
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
@@ -70,14 +71,14 @@ def test_the_coordinator_and_every_site_have_the_catalogue_of_a_run_in_one_proce
     at_site = facts_from(Offer.of("run-1", sent(offer)), decode(encode(facts_content(facts))))
     here = Facts.of(partition(replace(DATA, features=FEATURES), into=3), 7)
     assert facts.catalogue.digest == at_site.catalogue.digest == here.catalogue.digest
-    np.testing.assert_array_equal(at_site.features("party-2"), here.catalogue.features())
+    np.testing.assert_array_equal(at_site.features_of("party-2"), here.catalogue.features())
 
 
 def test_a_party_at_a_site_reads_the_features(tmp_path):
     sites = Sites(tmp_path, OFFER).begin()
     for name, part in sites.parts.items():
         assert part.party.facts.catalogue.digest == sites.agreed.facts.catalogue.digest
-        assert part.party.facts.features(name).shape == (16, OFFER.catalogue.width)
+        assert part.party.facts.features_of(name).shape == (16, OFFER.catalogue.width)
     assert sites.agreed.plan.facts.features == OFFER.catalogue.width
     assert sites.conduct().item_ids == DATA.item_ids
     sites.leave()
@@ -203,6 +204,11 @@ def test_the_coordinator_reads_the_attributes_of_its_public_list(tmp_path):
 def test_features_without_a_public_list_are_refused():
     with pytest.raises(UsageError, match=r"in \[public\], as in catalogue"):
         listed(run_file(public=PUBLIC, privacy=None))
+
+
+def test_a_look_before_joining_names_the_attributes():
+    found = _rules(Policy(), OFFER, kit_of("party-1"), "the offered run")
+    assert "it uses the item attributes genres and year, which it takes for public" in found
 
 
 def test_what_a_deployed_run_says_of_its_data_names_the_features(tmp_path):

@@ -352,7 +352,7 @@ def join(
         list[str] | None, typer.Option("--column", metavar="user=NAME", help="How a column is called here.")
     ] = None,
     items: Annotated[
-        Path | None, typer.Option("--items", help="A public list of items that the run must keep to.")
+        Path | None, typer.Option("--items", help="The public list of items; vertical runs: this site's.")
     ] = None,
     feedback: Annotated[
         str | None, typer.Option("--feedback", help="explicit, implicit or count; default: as --run says, or explicit.")

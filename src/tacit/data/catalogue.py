@@ -70,11 +70,11 @@ class Catalogue:
                     f'The item attribute "{name}" has {len(self._labels[name]):,} different labels, and features have '
                     f"at most {MOST_FEATURES:,} columns; name another one in [public] features."
                 )
-        if self.width > MOST_FEATURES or self.width * len(self) > MOST_CELLS:
+        most = min(MOST_FEATURES, MOST_CELLS // max(1, len(self)))
+        if self.width > most:
             raise UsageError(
                 f"The item attributes {', '.join(columns)} make {self.width:,} feature columns of {len(self):,} "
-                f"items, and there can be at most {min(MOST_FEATURES, MOST_CELLS // len(self)):,}; name fewer in "
-                "[public] features."
+                f"items, and there can be at most {most:,}; name fewer in [public] features."
             )
 
     def __len__(self) -> int:

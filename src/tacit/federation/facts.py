@@ -89,10 +89,10 @@ class Facts:
         """The vocabulary of items."""
         return self.catalogue.ids
 
-    def features(self, name: str, columns: Sequence[str] | None = None) -> Array:
-        """The features of the items that a party holds, (m_h, d) float32; all rows, unless the setting is vertical."""
-        columns_held, every = self.member(name).columns, self.catalogue.features(columns)
-        return every if len(columns_held) == len(every) else every[columns_held]
+    def features_of(self, name: str, columns: Sequence[str] | None = None) -> Array:
+        """The features of the items that a party holds, (m_h, d) float32: of all items, unless they are divided."""
+        held, features = self.member(name).columns, self.catalogue.features(columns)
+        return features if len(held) == len(features) else features[held]
 
     @cached_property
     def _places(self) -> dict[str, int]:
