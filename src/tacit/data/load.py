@@ -112,9 +112,8 @@ def load(
         tables = {"columns": columns, "query": query, "user_table": user_table, "item_table": item_table}
         _leave_out({**tables, "catalogue": catalogue}, "the demo brings its own")
         made = _demo(declared, users=users, items=items, ratings=ratings, feedback=kind.value, seed=seed)
-        from tacit.data.synthetic import demo_items
-
-        return _featured(made, demo_items(made.n_items, seed), Origin("the demo"), features)
+        described = made.item_attributes.add_column(0, "item", pa.array(made.item_ids.ids))  # type: ignore[union-attr]
+        return _featured(made, described, Origin("the demo"), features)
     _leave_out({"users": users, "items": items, "ratings": ratings}, 'it sizes source="demo" only')
     asked = columns if attribute is None else {**(columns or {}), ATTRIBUTE: attribute}
     if is_frame(source):

@@ -1,7 +1,8 @@
 """The catalogue in a message: ids as JSON, and each named column of attributes as a plain array.
 
 Nothing here is Arrow's or Python's own format: labels are JSON, numbers float32, so that a forged offer meets no
-decoder but the wire's and JSON's, and cannot ask for more memory than it sent.
+decoder but the wire's and JSON's. What it makes of a site's memory is bounded by what it sent, and features by
+`MOST_CELLS`.
 """
 
 from __future__ import annotations
