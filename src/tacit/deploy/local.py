@@ -225,11 +225,16 @@ def _held(
 def offered(prepared: PreparedRun, file: RunFile) -> Offer:
     """The offer to an experiment's own sites."""
     facts, declared = prepared.facts, prepared.plan.context.facts
-    public = PublicSection(scale=(facts.scale.low, facts.scale.high), users=declared.users, ratings=declared.ratings)
+    public = PublicSection(
+        scale=(facts.scale.low, facts.scale.high),
+        users=declared.users,
+        ratings=declared.ratings,
+        features=facts.catalogue.columns,
+    )
     names = tuple(member.name for member in facts.roster)
     data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
     file = file.model_copy(update={"data": data})
-    return Offer(prepared.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
+    return Offer(prepared.run, offered_file(file, public), names, facts.setting, facts.catalogue, local=True)
 
 
 def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:

@@ -160,6 +160,9 @@ def _assumptions(record: RunRecord) -> Section:
     if record.guarantee is not None:
         chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
         points = [*promises.resting_on(record.guarantee, chains), *points, *record.about.sealing]
+    data = record.about.data
+    if record.guarantee is not None or data.features:
+        points.append(promises.assumed_public(data.items, data.features))
     return Section("Assuming what", points=points)
 
 

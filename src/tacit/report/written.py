@@ -73,6 +73,7 @@ class AboutData(Written):
     ratings_in_words: str = ""
     scale: Any = None
     feedback: str = ""
+    features: list[str] = Field(default_factory=list)
     density: float | None = None
     notes: list[str] = Field(default_factory=list)
 
