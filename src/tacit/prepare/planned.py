@@ -99,6 +99,6 @@ def declared(facts: Facts, ratings: int | None = None) -> PublicFacts:
 
 
 def counted(facts: Facts, ratings: int | None = None) -> PublicFacts:
-    """What the parties' own sizes say; `ratings` in the place of their number, which is counted without privacy only."""
+    """What the parties' own sizes say; `ratings` takes the place of their number, where that may not be counted."""
     number = facts.ratings if ratings is None else ratings
     return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width)
