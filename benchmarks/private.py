@@ -193,13 +193,13 @@ def trained(by: str, silos: int, rounds: int, folder: Path, clock: Clock) -> tup
     prepared = prepare(file)
     glances: list[tuple[float, ...]] = []
     assert prepared.plan is not None
-    with clock.started():
+    with clock.started(), RunFolder.make(folder, "sgdmf", file) as kept:
         done = train(
             prepared.method,
             prepared.parameters,
             prepared.parties,
             seed=file.seed,
-            safeguards=safeguards(file, prepared.plan, RunFolder.make(folder, "sgdmf", file)),
+            safeguards=safeguards(file, prepared.plan, kept),
             test=prepared.test,
             watch=lambda _glance: glances.append((process_time(), clock.seconds["noise"], clock.seconds["improve"])),
         )

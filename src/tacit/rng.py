@@ -23,7 +23,7 @@ def stream_key(seed: int, *purpose: Purpose) -> bytes:
     """The 32 bytes that a stream grows from: injective in seed and purpose, equal on every machine."""
     if not isinstance(seed, int | np.integer):
         raise UsageError(f"seed = {seed!r} is not possible; give a whole number, such as 7.")
-    digest = hashlib.sha256(b"tacit stream 1")
+    pieces = [b"tacit stream 1"]
     for part in (seed, *purpose):
         if isinstance(part, bytes):
             kind, text = b"b", part
@@ -31,8 +31,8 @@ def stream_key(seed: int, *purpose: Purpose) -> bytes:
             kind, text = b"s", part.encode()
         else:
             kind, text = b"i", str(index(part)).encode()  # index refuses a float rather than round it
-        digest.update(kind + len(text).to_bytes(8, "little") + text)
-    return digest.digest()
+        pieces += (kind, len(text).to_bytes(8, "little"), text)
+    return hashlib.sha256(b"".join(pieces)).digest()
 
 
 def derive(seed: int, *purpose: Purpose) -> np.random.Generator:

@@ -15,7 +15,7 @@ import numpy as np
 from tacit.boundary.release import Kind
 from tacit.boundary.sealed import SEALED
 from tacit.boundary.seals import unmarked
-from tacit.boundary.wire import Array, Value, digest
+from tacit.boundary.wire import Value, all_finite, digest
 from tacit.errors import BadMessage
 
 
@@ -40,15 +40,9 @@ class Floats:
         wanted = tuple(dimensions.get(s, -1) if isinstance(s, str) else s for s in self.shape)
         if len(wanted) != value.ndim or any(w not in (-1, s) for w, s in zip(wanted, value.shape, strict=True)):
             return f"has the shape {value.shape} where {wanted} is agreed"
-        if value.dtype.kind == "f" and not _all_finite(value):
+        if value.dtype.kind == "f" and not all_finite(value):
             return "holds numbers that are not finite"
         return None
-
-
-def _all_finite(value: Array) -> bool:
-    """Whether every number is finite: a finite sum proves it quickly, and only one that is not is looked into."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(value.sum())) or bool(np.isfinite(value).all())
 
 
 class Wholes(Floats):
