@@ -194,7 +194,7 @@ class Door:
                 raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
             row = self._record(kind, event, body, self._saved(home, payload), sealed, contributors, present)
         self.home.update(home)
-        self._made = self._sealed(kind, body, contributors, row)
+        self._made = self._sealed(kind, body, contributors, row, "" if row is None or sealed else row.payload)
         return self._made
 
     def _record(
@@ -234,12 +234,12 @@ class Door:
         rest = {name: block for name, block in home.items() if name not in sent}
         return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})
 
-    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:
+    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None, sha: str = "") -> Release:
         if row is None or self.protection is None:
             return Release(self.party, kind, body, NON_PRIVATE, contributors, seal=_release._SEAL)
         promised = self.protection.terms.guarantee
         recorded = (row.event, row.payload, row.head)
-        return Release(self.party, kind, body, promised, contributors, *recorded, seal=_release._SEAL)
+        return Release(self.party, kind, body, promised, contributors, *recorded, sha, _release._SEAL)
 
 
 def saved_home(ledger: Ledger, run: str) -> tuple[dict[str, Value], list[str]]:

@@ -82,8 +82,9 @@ class Gate(Door):
         self._can_mask(weight)
         current, event = dict(state), self._admitted(query, steps)
         self._owe(Kind.CHAIN, event)
+        sigma = self._sigma(query)
         for step in range(steps):
-            current = update(current, self._answer(query, current, step), step)
+            current = update(current, self._answer(query, current, step, sigma), step)
         payload = self._masked({name: current[name] for name in lets_out}, weight)
         return self._let_out(Kind.CHAIN, payload, event, state=current, received=received)
 
@@ -113,7 +114,8 @@ class Gate(Door):
         grid = None if protection is None else protection.terms.grids.get(request.step)
         if protection is None or grid is None:
             self._owe(Kind.SUM, event)
-            answer = self._answer(query, {}, 0, max(1, contributors) if self._devices else 1)
+            shares = max(1, contributors) if self._devices else 1
+            answer = self._answer(query, {}, 0, self._sigma(query) * math.sqrt(shares))
             return self._let_out(Kind.SUM, answer, event, contributors, present=present)
         whole = self._whole(query, grid)
         if grid.own:
@@ -229,12 +231,15 @@ class Gate(Door):
         self.protection.admit(request.step, event)
         return event
 
-    def _answer(self, query: Query, state: Mapping[str, Any], step: int, shares: int = 1) -> dict[str, Array]:
-        """The query's answer, plus the sum of `shares` independent fresh noises on every cell."""
+    def _sigma(self, query: Query) -> float:
+        """σ of one answer; 0 without a protection."""
+        return 0.0 if self.protection is None else self.protection.scale(query)
+
+    def _answer(self, query: Query, state: Mapping[str, Any], step: int, sigma: float) -> dict[str, Array]:
+        """The query's answer, plus fresh noise on every cell."""
         request, stream = self._serving(), self.stream("sample", step)
         if self.protection is None:
             return query(state, stream)
-        sigma = self.protection.scale(query) * math.sqrt(shares)
         return self.protection.noised(
             query.exact(state, stream), sigma, request.round, request.step, step, request.hash
         )

@@ -67,8 +67,10 @@ class Gaussian:
 
     def _noised(self, name: str, block: Exact, source: Source) -> Array:
         if isinstance(block, Rows):
-            _finite(name, block.values)
-            return source.noised_rows(block.n, block.rows, block.values, self.sigma)
+            try:
+                return source.noised_rows(block.n, block.rows, block.values, self.sigma)
+            except FloatingPointError:
+                raise _not_finite(name, block.values) from None
         whole = self.add({name: np.array(block, dtype=np.float64, order="C")}, source)
         return whole[name].astype(np.float32)
 
@@ -241,7 +243,10 @@ def _whole(x: Array) -> NDArray[np.int64]:
 def _finite(name: str, x: Array) -> None:
     """A number that is not finite drowns its noise."""
     if not all_finite(x):
-        x.fill(0)
-        raise PrivacyRefused(
-            f'"{name}" holds a number that is not finite, which noise cannot cover; clip before adding.'
-        )
+        raise _not_finite(name, x)
+
+
+def _not_finite(name: str, x: Array) -> PrivacyRefused:
+    """What is said of a block that is not finite, and is emptied."""
+    x.fill(0)
+    return PrivacyRefused(f'"{name}" holds a number that is not finite, which noise cannot cover; clip before adding.')

@@ -299,6 +299,7 @@ def _reading(
     return min(_reached(Budget(epsilon, delta), relation, first, spent) for epsilon in shapes)
 
 
+@lru_cache(maxsize=1024)
 def _counts(events: Merged) -> dict[Event, int] | None:
     """How often each kind of answer is among merged events; None if one of them protects nothing."""
     return None if events is None else {replace(event, count=1): event.count for event in events}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.boundary.wire import all_finite
 from tacit.errors import PrivacyRefused, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Source(Protocol):
 
     def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
         """x + σ·N where x, (n, p), is `values` in `rows`, which increase, and 0 elsewhere: what add_normal makes of
-        x in float64, rounded to float32."""
+        x in float64, rounded to float32. FloatingPointError where a value is not finite."""
 
 
 class _Words:
@@ -81,6 +82,8 @@ class _Words:
         return out
 
     def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+        if not all_finite(values):
+            raise FloatingPointError("the values of a noised block must be finite")
         x = np.zeros((n, values.shape[1]))
         x[rows] = values
         self.add_normal(x, sigma)

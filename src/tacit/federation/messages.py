@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from tacit.boundary.release import Kind
+from tacit.boundary.release import Kind, Release
 from tacit.boundary.sealed import SEALED
 from tacit.boundary.seals import unmarked
 from tacit.boundary.wire import Value, all_finite, digest
@@ -240,6 +240,15 @@ class Answer:
     payload: str = ""
     head: str = ""
     why: str = ""
+
+    @classmethod
+    def of(cls, release: Release) -> Answer:
+        """A release, on its way; within this process its bytes are not hashed a second time."""
+        recorded = (release.event, release.payload, release.head)
+        answer = cls(release.party, "ok", release.kind, release.body, release.contributors, *recorded)
+        if release.digest:
+            vars(answer)["digest"] = release.digest
+        return answer
 
     @cached_property
     def digest(self) -> str:
