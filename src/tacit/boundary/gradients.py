@@ -28,7 +28,7 @@ from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.kernels.bounded import bounded_gradients, bounded_slopes, embedded_gradients
+from tacit.kernels.bounded import bounded_gradients, bounded_slopes
 from tacit.kernels.embed import embed_rows
 from tacit.kernels.entries import looked_up, shifted
 from tacit.secure.quantize import Pieces
@@ -101,7 +101,17 @@ class Gradient(Bounded):
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:
         U, V = self._factors({**(self._at(state) if callable(self._at) else self._at), **state})
         part = self._part(stream)
-        touched, by_user, by_item = self._summed(part, U, V)
+        touched, places = looked_up(self.ratings.items, part.entries, len(V))
+        by_user, by_item = bounded_gradients(
+            part.indptr,
+            places,
+            self._rated(part.entries),
+            self._clipped(U, part.rows),
+            self._clipped(V, touched),
+            ROOM * self.threshold,
+            "users" in self.blocks,
+            "items" in self.blocks,
+        )
         answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
         return {name: answer[name] for name in self.blocks}
 
@@ -177,21 +187,6 @@ class Gradient(Bounded):
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _summed(self, part: Part, U: Array, V: Array) -> tuple[Array, Array, Array]:
-        """The items that a sample touches, and its gradient sums by user and by such an item."""
-        touched, places = looked_up(self.ratings.items, part.entries, len(V))
-        by_user, by_item = bounded_gradients(
-            part.indptr,
-            places,
-            self._rated(part.entries),
-            self._clipped(U, part.rows),
-            self._clipped(V, touched),
-            ROOM * self.threshold,
-            "users" in self.blocks,
-            "items" in self.blocks,
-        )
-        return touched, by_user, by_item
-
     def _part(self, stream: np.random.Generator) -> Part:
         """The ratings that this answer looks at: a fresh sample, trimmed."""
         draw = sample_users if self.sampled is Unit.USER else sample_ratings
@@ -232,23 +227,6 @@ class EmbeddingGradient(Gradient):
 
     def _clipped(self, x: Array, rows: Array) -> Array:
         return embed_rows(x, rows, ROOM * self.ratings.scale.span)
-
-    def _summed(self, part: Part, U: Array, V: Array) -> tuple[Array, Array, Array]:
-        ratings, scale = self.ratings, self.ratings.scale
-        return embedded_gradients(
-            part.indptr,
-            part.entries,
-            ratings.items,
-            ratings.values,
-            scale.low,
-            scale.span,
-            part.rows,
-            U,
-            V,
-            ROOM * scale.span,
-            "users" in self.blocks,
-            "items" in self.blocks,
-        )
 
     @staticmethod
     def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:

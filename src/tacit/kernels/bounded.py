@@ -6,12 +6,8 @@ u_i's to item j's. So clipping the pair to norm C scales its slope by min(1, C /
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from tacit.kernels.embed import _embed, embed_rows_numpy
-from tacit.kernels.entries import _looked_up, _shifted, looked_up_numpy, shifted_numpy
 from tacit.kernels.jit import compiled
 
 
@@ -79,67 +75,6 @@ def bounded_gradients_numpy(
     np.add.at(by_user, np.repeat(np.arange(len(users)), np.diff(indptr)), slope[:, None] * v)
     np.add.at(by_item, items, slope[:, None] * u)
     return by_user, by_item
-
-
-@compiled(fastmath={"reassoc", "contract", "nsz"})
-def _embedded_gradients(
-    indptr, entries, items, values, low, span, rows, users, factors, root, for_users, for_items, touched
-):
-    place, places = np.zeros(len(factors), dtype=np.int64), np.empty(len(entries), dtype=np.int64)
-    count, rated = _looked_up(items, entries, place, places, touched), np.empty(len(entries))
-    _shifted(values, entries, low, span, rated)
-    u, v = np.empty((len(rows), users.shape[1])), np.empty((count, users.shape[1]))
-    _embed(users, rows, root, u)
-    _embed(factors, touched[:count], root, v)
-    return count, *_bounded_gradients(indptr, places, rated, u, v, np.inf, for_users, for_items)
-
-
-def embedded_gradients(
-    indptr: np.ndarray,
-    entries: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    low: float,
-    span: float,
-    rows: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
-    largest: float,
-    for_users: bool = True,
-    for_items: bool = True,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradient sums over some entries at Π(users[rows]) and Π(factors): what `looked_up`, `shifted`, `embed_rows` and
-    `bounded_gradients` make one after the other, in one call.
-
-    indptr, entries, rows : a `tacit.boundary.trim.Part`; items, values: of all entries; low, span: of the scale
-    largest : the R of Π. Returns the items of the entries, increasing, and the sums by row and by such an item.
-    """
-    touched = np.empty(min(len(factors), len(entries)), dtype=np.int64)
-    ratings, scale = (indptr, entries, items, values), (float(low), float(span))
-    root, blocks = math.sqrt(largest), (for_users, for_items)
-    count, by_user, by_item = _embedded_gradients(*ratings, *scale, rows, users, factors, root, *blocks, touched)
-    return touched[:count], by_user, by_item
-
-
-def embedded_gradients_numpy(
-    indptr: np.ndarray,
-    entries: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    low: float,
-    span: float,
-    rows: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
-    largest: float,
-    for_users: bool = True,
-    for_items: bool = True,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The twin of `embedded_gradients`."""
-    touched, places = looked_up_numpy(items, entries, len(factors))
-    rated = shifted_numpy(values, entries, low, span)
-    u, v = embed_rows_numpy(users, rows, largest), embed_rows_numpy(factors, touched, largest)
-    return touched, *bounded_gradients_numpy(indptr, places, rated, u, v, math.inf, for_users, for_items)
 
 
 def bounded_slopes(
