@@ -22,7 +22,7 @@ from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE
-from tacit.kernels.streams import derived
+from tacit.kernels.streams import derive
 
 #: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
 NAMES = ""
@@ -121,7 +121,7 @@ class Door:
         request = self._serving()
         if self.protection is not None and not self.protection.simulated:
             return cast(np.random.Generator, SecureStream())
-        return derived(self._seed, self.party, request.round, *purpose, request.hash)
+        return derive(self._seed, self.party, request.round, *purpose, request.hash)
 
     def keep(self, name: str, array: Array | float) -> Array:
         """Put an array into `home`, secret for good, and return it: what is fitted to raw ratings and never leaves."""

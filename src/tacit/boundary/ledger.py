@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,7 @@ class Ledger:
                 f'The ledger "{path}" cannot be kept there: {error.strerror}; name another folder.'
             ) from None
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.text_factory, self._answered = readable, Answered(self._database)
+        self._database.text_factory = readable
         try:
             self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
             self._database.execute("pragma journal_mode = wal")
@@ -165,7 +165,6 @@ class Ledger:
             )
         ledger = cls.__new__(cls)
         ledger.path, ledger._database = path, read_only(path)
-        ledger._answered = Answered(ledger._database)
         try:
             ledger._database.execute("begin")  # one moment's view, whatever a writer does meanwhile
             ledger.party = ledger._about().get("party", path.stem)
@@ -201,6 +200,10 @@ class Ledger:
         self._database.close()
 
     # -- reading ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _answered(self) -> Answered:
+        return Answered(self._database)
 
     @property
     def version(self) -> tuple[int, int]:

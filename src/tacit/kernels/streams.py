@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.random.bit_generator import ISeedSequence
+from numpy.random.bit_generator import ISeedSequence, SeedSequence
 from numpy.typing import DTypeLike
 
 from tacit.kernels.jit import compiled
-from tacit.rng import Purpose, derive, stream_key
+from tacit.rng import Purpose, stream_key
 
 _u = np.uint32
 
@@ -59,6 +59,18 @@ def _expand(key, out):
         out[i] = np.uint64(low) | (np.uint64(high) << np.uint64(32))
 
 
+def expand(key: bytes, n: int) -> np.ndarray:
+    """The first n words of a generator's state, (n,) uint64, from a key of whole 32-bit words."""
+    out = np.empty(n, dtype=np.uint64)
+    _expand(np.frombuffer(key, dtype="<u4"), out)
+    return out
+
+
+def expand_numpy(key: bytes, n: int) -> np.ndarray:
+    """The twin of `expand`."""
+    return SeedSequence(int.from_bytes(key, "little")).generate_state(n, np.uint64)
+
+
 class _Expanded(ISeedSequence):
     """What a bit generator asks for its state."""
 
@@ -66,19 +78,15 @@ class _Expanded(ISeedSequence):
         self._key = key
 
     def generate_state(self, n_words: int, dtype: DTypeLike = np.uint64) -> np.ndarray:
-        out = np.empty(n_words, dtype=np.uint64)
-        _expand(np.frombuffer(self._key, dtype="<u4"), out)
-        return out
+        return expand(self._key, n_words)
 
 
-def derived(seed: int, *purpose: Purpose) -> np.random.Generator:
+def derive(seed: int, *purpose: Purpose) -> np.random.Generator:
     """A generator for one purpose, the one that `tacit.rng.derive` makes.
 
-    >>> bool(derived(7, "party-1", 3).random() == derive(7, "party-1", 3).random())
+    >>> from tacit import rng
+    >>> bool(derive(7, "party-1", 3).random() == rng.derive(7, "party-1", 3).random())
     True
     """
     state: Any = _Expanded(stream_key(seed, *purpose))  # NumPy's own types know its SeedSequence alone
     return np.random.Generator(np.random.SFC64(state))
-
-
-derived_numpy = derive  #: The twin of `derived`.
