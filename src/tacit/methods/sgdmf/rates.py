@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from tacit.data.public import PublicFacts
 from tacit.federation import Facts
@@ -52,7 +53,7 @@ class Rates:
         """The part of every row that one step takes away."""
         return min(1.0, falling(self.parameters.regularization, step, self.steps, LAST))
 
-    @property
+    @cached_property
     def first(self) -> float:
         """γ as given, or the smaller of what curvature and noise allow."""
         if self.parameters.rate is not None:
