@@ -123,7 +123,7 @@ class TestReduced(PrivacyContract):
 
     name = "gd-dr"
     parameters = {"factors": 2, "rounds": 4, "projection": 2}
-    units = USER
+    units, declared = USER, 1
 
 
 class TestObjectivePerturbation(PrivacyContract):

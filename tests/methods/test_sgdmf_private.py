@@ -50,7 +50,7 @@ def test_the_noise_on_every_released_block_is_as_planned(tmp_path, name, kappa):
     case = replace(CASES[name], sampling=1.0).with_(rounds=1, local_steps=1, factors=WIDE, rate=RATE)
     case = case if kappa is None else case.with_(final_steps=kappa)
     heard = converse(case, [[] for _ in range(CROWD)], pin=None, items=CATALOGUE, payloads=tmp_path)
-    z, facts, c = heard.plan.terms.multiplier, heard.trained.facts, RATE / heard.plan.facts.ratings
+    z, facts, c = heard.plan.multiplier, heard.trained.facts, RATE / heard.plan.context.facts.ratings
     seen = 0
     for member in facts.roster:
         sent = [decode(path.read_bytes()) for path in sorted(tmp_path.glob(f"*-up-{member.name}.tct"))]

@@ -100,6 +100,7 @@ class PrivacyContract:
     settings : where to look; by default wherever the method can be held
     units : what to protect
     last : steps without noise that end a run; what they keep at home is in no answer
+    declared : |Ω| as everyone may know it, on which no guarantee may rest; a small one makes bounds that follow it tight
     within : by setting and unit, the part of the stated bound that the climb must come to, so that it is known to climb
     """
 
@@ -108,6 +109,7 @@ class PrivacyContract:
     settings: ClassVar[tuple[Setting, ...]] = ()
     units: ClassVar[tuple[Unit, ...]] = (Unit.USER, Unit.RATING)
     last: ClassVar[tuple[str, ...]] = ("finish",)
+    declared: ClassVar[int] = USERS * ITEMS
     within: ClassVar[Mapping[tuple[str, str], float]] = {}
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
@@ -156,7 +158,7 @@ class PrivacyContract:
         """What a run over the contract's world promises."""
         method, parameters = chosen({"name": self.name, **self.parameters})
         parties = USERS if setting is Setting.DEVICE else 2
-        public = PublicFacts(USERS, ITEMS, SCALE, USERS * ITEMS)
+        public = PublicFacts(USERS, ITEMS, SCALE, self.declared)
         privacy = PrivacySection(epsilon=EPSILON, delta=DELTA, unit=str(unit))
         aggregation = AggregationSection(name="ideal" if sealed else "plain")
         return planned(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
