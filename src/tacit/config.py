@@ -98,7 +98,7 @@ class PrivacySection(Frozen):
 class AggregationSection(Frozen):
     """[aggregation]: how several parties' contributions become one sum."""
 
-    name: Literal["plain", "ideal", "secagg", "paillier", "lattice", "shuffle"] = "plain"
+    name: str = Field(default="plain", max_length=NAME)
     tolerate: float = Field(default=0.3, ge=0, lt=1)
     collusion: float = Field(default=0.0, ge=0, lt=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)

@@ -203,7 +203,6 @@ def _run(
             made.parameters,
             crossing(
                 made.method,
-                prepared.parties.setting,
                 made.plan,
                 simulated=any(share.devices > 1 for share in prepared.parties),
             ),
@@ -221,6 +220,7 @@ def _run(
             floor=floor,
             references=others,
             noise=made.loudness(),
+            hidden=made.hidden,
             sealing=_sealing(prepared),
         ),
         metrics=metrics_table(

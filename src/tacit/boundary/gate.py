@@ -45,6 +45,7 @@ class Gate(Door):
     how : the party's side of the run's aggregation
     peers : among whom it is
     weight : the party's public weight in a mean over parties
+    users : how many users it has, a public number: what bounds a sum without noise
 
     Guarantee
     ---------
@@ -113,7 +114,8 @@ class Gate(Door):
         event, endpoint = self._admitted(terms), self._endpoint(contributors)
         with self._recording_refusals():
             self.how.ready(terms, endpoint)
-        exact = terms.code.exact(answering, self.stream("sample", 0), endpoint.source("rounding"), contributors)
+        users = contributors if self._devices else self._users
+        exact = terms.code.exact(answering, self.stream("sample", 0), endpoint.source("rounding"), users)
         self._owe(Kind.SUM, event)
         with self._recording_refusals():
             payload = self.how.seal(self.how.noised(exact, terms, endpoint), terms, endpoint)
@@ -145,10 +147,9 @@ class Gate(Door):
         if self.protection is not None:
             self.protection.afford()
         with self._recording_refusals():
-            context = str(payload.get("context", ""))
-            if self.protection is not None and self.protection.ledger.answered(context) is not None:
-                if name in self.how.first:
-                    raise PrivacyRefused(f"{self.party} has given what this sum is about, and seals nothing twice.")
+            context, begins = str(payload.get("context", "")), name in self.how.first
+            if begins and self.protection is not None and self.protection.ledger.answered(context) is not None:
+                raise PrivacyRefused(f"{self.party} has given what this sum is about, and seals nothing twice.")
             try:
                 answer = self.how.answer(name, payload, self._endpoint(1, context))
             except UsageError as wrong:  # asked in the wrong order, or for what there is not
@@ -212,9 +213,7 @@ class Gate(Door):
         self.protection.admit(terms.spec.step)
         return terms.event
 
-    def _answer(
-        self, answering: Answering, terms: StepTerms, state: Mapping[str, Any], step: int
-    ) -> dict[str, Array]:
+    def _answer(self, answering: Answering, terms: StepTerms, state: Mapping[str, Any], step: int) -> dict[str, Array]:
         """The query's answer plus fresh noise on every cell of every block, sampled or not."""
         exact = answering.exact(state, self.stream("sample", step))
         if terms.sigma == 0 or self.protection is None:

@@ -259,7 +259,7 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
             sites_of(held, file, keyring.federation),
             prepared.method,
             prepared.parameters,
-            crossing(prepared.method, facts.setting, prepared.plan, simulated=False),
+            crossing(prepared.method, prepared.plan, simulated=False),
             notes=[
                 *([INSECURE] if keyring.insecure else []),
                 *refused,
@@ -272,6 +272,7 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
             ],
             sealed=prepared.sealed,
             noise=prepared.loudness(),
+            hidden=prepared.hidden,
             sealing=[] if told is None else sentences(told, False),
             deployed=True,
             beside=beside(held, file),

@@ -21,7 +21,7 @@ from tacit.boundary.query import Mechanism
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, StepTerms, Terms, costliest, event_of, times
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.guarantee import NON_PRIVATE, Guarantee, Relation, Trust, Unit
+from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Trust, Unit
 from tacit.methods import Method, Parameters
 from tacit.methods.context import Context
 from tacit.partition import Setting
@@ -57,6 +57,11 @@ class Plan:
         """δ of the guarantee; 0 for NON-PRIVATE."""
         return 0.0 if self.context.target is None else self.context.target.delta
 
+    @property
+    def rounds(self) -> int:
+        """How many rounds the releases take, where each round has one of each step."""
+        return max((terms.spec.releases for terms in self.terms.steps.values()), default=1)
+
     def sigma(self) -> dict[str, float]:
         """By step, the standard deviation of the noise that one answer, or one hidden sum, must have."""
         return {name: terms.sigma for name, terms in self.terms.steps.items()} if self.terms.private else {}
@@ -82,7 +87,7 @@ class Plan:
         return [
             {
                 "step": name,
-                "releases": terms.spec.releases + (self.terms.retries if terms.retried else 0),
+                "releases": self.terms.releases[name],
                 "answers": terms.spec.answers,
                 "sampling": terms.query.sampling,
                 "sensitivity": terms.sensitivity,
@@ -101,7 +106,7 @@ class Plan:
         if told is None:
             return None
         grids = {name: terms.code.bits for name, terms in self.terms.steps.items() if terms.retried}
-        return {**told, "bits": grids, "wrap": WRAP}
+        return {**told, "bits": grids, "wrap": WRAP, "noised": self.terms.private}
 
     def alone(self) -> float | None:
         """ε of one party's own share of the noise, were all others to collude; None where its noise is its own."""
@@ -122,17 +127,16 @@ class Plan:
         """
         if not isinstance(self.terms.guarantee, Guarantee):
             return math.inf
-        most = {
-            name: terms.spec.releases + (self.terms.retries if terms.retried else 0)
-            for name, terms in self.terms.steps.items()
-        }
+        most = self.terms.releases
         planned = [(terms.event, most[name]) for name, terms in self.terms.steps.items()]
         made = [min(asked.get(name, 0), count) for name, count in most.items()]
         return min(epsilon_after(planned, made, self.delta, self.terms.relation), self.terms.guarantee.epsilon)
 
     def epsilon_of_one(self) -> dict[str, float]:
         """By step, what one answer alone would cost."""
-        ones = {name: event_of(t.query, t.multiplier, 1, t.code, self.how.crowd) for name, t in self.terms.steps.items()}
+        ones = {
+            name: event_of(t.query, t.multiplier, 1, t.code, self.how.crowd) for name, t in self.terms.steps.items()
+        }
         return {step: float(epsilon_of([event], self.delta, self.terms.relation)) for step, event in ones.items()}
 
 
@@ -153,7 +157,8 @@ def make_plan(
     averaged = {spec.step: (steps[spec.step].kind, spec.mean) for spec in specs}
     how.check(method.name, averaged)
     if context.target is None:
-        terms = Terms(NON_PRIVATE, {s.step: _bare(s, steps[s.step].kind, shapes, context, how) for s in specs})
+        bare = {spec.step: _bare(spec, steps[spec.step].kind, shapes, context, how) for spec in specs}
+        terms = Terms(NoGuarantee(_hidden(bare, how)), bare)
         return Plan(parameters, context, how, terms)
     if not specs:
         raise _no_guarantee(method)
@@ -283,7 +288,7 @@ def _event(terms: StepTerms, multiplier: float, how: Aggregation) -> Event:
 
 
 def _weight(mechanism: Mechanism, count: int, share: float | None) -> float:
-    """How much more noise than at share 1 and one answer: variance by answers and share, or ε for randomised reports."""
+    """How much more noise than one answer at share 1 has: its variance by the ratio, or 1/ε for randomised reports."""
     if share is None:
         return 1.0
     ratio = max(1, count) / share
@@ -327,9 +332,16 @@ def _promise(
         against = f"{against}, {ROSTER_REPORTED}"
     unit = context.target.unit
     per_silo = unit is Unit.USER and context.setting is Setting.HORIZONTAL
-    return Guarantee(
-        reached, context.target.delta, unit, terms.relation, trust, against, seeded, per_silo, claimed
-    )
+    return Guarantee(reached, context.target.delta, unit, terms.relation, trust, against, seeded, per_silo, claimed)
+
+
+def _hidden(steps: Mapping[str, StepTerms], how: Aggregation) -> str:
+    """What an aggregation hides of a run without noise, and from whom; empty for nothing."""
+    hidden = [name for name, terms in steps.items() if terms.sealed]
+    if not hidden:
+        return ""
+    what = "single contributions" if len(hidden) == len(steps) else f"single contributions to {' and '.join(hidden)}"
+    return f"{what} are hidden from {how.trust()[1]}"
 
 
 def _by_own_noise(setting: Setting) -> tuple[Trust, str]:

@@ -157,6 +157,12 @@ class PreparedRun:
         """Whether nobody sees a single contribution to a sum."""
         return bool(self.plan.how.hides)
 
+    @property
+    def hidden(self) -> str:
+        """What nobody sees of a run without privacy all the same, and from whom it is hidden."""
+        promise = self.guarantee
+        return promise.hidden if isinstance(promise, NoGuarantee) else ""
+
     def loudness(self) -> list[dict[str, Any]] | None:
         """By step, what is asked and how loud its noise is; None for NON-PRIVATE."""
         return self.plan.loudness() if self.private else None
@@ -175,9 +181,8 @@ class PreparedRun:
         if not self.private:
             return self.parameters.hash
         terms, plan = self.plan.terms, self.plan
-        releases = {n: t.spec.releases + (terms.retries if t.retried else 0) for n, t in terms.steps.items()}
         grids = {name: step.code for name, step in terms.steps.items() if isinstance(step.code, Grid)}
-        promise = f"|{terms.guarantee.to_json()}|{plan.multiplier!r}|{releases}|{grids}"
+        promise = f"|{terms.guarantee.to_json()}|{plan.multiplier!r}|{terms.releases}|{grids}"
         return f"{self.parameters.hash}{promise}|{self.facts.seed}"
 
     # -- both sides ---------------------------------------------------------------------------------------------------
@@ -222,6 +227,7 @@ class PreparedRun:
             self.how,
             self._peers(keys),
             self.facts.weight(share.name),
+            self.facts.member(share.name).users,
         )
         return self.sides.party(share, self.parameters, self.facts, gate)
 

@@ -86,6 +86,9 @@ def card(record: RunRecord) -> Card:
     stated, setting = record.guarantee, record.summary.setting
     if stated is None:
         stamp, statement = "NON-PRIVATE", NON_PRIVATE
+        if record.about.hidden:
+            stamp = f"NON-PRIVATE · {short(record.about.hidden, 300)}"
+            statement = "No noise was added: nothing limits what the sums themselves say about one user."
         if record.summary.guarantee is not None:
             statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
     else:

@@ -199,6 +199,7 @@ class About(Written):
     references: list[AboutReference] = Field(default_factory=list)
     steps_noise: list[AboutNoise] = Field(default_factory=list)
     sealing: list[str] = Field(default_factory=list)
+    hidden: str = ""
     deployed: bool = False
     beside: list[Beside] = Field(default_factory=list)
 
