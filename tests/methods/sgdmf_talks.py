@@ -9,6 +9,7 @@ exact before the noise is written down.
 
 import math
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -165,13 +166,20 @@ def written_down(pin: Pin | None):
     """While it lasts: every answer is written down, and pinned unless `pin` is None; where chains start, too."""
     answers: dict[tuple[str, str, int, int], Answered] = {}
     started: list[dict[str, np.ndarray]] = []
-    place: list[tuple[str, str, int, int]] = []
-    noised, answer, chain = Gaussian.noised, Gate._answer, Gate.chain
+    place = threading.local()  # parties may answer at the same time
+    noised, answer, chain, add = Gaussian.noised, Gate._answer, Gate.chain, Gate.sum
+
+    def here(gate, number):
+        served = gate._serving()
+        place.now = gate.party, served.step, served.round, number
 
     def answered(self, answering, terms, state, number):
-        served = self._serving()
-        place[:] = [(self.party, served.step, served.round, number)]
+        here(self, number)
         return answer(self, answering, terms, state, number)
+
+    def summed(self, *data, **named):
+        here(self, 0)
+        return add(self, *data, **named)
 
     def note(self, blocks, source):
         def real(these):
@@ -179,7 +187,7 @@ def written_down(pin: Pin | None):
 
         exact = {name: block.dense() if isinstance(block, Rows) else block.copy() for name, block in blocks.items()}
         given = real(blocks) if pin is None else pin(real, exact)
-        answers[place.pop()] = Answered(exact, self.sigma, given)
+        answers[place.now] = Answered(exact, self.sigma, given)
         return given
 
     def begin(self, *data, state, **named):
@@ -190,6 +198,7 @@ def written_down(pin: Pin | None):
         patch.object(Gate, "_answer", answered),
         patch.object(Gaussian, "noised", note),
         patch.object(Gate, "chain", begin),
+        patch.object(Gate, "sum", summed),
     ):
         yield answers, started
 

@@ -51,11 +51,14 @@ def test_a_planted_rank_is_recovered(setting):
 
 
 def test_one_round_is_the_papers_equation_five():
-    """Two silos, one full step each: U_k ← Π(U_k − γ (n_k/n) g_U), V^(k) ← Π(V − γ g_V), V ← Σ (n_k/n) V^(k)."""
+    """Two silos, a chain of one full step each, in which users move along:
+
+    U_k ← Π(U_k − γ (n_k/n) g_U), V^(k) ← Π(V − γ g_V), V ← Σ (n_k/n) V^(k).
+    """
     ratings = synthesize(20, 10, 120, seed=3).ratings
     parties = partition(ratings, into=2, size_skew=0.5)
     method, parameters = chosen(
-        {"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 1, "sampling": 1.0, "rate": 2.0}
+        {"name": "sgdmf", "factors": 3, "local_steps": 1, "sampling": 1.0, "rate": 2.0, "users": "noised"}
     )
     run = PreparedRun.of(method, parameters, Facts.of(parties, 7))
     silos = [run.party(share) for share in parties]
@@ -88,7 +91,7 @@ def test_a_peers_factors_are_projected_before_use():
     """What a coordinator sends is clipped by the party: a huge, negative V has the effect of its projection."""
     seen, _hidden = checkerboard(20, 12)
     parties = partition(seen, into=2)
-    method, parameters = chosen({"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 1, "sampling": 1.0})
+    method, parameters = chosen({"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 2, "sampling": 1.0})
     run = PreparedRun.of(method, parameters, Facts.of(parties, 7))
     wild = (1e6 * start_factors(run.facts, 12, 3, "items") - 3e5).astype(np.float32)
     from tacit.boundary.wire import decode, encode

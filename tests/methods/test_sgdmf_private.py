@@ -178,7 +178,7 @@ def test_what_silos_keep_is_in_no_file_but_their_ledgers(done):
 
 def test_an_ideal_sum_that_no_step_uses_is_refused():
     """`bias` refuses it where items are divided; here the guarantee speaks of one colluding party instead."""
-    with pytest.raises(PrivacyRefused, match="no sum to protect"):
+    with pytest.raises(PrivacyRefused, match="hides contributions to a sum alone, and sgdmf has none here"):
         plan(file(aggregation={"name": "ideal"}), *chosen({"name": "sgdmf", "sampling": 1.0}))
 
 
