@@ -100,7 +100,7 @@ class PrivacyContract:
     settings : where to look; by default wherever the method can be held
     units : what to protect
     last : steps without noise that end a run; what they keep at home is in no answer
-    declared : |Ω| as everyone may know it, on which no guarantee may rest; a small one makes bounds that follow it tight
+    declared : |Ω| as everyone may know it, on which no guarantee may rest: small, it makes bounds that follow it small
     within : by setting and unit, the part of the stated bound that the climb must come to, so that it is known to climb
     """
 
