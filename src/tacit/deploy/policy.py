@@ -166,9 +166,10 @@ class Policy:
         """
         if self.local:
             return
-        assert file.privacy is not None
-        asked = max(plan.terms.guarantee.epsilon, file.privacy.epsilon)
         promised, largest = plan.terms.guarantee, self.delta or min(1e-4, 1 / (100 * users))
+        assert file.privacy is not None
+        assert isinstance(promised, Guarantee)
+        asked = max(promised.epsilon, file.privacy.epsilon)
         if promised.delta > largest * (1 + 1e-9):
             raise PrivacyRefused(
                 f"The run's δ = {promised.delta:g} is above {largest:.2g}, the most that this site allows (--delta); "
