@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tacit.methods.asked import Asked, Noisy, Situation
+from tacit.methods.plan import make_plan
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Public
@@ -16,8 +18,6 @@ from tacit.data.synthetic import demo
 from tacit.federation import Facts, Transcript, sums
 from tacit.federation.cohort import Attendance
 from tacit.methods import chosen
-from tacit.methods.asked import Asked, Noisy, Situation
-from tacit.methods.plan import make_plan
 from tacit.partition import Setting, partition
 from tacit.prepare.file import prepared
 from tacit.prepare.progress import glances

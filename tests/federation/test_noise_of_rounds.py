@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from tacit.boundary.sealed import SEALED, Grid
+from tacit.boundary.seals import Seals
 from test_secure_sums import Stage
 
 from tacit.boundary.gate import Gate
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection, Terms
-from tacit.boundary.sealed import SEALED, Grid
-from tacit.boundary.seals import Seals
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.errors import PrivacyRefused, TacitError
