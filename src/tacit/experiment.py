@@ -203,7 +203,6 @@ def _run(
             made.parameters,
             crossing(
                 made.method,
-                prepared.parties.setting,
                 made.plan,
                 simulated=any(share.devices > 1 for share in prepared.parties),
             ),

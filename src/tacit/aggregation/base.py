@@ -1,4 +1,4 @@
-"""How several parties' contributions become one: what every aggregation is, with the party's and the coordinator's side.
+"""How several parties' contributions become one: what every aggregation is, on a party's and the coordinator's side.
 
 An aggregation is one frozen value, made from public quantities before a run. Methods know none: they state a sum, a
 mean or reports, and the aggregation decides who sees what, whose noise a sum carries, and what has to be said for that.
@@ -178,4 +178,3 @@ def colluding(fraction: float, parties: int) -> int:
 def nothing_to_hide(name: str, method: str, why: str, instead: str) -> PrivacyRefused:
     """The refusal of a run in which an aggregation protects nothing."""
     return PrivacyRefused(f'[aggregation] name = "{name}" {why}, and {method} has none here; use {instead}.')
-

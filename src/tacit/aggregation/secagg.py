@@ -78,7 +78,7 @@ class _Terms(Aggregation):
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM, Kind.CHAIN})
 
     @cached_property
-    def shares(self) -> Shares:  # type: ignore[override]
+    def shares(self) -> Shares:
         return Shares.of(self.parties, self.tolerate, self.colluding)
 
     @cached_property
@@ -117,7 +117,7 @@ class _Terms(Aggregation):
         return self.shares.largest(variance)
 
     @property
-    def alone(self) -> float:  # type: ignore[override]
+    def alone(self) -> float:
         return 1 / math.sqrt(max(1, self.parties - self.colluding))
 
     @property
@@ -149,7 +149,7 @@ class _Terms(Aggregation):
 
 @dataclass(frozen=True)
 class CountedSecAgg(HiddenSum, _Terms):
-    """`secagg` over cohorts of devices: the sum and its noise are exactly what masks would show; the bytes are counted."""
+    """`secagg` over cohorts of devices: sum and noise are what masks would show; bytes are counted."""
 
     def count_traffic(self, conversation: Conversation, there: Attendance) -> None:
         conversation.line.count_protocol(conversation.request, self.traffic, there)

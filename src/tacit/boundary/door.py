@@ -189,7 +189,9 @@ class Door:
 
     def _key(self, *purpose: str | int) -> bytes:
         """32 private bytes for one purpose."""
-        return stream_key(self._seed, self.party, *purpose) if self.protection is None else self.protection.key(*purpose)
+        return (
+            stream_key(self._seed, self.party, *purpose) if self.protection is None else self.protection.key(*purpose)
+        )
 
     def _only_simulated(self, what: str) -> None:
         if self.protection is not None:

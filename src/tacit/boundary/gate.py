@@ -145,10 +145,9 @@ class Gate(Door):
         if self.protection is not None:
             self.protection.afford()
         with self._recording_refusals():
-            context = str(payload.get("context", ""))
-            if self.protection is not None and self.protection.ledger.answered(context) is not None:
-                if name in self.how.first:
-                    raise PrivacyRefused(f"{self.party} has given what this sum is about, and seals nothing twice.")
+            context, begins = str(payload.get("context", "")), name in self.how.first
+            if begins and self.protection is not None and self.protection.ledger.answered(context) is not None:
+                raise PrivacyRefused(f"{self.party} has given what this sum is about, and seals nothing twice.")
             try:
                 answer = self.how.answer(name, payload, self._endpoint(1, context))
             except UsageError as wrong:  # asked in the wrong order, or for what there is not
@@ -212,9 +211,7 @@ class Gate(Door):
         self.protection.admit(terms.spec.step)
         return terms.event
 
-    def _answer(
-        self, answering: Answering, terms: StepTerms, state: Mapping[str, Any], step: int
-    ) -> dict[str, Array]:
+    def _answer(self, answering: Answering, terms: StepTerms, state: Mapping[str, Any], step: int) -> dict[str, Array]:
         """The query's answer plus fresh noise on every cell of every block, sampled or not."""
         exact = answering.exact(state, self.stream("sample", step))
         if terms.sigma == 0 or self.protection is None:

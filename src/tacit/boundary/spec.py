@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tacit.boundary.code import Code, Fixed, Floats, Grid
 from tacit.boundary.events import Event, Gaussian, NonPrivate, Pure, SampledGaussian, Shuffled, Skellam
 from tacit.boundary.events import SampledSkellam as SampledInteger
+from tacit.boundary.objective import Objectives
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spending import Noised
@@ -118,6 +119,18 @@ class Terms:
         return (*planned, *self.repeated)
 
     @property
+    def releases(self) -> dict[str, int]:
+        """By step, how many releases a party makes at most."""
+        return {
+            name: terms.spec.releases + (self.retries if terms.retried else 0) for name, terms in self.steps.items()
+        }
+
+    @property
+    def parties(self) -> int:
+        """In how many parties one unit can be."""
+        return max((terms.parties for terms in self.steps.values()), default=1)
+
+    @property
     def repeated(self) -> tuple[Event, ...]:
         """What all retries cost at most, whichever sums they are spent on."""
         return costliest([terms.event for terms in self.steps.values() if terms.retried], self.retries)
@@ -149,6 +162,8 @@ def event_of(query: Query, multiplier: float, count: int, code: Code, crowd: int
             local = 1 / multiplier
             return Shuffled(local, crowd, count) if crowd else Pure(local, "randomised reports", count)
         case Mechanism.PERTURBED:
+            if not isinstance(query, Objectives):
+                raise PrivacyRefused(f"A {type(query).__name__} has no proof for noise inside its objective.")
             return query.event(multiplier, count)
         case Mechanism.NORMAL:
             if isinstance(code, Grid):

@@ -262,7 +262,7 @@ class Coordinator:
         timeout: float | None,
         transcript: Transcript,
         calls: CallLog | None,
-        watch: Callable[[int, Transcript], float | None],
+        watch: Callable[[int, int, Transcript], float | None],
     ) -> Conducted:
         """Hold a prepared run's conversation; `timeout` is in seconds, for one step."""
         names = [member.name for member in prepared.facts.roster]
@@ -270,10 +270,10 @@ class Coordinator:
         if prepared.privacy is not None:
             self._status.set(budget=prepared.privacy.budget or prepared.privacy.epsilon)
 
-        def look(round: int, shared: Mapping[str, Array]) -> None:
+        def look(round: int, rounds: int, shared: Mapping[str, Array]) -> None:
             latest.update(shared)
             meter = transcript.meter
-            spent = watch(round, transcript)
+            spent = watch(round, rounds, transcript)
             self._status.set(round=round, epsilon=spent, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down)
 
         keys = Keys({name: self._lobby.key(name) for name in names})

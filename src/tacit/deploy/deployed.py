@@ -259,7 +259,7 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
             sites_of(held, file, keyring.federation),
             prepared.method,
             prepared.parameters,
-            crossing(prepared.method, facts.setting, prepared.plan, simulated=False),
+            crossing(prepared.method, prepared.plan, simulated=False),
             notes=[
                 *([INSECURE] if keyring.insecure else []),
                 *refused,

@@ -209,7 +209,7 @@ def _held(
     prepared: PreparedRun,
     transcript: Transcript,
     calls: CallLog | None,
-    look: Callable[[int, Transcript], float | None],
+    look: Callable[[int, int, Transcript], float | None],
 ) -> Conducted:
     """The whole conversation: hello, offer, begin, the method's own, end."""
     offer = offered(prepared, file)
@@ -228,13 +228,8 @@ def _held(
 
 def offered(prepared: PreparedRun, file: RunFile) -> Offer:
     """The offer to an experiment's own sites."""
-    facts, plan = prepared.facts, prepared.plan
-    declared = plan.facts if plan is not None else None
-    public = PublicSection(
-        scale=(facts.scale.low, facts.scale.high),
-        users=facts.users if declared is None else declared.users,
-        ratings=facts.ratings if declared is None else declared.ratings,
-    )
+    facts, declared = prepared.facts, prepared.plan.context.facts
+    public = PublicSection(scale=(facts.scale.low, facts.scale.high), users=declared.users, ratings=declared.ratings)
     names = tuple(member.name for member in facts.roster)
     data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
     file = file.model_copy(update={"data": data})

@@ -39,8 +39,8 @@ from tacit.errors import BadMessage
 from tacit.federation import Party
 from tacit.federation.messages import Answer
 from tacit.kernels.blas import one_blas_thread
-from tacit.prepare.plan import Plan
 from tacit.partition import Setting
+from tacit.prepare.plan import Plan
 from tacit.prepare.prepared import Keys, PreparedRun, Record
 
 #: Seconds between two reckonings of what was spent, which are for the eye: the ledger has every release.
@@ -280,8 +280,8 @@ class Part:
             "days": budget.days,
             "guarantee": home.policy.stated(protection.terms.guarantee, self.offer),
         }
-        if (parties := max(protection.terms.parties.values(), default=1)) > 1:
-            known[protection.run]["parties"] = parties
+        if protection.terms.parties > 1:
+            known[protection.run]["parties"] = protection.terms.parties
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 

@@ -11,7 +11,7 @@ from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.guarantee import Guarantee
+from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods.plan import ROSTER_REPORTED, Plan
 from tacit.partition import Setting
 from tacit.prepare.file import seeded, setting_of
@@ -91,9 +91,9 @@ class Policy:
             return "--peers"
         return "--run" if self.file is not None and self.file.partition.into is not None else ""
 
-    def stated(self, guarantee: Guarantee, offer: Offer) -> str:
+    def stated(self, guarantee: Guarantee | NoGuarantee, offer: Offer) -> str:
         """The guarantee as this site states it: a roster that it pinned is not the coordinator's word alone."""
-        if not (pinned := self.pins(offer)):
+        if not (pinned := self.pins(offer)) or isinstance(guarantee, NoGuarantee):
             return str(guarantee)
         own = f"if every site pins the roster as this one did ({pinned})"
         return str(replace(guarantee, against=guarantee.against.replace(ROSTER_REPORTED, own)))

@@ -30,8 +30,8 @@ from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed
 from tacit.errors import DataError, PeerFailed, TacitError
-from tacit.prepare.plan import Plan
 from tacit.partition import Setting
+from tacit.prepare.plan import Plan
 from tacit.report.sealing import fragile
 from tacit.report.words import plural
 
@@ -227,7 +227,7 @@ def _privacy(policy: Policy, offer: Offer, held: Held, kit: Kit, folder: Path) -
     found = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
     assert found is not None
     made, budget = found
-    steps = ", ".join(f"{count} × {step}" for step, count in made.terms.schedule.items())
+    steps = ", ".join(f"{count} × {step}" for step, count in made.terms.releases.items())
     allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
     words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.alone()
     if own is not None:

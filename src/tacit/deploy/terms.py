@@ -33,10 +33,10 @@ from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
-from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable
 from tacit.partition import Setting
 from tacit.prepare.file import method_of, plan, prepared
+from tacit.prepare.plan import Plan
+from tacit.prepare.planned import affordable
 from tacit.prepare.prepared import PreparedRun
 
 #: The name of a run, which also names files.

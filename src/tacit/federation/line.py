@@ -126,8 +126,8 @@ class Line:
     ) -> Heard:
         """To each party its request: send, gather, check against schema and chain, write down.
 
-        `sealed` checks contributions that travel sealed, others their schema. Where `rejected` is given, an answer that is not as agreed is
-        left out and noted there under its sender's name; otherwise it ends the run.
+        `sealed` checks contributions that travel sealed; others are held to their schema. Where `rejected` is given, an
+        answer that is not as agreed is left out and noted there under its sender's name; otherwise it ends the run.
         """
         if not requests:
             return []

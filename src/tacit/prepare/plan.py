@@ -57,6 +57,11 @@ class Plan:
         """δ of the guarantee; 0 for NON-PRIVATE."""
         return 0.0 if self.context.target is None else self.context.target.delta
 
+    @property
+    def rounds(self) -> int:
+        """How many rounds the releases take, where each round has one of each step."""
+        return max((terms.spec.releases for terms in self.terms.steps.values()), default=1)
+
     def sigma(self) -> dict[str, float]:
         """By step, the standard deviation of the noise that one answer, or one hidden sum, must have."""
         return {name: terms.sigma for name, terms in self.terms.steps.items()} if self.terms.private else {}
@@ -82,7 +87,7 @@ class Plan:
         return [
             {
                 "step": name,
-                "releases": terms.spec.releases + (self.terms.retries if terms.retried else 0),
+                "releases": self.terms.releases[name],
                 "answers": terms.spec.answers,
                 "sampling": terms.query.sampling,
                 "sensitivity": terms.sensitivity,
@@ -122,17 +127,16 @@ class Plan:
         """
         if not isinstance(self.terms.guarantee, Guarantee):
             return math.inf
-        most = {
-            name: terms.spec.releases + (self.terms.retries if terms.retried else 0)
-            for name, terms in self.terms.steps.items()
-        }
+        most = self.terms.releases
         planned = [(terms.event, most[name]) for name, terms in self.terms.steps.items()]
         made = [min(asked.get(name, 0), count) for name, count in most.items()]
         return min(epsilon_after(planned, made, self.delta, self.terms.relation), self.terms.guarantee.epsilon)
 
     def epsilon_of_one(self) -> dict[str, float]:
         """By step, what one answer alone would cost."""
-        ones = {name: event_of(t.query, t.multiplier, 1, t.code, self.how.crowd) for name, t in self.terms.steps.items()}
+        ones = {
+            name: event_of(t.query, t.multiplier, 1, t.code, self.how.crowd) for name, t in self.terms.steps.items()
+        }
         return {step: float(epsilon_of([event], self.delta, self.terms.relation)) for step, event in ones.items()}
 
 
@@ -283,7 +287,7 @@ def _event(terms: StepTerms, multiplier: float, how: Aggregation) -> Event:
 
 
 def _weight(mechanism: Mechanism, count: int, share: float | None) -> float:
-    """How much more noise than at share 1 and one answer: variance by answers and share, or ε for randomised reports."""
+    """How much more noise than one answer at share 1 has: its variance by the ratio, or 1/ε for randomised reports."""
     if share is None:
         return 1.0
     ratio = max(1, count) / share
@@ -327,9 +331,7 @@ def _promise(
         against = f"{against}, {ROSTER_REPORTED}"
     unit = context.target.unit
     per_silo = unit is Unit.USER and context.setting is Setting.HORIZONTAL
-    return Guarantee(
-        reached, context.target.delta, unit, terms.relation, trust, against, seeded, per_silo, claimed
-    )
+    return Guarantee(reached, context.target.delta, unit, terms.relation, trust, against, seeded, per_silo, claimed)
 
 
 def _by_own_noise(setting: Setting) -> tuple[Trust, str]:

@@ -31,7 +31,8 @@ def planned(
     seeded: bool,
 ) -> Plan:
     """What a run will ask, add and cost among so many parties; refuses what cannot be kept."""
-    target, warnings = None, ()
+    target: Target | None = None
+    warnings: tuple[str, ...] = ()
     if privacy is not None:
         delta, warnings = checked_delta(privacy.delta, public.users)
         target = Target(privacy.epsilon, delta, Unit(privacy.unit))

@@ -175,9 +175,8 @@ class PreparedRun:
         if not self.private:
             return self.parameters.hash
         terms, plan = self.plan.terms, self.plan
-        releases = {n: t.spec.releases + (terms.retries if t.retried else 0) for n, t in terms.steps.items()}
         grids = {name: step.code for name, step in terms.steps.items() if isinstance(step.code, Grid)}
-        promise = f"|{terms.guarantee.to_json()}|{plan.multiplier!r}|{releases}|{grids}"
+        promise = f"|{terms.guarantee.to_json()}|{plan.multiplier!r}|{terms.releases}|{grids}"
         return f"{self.parameters.hash}{promise}|{self.facts.seed}"
 
     # -- both sides ---------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Glance:
 
 
 def glances(prepared: PreparedRun, see: Callable[[Glance], None]) -> Callable[[int, int, Transcript], float | None]:
-    """What shows `see` every round: its number of how many, the bytes up, and the ε of what was asked for by then, its result.
+    """What shows `see` every round: its number, the bytes up, and the ε of what was asked for by then, its result.
 
     The ε is this run's: what a site has spent over all its runs is in its own ledger.
     """

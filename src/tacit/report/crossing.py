@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from tacit.boundary.release import Kind
 from tacit.federation import Step
-from tacit.federation.exchanges import exchanges_about
 from tacit.methods import Method
 from tacit.prepare.plan import Plan
-from tacit.partition import Setting
 
 
-def crossing(method: Method, setting: Setting, plan: Plan | None, simulated: bool) -> dict[str, Step]:
-    """By name, what can cross; of `simulated` devices the exchanges of a secure sum are only counted."""
-    steps = dict(method.sides_for(setting, plan is not None).party.steps)
-    if plan is None:
-        return steps
-    asked, here = plan.terms.schedule, plan.situation
-    steps = {name: step for name, step in steps.items() if step.kind is Kind.PUBLIC or name in asked}
-    if here.shares is not None:
-        for name in asked:
-            steps |= exchanges_about(name, steps, here.signed, simulated)
+def crossing(method: Method, plan: Plan, simulated: bool) -> dict[str, Step]:
+    """By name, what can cross; of `simulated` devices the exchanges of a hidden sum are only counted."""
+    asked = plan.terms.steps
+    told = (Kind.PUBLIC, Kind.DISCLOSE)
+    every = method.sides_in(plan.context.setting).party.steps
+    steps = {name: step for name, step in every.items() if step.kind in told or name in asked}
+    for name, terms in asked.items():
+        if terms.sealed:
+            steps |= plan.how.said(every[name], simulated)
     return steps

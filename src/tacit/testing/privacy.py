@@ -37,8 +37,8 @@ from tacit.federation import Facts, Floats, Party
 from tacit.federation.messages import Request, Step, Whole
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen, find
-from tacit.prepare.plan import Plan
 from tacit.partition import Parties, Setting, partition
+from tacit.prepare.plan import Plan
 from tacit.prepare.planned import planned
 from tacit.prepare.prepared import PreparedRun
 from tacit.rng import derive, stream_key

@@ -26,7 +26,6 @@ from tacit.methods.start import start_factors
 from tacit.model import Factors, Model
 from tacit.partition import Setting
 
-
 BOTH = ("users", "items")
 
 

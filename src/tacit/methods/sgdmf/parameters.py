@@ -12,7 +12,8 @@ from tacit.methods.base import Parameters
 from tacit.methods.context import Context
 from tacit.partition import Setting
 
-#: Final item steps κ of a private vertical run, as a part of T·T′; found on synthetic worlds, as is the next: docs/explanation/sgdmf-private-rates.md.
+# Both were found on synthetic worlds: docs/explanation/sgdmf-private-rates.md.
+#: Final item steps κ of a private vertical run, as a part of T·T′.
 FINAL = 0.3
 #: Passes over its own ratings in which a silo of a private horizontal run fine-tunes.
 FINE_TUNING = 20
@@ -84,9 +85,7 @@ class SGDMFParameters(Parameters):
         horizontal, vertical = setting is Setting.HORIZONTAL, setting is Setting.VERTICAL
         private = unit is not None
         if self.users is not None and not horizontal:
-            raise UsageError(
-                f'users = "{self.users}" is for the horizontal setting, and this one is {setting}.'
-            )
+            raise UsageError(f'users = "{self.users}" is for the horizontal setting, and this one is {setting}.')
         if self.final_steps and not vertical:
             raise UsageError(f"final_steps = {self.final_steps} is for the vertical setting; leave it out.")
         if self.fine_tuning and not horizontal:
@@ -95,7 +94,9 @@ class SGDMFParameters(Parameters):
         if self.send is not None and not device:
             raise UsageError(f'send = "{self.send}" is for devices; leave it out.')
         if self.send == "all" and private:
-            raise UsageError('send = "all" bounds nothing, so it is for runs without privacy; use "rating" or "record".')
+            raise UsageError(
+                'send = "all" bounds nothing, so it is for runs without privacy; use "rating" or "record".'
+            )
         if device and (self.sampling not in (None, 1.0) or self.regularization):
             raise UsageError(
                 "All devices take part, since sampling them would amplify nothing, and nothing is regularized; leave "

@@ -23,8 +23,8 @@ from tacit.model import Factors
 #: One step of factors, in place: (x, gradient, rate, decay).
 Move = Callable[[np.ndarray, np.ndarray, float, float], np.ndarray]
 
-#: How far noise may carry a factor's entry, in parts of √(R/p), where Π brings it back, and where nothing does; found on
-#: synthetic worlds: docs/explanation/sgdmf-private-rates.md.
+#: How far noise may carry a factor's entry, in parts of √(R/p), where Π brings it back, and where nothing does.
+#: Found on synthetic worlds: docs/explanation/sgdmf-private-rates.md.
 DRIFT, FREE_DRIFT = 3.0, 0.5
 
 
