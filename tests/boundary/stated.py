@@ -1,7 +1,9 @@
 """Terms, protections and gates of small worlds: what a plan would make of a query, with the noise given by hand."""
 
 import math
+import sqlite3
 from dataclasses import replace
+from pathlib import Path
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
@@ -24,12 +26,12 @@ def grid_of(query, cells, z, bits=32, shares=None, unit=Unit.USER):
 
 
 def step_terms(query, z, kind=Kind.SUM, *, step="tell", releases=1, answers=1, code=None, sealed=False, mean=False,
-               unit=Unit.USER, crowd=0, cells=0):  # fmt: skip
+               unit=Unit.USER, crowd=0, cells=0, event=None):  # fmt: skip
     """One step, its noise z times the sensitivity that its query declares."""
     sensitivity = query.sensitivity(unit, Relation.ZERO_OUT)
     if code is None:
         code = AVERAGED if sealed and kind is Kind.CHAIN else Floats(z * sensitivity)
-    event = event_of(query, z, answers, code, crowd)
+    event = event_of(query, z, answers, code, crowd) if event is None else event
     spec = Spec(step, query, releases, answers, mean=mean)
     return StepTerms(spec, kind, z, sensitivity, event, code, sealed, cells=cells)
 
@@ -60,3 +62,12 @@ def deployed(gate):
     terms = gate.protection.terms
     gate.protection.terms = gate.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
     return gate
+
+
+class InMemory(Ledger):
+    """A ledger that forgets when the process ends; all else is as on disk."""
+
+    def __init__(self, party):
+        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._begin()

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bounded_cases import rows_of
+from tacit.methods.asked import Asked
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
@@ -24,7 +25,6 @@ from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
 from tacit.experiment import run
 from tacit.guarantee import Guarantee, Relation, Trust, Unit
 from tacit.methods import chosen
-from tacit.methods.asked import Asked
 from tacit.methods.baselines import bias
 from tacit.prepare.data import prepare
 from tacit.prepare.file import plan

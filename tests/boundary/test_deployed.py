@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from tacit.boundary.sealed import PUBLIC_GRID
 
 from tacit.boundary import door, protection
 from tacit.boundary.events import SampledGaussian, Skellam
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.sealed import PUBLIC_GRID
 from tacit.boundary.stream import SecureStream
 from tacit.boundary.trim import sample_ratings, sample_users
 from tacit.boundary.wire import decode

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from tacit.boundary.sealed import SEALED, Grid
 
 from tacit.boundary import Gate
 from tacit.boundary import gate as gate_module
@@ -13,7 +14,6 @@ from tacit.boundary.bounded import Clipped
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection, Terms
-from tacit.boundary.sealed import SEALED, Grid
 from tacit.boundary.source import Secure, Seeded
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-
-from tacit.boundary.noise import Skellam
 from tacit.boundary.sealed import Grid
 from tacit.boundary.seals import Circle, Seals, excess_of, marked
+
+from tacit.boundary.noise import Skellam
 from tacit.boundary.source import Keyed, Seeded
 from tacit.rng import stream_key
 from tacit.secure.graph import choose

@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tacit.boundary.sealed import SEALED
 
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget
-from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo

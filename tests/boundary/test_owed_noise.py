@@ -35,9 +35,6 @@ class Ones(Query):
     def sensitivity(self, unit, relation):
         return math.sqrt(CELLS)
 
-    def event(self, multiplier, count):
-        return Gaussian(multiplier, count)
-
     def over(self, present=None):
         return Answered()
 
@@ -79,7 +76,7 @@ WAYS = {
     "solve": (
         lambda gate: gate.chain(),
         Gaussian(Z, 1),
-        step_terms(Ones(Mechanism.PERTURBED), Z, Kind.CHAIN, releases=2),
+        step_terms(Ones(Mechanism.PERTURBED), Z, Kind.CHAIN, releases=2, event=Gaussian(Z, 1)),
     ),
     "sum": (lambda gate: gate.sum(), Gaussian(Z, 1), step_terms(Ones(), Z, releases=2)),
     "sum of whole numbers": (

@@ -276,8 +276,8 @@ def test_a_copy_of_a_block_is_kept_with_the_state(tmp_path):
 
 def test_a_query_that_bounds_nothing_leaves_under_no_guarantee(tmp_path):
     """Whatever the terms say: noise without a bound has no size, and a step cannot bring a query of its own."""
+    gate = gate_of(tmp_path, promise(step_terms(Unbounded(), Z), stated=1.0))
     with pytest.raises((PrivacyRefused, ValueError, UsageError)):
-        gate = gate_of(tmp_path, promise(step_terms(Unbounded(), Z), stated=1.0))
         tell(gate, what=(lambda s, r: {"x": np.zeros(3)},))
 
 

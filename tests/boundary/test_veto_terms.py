@@ -13,7 +13,7 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection, total_epsilon
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import event_of
-from tacit.data.scale import Scale
+from tacit.data.ratings import Scale
 from tacit.guarantee import Relation
 
 Z, DELTA, REPLACE, ZERO_OUT = 4.0, 1e-5, Relation.REPLACE, Relation.ZERO_OUT
