@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from tacit.boundary.sealed import PUBLIC_GRID
 
 from tacit.boundary import door, protection
+from tacit.boundary.code import PUBLIC_GRID, Grid
 from tacit.boundary.events import SampledGaussian, Skellam
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.stream import SecureStream
@@ -79,8 +79,10 @@ def test_sums_are_of_whole_numbers_with_exact_noise_also_where_each_adds_its_own
     """600 cells of 4 parties; five standard deviations of a sample variance, one false alarm in 1.7 million."""
     wide = {"source": "demo", "users": 60, "items": 300, "ratings": 900}
     made = plan(file(data=wide), *chosen({"name": "bias"}))
-    grid = made.terms.grids["contribute"]
-    assert grid.own
+    terms = made.terms.steps["contribute"]
+    grid = terms.code
+    assert isinstance(grid, Grid)
+    assert not terms.sealed
     assert grid.shares is None
     (event,) = made.terms.events
     assert isinstance(event, Skellam)

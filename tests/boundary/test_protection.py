@@ -1,6 +1,7 @@
 """The gate with a protection: what it adds, what it charges, what it refuses."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -392,12 +393,26 @@ def test_an_event_that_the_accountant_does_not_know_is_an_error(tmp_path):
     assert Ledger(tmp_path / "party-1.sqlite", "party-1").rows() == []
 
 
+def test_releases_that_another_process_made_in_the_same_run_count(tmp_path):
+    """Each has its own count of what it made; the rows of the ledger are everybody's."""
+    one, other = (make(tmp_path, releases=2) for _ in range(2))
+    tell(one, 1)
+    tell(other, 2)
+    with pytest.raises(PrivacyRefused, match="more in step"):
+        tell(one, 3)
+    assert len(one.protection.ledger.rows()) == 2
+
+
 def test_releases_that_are_not_counted_are_noticed(tmp_path, monkeypatch):
     """Planted: the plan's number is never reached, and more leaves than the guarantee covers."""
     monkeypatch.setattr(Protection, "count", lambda self, step: None)
     gate = make(tmp_path, releases=2)
-    for number in (1, 2, 3):
+    for number in (1, 2):
         tell(gate, number)
+    with pytest.raises(PrivacyRefused, match="more in step"):
+        tell(gate, 3)
+    monkeypatch.setattr(Protection, "_most", lambda self: Counter({Gaussian(Z): 99}))
+    tell(gate, 3)
     promised_, rows = gate.protection.terms.guarantee, gate.protection.ledger.rows()
     assert total_epsilon(rows, DELTA) > promised_.epsilon
 
