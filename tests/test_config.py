@@ -31,6 +31,7 @@ scale = [0.5, 5]
 users = 6040
 ratings = 1000209
 catalogue = "items.parquet"
+features = ["genres", "year"]
 [split]
 by = "leave-one-out"
 test = 0.25
@@ -154,6 +155,7 @@ runs = st.builds(
         ),
         users=maybe(counts),
         catalogue=maybe(texts),
+        features=st.lists(texts.filter(bool), max_size=3, unique=True).map(tuple),
     ),
     split=st.builds(
         config.SplitSection,

@@ -197,3 +197,10 @@ def test_an_aggregation_is_a_name_or_a_table_and_is_kept_to():
             tacit.Bias(privacy=private, aggregation=wrong).fit(silos)
     with pytest.raises(UsageError, match="give privacy"):
         tacit.Bias(aggregation="secagg").fit(silos)
+
+
+def test_what_only_ranks_predicts_no_ratings():
+    model = tacit.Popularity().fit(tacit.partition(TRAIN, into=2))
+    with pytest.raises(UsageError, match="Popularity predicts no ratings, it only ranks"):
+        model.predict(TRAIN.user_ids[0], [TRAIN.item_ids[0]])
+    assert len(model.recommend(TRAIN.user_ids[0], n=2)) == 2

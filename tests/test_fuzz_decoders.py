@@ -55,6 +55,7 @@ from tacit.report.shared import shared_metrics
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 OFFER = offer_of(run_file())
+FEATURED = offer_of(run_file(public={"scale": [1, 5], "users": 48, "features": ["genres", "year"]}))
 VERTICAL = offer_of(run_file(partition={"by": "item", "into": 3}, privacy=None))
 FACTS = Facts.of(partition(demo(users=20, items=12, ratings=60), into=2), 7)
 FLOATS = np.zeros(12, np.float32)
@@ -96,6 +97,7 @@ ODD = [
     np.frombuffer(b"[" * 4000, np.uint8),
     np.frombuffer(b'[1, "a", ' + b"9" * 5000 + b"]", np.uint8),
     np.frombuffer(b"[Infinity]", np.uint8),
+    np.frombuffer(b'[["a", "b"], []]', np.uint8),
     np.frombuffer(f"[{10**400}]".encode(), np.uint8),
 ]
 
@@ -343,7 +345,7 @@ def test_metrics_that_sites_tell(draw):
 # -- what the coordinator sends to sites --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL], ids=["horizontal", "vertical"])
+@pytest.mark.parametrize("offer", [OFFER, VERTICAL, FEATURED], ids=["horizontal", "vertical", "features"])
 def test_offers(draw, offer):
     good = offer.content()
     assert Offer.of("run-1", good).hash == offer.hash
@@ -351,7 +353,7 @@ def test_offers(draw, offer):
         one_sentence(lambda content=content: Offer.of("run-1", content), "coordinator")
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL], ids=["horizontal", "vertical"])
+@pytest.mark.parametrize("offer", [OFFER, VERTICAL, FEATURED], ids=["horizontal", "vertical", "features"])
 def test_facts(draw, offer):
     good = facts_content(facts_of(offer, {name: Told(16, DATA.item_ids) for name in NAMES}, Feedback.EXPLICIT))
     assert facts_from(offer, good).users in (16, 48)
@@ -459,6 +461,8 @@ SEEDS = [
     "[data]\nitems = 1000000000",
     "[public]\nusers = 1000000000000000000",
     "[public]\nscale = [-1e308, 1e308]",
+    f"[public]\nfeatures = ['{'x' * 100_000}']",
+    f"[public]\nfeatures = {[str(k) for k in range(9000)]}",
     f"[data]\nsource = '{'x' * 100_000}'",
     f"[public]\ncatalogue = '{'x' * 100_000}'",
     "[evaluate]\nk = 100000000000000000000",

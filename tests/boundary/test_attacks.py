@@ -302,9 +302,9 @@ def two_sums(self, federation):
     b = np.zeros(self.facts.items, np.float32)
     federation.show(biases=b)
     federation.ask("finish", biases=b)
-    from tacit.model import Model
+    from tacit.model import Linear, Model
 
-    return Model("bias", self.facts.scale, self.facts.item_ids, item_scores=b)
+    return Model("bias", self.facts.scale, self.facts.item_ids, Linear.scores(b, self.facts.scale))
 
 
 def test_a_lost_answer_is_not_taken_for_tampering(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
@@ -44,7 +45,9 @@ def run_file(**sections) -> RunFile:
 
 
 def offer_of(file: RunFile, roster=NAMES, items: Vocabulary | None = DATA.item_ids, run="run-1", local=False) -> Offer:
-    return Offer(run, offered_file(file, file.public), tuple(roster), setting_of(file), items, local)
+    features = file.public.features
+    catalogue = None if items is None else Catalogue(items, DATA.item_attributes if features else None, features)
+    return Offer(run, offered_file(file, file.public), tuple(roster), setting_of(file), catalogue, local)
 
 
 def kit_of(name: str) -> Kit:

@@ -430,7 +430,7 @@ def test_with_privacy_a_vertical_site_names_its_items(tmp_path, tables):
 
 
 def test_a_private_vertical_run_without_a_list_of_items_is_refused(tmp_path, tables):
-    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), items=None)
+    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), catalogue=None)
     with pytest.raises(PrivacyRefused, match="no public list"):
         Sites(tmp_path, offer, Policy(), tables)
 
@@ -483,7 +483,7 @@ def test_a_run_on_aligned_rows_is_the_run_on_plainly_joined_data(tmp_path, table
         plain = evaluate_as_asked(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
         assert told["metrics"] == plain.metrics
         assert told["ratings"] == test.n_ratings > 0
-    whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.item_ids)
+    whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)
     parties = Parties(tuple(shares), Setting.VERTICAL, "joined by id", *whole)
     simulated = train(PreparedRun.of(*chosen(LEARNS), Facts.of(parties, sites.offer.file.seed)), parties)
     np.testing.assert_array_equal(model.item_factors, simulated.model.item_factors)

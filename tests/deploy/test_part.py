@@ -11,19 +11,20 @@ from tacit.boundary.events import Gaussian, Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import part as part_module
 from tacit.deploy import policy as policy_module
 from tacit.deploy import site, terms
 from tacit.deploy import source as source_module
+from tacit.deploy.catalogue import ids_array, vocabulary
 from tacit.deploy.kept import read_predictor
 from tacit.deploy.logs import logger
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.deploy.status import Status
-from tacit.deploy.terms import ids_array
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer, Request
@@ -131,7 +132,7 @@ def test_planted_a_site_without_that_rule_would_tell_what_was_rated(tmp_path, mo
     offer = offer_of(run_file(privacy=None), items=None)
     (tmp_path / "open").mkdir()
     told = Part(home_of(tmp_path / "open", policy=Policy(non_private=True)), "run-1", offer.content()).sizes()
-    assert len(terms.vocabulary(told["items"])) > 0
+    assert len(vocabulary(told["items"])) > 0
 
 
 def test_a_run_file_that_the_site_was_given_must_be_the_one_that_is_offered(tmp_path):
@@ -532,10 +533,11 @@ def test_what_is_wrong_with_data_stays_at_home(tmp_path):
 
 PROBES = {
     "every list without one item": [
-        replace(OFFER, items=Vocabulary(np.delete(DATA.item_ids.ids, place), "item")) for place in range(6)
+        replace(OFFER, catalogue=Catalogue(Vocabulary(np.delete(DATA.item_ids.ids, place), "item")))
+        for place in range(6)
     ],
-    "one item alone": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids[:1], "item"))],
-    "items that there are not": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids + 10_000, "item"))],
+    "one item alone": [replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids[:1], "item")))],
+    "items that there are not": [replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids + 10_000, "item")))],
     "narrow scales": [offer_of(run_file(public={"scale": [low, low + 1], "users": 48})) for low in (1, 2, 4, 7)],
     "half held out": [offer_of(run_file(seed=seed, split={"test": 0.5})) for seed in range(5)],
 }

@@ -8,18 +8,18 @@ from one_site import DATA, NAMES, offer_of, run_file
 
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.catalogue import ids_array, vocabulary
 from tacit.deploy.terms import (
     Offer,
     Told,
     facts_content,
     facts_from,
     facts_of,
-    ids_array,
     offered_file,
     union,
-    vocabulary,
 )
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.partition import Setting
@@ -39,7 +39,7 @@ def vocabulary_of(*ids):
 # -- offers -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL, replace(OFFER, items=None, local=True)])
+@pytest.mark.parametrize("offer", [OFFER, VERTICAL, replace(OFFER, catalogue=None, local=True)])
 def test_an_offer_is_the_same_after_its_way(offer):
     read = Offer.of(offer.run, through_the_wire(offer.content()))
     for part in ("run", "file", "roster", "setting", "items", "local"):
@@ -62,8 +62,8 @@ def test_terms_that_differ_in_anything_have_another_hash():
         replace(OFFER, roster=NAMES[::-1]),
         replace(OFFER, setting=Setting.VERTICAL),
         replace(OFFER, local=True),
-        replace(OFFER, items=None),
-        replace(OFFER, items=Vocabulary(DATA.item_ids.ids[1:], "item")),
+        replace(OFFER, catalogue=None),
+        replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids[1:], "item"))),
         replace(OFFER, file=OFFER.file.model_copy(update={"seed": 8})),
     ]
     assert len({offer.hash for offer in (OFFER, *others)}) == 1 + len(others)

@@ -32,7 +32,7 @@ from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.kept import read_predictor
 from tacit.experiment import recorded
-from tacit.model.predictor import Biases, Factors
+from tacit.model import Fitted
 from tacit.prepare.data import prepare
 from tacit.prepare.simulate import train
 from tacit.report.folder import RunFolder
@@ -271,11 +271,13 @@ def pooled(deployed: Deployed, change: Callable) -> dict[str, float]:
     return measured(np.concatenate(errors))
 
 
-def without_items(predictor: Biases | Factors) -> Biases | Factors:
+def without_items(predictor: Fitted) -> Fitted:
     """The same, had nothing of others been learned: all items alike."""
-    if isinstance(predictor, Biases):
-        return replace(predictor, items=np.zeros_like(predictor.items))
-    return replace(predictor, items=np.broadcast_to(predictor.items.mean(axis=0), predictor.items.shape).copy())
+    form = predictor.form
+    if form.name == "linear":
+        return replace(predictor, form=replace(form, base=np.zeros_like(form.base)))
+    items = np.broadcast_to(form.items.mean(axis=0), form.items.shape).copy()
+    return replace(predictor, form=replace(form, items=items))
 
 
 # -- what ledgers say -------------------------------------------------------------------------------------------------
@@ -420,7 +422,7 @@ def of_people(deployed: Deployed) -> tuple[set[str], list[np.ndarray]]:
     """Everything that must not be found anywhere: who they are, how they rated, what was fitted for them."""
     ids = set(deployed.ratings.user_ids.ids.tolist())
     homes = [read_predictor(deployed.folder / f"site-{name}" / "home" / "predictor.tct") for name in SITES]
-    fitted = [home.users for home in homes]
+    fitted = [home.states for home in homes]
     return ids, [deployed.ratings.values, *fitted]
 
 

@@ -28,7 +28,7 @@ from tacit.methods import Sides
 from tacit.methods.plan import Plan
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.model import Model
+from tacit.model import Model, NonNegative
 from tacit.partition import Setting
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.prepare.records import Records as Kept
@@ -84,7 +84,7 @@ class Lying:
             federation.ask("improve", **lie("improve", t), t=t)
         federation.ask("finish", **lie("finish", self.parameters.rounds))
         empty = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=empty)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, NonNegative(1.0, 5.0, empty))
 
 
 def wild(seed: int, span: float) -> Callable[[str, int, int], np.ndarray]:

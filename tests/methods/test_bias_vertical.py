@@ -161,7 +161,7 @@ def test_one_silo_with_all_items_is_one_silo_with_all_users():
 
     method, parameters = chosen({"name": "bias"})
     scores = [
-        train(PreparedRun.of(method, parameters, Facts.of(whole, 7)), whole).model.item_scores
+        train(PreparedRun.of(method, parameters, Facts.of(whole, 7)), whole).model.form.base
         for whole in (partition(WHOLE, into=1, by=by) for by in ("user", "item"))
     ]
     assert np.allclose(*scores, atol=1e-5)
@@ -184,6 +184,5 @@ def test_a_silo_that_refuses_leaves_its_items_to_their_users_levels(tmp_path, mo
     monkeypatch.setattr(Protection, "would_reach", lambda self: 99.0 if self.ledger.party == "party-2" else real(self))
     summary = run(file(), tmp_path / "run")
     assert summary["setting"] == Setting.VERTICAL
-    scores = Model.load(tmp_path / "run").item_scores
-    middle = np.count_nonzero(scores == 3.0)
-    assert middle == 20
+    biases = Model.load(tmp_path / "run").form.base
+    assert np.count_nonzero(biases == 0.0) == 20

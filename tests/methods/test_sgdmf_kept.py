@@ -14,7 +14,7 @@ from tacit.boundary.wire import encode
 from tacit.errors import PrivacyRefused
 from tacit.federation import step
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
-from tacit.model import Model
+from tacit.model import Model, NonNegative
 
 HOME = CASES["horizontal, user, pretrained"]
 RECORDS = [[(j, float(1 + (i + j) % 5)) for j in range(ITEMS)] for i in range(USERS)]
@@ -34,7 +34,7 @@ class Asking:
             if name == "improve":
                 next(federation.rounds(1))
             federation.ask(name, items=block, **({"t": 0} if name == "improve" else {}))
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=block)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, NonNegative(1.0, 5.0, block))
 
 
 def flat(value: float = 0.5) -> np.ndarray:

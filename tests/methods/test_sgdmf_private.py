@@ -114,10 +114,10 @@ def test_the_model_holds_shared_factors_and_nothing_else(done):
     assert files == {"model.json", "factors.npz"}
     with np.load(folder / "model" / "factors.npz") as arrays:
         shapes = {key: arrays[key].shape for key in arrays}
-    users = {"user_factors": (40, 3)} if name == "vertical" else {}
-    assert shapes == {"item_ids": (15,), "item_factors": (15, 3), **users}
+    users = {"states": (40, 3)} if name == "vertical" else {}
+    assert shapes == {"item_ids": (15,), "items": (15, 3), **users}
     about = json.loads((folder / "model" / "model.json").read_text())
-    assert sorted(about) == ["declared", "format", "method", "rates", "scale", "stamp"]
+    assert sorted(about) == ["declared", "form", "format", "method", "numbers", "scale", "stamp"]
     assert "-DP · per" in about["stamp"]
 
 
@@ -157,7 +157,7 @@ def test_what_silos_keep_is_in_no_file_but_their_ledgers(done):
     """Rows of U and of fine-tuned V_k, byte for byte; unrated items' rows of V_k are V's, and are left out."""
     name, folder = done
     with np.load(folder / "model" / "factors.npz") as arrays:
-        public = {row.tobytes() for key in ("item_factors", "user_factors") if key in arrays for row in arrays[key]}
+        public = {row.tobytes() for key in ("items", "states") if key in arrays for row in arrays[key]}
     kept, own = set(), {"own users", "own items"}
     names = {"pretrained": own | {"users"}, "together": own | {"users"}, "noised": own, "vertical": set()}[name]
     for path in sorted((folder / "ledger").glob("*.sqlite")):

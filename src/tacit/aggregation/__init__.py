@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 
 from tacit.aggregation.base import Aggregation
 from tacit.config import AggregationSection
-from tacit.errors import UsageError, did_you_mean
 from tacit.partition import Setting
+from tacit.registry import Registry
 
 __all__ = ["Aggregation", "find", "known", "made"]
 
-_PLACES = {"plain": "plain:Plain", "ideal": "ideal:Ideal", "secagg": "secagg:SecAgg", "shuffle": "shuffle:Shuffle"}
+#: Those that Tacit brings, as pyproject.toml lists them.
+OWN = ("plain", "ideal", "secagg", "shuffle")
 
 
 @cache
-def known() -> dict[str, type[Aggregation]]:
-    """Aggregations by name."""
-    found = {}
-    for name, place in _PLACES.items():
-        module, kind = place.split(":")
-        found[name] = getattr(import_module(f"tacit.aggregation.{module}"), kind)
-    return found
+def known() -> Registry[type[Aggregation]]:
+    """Aggregations by name: those of Tacit, and those of other installed packages."""
+    return Registry("tacit.aggregations", "aggregation", type, OWN)
 
 
 def find(name: str) -> type[Aggregation]:
     """The aggregation of that name."""
-    if name not in known():
-        raise UsageError(
-            f'[aggregation] name = "{name[:100]}" is not available in this version.{did_you_mean(name, known())} '
-            f"Known aggregations: {', '.join(known())}."
-        )
-    return known()[name]
+    return known().find(name)
 
 
 def made(setting: Setting, parties: int, section: AggregationSection) -> Aggregation:

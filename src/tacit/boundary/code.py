@@ -45,8 +45,8 @@ class Floats:
     sigma: float = 0.0
     bits = 0
 
-    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, contributors: int) -> Blocks:
-        """The answer that noise is added to."""
+    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Blocks:
+        """The answer that noise is added to, of so many users."""
         return cast(Blocks, answering.exact({}, stream))
 
     def noised(self, exact: Any, contributors: int, source: Source) -> Blocks:
@@ -114,7 +114,7 @@ class Grid:
         """What `count` answers spend."""
         return skellam_event(self.multiplier, self.l1, self.l2, sampling, count)
 
-    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, contributors: int) -> Array:
+    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
         """The answer in integers, each piece rounded by itself; (size,) int64."""
         if not hasattr(answering, "chunks"):
             raise PrivacyRefused(
@@ -159,7 +159,7 @@ class Fixed:
 
     Attributes
     ----------
-    limit : the largest absolute value that one contributor has in a cell, a public number: what is larger is cut to it
+    limit : the largest absolute value that one user adds to a cell, a public number: what is larger is cut to it
     step : what 1 stands for
     bits : of each cell
 
@@ -175,29 +175,30 @@ class Fixed:
     sigma = 0.0
 
     @classmethod
-    def of(cls, largest: float, contributors: int) -> Fixed:
-        """For sums of so many contributors, none of which adds more than `largest` to a cell."""
+    def of(cls, largest: float, users: int) -> Fixed:
+        """For sums over so many users, none of whom adds more than `largest` to a cell."""
         if not 0 < largest < math.inf:
             raise PrivacyRefused(
                 "A sum that is to be hidden travels in integers, and this one has no public bound on what one user "
                 'adds to a cell; use [aggregation] name = "plain", or let its query declare `largest`.'
             )
-        needed = math.ceil(math.log2((FINE + 1) * max(1, contributors))) + 1
+        needed = math.ceil(math.log2((FINE + 1) * max(1, users))) + 1
         width = next((width for width in WIDTHS if width >= needed), None)
         if width is None:
-            raise PrivacyRefused(f"A sum of {contributors:,} contributors in fixed point needs {needed} bits a cell.")
+            raise PrivacyRefused(f"A sum over {users:,} users in fixed point needs {needed} bits a cell.")
         return cls(largest, largest / FINE, width)
 
-    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, contributors: int) -> Array:
-        return self.encoded(answering.exact({}, stream), 1.0, contributors)
+    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
+        """The answer in steps, cut to what so many users can add."""
+        return self.encoded(answering.exact({}, stream), 1.0, users)
 
     def noised(self, exact: Any, contributors: int, source: Source) -> Array:
         return cast(Array, exact)
 
-    def encoded(self, blocks: Mapping[str, Any], weight: float, contributors: int = 1) -> Array:
+    def encoded(self, blocks: Mapping[str, Any], weight: float, users: int = 1) -> Array:
         """weight·blocks in steps, flattened by name, (size,) int64; what is no number counts as 0."""
         flat = np.concatenate([dense(x).astype(np.float64).ravel() for _name, x in sorted(blocks.items())])
-        most = self.limit * contributors
+        most = self.limit * users
         whole: Array = np.rint(np.clip(np.nan_to_num(flat), -most, most) * (weight / self.step)).astype(np.int64)
         return whole
 

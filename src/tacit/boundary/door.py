@@ -60,11 +60,12 @@ class Door:
         how: Sealing | None = None,
         peers: Peers | None = None,
         weight: float = 1.0,
+        users: int = 1,
     ) -> None:
         self.party, self.home, self.protection = party, home, protection
         self.terms = protection.terms if protection is not None else terms or Terms(NON_PRIVATE, {})
         self.how: Sealing = OwnNoise() if how is None else how
-        self._peers, self._weight = peers or Peers("", (party,)), weight
+        self._peers, self._weight, self._users = peers or Peers("", (party,)), weight, users
         self._seed, self._devices = seed, devices
         self._request: Served | None = None
         self._made: Release | None = None
@@ -294,7 +295,7 @@ class Door:
 
     def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:
         if row is None or self.protection is None:
-            return Release(self.party, kind, body, NON_PRIVATE, contributors, seal=_release._SEAL)
+            return Release(self.party, kind, body, self.terms.guarantee, contributors, seal=_release._SEAL)
         promised = self.protection.terms.guarantee
         recorded = (row.event, row.payload, row.head)
         return Release(self.party, kind, body, promised, contributors, *recorded, seal=_release._SEAL)

@@ -45,6 +45,7 @@ class Gate(Door):
     how : the party's side of the run's aggregation
     peers : among whom it is
     weight : the party's public weight in a mean over parties
+    users : how many users it has, a public number: what bounds a sum without noise
 
     Guarantee
     ---------
@@ -113,7 +114,8 @@ class Gate(Door):
         event, endpoint = self._admitted(terms), self._endpoint(contributors)
         with self._recording_refusals():
             self.how.ready(terms, endpoint)
-        exact = terms.code.exact(answering, self.stream("sample", 0), endpoint.source("rounding"), contributors)
+        users = contributors if self._devices else self._users
+        exact = terms.code.exact(answering, self.stream("sample", 0), endpoint.source("rounding"), users)
         self._owe(Kind.SUM, event)
         with self._recording_refusals():
             payload = self.how.seal(self.how.noised(exact, terms, endpoint), terms, endpoint)

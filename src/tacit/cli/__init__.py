@@ -351,7 +351,9 @@ def join(
     columns: Annotated[
         list[str] | None, typer.Option("--column", metavar="user=NAME", help="How a column is called here.")
     ] = None,
-    items: Annotated[Path | None, typer.Option("--items", help="Vertical runs: this site's public list.")] = None,
+    items: Annotated[
+        Path | None, typer.Option("--items", help="The public list of items; vertical runs: this site's.")
+    ] = None,
     feedback: Annotated[
         str | None, typer.Option("--feedback", help="explicit, implicit or count; default: as --run says, or explicit.")
     ] = None,

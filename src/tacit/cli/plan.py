@@ -24,7 +24,7 @@ from tacit.partition import Setting
 from tacit.prepare.file import check, setting_in_data, setting_of
 from tacit.prepare.file import plan as planned
 from tacit.prepare.plan import Plan
-from tacit.report.promises import in_several_silos, meant
+from tacit.report.promises import assumed_public, in_several_silos, meant
 from tacit.report.record import StatedGuarantee
 from tacit.report.sealing import fragile, sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
@@ -86,6 +86,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
         "aggregation": file.aggregation.name,
         "users": facts.users,
         "items": facts.items,
+        "features": facts.features,
         "scale": [facts.scale.low, facts.scale.high],
         "guarantee": guarantee.to_json(),
         "in_words": str(guarantee),
@@ -135,8 +136,10 @@ def _instead(
 
 def _notes(file: RunFile, made: Plan) -> list[str]:
     """What the plan takes for granted."""
-    by, context = file.partition.by, made.context
-    notes = []
+    by, context, facts = file.partition.by, made.context, made.context.facts
+    notes = [assumed_public(facts.items, file.public.features)]
+    if facts.features:
+        notes.append(f"The items' attributes make {plural(facts.features, 'feature column')}.")
     if context.setting is not Setting.DEVICE and file.partition.into is None and by not in ("user", "item"):
         notes.append(
             f'How many parties [partition] by = "{by}" makes is only known from the data; '

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.config import EngineSection, RunFile
-from tacit.data.vocabulary import Vocabulary
+from tacit.data.catalogue import Catalogue
+from tacit.data.sides import read_catalogue
 from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import Conducted, Coordinator
 from tacit.deploy.files import write_private
@@ -22,7 +23,6 @@ from tacit.deploy.health import Health
 from tacit.deploy.kept import as_written
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.source import items_of
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, Told, facts_among, offered_file
 from tacit.engine.cells import vacant
@@ -86,11 +86,11 @@ def up(
         names = tuple(name for name in kept if name in names)
     else:
         _enough(file, names)
-    items = listed(file)
+    catalogue = listed(file)
     method, _parameters = check(file)
     vacant(terms.listen or keyring.host, keyring.port)
     with RunFolder.make(out, method.name, file) as folder:
-        return _conducted(file, keyring, names, invited, items, folder, terms, watch, tell)
+        return _conducted(file, keyring, names, invited, catalogue, folder, terms, watch, tell)
 
 
 def _conducted(
@@ -98,7 +98,7 @@ def _conducted(
     keyring: Keyring,
     names: tuple[str, ...],
     invited: tuple[str, ...],
-    items: Vocabulary | None,
+    catalogue: Catalogue | None,
     folder: RunFolder,
     terms: Terms,
     watch: Callable[[Glance], None],
@@ -115,7 +115,7 @@ def _conducted(
             if health is not None:
                 health.start()
                 tell(f"Its health is told at {health.address}.")
-            offer = Offer(folder.run_id, offered_file(file, file.public), names, setting_of(file), items)
+            offer = Offer(folder.run_id, offered_file(file, file.public), names, setting_of(file), catalogue)
             coordinator.show(offer)
             coordinator.open()
             held = _held(coordinator, offer, file, terms, folder, calls, watch)
@@ -152,10 +152,15 @@ def for_sites(file: RunFile) -> RunFile:
     return file
 
 
-def listed(file: RunFile) -> Vocabulary | None:
+def listed(file: RunFile) -> Catalogue | None:
     """The public list of items; None where it is to be the union of what sites have."""
     if file.public.catalogue is not None:
-        return items_of(file.public.catalogue)
+        return read_catalogue(file.public.catalogue, file.public.features)
+    if file.public.features:
+        raise UsageError(
+            "[public] features names attributes of items, and in a deployment these come from a public table; name it "
+            'in [public], as in catalogue = "items.parquet".'
+        )
     if file.privacy is not None:
         raise UsageError(
             "With [privacy], items come from a public list, since a list of what was rated would be a leak; name one "
@@ -272,6 +277,7 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
             ],
             sealed=prepared.sealed,
             noise=prepared.loudness(),
+            hidden=prepared.hidden,
             sealing=[] if told is None else sentences(told, False),
             deployed=True,
             beside=beside(held, file),
@@ -310,6 +316,7 @@ def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:
         "ratings_in_words": words,
         "scale": str(facts.scale),
         "feedback": str(facts.feedback),
+        "features": list(facts.catalogue.columns),
         "density": density,
         "notes": notes,
     }

@@ -13,11 +13,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-
-import numpy as np
 
 from tacit.config import PublicSection, RunFile
 from tacit.deploy import kept
@@ -29,8 +26,7 @@ from tacit.deploy.terms import Offer, offered_file
 from tacit.engine.log import CallLog
 from tacit.errors import PeerFailed, TacitError
 from tacit.federation import Transcript
-from tacit.model import Factors, Part, assemble
-from tacit.model.predictor import Predictor
+from tacit.model import Fitted, Part, Predictor, assemble
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import Glance, glances
@@ -126,7 +122,7 @@ class Sites:
                 shutil.rmtree(home / inner, ignore_errors=True)
         shutil.rmtree(self.folder / "keys", ignore_errors=True)
 
-    def predictors(self, names: tuple[str, ...], which: str) -> list[Predictor] | None:
+    def predictors(self, names: tuple[str, ...], which: str) -> list[Fitted] | None:
         """What sites predict with at home, in their order; None where one of them has none of that kind."""
         paths = [self.folder / name / "home" / f"{which}.tct" for name in names]
         return [kept.read_predictor(path) for path in paths] if all(path.exists() for path in paths) else None
@@ -229,11 +225,16 @@ def _held(
 def offered(prepared: PreparedRun, file: RunFile) -> Offer:
     """The offer to an experiment's own sites."""
     facts, declared = prepared.facts, prepared.plan.context.facts
-    public = PublicSection(scale=(facts.scale.low, facts.scale.high), users=declared.users, ratings=declared.ratings)
+    public = PublicSection(
+        scale=(facts.scale.low, facts.scale.high),
+        users=declared.users,
+        ratings=declared.ratings,
+        features=facts.catalogue.columns,
+    )
     names = tuple(member.name for member in facts.roster)
     data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
     file = file.model_copy(update={"data": data})
-    return Offer(prepared.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
+    return Offer(prepared.run, offered_file(file, public), names, facts.setting, facts.catalogue, local=True)
 
 
 def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:
@@ -247,16 +248,10 @@ def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) ->
 
 
 def _assembled(sites: Sites, parties: Parties, which: str) -> Predictor | None:
-    """All sites' predictions as one; equal item factors become the same ones, as they are in one process."""
+    """All sites' predictions as one, as they are in one process."""
     found = sites.predictors(parties.names, which)
     if found is None:
         return None
-    first = found[0]
-    if isinstance(first, Factors):
-        found = [
-            replace(p, items=first.items) if isinstance(p, Factors) and np.array_equal(p.items, first.items) else p
-            for p in found
-        ]
     parts = [Part(share.users, share.items, p) for share, p in zip(parties, found, strict=True)]
     return assemble(parts, parties.n_users, parties.n_items, by_item=parties.setting is Setting.VERTICAL)
 

@@ -133,7 +133,7 @@ class Part:
         identities, head = _identities(content.pop("identities", "{}")), content.pop("head", None)
         facts = facts_from(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
-            self._held = home.data.held(replace(offer, items=facts.item_ids), home.name, home.folder)
+            self._held = home.data.held(replace(offer, catalogue=facts.catalogue), home.name, home.folder)
         mine, share = facts.member(home.name), self._held.share
         if (mine.users, mine.items, mine.devices) != (share.ratings.n_users, share.ratings.n_items, share.devices):
             raise BadMessage(f"The coordinator's list does not say of {home.name} what it said of itself.")
@@ -199,6 +199,7 @@ class Part:
         shutil.rmtree(folder, ignore_errors=True)
         for name, predictor in zip(("predictor", "before"), predictors, strict=False):
             kept.write_predictor(folder / f"{name}.tct", predictor)
+        kept.write_seen(folder / "seen.tct", seen)
         stamp = self._prepared.guarantee
         kept.write_model(folder / "model", predictors[0], seen, self.offer.file.method["name"], str(stamp))
         test = self._held.test

@@ -33,7 +33,7 @@ from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
 from tacit.report.sealing import fragile
-from tacit.report.words import plural
+from tacit.report.words import listing, plural
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,8 @@ def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
 def _rules(policy: Policy, offer: Offer, kit: Kit, what: str) -> str:
     policy.check(offer, kit.name)
     words = f"{what} keeps them ({offer.file.method.get('name')}, {plural(len(offer.roster), 'party')})"
+    if offer.catalogue is not None and offer.catalogue.columns:
+        words += f"; it uses the item attributes {listing(offer.catalogue.columns)}, which it takes for public"
     if policy.peers is None:
         return words
     others = tuple(name for name in offer.roster if name != kit.name)

@@ -16,7 +16,7 @@ from tacit.errors import TacitError
 from tacit.evaluate.evaluation import Evaluation
 from tacit.federation import Facts
 from tacit.methods import chosen, find
-from tacit.model.predictor import Biases, ItemScores, Part, Predictor, assemble
+from tacit.model import Fitted, Linear, Part, Predictor, assemble
 from tacit.partition import Setting
 from tacit.prepare.data import Prepared
 from tacit.prepare.prepared import PreparedRun
@@ -78,9 +78,9 @@ def references(prepared: Prepared, evaluation: Evaluation, judge: Judge) -> list
     return found
 
 
-def _popular(ratings: Ratings) -> ItemScores:
+def _popular(ratings: Ratings) -> Fitted:
     counts = np.bincount(ratings.items, minlength=ratings.n_items).astype(np.float32)
-    return ItemScores(counts, rates=False)
+    return Fitted.alike(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
 
 
 def _central(prepared: Prepared) -> Predictor:
@@ -92,12 +92,17 @@ def _central(prepared: Prepared) -> Predictor:
 
 def _local(prepared: Prepared) -> Predictor:
     """Every party's own biases, for its own users and items."""
-    parties, low, high = prepared.parties, prepared.parties.scale.low, prepared.parties.scale.high
+    parties = prepared.parties
     if parties.setting is Setting.DEVICE:
-        return Biases(*own_biases(prepared.train, items=False), low, high)
-    parts = [Part(s.users, s.items, Biases(*own_biases(s.ratings), low, high)) for s in parties]
+        return _leveled(prepared.train, items=False)
+    parts = [Part(s.users, s.items, _leveled(s.ratings)) for s in parties]
     by_item = parties.setting is Setting.VERTICAL
     return assemble(parts, parties.n_users, parties.n_items, by_item=by_item)
+
+
+def _leveled(ratings: Ratings, items: bool = True) -> Fitted:
+    levels, biases = own_biases(ratings, items)
+    return Fitted(Linear.levels(biases, ratings.scale, SHRINKAGE), levels[:, None])
 
 
 def own_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.ndarray]:

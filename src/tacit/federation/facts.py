@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from tacit.boundary.wire import Array
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import PeerFailed
@@ -38,9 +39,9 @@ class Facts:
     Attributes
     ----------
     setting, scale, feedback : as everywhere
-    users, items : n and m
+    users : n
+    catalogue : all items, and what everyone may know of them
     ratings : |Ω|, which scales step sizes: counted without privacy, declared with it
-    item_ids : the vocabulary of items
     roster : the parties in their order
     seed : of public choices, and in a simulation of everything
     unit : what the run protects; None for NON-PRIVATE
@@ -52,9 +53,8 @@ class Facts:
     scale: Scale
     feedback: Feedback
     users: int
-    items: int
+    catalogue: Catalogue
     ratings: int
-    item_ids: Vocabulary
     roster: tuple[Member, ...]
     seed: int
     unit: Unit | None = None
@@ -73,12 +73,26 @@ class Facts:
             scale=parties.scale,
             feedback=parties.feedback,
             users=parties.n_users,
-            items=parties.n_items,
+            catalogue=parties.catalogue,
             ratings=sum(share.ratings.n_ratings for share in parties),
-            item_ids=parties.item_ids,
             roster=roster,
             seed=seed,
         )
+
+    @property
+    def items(self) -> int:
+        """m, the number of items."""
+        return len(self.catalogue)
+
+    @property
+    def item_ids(self) -> Vocabulary:
+        """The vocabulary of items."""
+        return self.catalogue.ids
+
+    def features_of(self, name: str, columns: Sequence[str] | None = None) -> Array:
+        """The features of the items that a party holds, (m_h, d) float32: of all items, unless they are divided."""
+        held, features = self.member(name).columns, self.catalogue.features(columns)
+        return features if len(held) == len(features) else features[held]
 
     @cached_property
     def _places(self) -> dict[str, int]:

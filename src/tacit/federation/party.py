@@ -12,7 +12,7 @@ from tacit.boundary.wire import Array, Value, decode, reading
 from tacit.errors import BadMessage, UngatedRelease
 from tacit.federation.facts import Facts
 from tacit.federation.messages import Request, Step, exchange_step
-from tacit.model.predictor import Predictor
+from tacit.model.fitted import Fitted
 from tacit.partition import Share
 
 
@@ -95,13 +95,13 @@ class Party:
         latest: Array = shared[block] if block in shared else self.home[block]
         return latest
 
-    def at_home(self, **shared: Array) -> Predictor:
+    def at_home(self, **shared: Array) -> Fitted:
         """What the party itself would predict for its own rows and columns, given what is shared.
 
         Used by the party's own service and, in a simulation, by the experimenter. It is not a step.
         """
         raise NotImplementedError(f"{type(self).__name__} must say what it predicts at home.")
 
-    def before_fine_tuning(self, **shared: Array) -> Predictor | None:
+    def before_fine_tuning(self, **shared: Array) -> Fitted | None:
         """The same before the party improved the shared part for itself; None where a method does not do that."""
         return None

@@ -16,6 +16,10 @@ from tacit.methods.context import Context
 from tacit.model import Model
 from tacit.partition import Setting
 
+#: Marks a parameter whose default depends on the run although one is written: `rounds: Annotated[int, DEPENDS] = 100`.
+#: An estimator's default is None then, so that a value given by a user differs from one left out.
+DEPENDS = "its default depends on the run"
+
 
 class Parameters(Frozen):
     """A method's parameters; frozen, checked, and bound into every request by their hash."""

@@ -51,7 +51,7 @@ def prepare(file: RunFile, phase: Phase = unheard) -> Prepared:
 
     check(file, setting=setting_in_data(file))
     data, public = file.data, file.public
-    declared = None if file.privacy is None else public_facts(data, public)
+    declared = None if file.privacy is None else public_facts(data, public, file.seed)
     phase("reading data", None)
     ratings = load(
         data.source,
@@ -64,6 +64,7 @@ def prepare(file: RunFile, phase: Phase = unheard) -> Prepared:
         user_table=data.user_table,
         item_table=data.item_table,
         catalogue=public.catalogue,
+        features=public.features,
         users=data.users,
         items=data.items,
         ratings=data.ratings,
@@ -111,6 +112,7 @@ def about(ratings: Ratings) -> dict[str, Any]:
         "ratings": ratings.n_ratings,
         "scale": str(ratings.scale),
         "feedback": str(ratings.feedback),
+        "features": list(ratings.features),
         "density": ratings.n_ratings / (ratings.n_users * ratings.n_items),
         "notes": list(ratings.notes),
     }

@@ -106,7 +106,7 @@ def plan(
     """What a private run will ask, add and cost, from public facts alone: those given, or those of the run file."""
     if file.privacy is None:
         raise UsageError("The run file has no [privacy] section, so there is nothing to plan; the run is NON-PRIVATE.")
-    facts, setting = facts or public_facts(file.data, file.public), setting or setting_of(file)
+    facts, setting = facts or public_facts(file.data, file.public, file.seed), setting or setting_of(file)
     if setting not in method.sides:
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
@@ -117,7 +117,7 @@ def prepared(file: RunFile, facts: Facts, public: PublicFacts | None = None, run
     """The run of a run file among the parties that `facts` lists; `public` are the public facts, if not its own."""
     method, parameters = method_of(file)
     if file.privacy is not None:
-        public = public or public_facts(file.data, file.public)
+        public = public or public_facts(file.data, file.public, file.seed)
     return PreparedRun.of(
         method,
         parameters,

@@ -21,7 +21,7 @@ from tacit.boundary.query import Mechanism
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, StepTerms, Terms, costliest, event_of, times
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.guarantee import NON_PRIVATE, Guarantee, Relation, Trust, Unit
+from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Trust, Unit
 from tacit.methods import Method, Parameters
 from tacit.methods.context import Context
 from tacit.partition import Setting
@@ -106,7 +106,7 @@ class Plan:
         if told is None:
             return None
         grids = {name: terms.code.bits for name, terms in self.terms.steps.items() if terms.retried}
-        return {**told, "bits": grids, "wrap": WRAP}
+        return {**told, "bits": grids, "wrap": WRAP, "noised": self.terms.private}
 
     def alone(self) -> float | None:
         """ε of one party's own share of the noise, were all others to collude; None where its noise is its own."""
@@ -157,7 +157,8 @@ def make_plan(
     averaged = {spec.step: (steps[spec.step].kind, spec.mean) for spec in specs}
     how.check(method.name, averaged)
     if context.target is None:
-        terms = Terms(NON_PRIVATE, {s.step: _bare(s, steps[s.step].kind, shapes, context, how) for s in specs})
+        bare = {spec.step: _bare(spec, steps[spec.step].kind, shapes, context, how) for spec in specs}
+        terms = Terms(NoGuarantee(_hidden(bare, how)), bare)
         return Plan(parameters, context, how, terms)
     if not specs:
         raise _no_guarantee(method)
@@ -332,6 +333,15 @@ def _promise(
     unit = context.target.unit
     per_silo = unit is Unit.USER and context.setting is Setting.HORIZONTAL
     return Guarantee(reached, context.target.delta, unit, terms.relation, trust, against, seeded, per_silo, claimed)
+
+
+def _hidden(steps: Mapping[str, StepTerms], how: Aggregation) -> str:
+    """What an aggregation hides of a run without noise, and from whom; empty for nothing."""
+    hidden = [name for name, terms in steps.items() if terms.sealed]
+    if not hidden:
+        return ""
+    what = "single contributions" if len(hidden) == len(steps) else f"single contributions to {' and '.join(hidden)}"
+    return f"{what} are hidden from {how.trust()[1]}"
 
 
 def _by_own_noise(setting: Setting) -> tuple[Trust, str]:

@@ -95,4 +95,10 @@ def declared(facts: Facts, ratings: int | None = None) -> PublicFacts:
             "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
             'catalogue, as in tacit.load(…, catalogue="items.csv").'
         )
-    return PublicFacts(facts.users, facts.items, facts.scale, ratings or TYPICAL * facts.users)
+    return counted(facts, ratings or TYPICAL * facts.users)
+
+
+def counted(facts: Facts, ratings: int | None = None) -> PublicFacts:
+    """What the parties' own sizes say; `ratings` takes the place of their number, where that may not be counted."""
+    number = facts.ratings if ratings is None else ratings
+    return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width)

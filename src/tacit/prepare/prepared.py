@@ -33,7 +33,7 @@ from tacit.methods.base import Sides
 from tacit.model import Model
 from tacit.partition import Share
 from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable, check_aggregation, check_cohorts, declared, planned
+from tacit.prepare.planned import affordable, check_aggregation, check_cohorts, counted, declared, planned
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class PreparedRun:
         check_aggregation(aggregation, seeded)
         method.sides_in(facts.setting, facts.feedback)
         if privacy is None:
-            public = public or PublicFacts(facts.users, facts.items, facts.scale, facts.ratings)
+            public = public or counted(facts)
         else:
             check_cohorts(facts, seeded)
             public = public or declared(facts)
@@ -157,6 +157,12 @@ class PreparedRun:
         """Whether nobody sees a single contribution to a sum."""
         return bool(self.plan.how.hides)
 
+    @property
+    def hidden(self) -> str:
+        """What nobody sees of a run without privacy all the same, and from whom it is hidden."""
+        promise = self.guarantee
+        return promise.hidden if isinstance(promise, NoGuarantee) else ""
+
     def loudness(self) -> list[dict[str, Any]] | None:
         """By step, what is asked and how loud its noise is; None for NON-PRIVATE."""
         return self.plan.loudness() if self.private else None
@@ -172,12 +178,14 @@ class PreparedRun:
     @cached_property
     def bound(self) -> str:
         """What every request binds beside its own content: the parameters, and what is promised."""
+        catalogue = self.facts.catalogue
+        features = f"|{catalogue.digest}" if catalogue.columns else ""
         if not self.private:
-            return self.parameters.hash
+            return self.parameters.hash + features
         terms, plan = self.plan.terms, self.plan
         grids = {name: step.code for name, step in terms.steps.items() if isinstance(step.code, Grid)}
         promise = f"|{terms.guarantee.to_json()}|{plan.multiplier!r}|{terms.releases}|{grids}"
-        return f"{self.parameters.hash}{promise}|{self.facts.seed}"
+        return f"{self.parameters.hash}{promise}|{self.facts.seed}{features}"
 
     # -- both sides ---------------------------------------------------------------------------------------------------
 
@@ -221,6 +229,7 @@ class PreparedRun:
             self.how,
             self._peers(keys),
             self.facts.weight(share.name),
+            self.facts.member(share.name).users,
         )
         return self.sides.party(share, self.parameters, self.facts, gate)
 

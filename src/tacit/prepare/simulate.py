@@ -16,7 +16,7 @@ from tacit.engine.inprocess import InProcess
 from tacit.engine.saved import SavedRun
 from tacit.federation import Facts, Party, Transcript
 from tacit.kernels.blas import one_blas_thread
-from tacit.model import Factors, Model, Part, Predictor, assemble
+from tacit.model import Fitted, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import Keys, PreparedRun
@@ -169,7 +169,7 @@ class _Onlooker:
         known = [predictor for predictor in before if predictor is not None]
         return self._assembled(known) if len(known) == len(before) else None
 
-    def _assembled(self, predictors: list[Predictor]) -> Predictor:
+    def _assembled(self, predictors: list[Fitted]) -> Predictor:
         parts = [Part(s.users, s.items, p) for s, p in zip(self._parties, predictors, strict=True)]
         vertical = self._parties.setting is Setting.VERTICAL
         return assemble(parts, self._parties.n_users, self._parties.n_items, by_item=vertical)
@@ -185,10 +185,10 @@ def _glance_at(test: Ratings, seed: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def with_newcomers(trained: Trained, support: Ratings | None, n_users: int) -> Predictor:
     """The trained predictor, with users who were held out of training folded in from their support ratings."""
-    if support is None or trained.model.item_factors is None:
+    if support is None or not trained.model.form.width:
         return trained.predictor
     rows = np.flatnonzero(support.counts)
     theirs = support.select_users(rows)
-    factors = trained.model.fold_in(theirs.indptr, theirs.items, theirs.values)
-    newcomers = Factors(trained.facts.scale.low, factors, trained.model.item_factors)
+    states = trained.model.fold_in(theirs.indptr, theirs.items, theirs.values)
+    newcomers = Fitted(trained.model.form, states)
     return Overlay(trained.predictor, rows, newcomers, n_users)

@@ -95,6 +95,7 @@ def about(
     sealing: Sequence[str] = (),
     deployed: bool = False,
     beside: Sequence[Mapping[str, Any]] = (),
+    hidden: str = "",
 ) -> dict[str, Any]:
     """The contents of about.json; `data` is what `prepare.data.about` said, `partition` what `about_parties` did.
 
@@ -102,6 +103,7 @@ def about(
     `references` what others without any guarantee reached, `noise` what each private step's answers carry, and
     `sealing` says how sums were sealed. A run that has none of these says nothing of them. `deployed` is a run between
     organisations, which no experimenter looks into; `beside` is what was told there before the run and after it.
+    `hidden` says of a run without privacy what nobody saw all the same.
     """
     from importlib.metadata import version
 
@@ -131,6 +133,7 @@ def about(
         **({"references": [dict(one) for one in references]} if references else {}),
         **({} if noise is None else {"steps_noise": [dict(step) for step in noise]}),
         **({"sealing": list(sealing)} if sealing else {}),
+        **({"hidden": hidden} if hidden else {}),
         **({"deployed": True, "beside": [dict(row) for row in beside]} if deployed else {}),
     }
 

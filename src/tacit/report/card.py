@@ -86,6 +86,9 @@ def card(record: RunRecord) -> Card:
     stated, setting = record.guarantee, record.summary.setting
     if stated is None:
         stamp, statement = "NON-PRIVATE", NON_PRIVATE
+        if record.about.hidden:
+            stamp = f"NON-PRIVATE · {short(record.about.hidden, 300)}"
+            statement = "No noise was added: nothing limits what the sums themselves say about one user."
         if record.summary.guarantee is not None:
             statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
     else:
@@ -157,6 +160,9 @@ def _assumptions(record: RunRecord) -> Section:
     if record.guarantee is not None:
         chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
         points = [*promises.resting_on(record.guarantee, chains), *points, *record.about.sealing]
+    data = record.about.data
+    if record.guarantee is not None or data.features:
+        points.append(promises.assumed_public(data.items, data.features))
     return Section("Assuming what", points=points)
 
 

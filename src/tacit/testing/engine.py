@@ -24,7 +24,7 @@ from tacit.federation.facts import Member
 from tacit.federation.line import Engine
 from tacit.guarantee import Relation, Unit
 from tacit.methods import Parameters
-from tacit.model import ItemScores
+from tacit.model import Fitted, Linear
 from tacit.partition import Parties, Share, partition
 
 VECTOR = Schema(vector=Floats("items"))
@@ -61,8 +61,9 @@ class Prober(Party):
         self.served = 0
         self.earlier: Release | None = None
 
-    def at_home(self, **shared: Any) -> ItemScores:
-        return ItemScores(np.zeros(self.member.items, dtype=np.float32))
+    def at_home(self, **shared: Any) -> Fitted:
+        lowest = np.full(self.member.items, self.facts.scale.low, dtype=np.float32)
+        return Fitted.alike(Linear.scores(lowest, self.facts.scale), self.member.users)
 
     def _counts(self, state: Any, stream: np.random.Generator) -> dict[str, np.ndarray]:
         self.served += 1

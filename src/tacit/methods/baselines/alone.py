@@ -23,7 +23,7 @@ from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import Rates, typical_signal
 from tacit.methods.sgdmf.rule import EMBEDDED
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Setting
 
 BOTH = ("users", "items")
@@ -52,7 +52,8 @@ class AloneCoordinator:
             for party, answer in federation.ask("train", t=t).items():
                 V[self.facts.member(party).columns] = answer["items"]
             federation.show()
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = EMBEDDED.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
 
 
 class AloneSilo(Party):
@@ -80,8 +81,8 @@ class AloneSilo(Party):
         state = {block: start_factors(self.facts, sizes[block], p, block, self.name) for block in BOTH}
         return self.gate.chain(self.ratings, update=update, state=state, lets_out=BOTH)
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self.home["items"])
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(EMBEDDED.form(self.facts.scale, self.home["items"]), self.home["users"])
 
 
 def specs(parameters: AloneParameters, context: Context) -> Sequence[Spec]:

@@ -42,6 +42,10 @@ class ClippedSilo(horizontal.HorizontalSilo):
     rule = CLIPPED
 
 
+class ClippedVerticalCoordinator(vertical.VerticalCoordinator):
+    rule = CLIPPED
+
+
 class ClippedVerticalSilo(vertical.VerticalSilo):
     rule = CLIPPED
 
@@ -56,9 +60,7 @@ GRADIENT_CLIPPING = Method(
     parameters=GradientClippingParameters,
     sides={
         Setting.HORIZONTAL: Sides(ClippedCoordinator, ClippedSilo, partial(horizontal.specs, rule=CLIPPED)),
-        Setting.VERTICAL: Sides(
-            vertical.VerticalCoordinator, ClippedVerticalSilo, partial(vertical.specs, rule=CLIPPED)
-        ),
+        Setting.VERTICAL: Sides(ClippedVerticalCoordinator, ClippedVerticalSilo, partial(vertical.specs, rule=CLIPPED)),
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
     claim=lambda parameters, context: (

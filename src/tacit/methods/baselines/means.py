@@ -19,7 +19,7 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context
-from tacit.model import ItemScores, Model
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 
 
@@ -78,8 +78,11 @@ class Totalling(Party):
     def totals(self) -> Release:
         return self.gate.sum(self.ratings)
 
-    def at_home(self, **shared: np.ndarray) -> ItemScores:
-        return ItemScores(shared["scores"], rates=bool(shared["rates"]))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return self._predictor(shared["scores"], shared["rates"])
+
+    def _predictor(self, scores: np.ndarray, rates: np.ndarray) -> Fitted:
+        return Fitted.alike(Linear.scores(scores, self.facts.scale, rates=bool(rates)), self.member.users)
 
 
 class VerticalTotalling(Totalling):
@@ -94,8 +97,8 @@ class VerticalTotalling(Totalling):
     def totals(self) -> Release:
         return self.gate.disclose(**totals(self.ratings))
 
-    def at_home(self, **shared: np.ndarray) -> ItemScores:
-        return ItemScores(shared["scores"][self.member.columns], rates=bool(shared["rates"]))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return self._predictor(shared["scores"][self.member.columns], shared["rates"])
 
 
 class _Means:
@@ -111,7 +114,8 @@ class _Means:
             sums, counts = self._gather(federation)
         scores = self.scores(sums, counts).astype(np.float32)
         federation.show(scores=scores, rates=np.array(self.rates))
-        return Model(self.name, self.facts.scale, self.facts.item_ids, item_scores=scores, rates=self.rates)
+        form = Linear.scores(scores, self.facts.scale, rates=self.rates)
+        return Model(self.name, self.facts.scale, self.facts.item_ids, form)
 
     def _gather(self, federation: Federation) -> tuple[np.ndarray, np.ndarray]:
         if self.facts.setting is not Setting.VERTICAL:

@@ -27,7 +27,7 @@ from tacit.kernels.users import user_descent
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting, Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -70,7 +70,8 @@ class ObjectiveCoordinator:
             V = embed(federation.mean("solve", items=V), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = NonNegative(self.facts.scale.low, self.facts.scale.high, V)
+        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, form)
 
 
 class ObjectiveSilo(Party):
@@ -103,8 +104,9 @@ class ObjectiveSilo(Party):
         self.home["items"] = embed(items, self.facts.scale.span)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        V, scale = self._latest("items", shared), self.facts.scale
+        return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
 
     def _fitted(self, items: np.ndarray) -> np.ndarray:
         """Every user's factors after some more steps on her own ratings."""

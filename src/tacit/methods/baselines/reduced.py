@@ -26,7 +26,7 @@ from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context
 from tacit.methods.fit import fitted_users
 from tacit.methods.start import falling, start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting, Share
 from tacit.rng import derive
 
@@ -113,7 +113,7 @@ class ReducedCoordinator:
             V = embed(V - np.float32(size) * (phi.T @ mean), facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("gd-dr", facts.scale, facts.item_ids, item_factors=V)
+        return Model("gd-dr", facts.scale, facts.item_ids, NonNegative(facts.scale.low, facts.scale.high, V))
 
     def first(self, told: OneBit) -> float:
         """c as given, or the smaller of what curvature and noise allow.
@@ -160,8 +160,9 @@ class ReducedCohort(Party):
         self.gate.keep("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        V, scale = self._latest("items", shared), self.facts.scale
+        return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """Users' factors with `steps` more steps for `rows`, each device on its own ratings."""

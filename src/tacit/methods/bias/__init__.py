@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,7 @@ from tacit.guarantee import Unit
 from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.bias.shrink import item_biases
 from tacit.methods.context import Context
-from tacit.model import Model
-from tacit.model.predictor import Biases
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 
 
@@ -67,7 +67,7 @@ class BiasCoordinator:
             b = estimated(total.blocks, total.noise, self.parameters, self.facts)
             federation.show(biases=b)
         federation.ask("finish", biases=b)
-        return shared_model(b, self.facts)
+        return shared_model(b, self.parameters, self.facts)
 
 
 class VerticalBiasCoordinator:
@@ -82,7 +82,7 @@ class VerticalBiasCoordinator:
             for party, answer in federation.ask("contribute").items():
                 b[self.facts.member(party).columns] = answer["biases"]
             federation.show(biases=b)
-        return shared_model(b, self.facts)
+        return shared_model(b, self.parameters, self.facts)
 
 
 class Levels(Party):
@@ -112,8 +112,8 @@ class Levels(Party):
             levels = (sums + k * middle) / (ratings.counts + k)
         return np.where(ratings.counts + k > 0, levels, middle).astype(np.float32)
 
-    def _predictor(self, b: np.ndarray) -> Biases:
-        return Biases(self._levels(b), b, self.facts.scale.low, self.facts.scale.high)
+    def _predictor(self, b: np.ndarray) -> Fitted:
+        return Fitted(Linear.levels(b, self.facts.scale, self.parameters.shrinkage), self._levels(b)[:, None])
 
 
 class BiasParty(Levels):
@@ -136,7 +136,7 @@ class BiasParty(Levels):
         self.home["biases"] = biases.copy()
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Biases:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         return self._predictor(self._latest("biases", shared))
 
 
@@ -157,7 +157,7 @@ class VerticalBiasParty(Levels):
 
         return self.gate.chain(*self._asked_over(), update=update, lets_out=("biases",))
 
-    def at_home(self, **shared: np.ndarray) -> Biases:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         return self._predictor(shared["biases"][self.member.columns] if shared else self.home["biases"])
 
 
@@ -177,10 +177,13 @@ def estimated(sums: Mapping[str, np.ndarray], noise: float, parameters: BiasPara
     return np.clip(b, -span, span).astype(np.float32)
 
 
-def shared_model(b: np.ndarray, facts: Facts) -> Model:
-    """What everybody may have: the middle of the scale plus b, for somebody whose level is not known."""
-    scores = facts.scale.low + facts.scale.span / 2 + b
-    return Model("bias", facts.scale, facts.item_ids, item_scores=scores.astype(np.float32))
+def shared_model(b: np.ndarray, parameters: BiasParameters, facts: Facts) -> Model:
+    """What everybody may have: b, to which somebody new fits a level from their own ratings, as parties do.
+
+    Items are ranked by level + b as it is: cut to the scale, many would be alike to whoever rates high.
+    """
+    form = replace(Linear.levels(b, facts.scale, parameters.shrinkage), order=b, personal=1.0)
+    return Model("bias", facts.scale, facts.item_ids, form)
 
 
 def specs(parameters: BiasParameters, context: Context) -> Sequence[Spec]:

@@ -33,8 +33,9 @@ from tacit.methods.context import Context
 from tacit.methods.sgdmf.gradient import DeviceGradient
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import typical_signal
+from tacit.methods.sgdmf.rule import EMBEDDED
 from tacit.methods.start import falling
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.rng import derive
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -70,7 +71,7 @@ class DeviceCoordinator:
                 V = descend_and_embed(V.copy(), gradient, self._rate(total, t), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=V)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, EMBEDDED.form(self.facts.scale, V))
 
     def _rate(self, total: Total, t: int) -> float:
         """The smaller of what curvature and noise allow, from public quantities.
@@ -114,9 +115,9 @@ class DeviceCohort(Party):
         self.home["items"] = self._fit(items)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         V = self._latest("items", shared)
-        return Factors(self.facts.scale.low, self._fitted(V), V)
+        return Fitted(EMBEDDED.form(self.facts.scale, V), self._fitted(V))
 
     def _fit(self, items: np.ndarray) -> np.ndarray:
         """Fits every device's factors to item factors, which are returned as Π leaves them."""

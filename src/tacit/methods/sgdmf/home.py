@@ -14,7 +14,7 @@ from tacit.methods.fit import fitted_users
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rule import EMBEDDED, Rule
 from tacit.methods.start import start_factors
-from tacit.model import Factors
+from tacit.model import Fitted
 from tacit.partition import Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -55,15 +55,15 @@ class SiloAtHome(Party):
         self.gate.keep("own items", V)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         if "own users" in self.home:
-            return self.rule.predictor(self.facts.scale, self.home["own users"], self.home["own items"])
-        return self.rule.predictor(self.facts.scale, self.home["users"], self._latest("items", shared))
+            return Fitted(self.rule.form(self.facts.scale, self.home["own items"]), self.home["own users"])
+        return Fitted(self.rule.form(self.facts.scale, self._latest("items", shared)), self.home["users"])
 
-    def before_fine_tuning(self, **shared: np.ndarray) -> Factors | None:
+    def before_fine_tuning(self, **shared: np.ndarray) -> Fitted | None:
         if not self.parameters.fine_tuning:
             return None
-        return self.rule.predictor(self.facts.scale, self.home["users"], self._latest("items", shared))
+        return Fitted(self.rule.form(self.facts.scale, self._latest("items", shared)), self.home["users"])
 
     def _projected(self, items: np.ndarray) -> np.ndarray:
         return self.rule.project(self.parameters, items, self.facts.scale.span)

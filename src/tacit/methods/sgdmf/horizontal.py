@@ -64,7 +64,8 @@ class HorizontalCoordinator:
                 V = federation.mean("improve", items=V, t=t)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = self.rule.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
 
     def _descended(self, federation: Federation, V: np.ndarray, t: int) -> np.ndarray:
         """V after one step along all silos' gradient; as it was, where the round is void."""

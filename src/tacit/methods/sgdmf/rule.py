@@ -18,7 +18,7 @@ from tacit.guarantee import Unit
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.methods.context import Context
 from tacit.methods.sgdmf.gradient import FactorGradient
-from tacit.model import Factors
+from tacit.model import Form, Linear, NonNegative
 
 #: One step of factors, in place: (x, gradient, rate, decay).
 Move = Callable[[np.ndarray, np.ndarray, float, float], np.ndarray]
@@ -65,9 +65,9 @@ class Rule:
         """
         return lambda x, gradient, rate, decay: descend_and_embed(x, gradient, rate, span, decay)
 
-    def predictor(self, scale: Scale, users: np.ndarray, items: np.ndarray) -> Factors:
-        """What factors predict; Π keeps it on the scale."""
-        return Factors(scale.low, users, items)
+    def form(self, scale: Scale, items: np.ndarray) -> Form:
+        """The model's form over item factors; Π keeps what it predicts on the scale."""
+        return NonNegative(scale.low, scale.high, items)
 
 
 class ClippingRule(Rule):
@@ -104,9 +104,9 @@ class ClippingRule(Rule):
 
         return move
 
-    def predictor(self, scale: Scale, users: np.ndarray, items: np.ndarray) -> Factors:
-        """What factors predict, cut to the scale."""
-        return Factors(scale.low, users, items, scale.high)
+    def form(self, scale: Scale, items: np.ndarray) -> Form:
+        """Factors that nothing bounds, and predictions cut to the scale."""
+        return Linear.factors(items, scale)
 
 
 class LangevinRule(Rule):

@@ -24,7 +24,7 @@ from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.rates import LAST_DRIFT, Rates, typical_signal
 from tacit.methods.sgdmf.rule import EMBEDDED, Rule
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Share
 
 USERS = Schema(users=Floats("users", "factors"))
@@ -32,6 +32,8 @@ USERS = Schema(users=Floats("users", "factors"))
 
 class VerticalCoordinator:
     """U ← Σ_k (m_k/m) U^(k), T times; then every party hands over the factors of its own items."""
+
+    rule: ClassVar[Rule] = EMBEDDED
 
     def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
@@ -44,7 +46,8 @@ class VerticalCoordinator:
         V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
         for party, answer in federation.ask("finish", users=U).items():
             V[self.facts.member(party).columns] = answer["items"]
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V, user_factors=U)
+        form = self.rule.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form, states=U)
 
 
 class VerticalSilo(Party):
@@ -102,8 +105,8 @@ class VerticalSilo(Party):
         state = {"items": self.home["items"].copy()}
         return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, lets_out=("items",))
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return self.rule.predictor(self.facts.scale, self._latest("users", shared), self.home["items"])
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(self.rule.form(self.facts.scale, self.home["items"]), self._latest("users", shared))
 
 
 def specs(parameters: SGDMFParameters, context: Context, rule: Rule = EMBEDDED) -> Sequence[Spec]:

@@ -149,14 +149,16 @@ class Estimator:
         )
 
     def predict(self, user: Any, items: Sequence[Any]) -> np.ndarray:
-        """Predictions of one known user for some items, by id; made where the user's party is. float32."""
+        """The ratings that one known user would give some items, by id; made where the user's party is. float32."""
         parties = self._fitted()
+        if not self.predictor_.rates:
+            raise UsageError(f"A {type(self).__name__} predicts no ratings, it only ranks; ask it to recommend.")
         row = parties.user_ids.row(user)
         columns = item_rows(parties.item_ids, items)
         return self.predictor_.predict(np.full(len(columns), row), columns)
 
     def recommend(self, user: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """The n best items that a user has not rated: (id, prediction), best first.
+        """The n best items that a user has not rated: (id, score), best first.
 
         `user` is the id of a known user, or the history of somebody new: {item: rating, …}.
         """
@@ -195,174 +197,3 @@ class Estimator:
             if place < len(share.users) and share.users[place] == row:
                 seen.append(share.items[share.ratings.row(int(place))[0]])
         return np.concatenate(seen) if seen else np.empty(0, dtype=np.int64)
-
-
-class SGDMF(Estimator):
-    """Federated matrix factorization by stochastic gradient descent with embedding clipping.
-
-        horizontal   U_k ← Π(U_k − γ (n_k/n) g_U)    V^(k) ← Π(V^(k) − γ g_V)          V ← Σ (n_k/n) V^(k)
-        vertical     U^(k) ← Π(U^(k) − γ g_U)        V_k ← Π(V_k − γ (m_k/m) g_V)      U ← Σ (m_k/m) U^(k)
-
-    Parameters
-    ----------
-    factors : columns of both factor blocks
-    rounds : T, messages to and from every party; 100 by default, or 10 on devices with privacy
-    local_steps : T', steps between two messages
-    sampling : η, the rate at which each step samples users, or ratings where these are the unit
-    trim : θ, ratings kept of a user in a step
-    final_steps : κ, last steps of a vertical fit on item factors alone
-    rate : the first step's size; default a rule from public quantities
-    regularization : weight decay of the first step
-    users : how a horizontal silo treats users' factors: "together", "pretrained" or "noised"
-    pretraining : steps of each user on her own factors before the first round
-    fine_tuning : passes in which a horizontal silo improves both blocks for itself after the last round
-    send : what a device adds to a private sum: the gradient of one "rating", or of its whole "record"
-    privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
-    seed : of everything
-
-    Guarantee
-    ---------
-    Without `privacy` none: NON-PRIVATE. With it, what it asks for, over everything that leaves a party in this fit.
-    Per user a step moves item factors by at most √θ·2R^1.5 and both blocks by 2R^1.5·√(θ² + θ), per rating by 2R^1.5
-    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs: `tacit.boundary.gradients`,
-    `tacit.methods.sgdmf.horizontal` and `.vertical`.
-
-    References
-    ----------
-    Li, Ding, Zhang, Li, Zhou: Federated Matrix Factorization with Privacy Guarantee. PVLDB 15(4), 2022.
-
-    >>> import tacit
-    >>> SGDMF(factors=4, rounds=3).fit(tacit.partition(tacit.load("demo"), into=3)).model_.item_factors.shape
-    (500, 4)
-    """
-
-    method = "sgdmf"
-
-    def __init__(
-        self,
-        *,
-        factors: int = 20,
-        rounds: int | None = None,
-        local_steps: int = 10,
-        sampling: float | None = None,
-        trim: int | None = None,
-        final_steps: int | None = None,
-        rate: float | None = None,
-        regularization: float = 0.0,
-        users: str | None = None,
-        pretraining: int = 30,
-        fine_tuning: int | None = None,
-        send: str | None = None,
-        privacy: DP | None = None,
-        aggregation: str | Mapping[str, Any] = "plain",
-        seed: int = 7,
-    ) -> None:
-        self.factors = factors
-        self.rounds = rounds
-        self.local_steps = local_steps
-        self.sampling = sampling
-        self.trim = trim
-        self.final_steps = final_steps
-        self.rate = rate
-        self.regularization = regularization
-        self.users = users
-        self.pretraining = pretraining
-        self.fine_tuning = fine_tuning
-        self.send = send
-        self.privacy = privacy
-        self.aggregation = aggregation
-        self.seed = seed
-
-
-class Bias(Estimator):
-    """Item and user biases: noisy item means from one sum, and users' levels fitted at home. The floor of them all.
-
-    Parameters
-    ----------
-    count_weight, shrinkage : as in the method `bias`
-    privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
-    seed : of everything
-    """
-
-    method = "bias"
-
-    def __init__(
-        self,
-        *,
-        count_weight: float = 0.7,
-        shrinkage: float = 5.0,
-        privacy: DP | None = None,
-        aggregation: str | Mapping[str, Any] = "plain",
-        seed: int = 7,
-    ) -> None:
-        self.count_weight = count_weight
-        self.shrinkage = shrinkage
-        self.privacy = privacy
-        self.aggregation = aggregation
-        self.seed = seed
-
-
-class _Descent(Estimator):
-    def __init__(
-        self,
-        *,
-        factors: int = 20,
-        epochs: int = 40,
-        rate: float = 0.32,
-        regularization: float = 0.0125,
-        start: str = "random",
-        seed: int = 7,
-    ) -> None:
-        self.factors = factors
-        self.epochs = epochs
-        self.rate = rate
-        self.regularization = regularization
-        self.start = start
-        self.seed = seed
-
-
-class Central(_Descent):
-    """All ratings in one place: what could be had without any protection. NON-PRIVATE by nature."""
-
-    method = "central"
-
-
-class Local(_Descent):
-    """Every party alone: what it has without the others."""
-
-    method = "local"
-
-
-class _Simple(Estimator):
-    def __init__(self, *, seed: int = 7) -> None:
-        self.seed = seed
-
-
-class GlobalMean(_Simple):
-    """The mean of all ratings, for everyone."""
-
-    method = "global-mean"
-
-
-class ItemMean(Estimator):
-    """Each item's mean rating, shrunk towards the mean of all."""
-
-    method = "item-mean"
-
-    def __init__(self, *, shrinkage: float = 5.0, seed: int = 7) -> None:
-        self.shrinkage = shrinkage
-        self.seed = seed
-
-
-class Popularity(_Simple):
-    """Items in the order of how often they were rated."""
-
-    method = "popularity"
-
-
-class Random(_Simple):
-    """A random order of items for each user."""
-
-    method = "random"
