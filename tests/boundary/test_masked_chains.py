@@ -24,7 +24,7 @@ from tacit.engine.inprocess import InProcess
 from tacit.errors import PrivacyRefused, TacitError
 from tacit.federation import Facts, Transcript
 from tacit.federation.messages import Request
-from tacit.guarantee import NON_PRIVATE
+from tacit.guarantee import NoGuarantee
 from tacit.methods.start import start_factors
 from tacit.partition import partition
 from tacit.prepare.file import prepared
@@ -107,7 +107,7 @@ def test_without_an_exchange_of_keys_nothing_leaves_or_is_charged(tmp_path, name
 @EVERY
 def test_without_a_guarantee_too_nothing_leaves_before_keys_are_exchanged(tmp_path, name):
     agreed, shares = agreement(name, private=False)
-    assert agreed.guarantee is NON_PRIVATE
+    assert isinstance(agreed.guarantee, NoGuarantee)
     with a_party(tmp_path, agreed, shares) as (party, _ledger):
         with pytest.raises(PrivacyRefused, match="under masks alone"):
             party.answer(asked(agreed, name))

@@ -127,9 +127,8 @@ class Protection:
     def _most(self) -> Counter[Event]:
         """How many answers of each kind the run's terms hold: what its rows say beyond that was spent under others."""
         most: Counter[Event] = Counter()
-        for terms in self.terms.steps.values():
-            releases = terms.spec.releases + (self.terms.retries if terms.retried else 0)
-            most.update(_counts(together((times(terms.event, releases),))) or {})
+        for name, releases in self.terms.releases.items():
+            most.update(_counts(together((times(self.terms.steps[name].event, releases),))) or {})
         return most
 
     def afford(self) -> None:
