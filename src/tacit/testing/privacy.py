@@ -26,7 +26,7 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.query import Exact, Query, Reporting, Rows, Solving, Summable
 from tacit.boundary.release import Kind, Release
-from tacit.boundary.sealed import Grid
+from tacit.boundary.code import Grid
 from tacit.boundary.source import Seeded
 from tacit.boundary.wire import Array, Value, encode
 from tacit.config import AggregationSection, PrivacySection
