@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tacit.aggregation import secagg
 from tacit.aggregation.secagg import SecAgg
 from tacit.boundary.code import AVERAGED as MEANS
 from tacit.boundary.code import SEALED
@@ -290,3 +291,12 @@ def test_a_party_seals_no_two_answers_for_one_request(monkeypatch, tmp_path, nam
         party.home.pop(STATE)
         with pytest.raises(PrivacyRefused, match="begins none twice"):
             party.answer(replace(begin, round=4))
+
+
+@pytest.mark.parametrize("name", ["bias", "sgdmf, users divided"])
+def test_planted_a_home_that_forgets_what_it_sealed_would_be_noticed(monkeypatch, tmp_path, name):
+    """Without a ledger nothing else remembers: new masks would be drawn for the same answer."""
+    party, _restored, watched = sealed_once(monkeypatch, tmp_path, name, private=False)
+    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: False)
+    party.home.pop(STATE)
+    assert party.answer(replace(watched.asked["advertise"], round=4)).body != watched.said["advertise"]
