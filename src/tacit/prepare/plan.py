@@ -313,7 +313,7 @@ def _grid(
             '"secagg" and in every deployment.'
         )
     rounding = Rounding.fine(clip, spec.query.touched(shapes))
-    grid = Grid(rounding, sensitivity / clip, z, 64, how.shares if sealed else None)
+    grid = Grid(rounding, sensitivity / clip, z, 64)
     if not bits:
         return grid
     cells = sum(math.prod(shape) for shape in shapes.values())

@@ -21,12 +21,12 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from tacit.boundary.code import Grid
 from tacit.boundary.events import Event, Pure, Shuffled
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.query import Exact, Query, Reporting, Rows, Solving, Summable
 from tacit.boundary.release import Kind, Release
-from tacit.boundary.code import Grid
 from tacit.boundary.source import Seeded
 from tacit.boundary.wire import Array, Value, encode
 from tacit.config import AggregationSection, PrivacySection
