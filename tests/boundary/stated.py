@@ -19,10 +19,10 @@ from tacit.secure.quantize import Rounding
 DELTA = 1e-6
 
 
-def grid_of(query, cells, z, bits=32, shares=None, unit=Unit.USER):
+def grid_of(query, cells, z, bits=32, unit=Unit.USER):
     """The integers that a sum of a query's pieces is made of."""
     times = query.sensitivity(unit, Relation.ZERO_OUT) / query.clip
-    return Grid(Rounding.fine(query.clip, cells), times, z, bits, shares)
+    return Grid(Rounding.fine(query.clip, cells), times, z, bits)
 
 
 def step_terms(query, z, kind=Kind.SUM, *, step="tell", releases=1, answers=1, code=None, sealed=False, mean=False,

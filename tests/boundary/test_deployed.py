@@ -83,7 +83,6 @@ def test_sums_are_of_whole_numbers_with_exact_noise_also_where_each_adds_its_own
     grid = terms.code
     assert isinstance(grid, Grid)
     assert not terms.sealed
-    assert grid.shares is None
     (event,) = made.terms.events
     assert isinstance(event, Skellam)
     run(file(data=wide), tmp_path / "one")

@@ -26,7 +26,7 @@ SEEDS = tuple(bytes([level]) * 32 for level in range(SHARES.extras))
 NAMES = tuple(f"party-{k}" for k in range(1, PARTIES + 1))
 SECAGG = SecAgg(Setting.HORIZONTAL, PARTIES, 0.3, 1)
 QUERY = Clipped(("x",), 1.0)
-TERMS = step_terms(QUERY, 8.0, code=grid_of(QUERY, 4, 8.0, shares=SHARES), sealed=True)
+TERMS = step_terms(QUERY, 8.0, code=grid_of(QUERY, 4, 8.0), sealed=True)
 
 
 def grid():

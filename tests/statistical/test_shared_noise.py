@@ -53,6 +53,10 @@ class Seen:
         return self.plan.terms.steps["contribute"].code
 
     @property
+    def shares(self):
+        return self.plan.how.shares
+
+    @property
     def noise(self):
         return self.released - sum(self.exact.values())
 
@@ -122,7 +126,7 @@ def secure_sum(gone=None, by="user", seed=7, parties=SILOS):
 
 def kept_share(party, seen, served):
     """What is left of one party's share, recomputed from its own streams, as only it can."""
-    shares, variance, own = seen.grid.shares, seen.grid.variance, party.gate.protection
+    shares, variance, own = seen.shares, seen.grid.variance, party.gate.protection
     source = own.source("noise", served.round, served.step, 0, served.hash)
     share = Skellam(shares.base(variance)).sample(CELLS, source)
     for level, more in list(enumerate(shares.excess(variance)))[shares.spare(seen.survivors) :]:
@@ -154,7 +158,7 @@ def seen(request):
 
 def test_the_noise_on_the_sum_is_what_the_shares_leave(seen):
     """20,000 cells, both sides: a false alarm in about 1.7 million, for each of three numbers of survivors."""
-    expected = seen.grid.shares.left(seen.grid.variance, seen.survivors)
+    expected = seen.shares.left(seen.grid.variance, seen.survivors)
     assert seen.survivors == len(seen.exact) == SILOS - len(GONE[SILOS - seen.survivors])
     assert abs(spread_of(seen.noise) / expected - 1) < ALLOWED * SPREAD
     assert abs(seen.noise.mean()) < ALLOWED * math.sqrt(expected / CELLS)
@@ -206,7 +210,7 @@ def test_taking_out_other_noise_than_was_added_is_noticed(monkeypatch):
 
     monkeypatch.setattr(SecAgg, "_excess", wrong)
     seen = secure_sum()
-    assert spread_of(seen.noise) > seen.grid.shares.left(seen.grid.variance, SILOS) * (1 + ALLOWED * SPREAD)
+    assert spread_of(seen.noise) > seen.shares.left(seen.grid.variance, SILOS) * (1 + ALLOWED * SPREAD)
     assert not np.array_equal(seen.noise, sum(seen.kept.values()))
 
 
@@ -220,7 +224,7 @@ def cohort():
 
 
 def test_a_cohort_has_the_noise_of_its_devices_shares(cohort):
-    expected = cohort.grid.shares.left(cohort.grid.variance, SILOS)
+    expected = cohort.shares.left(cohort.grid.variance, SILOS)
     assert cohort.survivors == SILOS
     assert abs(spread_of(cohort.noise) / expected - 1) < ALLOWED * SPREAD
     assert not too_small(cohort.noise, cohort.grid.variance)
@@ -231,7 +235,7 @@ def test_a_cohort_has_the_distribution_of_single_shares(cohort, seen):
     against the exact distribution, in 50 bins by chi-square, 10⁻⁶ each."""
     samples = []
     for one in (cohort, seen):
-        variance = one.grid.shares.left(one.grid.variance, one.survivors)
+        variance = one.shares.left(one.grid.variance, one.survivors)
         edges = stats.norm.ppf(np.linspace(0, 1, 51)[1:-1], scale=math.sqrt(variance)).round() + 0.5
         counts = np.bincount(np.searchsorted(edges, one.noise), minlength=50)
         below = np.concatenate([[0], stats.norm.cdf(edges, scale=math.sqrt(variance)), [1]])
