@@ -42,7 +42,7 @@ RUNS = {
     "a masked chain": file(CHAIN, "secagg"),
     "a chain per rating": file(CHAIN, privacy={"epsilon": 4.0, "delta": 1e-6, "unit": "rating"}),
     "a sum of gradients": file({**CHAIN, "local_steps": 1, "users": "together"}, "secagg"),
-    "items divided": file({**CHAIN, "fine_tuning": None} | {"fine_tuning": 0}, partition={"by": "item", "into": 2}),
+    "items divided": file({k: v for k, v in CHAIN.items() if k != "fine_tuning"}, partition={"by": "item", "into": 2}),
     "devices": file(partition={"by": "device", "into": 60}, data=DATA),
 }
 
