@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import scipy.linalg  # noqa: F401  it brings a BLAS of its own
-from tacit.methods.baselines.bias import BiasParty
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tacit.data.synthetic import demo
@@ -13,6 +12,7 @@ from tacit.deploy import part
 from tacit.federation import Facts
 from tacit.kernels.blas import one_blas_thread
 from tacit.methods import chosen
+from tacit.methods.bias import BiasParty
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
