@@ -17,8 +17,8 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
-from tacit.methods.plan import ROSTER_REPORTED
 from tacit.partition import partition
+from tacit.prepare.plan import ROSTER_REPORTED
 from tacit.report.left import Left, run_notes
 from tacit.report.left_rows import releases
 
