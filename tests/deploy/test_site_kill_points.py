@@ -26,7 +26,7 @@ def whole_run(folder, tmp_path, monkeypatch, offer, policy):
         sites[0].begin()
         agreed = sites[0].agreed
         keys = Keys({n: h.identity.public_key() for n, h in sites[0].homes.items()})
-        federation = agreed.federation(sites[0], keys=keys, observer=lambda _round, now: shared.update(now))
+        federation = agreed.federation(sites[0], keys=keys, observer=lambda _round, _rounds, now: shared.update(now))
         agreed.coordinate(federation)
         sites[0].parts["party-1"].keep(shared)
         sites[0].leave()
