@@ -23,12 +23,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from tacit.methods.plan import Plan
 
+from tacit.boundary.release import Kind
 from tacit.config import RunFile
 from tacit.experiment import recorded
+from tacit.guarantee import Guarantee
 from tacit.partition import Setting
 from tacit.prepare.data import Prepared, prepare
+from tacit.prepare.plan import Plan
 from tacit.prepare.simulate import Trained, train
 from tacit.report.folder import RunFolder
 
@@ -122,13 +124,13 @@ def measured(file: RunFile) -> dict[str, Any]:
     row = {"mse": error(trained.predictor), "mse_shared": "", "seconds": f"{perf_counter() - began:.1f}"}
     if trained.before_fine_tuning is not None:
         row["mse_shared"] = error(trained.before_fine_tuning)
-    plan = own.run.plan
-    if plan is not None:
-        first = plan.noisy[0].step
+    plan, promised = own.run.plan, own.run.guarantee
+    if isinstance(promised, Guarantee):
+        first, terms = next(iter(plan.terms.steps.items()))
         row.update(
-            true_epsilon=f"{plan.terms.guarantee.epsilon:.4f}",
-            multiplier=f"{plan.terms.multiplier:.5g}",
-            sigma=f"{plan.sigma()[first]:.5g}",
+            true_epsilon=f"{promised.epsilon:.4f}",
+            multiplier=f"{terms.multiplier:.5g}",
+            sigma=f"{terms.sigma:.5g}",
             signal_to_noise=f"{plan.signal_to_noise()[first]:.4g}",
         )
         row.update(_watched(plan, trained))
@@ -137,9 +139,9 @@ def measured(file: RunFile) -> dict[str, Any]:
 
 def _watched(plan: Plan, trained: Trained) -> dict[str, str]:
     """What else the experimenter saw: the error before the first release, who stayed, what the sums carried."""
-    first, entries = plan.noisy[0], trained.transcript.entries
-    answered = [entry for entry in entries if entry.step == first.step and entry.direction == "up" and entry.copies]
-    sums = {entry.round for entry in entries if entry.step == first.step and entry.party == "sum"}
+    (first, terms), entries = next(iter(plan.terms.steps.items())), trained.transcript.entries
+    answered = [entry for entry in entries if entry.step == first and entry.direction == "up" and entry.copies]
+    sums = {entry.round for entry in entries if entry.step == first and entry.party == "sum"}
     stayed = Counter[int]()
     for entry in answered:
         stayed[entry.round] += entry.copies if entry.status == "ok" else 0
@@ -147,9 +149,9 @@ def _watched(plan: Plan, trained: Trained) -> dict[str, str]:
     starts = [glance.mse for glance in trained.history if glance.round == 0 and glance.mse is not None]
     if starts:
         row["mse_start"] = f"{starts[0]:.5f}"
-    if first.summed is not None and stayed:
-        kept = [count for round, count in stayed.items() if round in sums or not plan.situation.sealed]
-        noise = [plan.situation.aggregation.noise(plan.sigma()[first.step], count) for count in kept]
+    if terms.kind is Kind.SUM and stayed:
+        kept = [count for round, count in stayed.items() if round in sums or not terms.sealed]
+        noise = [plan.how.noise(terms.sigma, count) for count in kept]
         row["contributors"] = f"{fmean(stayed.values()):.1f}"
         row["void"] = str(len(stayed) - len(kept))
         row["noise"] = f"{fmean(noise):.5g}" if noise else ""

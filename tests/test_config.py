@@ -173,7 +173,7 @@ runs = st.builds(
             ledger=maybe(texts),
         )
     ),
-    aggregation=st.builds(config.AggregationSection, name=one_of(config.AggregationSection, "name"), dropout=fractions),
+    aggregation=st.builds(config.AggregationSection, name=texts, dropout=fractions),
     engine=st.builds(
         config.EngineSection,
         name=one_of(config.EngineSection, "name"),

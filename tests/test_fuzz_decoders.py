@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from one_site import DATA, NAMES, home_of, offer_of, run_file
-from tacit.methods.baselines.bias import BiasParty
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, digest, encode
@@ -45,10 +44,12 @@ from tacit.engine.flare import Flare
 from tacit.engine.log import CallLog
 from tacit.engine.window import ANOTHER, TAKEN, Window
 from tacit.errors import BadMessage, PeerFailed, TacitError, UsageError
-from tacit.federation import Answer, Facts, Federation, Request
+from tacit.federation import Answer, Facts, Request
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
+from tacit.methods import chosen
 from tacit.partition import partition
+from tacit.prepare import PreparedRun
 from tacit.prepare.file import check
 from tacit.report.beside import told_after
 from tacit.report.shared import shared_metrics
@@ -58,6 +59,7 @@ OFFER = offer_of(run_file())
 FEATURED = offer_of(run_file(public={"scale": [1, 5], "users": 48, "features": ["genres", "year"]}))
 VERTICAL = offer_of(run_file(partition={"by": "item", "into": 3}, privacy=None))
 FACTS = Facts.of(partition(demo(users=20, items=12, ratings=60), into=2), 7)
+PREPARED = PreparedRun.of(*chosen({"name": "bias"}), FACTS)
 FLOATS = np.zeros(12, np.float32)
 
 #: What can stand in a message, and what it is not meant to be.
@@ -223,7 +225,7 @@ def heard(step: str, content) -> object:
     """What the coordinator makes of one site's answer, from its content to the sum or the releases."""
     engine = Flare(Said(content), ["party-1"], 1.0)
     try:
-        federation = Federation(engine, FACTS, BiasParty.steps, method="bias")
+        federation = PREPARED.federation(engine)
         federation._line._engine = Only(engine)
         return federation.sum(step) if step == "contribute" else federation.ask(step, biases=FLOATS)
     finally:
@@ -261,8 +263,8 @@ def test_a_bad_value_ends_the_run_with_the_name_of_its_sender():
 def test_where_answers_may_be_left_out_a_bad_one_is_and_the_run_goes_on(change):
     """So it is in a secure sum; what is left out is noted under its sender's name."""
     engine, rejected = Flare(Said({**answer_content(ANSWERS["finish"]), **change}), ["party-1"], 1.0), {}
-    line = Federation(engine, FACTS, BiasParty.steps, method="bias")._line
-    request = Request("bias", "", "finish", 1, 0, encode({"biases": FLOATS}))
+    line = PREPARED.federation(engine)._line
+    request = Request("bias", PREPARED.bound, "finish", 1, 0, encode({"biases": FLOATS}))
     assert line.exchange({"party-1": request}, Attendance.full(), rejected=rejected) == []
     assert list(rejected) == ["party-1"]
     assert "party-1" in rejected["party-1"]

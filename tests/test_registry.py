@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tacit
+from tacit import aggregation
 from tacit.errors import UsageError
 from tacit.methods import OWN, Method, chosen, find, known
 from tacit.registry import Registry
@@ -64,6 +65,7 @@ def site(tmp_path, monkeypatch):
 
 def test_the_names_in_the_code_are_those_in_the_project_file():
     assert set(PROJECT["entry-points"]["tacit.methods"]) == set(OWN)
+    assert set(PROJECT["entry-points"]["tacit.aggregations"]) == set(aggregation.OWN)
 
 
 def test_every_method_of_tacit_is_found_under_its_name():
@@ -74,10 +76,18 @@ def test_every_method_of_tacit_is_found_under_its_name():
         assert methods.origin(name) == f"tacit {tacit.__version__}"
 
 
+def test_every_aggregation_of_tacit_is_found_under_its_name():
+    assert list(aggregation.known())[: len(aggregation.OWN)] == list(aggregation.OWN)
+    for name in aggregation.OWN:
+        assert aggregation.find(name).name == name
+    with pytest.raises(UsageError, match=r'There is no aggregation "secag"\. Did you mean "secagg"\?'):
+        aggregation.find("secag")
+
+
 def test_one_method_is_imported_when_it_is_asked_for_and_no_other():
     code = (
         "import sys; from tacit.methods import find, known; list(known()); print(find('random').name); "
-        "print([m for m in sys.modules if 'methods.sgdmf' in m or 'baselines.bias' in m])"
+        "print([m for m in sys.modules if 'methods.sgdmf' in m or 'methods.bias' in m])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["random", "[]"]
@@ -129,7 +139,7 @@ def test_the_command_line_of_another_process_finds_it(tmp_path):
         line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(site)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert tacit.Model.load(tmp_path / "done").item_scores.shape == (20,)
+    assert len(tacit.Model.load(tmp_path / "done").recommend({}, n=3)) == 3
 
 
 @pytest.mark.parametrize(

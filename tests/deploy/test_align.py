@@ -420,7 +420,7 @@ def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path
     sites.begin().conduct()
     sites.leave()
     assert {answer.status for answer in sites.answers} == {"ok"}
-    assert len(costly(home)) == sum(sites.agreed.plan.terms.schedule.values())
+    assert len(costly(home)) == sum(sites.agreed.plan.terms.releases.values())
 
 
 def test_with_privacy_a_vertical_site_names_its_items(tmp_path, tables):

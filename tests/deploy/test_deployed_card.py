@@ -68,7 +68,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     sites.begin()
     transcript, latest = Transcript(), {}
     keys = Keys({n: h.identity.public_key() for n, h in sites.homes.items()})
-    look = {"transcript": transcript, "observer": lambda _round, shared: latest.update(shared)}
+    look = {"transcript": transcript, "observer": lambda _round, _rounds, shared: latest.update(shared)}
     federation = sites.agreed.federation(sites, keys=keys, **look)
     model = sites.agreed.coordinate(federation)
     replies = {

@@ -79,7 +79,7 @@ def test_a_party_at_a_site_reads_the_features(tmp_path):
     for name, part in sites.parts.items():
         assert part.party.facts.catalogue.digest == sites.agreed.facts.catalogue.digest
         assert part.party.facts.features_of(name).shape == (16, OFFER.catalogue.width)
-    assert sites.agreed.plan.facts.features == OFFER.catalogue.width
+    assert sites.agreed.plan.context.facts.features == OFFER.catalogue.width
     assert sites.conduct().item_ids == DATA.item_ids
     sites.leave()
 

@@ -402,7 +402,7 @@ def test_a_budget_of_the_run_s_own_epsilon_is_enough_after_public_rows(tmp_path,
     sites.leave()
     assert {answer.status for answer in sites.answers} == {"ok"}
     assert [row.step for row in rows_of(home)][:2] == ["sizes:roster", "sizes:roster"]
-    assert len(costly(home)) == sum(plan.terms.schedule.values())
+    assert len(costly(home)) == sum(plan.terms.releases.values())
 
 
 # -- the ledger's first schedule ----------------------------------------------------------------------------------
@@ -635,7 +635,7 @@ def test_a_part_rebuilt_before_every_request_repeats_itself_and_goes_on(tmp_path
     sites.leave()
     rows = rows_of(sites.homes["party-1"])
     assert [row.step for row in rows] == ["sizes:roster", *(ask.request.step for ask in asked)]
-    assert len(costly(sites.homes["party-1"])) == sum(sites.agreed.plan.terms.schedule.values())
+    assert len(costly(sites.homes["party-1"])) == sum(sites.agreed.plan.terms.releases.values())
 
 
 def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
@@ -708,7 +708,7 @@ def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
 def kept(tmp_path, **rules):
     sites = Sites(tmp_path, OFFER, Policy(**rules)).begin()
     shared = {}
-    federation = sites.agreed.federation(sites, observer=lambda _round, blocks: shared.update(blocks))
+    federation = sites.agreed.federation(sites, observer=lambda _round, _rounds, blocks: shared.update(blocks))
     sites.agreed.coordinate(federation)
     reply = sites.parts["party-1"].keep(shared)
     sites.leave()

@@ -22,6 +22,7 @@ from tacit.deploy.terms import (
     union,
 )
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
+from tacit.guarantee import NON_PRIVATE
 from tacit.partition import Setting
 
 OFFER = offer_of(run_file())
@@ -98,7 +99,8 @@ def test_an_agreement_is_reckoned_from_the_offer_alone():
     assert not agreed.plan.terms.guarantee.simulated
     assert agreed.run == "run-1"
     free = offer_of(run_file(privacy=None))
-    assert free.prepared(facts_of(free, told, Feedback.EXPLICIT)).plan is None
+    assert free.prepared(facts_of(free, told, Feedback.EXPLICIT)).guarantee == NON_PRIVATE
+    assert free.planned(16, 3) is None
     hidden = offer_of(run_file(aggregation={"name": "ideal"}))
     with pytest.raises(PrivacyRefused, match="simulations only"):
         hidden.prepared(facts_of(hidden, told, Feedback.EXPLICIT))

@@ -13,9 +13,11 @@ from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import kept
 from tacit.errors import DataError
+from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.model import Fitted, Hashed, Implicit, Linear, Model, NonNegative, forms
 from tacit.partition import partition
+from tacit.prepare import PreparedRun, train
 from tacit.rng import derive, id_keys
 
 N, M, K = 6, 9, 3
@@ -284,7 +286,8 @@ def test_a_linear_state_is_the_most_likely_one():
 def test_a_bias_model_folds_in_the_levels_that_parties_fit_at_home(by, shrinkage):
     ratings = demo(users=40, items=20, ratings=300)
     method, parameters = chosen({"name": "bias", "shrinkage": shrinkage})
-    trained = train(method, parameters, partition(ratings, by=by, into=2 if by == "user" else None), seed=7)
+    parties = partition(ratings, by=by, into=2 if by == "user" else None)
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties)
     levels = trained.model.fold_in(ratings.indptr, ratings.items, ratings.values)
     np.testing.assert_allclose(levels, trained.predictor.states, atol=1e-5)
     users, items = ratings.users, ratings.items
@@ -303,7 +306,8 @@ def test_whoever_rates_high_is_still_recommended_the_best_first():
     """Ratings are cut to the scale, and many would be 5; the shared model's ranking is not."""
     ratings = demo(users=60, items=20, ratings=600)
     method, parameters = chosen({"name": "bias"})
-    model = train(method, parameters, partition(ratings, into=2), seed=7).model
+    parties = partition(ratings, into=2)
+    model = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties).model
     history = {item.item(): 5.0 for item in model.item_ids.ids[:12]}
     found = model.recommend(history, n=8)
     biases = {item: model.form.base[model.item_ids.row(item)] for item, _ in found}

@@ -46,26 +46,29 @@ def made(**asked) -> PreparedRun:
 # -- one run, wherever it is prepared ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [SUM, CHAIN], ids=["sum", "chain"])
+@pytest.mark.parametrize("method", [SUM, {**CHAIN, "local_steps": 2}], ids=["sum", "chain"])
 @pytest.mark.parametrize(
     ("by", "private", "aggregation"),
-    [("user", True, "plain"), ("user", True, "secagg"), ("item", True, "plain"), ("user", False, "plain")],
+    [
+        ("user", True, "plain"),
+        ("user", True, "secagg"),
+        ("item", True, "plain"),
+        ("user", False, "plain"),
+        ("user", False, "secagg"),
+    ],
 )
 def test_its_deployed_twin_binds_the_same_into_every_request(method, by, private, aggregation):
     wanted = file(method, by, private, aggregation={"name": aggregation}, engine={"name": "flare", "seeded": True})
     here, facts = prepared(wanted, facts_of(wanted), run="run-1"), facts_of(wanted)
     public = PublicSection(scale=(1, 5), users=30, ratings=300)
     roster = tuple(member.name for member in facts.roster)
-    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.item_ids, local=True)
+    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue, local=True)
     there = Offer.of("run-1", offer.content()).prepared(facts)
     assert there.bound == here.bound
     assert there.guarantee == here.guarantee
-    assert (there.facts.noise, there.facts.ratings, there.facts.unit) == (
-        here.facts.noise,
-        here.facts.ratings,
-        here.facts.unit,
-    )
-    assert there.circle == here.circle
+    assert (there.facts.ratings, there.facts.unit) == (here.facts.ratings, here.facts.unit)
+    assert there.plan.terms == here.plan.terms
+    assert there.how == here.how
 
 
 def test_an_offer_is_planned_as_it_will_be_prepared():
@@ -73,7 +76,7 @@ def test_an_offer_is_planned_as_it_will_be_prepared():
     facts = facts_of(wanted)
     public = PublicSection(scale=(1, 5), users=30, ratings=300)
     roster = tuple(member.name for member in facts.roster)
-    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.item_ids)
+    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue)
     assert offer.planned(12, 3).terms == offer.prepared(facts).plan.terms
 
 
@@ -89,10 +92,11 @@ def test_an_estimator_fits_the_run_that_a_run_file_describes(tmp_path):
 
 def test_without_privacy_nothing_is_promised_and_no_default_is_left_open():
     free = made(method=CHAIN, private=False)
-    assert free.guarantee is NON_PRIVATE
+    assert free.guarantee == NON_PRIVATE
     assert not free.private
     assert free.spent({"improve": 1}) is None
-    assert free.parameters.rounds == free.rounds == 2
+    assert free.parameters.rounds == free.plan.rounds == 2
+    assert not free.plan.sigma()
     assert None not in (free.parameters.sampling, free.parameters.fine_tuning)
     assert Records.of(free, None) is None
 
@@ -100,7 +104,7 @@ def test_without_privacy_nothing_is_promised_and_no_default_is_left_open():
 def test_a_name_changes_nothing_that_requests_bind():
     run = made(aggregation={"name": "secagg"})
     assert run.named("run-2").bound == run.bound
-    assert run.named("run-2").circle.run == "run-2"
+    assert run.named("run-2").plan is run.plan
 
 
 # -- beside -----------------------------------------------------------------------------------------------------------
@@ -116,7 +120,7 @@ def test_what_runs_beside_it_shares_facts_and_promise():
         assert getattr(floor.guarantee, word) == getattr(run.guarantee, word)
     assert floor.guarantee.epsilon == pytest.approx(run.guarantee.epsilon, rel=1e-3)
     assert floor.run != run.run
-    assert made(method=CHAIN, private=False).beside("bias").guarantee is NON_PRIVATE
+    assert made(method=CHAIN, private=False).beside("bias").guarantee == NON_PRIVATE
 
 
 def test_it_keeps_an_aggregation_that_protects_it_and_no_other():
@@ -143,7 +147,6 @@ def test_no_budget_or_ledger_of_the_run_is_the_floors(tmp_path):
 
 REFUSED = {
     "no guarantee": {"method": {"name": "central"}},
-    "an aggregation without privacy": {"private": False, "aggregation": {"name": "secagg"}},
     "an aggregation that is not there": {"aggregation": {"name": "lattice"}},
     "signed, and not secagg": {"aggregation": {"name": "plain", "signed": True}},
     "nothing to shuffle": {"aggregation": {"name": "shuffle"}},
@@ -165,6 +168,18 @@ def test_it_is_refused_for_the_reason_and_in_the_words_of_the_run_file(why):
         PreparedRun.of(*chosen(wanted.method), facts, public=public_facts(wanted.data, wanted.public), **asked)
     assert str(by_hand.value) == str(by_file.value)
     assert type(by_hand.value) is type(by_file.value)
+
+
+def test_without_privacy_an_aggregation_hides_what_it_can_and_promises_nothing():
+    sealed, chain = made(private=False, aggregation={"name": "secagg"}), {**CHAIN, "local_steps": 2}
+    assert sealed.sealed
+    assert not sealed.private
+    assert not sealed.guarantee
+    assert "single contributions are hidden from the coordinator" in str(sealed.guarantee)
+    assert sealed.hidden in str(sealed.guarantee)
+    for asked in ({"method": chain, "aggregation": {"name": "ideal"}}, {"aggregation": {"name": "shuffle"}}):
+        with pytest.raises(PrivacyRefused, match=r"has none here; use .*\"plain\"\."):
+            made(private=False, **asked)
 
 
 def test_a_setting_or_feedback_that_the_method_does_not_know_is_refused():
@@ -192,7 +207,7 @@ def test_what_was_read_off_the_ratings_is_no_public_fact():
 
 
 def test_an_estimator_refuses_an_aggregation_that_would_protect_nothing():
-    with pytest.raises(PrivacyRefused, match="has no sum to protect"):
+    with pytest.raises(PrivacyRefused, match="hides contributions to a sum alone, and sgdmf has none here"):
         SGDMF(factors=2, rounds=1, privacy=DP(**PRIVATE), aggregation="ideal").fit(partition(RATINGS, into=3))
 
 

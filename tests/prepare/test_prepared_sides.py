@@ -42,12 +42,12 @@ SEALED = agreed(aggregation={"name": "secagg"})
 
 
 def test_a_plan_brings_its_parameters_noise_and_declared_ratings():
-    assert PRIVATE.facts.ratings == PRIVATE.plan.facts.ratings
-    assert PRIVATE.facts.noise == PRIVATE.plan.sigma()
+    assert PRIVATE.facts.ratings == PRIVATE.plan.context.facts.ratings
+    assert PRIVATE.plan.sigma()["contribute"] > 0
     assert PRIVATE.facts.unit == "user"
     assert PRIVATE.parameters == PRIVATE.plan.parameters
     assert FREE.facts.ratings == PARTIES.n_ratings
-    assert not FREE.facts.noise
+    assert not FREE.plan.sigma()
 
 
 def test_what_every_request_binds_differs_with_anything_that_protects():
@@ -65,37 +65,46 @@ def test_what_every_request_binds_differs_with_anything_that_protects():
     assert agreed().bound == PRIVATE.bound
 
 
-@pytest.mark.parametrize("change", [{"schedule": {"contribute": 2}}, {"multiplier": 0.1}])
-def test_what_every_request_binds_differs_with_how_much_is_asked_and_how_loud_noise_is(change):
-    other = replace(PRIVATE.plan, terms=replace(PRIVATE.plan.terms, **change))
-    assert replace(PRIVATE, plan=other).bound != PRIVATE.bound
+def test_what_every_request_binds_differs_with_how_much_is_asked_and_how_loud_noise_is():
+    plan, step = PRIVATE.plan, PRIVATE.plan.terms.steps["contribute"]
+    oftener = replace(plan.terms, steps={"contribute": replace(step, spec=replace(step.spec, releases=2))})
+    for other in (replace(plan, terms=oftener), replace(plan, multiplier=0.1)):
+        assert replace(PRIVATE, plan=other).bound != PRIVATE.bound
 
 
-def test_whoever_makes_masks_is_who_was_planned_for():
-    assert PRIVATE.circle is None
-    assert FREE.circle is None
-    assert SEALED.circle.names == ("party-1", "party-2", "party-3")
-    assert SEALED.circle.run == "run-1"
-    fewer = replace(SEALED.facts, roster=SEALED.facts.roster[:2])
-    with pytest.raises(UsageError, match="planned for"):
-        _ = replace(SEALED, facts=fewer).circle
+def test_whoever_makes_masks_is_who_was_planned_for(tmp_path):
+    assert [run.sealed for run in (PRIVATE, FREE, SEALED)] == [False, False, True]
+    fewer = replace(SEALED, facts=replace(SEALED.facts, roster=SEALED.facts.roster[:2]))
+    for run, begins in ((SEALED, True), (fewer, False)):
+        with closing(Ledger(tmp_path / f"{begins}.sqlite", "party-1")) as ledger:
+            party = run.party(PARTIES[0], Record(ledger, BUDGET))
+            asked = request(run, "advertise:contribute", context=request(run, "contribute").hash)
+            if begins:
+                assert served(party, asked).status == "ok"
+            else:
+                with pytest.raises(PrivacyRefused, match="planned for 3 parties, and 2 take part"):
+                    served(party, asked)
 
 
 def test_a_cohort_of_devices_makes_no_masks():
     cohort = replace(SEALED.facts, roster=(replace(SEALED.facts.roster[0], devices=5), *SEALED.facts.roster[1:]))
-    assert replace(SEALED, facts=cohort).circle is None
+    assert "advertise" in SEALED.how.exchanges
+    assert not replace(SEALED, facts=cohort).how.exchanges
 
 
-def test_signing_keys_are_in_the_circle_only_where_survivors_sign(tmp_path):
+def test_signing_keys_are_the_peers_only_where_survivors_sign(tmp_path):
     key = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
     keys = Keys({name: key.public_key() for name in PARTIES.names}, key)
     signed = agreed(aggregation={"name": "secagg", "signed": True})
     assert [made.signed for made in (FREE, PRIVATE, SEALED, signed)] == [False, False, False, True]
     with closing(Ledger(tmp_path / "party-1.sqlite", "party-1")) as ledger:
         made = [run.party(PARTIES[0], Record(ledger, BUDGET), keys) for run in (PRIVATE, SEALED, signed)]
-    none, sealed, known = (party.gate.protection.circle for party in made)
-    assert none is None
-    assert sealed is SEALED.circle
+    none, sealed, known = (party.gate._peers for party in made)
+    for peers in (none, sealed, known):
+        assert (peers.run, peers.names) == ("run-1", ("party-1", "party-2", "party-3"))
+    assert (none.identity, sealed.identity) == (None, None)
+    assert not none.identities
+    assert not sealed.identities
     assert (known.identity, known.identities) == (key, keys.public)
 
 

@@ -112,6 +112,11 @@ class Gradient(Query):
             return math.inf
         return of_record(self._of_ratings(self.size, self.trim, self.blocks), unit, relation)
 
+    @property
+    def largest(self) -> float:
+        """What one user adds to an entry of an item's row: at most one rating's part, however many she has."""
+        return self._of_ratings(self.size, 1, ("items",))
+
     def counted(self, unit: Unit) -> tuple[Unit, Relation]:
         """A rating that may change everything its user adds is the replace case of the user."""
         if unit is Unit.RATING and not self._by_rating:

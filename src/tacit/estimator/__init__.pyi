@@ -22,8 +22,7 @@ class SGDMF(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes, and
-        without effect with privacy, where these are fitted anew
+    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
@@ -37,8 +36,8 @@ class SGDMF(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a private sum: the gradient of one "rating", drawn anew each round, or that of its
-        whole "record", clipped; default "rating"
+    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
+        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     privacy : DP(…), or None
     aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
@@ -80,7 +79,7 @@ class SGDMF(Estimator):
     users: Literal["together", "pretrained", "noised"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["rating", "record"] | None
+    send: Literal["all", "rating", "record"] | None
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
     seed: int
@@ -99,7 +98,7 @@ class SGDMF(Estimator):
         users: Literal["together", "pretrained", "noised"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["rating", "record"] | None = None,
+        send: Literal["all", "rating", "record"] | None = None,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
         seed: int = 7,
@@ -115,8 +114,7 @@ class GradientClipping(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes, and
-        without effect with privacy, where these are fitted anew
+    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
@@ -130,8 +128,8 @@ class GradientClipping(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a private sum: the gradient of one "rating", drawn anew each round, or that of its
-        whole "record", clipped; default "rating"
+    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
+        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     threshold : C, the norm that one rating's gradient is clipped to
     projected : whether the factors are kept short as well, by Π after every step; the noise is C's all the same
     privacy : DP(…), or None
@@ -160,7 +158,7 @@ class GradientClipping(Estimator):
     users: Literal["together", "pretrained", "noised"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["rating", "record"] | None
+    send: Literal["all", "rating", "record"] | None
     threshold: float
     projected: bool
     privacy: DP | None
@@ -181,7 +179,7 @@ class GradientClipping(Estimator):
         users: Literal["together", "pretrained", "noised"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["rating", "record"] | None = None,
+        send: Literal["all", "rating", "record"] | None = None,
         threshold: float = 10.0,
         projected: bool = False,
         privacy: DP | None = None,
@@ -199,8 +197,7 @@ class DPSGLD(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes, and
-        without effect with privacy, where these are fitted anew
+    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
@@ -214,8 +211,8 @@ class DPSGLD(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a private sum: the gradient of one "rating", drawn anew each round, or that of its
-        whole "record", clipped; default "rating"
+    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
+        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     spread : s, how far ratings are taken to lie from what factors say, in parts of the scale's span
     privacy : DP(…), or None
     aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
@@ -243,7 +240,7 @@ class DPSGLD(Estimator):
     users: Literal["together", "pretrained", "noised"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["rating", "record"] | None
+    send: Literal["all", "rating", "record"] | None
     spread: float
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
@@ -263,7 +260,7 @@ class DPSGLD(Estimator):
         users: Literal["together", "pretrained", "noised"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["rating", "record"] | None = None,
+        send: Literal["all", "rating", "record"] | None = None,
         spread: float = 0.25,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
@@ -327,8 +324,7 @@ class SynSGD(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes, and
-        without effect with privacy, where these are fitted anew
+    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
@@ -342,8 +338,8 @@ class SynSGD(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a private sum: the gradient of one "rating", drawn anew each round, or that of its
-        whole "record", clipped; default "rating"
+    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
+        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     privacy : DP(…), or None
     aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
@@ -370,7 +366,7 @@ class SynSGD(Estimator):
     users: Literal["together", "pretrained"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["rating", "record"] | None
+    send: Literal["all", "rating", "record"] | None
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
     seed: int
@@ -389,7 +385,7 @@ class SynSGD(Estimator):
         users: Literal["together", "pretrained"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["rating", "record"] | None = None,
+        send: Literal["all", "rating", "record"] | None = None,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
         seed: int = 7,
@@ -458,8 +454,7 @@ class LocalPrivate(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps between two messages; on a device, steps on its own factors before it contributes, and
-        without effect with privacy, where these are fitted anew
+    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
@@ -473,8 +468,8 @@ class LocalPrivate(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a private sum: the gradient of one "rating", drawn anew each round, or that of its
-        whole "record", clipped; default "rating"
+    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
+        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     privacy : DP(…), or None
     aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
@@ -501,7 +496,7 @@ class LocalPrivate(Estimator):
     users: Literal["together", "pretrained", "noised"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["rating", "record"] | None
+    send: Literal["all", "rating", "record"] | None
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
     seed: int
@@ -520,7 +515,7 @@ class LocalPrivate(Estimator):
         users: Literal["together", "pretrained", "noised"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["rating", "record"] | None = None,
+        send: Literal["all", "rating", "record"] | None = None,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
         seed: int = 7,

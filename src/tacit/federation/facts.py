@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -45,7 +45,6 @@ class Facts:
     roster : the parties in their order
     seed : of public choices, and in a simulation of everything
     unit : what the run protects; None for NON-PRIVATE
-    noise : by step, the standard deviation of the noise on one answer; empty for NON-PRIVATE
     roles : whom else there is to ask, beside the parties: a catalogue, decrypters, a proxy
     """
 
@@ -58,7 +57,6 @@ class Facts:
     roster: tuple[Member, ...]
     seed: int
     unit: Unit | None = None
-    noise: Mapping[str, float] = field(default_factory=dict)
     roles: tuple[Member, ...] = ()
 
     @classmethod
