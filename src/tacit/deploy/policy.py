@@ -12,9 +12,9 @@ from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Guarantee, NoGuarantee
-from tacit.methods.plan import ROSTER_REPORTED, Plan
 from tacit.partition import Setting
 from tacit.prepare.file import seeded, setting_of
+from tacit.prepare.plan import ROSTER_REPORTED, Plan
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
