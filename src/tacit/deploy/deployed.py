@@ -18,16 +18,16 @@ from tacit.data.catalogue import Catalogue
 from tacit.data.sides import read_catalogue
 from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import Conducted, Coordinator
-from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
-from tacit.deploy.kept import as_written
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, Told, facts_among, offered_file
 from tacit.engine.cells import vacant
+from tacit.engine.files import write_private
 from tacit.engine.ledgers import Heads
 from tacit.engine.log import CallLog
+from tacit.engine.memory import as_written
 from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.partition import Setting

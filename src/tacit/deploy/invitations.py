@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from tacit.deploy.files import write_private
+from tacit.engine.files import write_private
 from tacit.errors import TamperingFound, UsageError
 
 RECORD = "federation.json"

@@ -28,12 +28,13 @@ from tacit.boundary.wire import Array, Value, encode
 from tacit.deploy import kept
 from tacit.deploy.align import Aligning
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.files import write_private
 from tacit.deploy.kit import Kit
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer, facts_from
 from tacit.engine.envelope import Ask
+from tacit.engine.files import write_private
+from tacit.engine.memory import Memory, as_written
 from tacit.engine.serve import served
 from tacit.errors import BadMessage
 from tacit.federation import Party
@@ -106,7 +107,7 @@ class Part:
         self.party: Party | None = None
         self._prepared: PreparedRun | None = None
         self._ledger: Ledger | None = None
-        self._memory = kept.Memory(home.folder / "memory.tct", run)
+        self._memory = Memory(home.folder / "memory.tct", run)
         self._reckoned = monotonic()
 
     @property
@@ -270,7 +271,7 @@ class Part:
         if home.policy.local:  # the experimenter's run folder says all that
             return
         path = home.ledgers / "runs.json"
-        with kept.as_written(path):
+        with as_written(path):
             known = dict(json.loads(path.read_bytes())) if path.exists() else {}
         budget = protection.budget
         known[protection.run] = {

@@ -15,14 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import Value
 from tacit.deploy.certificates import key_text, read_identity
-from tacit.deploy.files import raise_descriptor_limit, write_private
+from tacit.deploy.files import raise_descriptor_limit
 from tacit.deploy.hello import LATER, hello
-from tacit.deploy.kept import as_written
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
 from tacit.deploy.status import State, Status, last_words
 from tacit.deploy.terms import Offer
 from tacit.engine.envelope import Ask, answer_content, failure_content
+from tacit.engine.files import write_private
+from tacit.engine.memory import as_written
 from tacit.engine.window import BEAT, Window
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer

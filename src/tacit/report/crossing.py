@@ -12,8 +12,11 @@ def crossing(method: Method, plan: Plan, simulated: bool) -> dict[str, Step]:
     """By name, what can cross; of `simulated` devices the exchanges of a hidden sum are only counted."""
     asked = plan.terms.steps
     told = (Kind.PUBLIC, Kind.DISCLOSE)
-    every = method.sides_in(plan.context.setting).party.steps
+    sides = method.sides_in(plan.context.setting)
+    every = sides.party.steps
     steps = {name: step for name, step in every.items() if step.kind in told or name in asked}
+    for role in (*sides.roles.values(), *plan.how.roles.values()):
+        steps |= role.steps
     for name, terms in asked.items():
         if terms.sealed:
             steps |= plan.how.said(every[name], simulated)
