@@ -45,6 +45,11 @@ class Role(Peer):
         super().__init__(name, parameters, facts, gate)
         self.brought, self._sums = brought, dict(sums or {})
 
+    @classmethod
+    def wants(cls, parameters: Any) -> tuple[str, ...] | None:
+        """Which attributes of the items that it brings it uses; None for all."""
+        return None
+
     @property
     def sums(self) -> Mapping[str, Step]:
         """The parties' steps, which an exchange of the run's aggregation can be about."""
