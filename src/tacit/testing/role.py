@@ -41,7 +41,7 @@ class WeighedCoordinator:
         items = np.zeros(self.facts.items, dtype=np.float32)
         for t in federation.rounds(self.parameters.rounds):
             total = federation.sum("deviations")
-            answer = federation.ask("weigh", to="catalogue", items=total["items"], t=t)["catalogue"]
+            answer = federation.ask("weigh", to="catalogue", items=total["items"].astype(np.float32), t=t)["catalogue"]
             items = (items + answer["items"] * np.float32(answer["asked"])).astype(np.float32)
             federation.show(items=items)
         federation.ask("finish", items=items)
