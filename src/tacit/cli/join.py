@@ -75,7 +75,6 @@ def join(
             "--column": columns,
             "--items": items,
             "--feedback": feedback,
-            "--unit": unit,
             "--duplicates": duplicates,
             "--bad-rows": bad_rows,
             "--max-epsilon": max_epsilon,
