@@ -97,7 +97,7 @@ RUN = f"""
 seed = 3
 [method]
 name = "{NAME}"
-rounds = 25
+rounds = 60
 [partition]
 into = 2
 [public]
@@ -162,7 +162,7 @@ def test_a_run_goes_on_when_the_role_and_then_the_coordinator_are_killed(install
 
 
 def test_a_private_run_with_a_role_ends_and_parties_alone_have_ledgers(installed):
-    made = federation(installed / "private", RUN.replace("rounds = 25", "rounds = 3") + PRIVACY)
+    made = federation(installed / "private", RUN.replace("rounds = 60", "rounds = 3") + PRIVACY)
     assert whole(made)["guarantee"]["epsilon"] <= 8.0
     about = json.loads((made.folder / "run" / "about.json").read_text())
     assert [party["name"] for party in about["partition"]["parties"]] == list(made.names)

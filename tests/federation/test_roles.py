@@ -322,3 +322,24 @@ def test_an_aggregation_reaches_its_own_role_which_keeps_its_state(parties, witn
     assert int(roles[1].home["count"]) == 3
     asked = [e.party for e in federation.transcript.entries if e.step == "witness:deviations" and e.direction == "up"]
     assert asked == ["decrypter-1"] * 3
+
+
+def test_a_run_with_a_role_verifies_though_the_role_has_no_ledger(tmp_path):
+    from typer.testing import CliRunner
+
+    from tacit.cli import app
+    from tacit.config import RunFile
+    from tacit.experiment import run
+    from tacit.methods import known
+
+    data = {"source": "demo", "users": 40, "items": 25, "ratings": 500}
+    privacy, method = {"epsilon": 4.0, "delta": 1e-4}, {"name": WEIGHED.name, "rounds": 2}
+    file = {"data": data, "partition": {"into": 3}, "method": method, "privacy": privacy}
+    known()[WEIGHED.name] = WEIGHED
+    try:
+        run(RunFile.model_validate(file), tmp_path / "run")
+        verified = CliRunner().invoke(app, ["ledger", "verify", str(tmp_path / "run")])
+    finally:
+        del known()[WEIGHED.name]
+    assert verified.exit_code == 0, verified.output
+    assert "told by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()
