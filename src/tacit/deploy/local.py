@@ -80,6 +80,10 @@ class Sites:
         for name in self.names:
             self.start(name)
 
+    def started(self, name: str) -> bool:
+        """Whether a site's process was started, whatever became of it."""
+        return name in self._processes
+
     def kill(self, name: str) -> None:
         """Kill a site's process, as a power cut would."""
         self._processes[name].kill()
