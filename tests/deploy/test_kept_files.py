@@ -9,7 +9,8 @@ from one_site import DATA
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.data.ratings import Scale
-from tacit.deploy.kept import Memory, read_predictor, read_share, write_predictor, write_share
+from tacit.deploy.kept import read_predictor, read_share, write_predictor, write_share
+from tacit.engine.memory import Memory
 from tacit.errors import DataError, TamperingFound
 from tacit.federation.messages import Answer
 from tacit.model import Fitted, Hashed, Implicit, Linear, NonNegative, forms
@@ -177,7 +178,7 @@ def test_an_answer_is_remembered_only_once_it_is_on_disk(tmp_path, memory, monke
     def full(*_args):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("tacit.deploy.kept.write_private", full)
+    monkeypatch.setattr("tacit.engine.memory.write_private", full)
     with pytest.raises(OSError, match="disk is full"):
         memory.keep("request-2", ANSWER, {})
     anew = Memory(tmp_path / "memory.tct", "run-1")

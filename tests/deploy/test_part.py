@@ -661,7 +661,7 @@ def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
 
 
 def test_planted_a_site_without_memory_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.deploy.kept.Memory.recall", lambda self, home: None)
+    monkeypatch.setattr("tacit.engine.memory.Memory.recall", lambda self, home: None)
     with pytest.raises((AssertionError, PeerFailed)):
         test_without_privacy_a_part_goes_on_from_its_memory(tmp_path)
 

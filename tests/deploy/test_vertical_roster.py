@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file
-from tacit.methods.plan import ROSTER_REPORTED
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian

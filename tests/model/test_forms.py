@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from tacit.engine.simulate import train
 
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo

@@ -23,6 +23,7 @@ from tacit.federation.conversation import Conversation, Opened
 from tacit.federation.facts import Member
 from tacit.federation.line import Heard
 from tacit.federation.messages import Step
+from tacit.federation.role import Role
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.rng import derive
@@ -52,7 +53,7 @@ class Aggregation(OwnNoise):
     only_simulated: ClassVar[bool] = False
     fewest: ClassVar[int] = 1
     crowd: ClassVar[int] = 0
-    roles: ClassVar[Mapping[str, Any]] = {}
+    roles: ClassVar[Mapping[str, type[Role]]] = {}
     retries: ClassVar[int] = 0
 
     @classmethod

@@ -56,6 +56,8 @@ class Gate(Door):
     leaves as bytes, once per request; and a public fact is one of `PUBLIC_FACTS`.
     """
 
+    ways = "gate.chain, gate.sum or gate.public"
+
     @property
     def noise(self) -> float:
         """σ of the noise on a cell of one answer of the step that is being served; 0 where none is added."""
@@ -141,6 +143,13 @@ class Gate(Door):
         if self.protection is not None:
             self.protection.afford()
         return self._let_out(Kind.PUBLIC, {fact: True}, Public(), max(1, self._devices))
+
+    def tell(self, **blocks: Value) -> Release:
+        """Refused: arrays leave so from a role that holds nobody's ratings, and from no party."""
+        raise PrivacyRefused(
+            f"{self.party} has ratings, and gate.tell is for roles that hold none; nothing was released: let anything "
+            "computed from data leave through gate.chain or gate.sum."
+        )
 
     def exchange(self, name: str, payload: Mapping[str, Any]) -> Release:
         """One exchange in the course of a hidden sum: keys, shares, and what opens it; random numbers alone."""

@@ -345,7 +345,8 @@ def up(
 def join(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that this site was given.")],
     data: Annotated[
-        str | None, typer.Option("--data", metavar="SOURCE", help="This site's ratings: a file, a folder, a database.")
+        str | None,
+        typer.Option("--data", metavar="SOURCE", help="Ratings: a file, a folder, a database; a role's: its items."),
     ] = None,
     query: Annotated[str | None, typer.Option("--query", help="What to select from a database.")] = None,
     columns: Annotated[

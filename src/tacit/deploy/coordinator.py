@@ -35,6 +35,7 @@ from tacit.engine.flare import Flare
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Transcript
 from tacit.federation.line import Log as CallLog
+from tacit.federation.role import ROLE
 from tacit.model import Model
 from tacit.prepare.prepared import Keys, PreparedRun
 
@@ -148,19 +149,20 @@ class Coordinator:
                     "run is offered to whoever is invited then."
                 )
             if monotonic() >= deadline:
+                data = "" if ROLE.fullmatch(missing[0]) else " --data … "
                 raise PeerFailed(
                     f"{', '.join(missing)} did not join within {seconds:,.0f} seconds; start it with: tacit join "
-                    f"{missing[0]}.kit --data … , or wait longer with --wait."
+                    f"{missing[0]}.kit{data}, or wait longer with --wait."
                 )
 
     def offered(self, offer: Offer, stop_on_refusal: bool) -> tuple[Offer, dict[str, Told]]:
-        """Offer the run until all that are in it accept; whoever refuses is left out, or ends it."""
+        """Offer the run until all that are in it accept; a party that refuses is left out, or ends the run."""
         first: TacitError | None = None
         while True:
             self._status.set(state=State.CHECKING, run=self.run)
             self.offers += 1
-            self._offer(offer, offer.roster)
-            replies = {name: self._looking[name][1].result() for name in offer.roster}
+            self._offer(offer, offer.everybody)
+            replies = {name: self._looking[name][1].result() for name in offer.everybody}
             self._looking = {}  # whoever is left is offered another run, without those that refused
             refused = {name: reply for name, reply in replies.items() if isinstance(reply, TacitError)}
             late = [name for name, reply in replies.items() if reply is None]
@@ -171,13 +173,14 @@ class Coordinator:
                 raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
             first = first or next(iter(refused.values()), None)
             failed = next((error for error in refused.values() if not isinstance(error, PrivacyRefused)), None)
-            if failed is not None:  # no rule of its own, but something to be mended there
+            failed = failed or next((refused[role] for role in offer.roles if role in refused), None)
+            if failed is not None:  # no rule of its own, but something to be mended there; or a role, that is needed
                 raise failed
             if first is not None and refused and (stop_on_refusal or len(staying) < 2):  # nobody learns alone
                 raise first
             if not refused:
-                self.desk.first("offer", offer.hash, _same(offer.roster, offer.content()))
-                return offer, {name: Told.of(reply, name) for name, reply in replies.items()}
+                self.desk.first("offer", offer.hash, _same(offer.everybody, offer.content()))
+                return offer, {name: Told.of(replies[name], name) for name in offer.roster}
             offer = replace(offer, roster=staying)
             self._possible(offer, first)
 
@@ -237,11 +240,11 @@ class Coordinator:
 
         `heads` are the last ones of earlier runs, by name: a site whose ledger does not hold its own refuses.
         """
-        identities = self.identities(offer.roster)
+        identities = self.identities(offer.everybody)
         content: dict[str, Value] = {**facts_content(prepared.facts), "identities": json.dumps(identities)}
         before = {name: {"head": head} for name, head in (heads or {}).items()}
         about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps([identities, before])}".encode()).hexdigest()
-        said = {name: partial(_said, {**content, **before.get(name, {})}) for name in offer.roster}
+        said = {name: partial(_said, {**content, **before.get(name, {})}) for name in offer.everybody}
         bound = hashlib.sha256(prepared.bound.encode()).hexdigest()
         for name, reply in self._all("begin", about, said, CHECKING).items():
             if isinstance(reply, TacitError):
@@ -251,7 +254,7 @@ class Coordinator:
                     f"{name} did not begin, or reckons other terms than the coordinator; compare versions."
                 )
         self.desk.first("begin", about, said)
-        self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.roster, Peer.CONNECTED))
+        self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.everybody, Peer.CONNECTED))
         self._log.info("serving", run=self.run, parties=len(offer.roster))
 
     # -- the run -----------------------------------------------------------------------------------------------------
@@ -265,7 +268,7 @@ class Coordinator:
         watch: Callable[[int, int, Transcript], float | None],
     ) -> Conducted:
         """Hold a prepared run's conversation; `timeout` is in seconds, for one step."""
-        names = [member.name for member in prepared.facts.roster]
+        names = [member.name for member in (*prepared.facts.roster, *prepared.facts.roles)]
         latest: dict[str, Array] = {}
         if prepared.privacy is not None:
             self._status.set(budget=prepared.privacy.budget or prepared.privacy.epsilon)

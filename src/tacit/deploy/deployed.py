@@ -18,20 +18,20 @@ from tacit.data.catalogue import Catalogue
 from tacit.data.sides import read_catalogue
 from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import Conducted, Coordinator
-from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
-from tacit.deploy.kept import as_written
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, Told, facts_among, offered_file
 from tacit.engine.cells import vacant
+from tacit.engine.files import write_private
 from tacit.engine.ledgers import Heads
 from tacit.engine.log import CallLog
+from tacit.engine.memory import as_written
 from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.partition import Setting
-from tacit.prepare.file import check, seeded, setting_of, stops
+from tacit.prepare.file import check, roles_of, seeded, setting_of, stops
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import Glance, glances
 from tacit.report.about import about, absences, metrics_table, void_sums
@@ -88,15 +88,17 @@ def up(
         _enough(file, names)
     catalogue = listed(file)
     method, _parameters = check(file)
+    roles = _roles(file, names, keyring)
     vacant(terms.listen or keyring.host, keyring.port)
     with RunFolder.make(out, method.name, file) as folder:
-        return _conducted(file, keyring, names, invited, catalogue, folder, terms, watch, tell)
+        return _conducted(file, keyring, names, roles, invited, catalogue, folder, terms, watch, tell)
 
 
 def _conducted(
     file: RunFile,
     keyring: Keyring,
     names: tuple[str, ...],
+    roles: tuple[str, ...],
     invited: tuple[str, ...],
     catalogue: Catalogue | None,
     folder: RunFolder,
@@ -115,7 +117,8 @@ def _conducted(
             if health is not None:
                 health.start()
                 tell(f"Its health is told at {health.address}.")
-            offer = Offer(folder.run_id, offered_file(file, file.public), names, setting_of(file), catalogue)
+            setting, sent = setting_of(file), offered_file(file, file.public)
+            offer = Offer(folder.run_id, sent, names, setting, catalogue, roles=roles)
             coordinator.show(offer)
             coordinator.open()
             held = _held(coordinator, offer, file, terms, folder, calls, watch)
@@ -187,6 +190,17 @@ def _enough(file: RunFile, names: tuple[str, ...]) -> None:
         )
 
 
+def _roles(file: RunFile, names: tuple[str, ...], keyring: Keyring) -> tuple[str, ...]:
+    """Whom the run needs beside its parties; refuses where one of them is not invited."""
+    roles = roles_of(file, setting_of(file), len(names))
+    if missing := [name for name in roles if name not in keyring.invited]:
+        raise UsageError(
+            f"The run needs {missing[0]}, who is not invited; write a kit with: tacit keys invite {keyring.folder} "
+            f"{' '.join(missing)}"
+        )
+    return roles
+
+
 def _held(
     coordinator: Coordinator,
     offer: Offer,
@@ -196,7 +210,7 @@ def _held(
     calls: CallLog,
     watch: Callable[[Glance], None],
 ) -> Finished:
-    names = offer.roster
+    names = offer.everybody
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
         coordinator.gather(names, terms.wait, offer)
@@ -212,7 +226,8 @@ def _held(
     except TacitError as error:
         coordinator.give_up(names, error)
         raise
-    replies = coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
+    ended = coordinator.end(offer.everybody, {"digest": transcript.digest}, done.shared)
+    replies = {name: reply for name, reply in ended.items() if name in offer.roster}
     return Finished(prepared, done, told, replies)
 
 

@@ -12,12 +12,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
 from tacit.config import PublicSection, RunFile
+from tacit.data.catalogue import Catalogue
 from tacit.deploy import kept
+from tacit.deploy.brought import laid_name, write_laid
 from tacit.deploy.coordinator import Conducted, Coordinator
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
@@ -78,6 +80,10 @@ class Sites:
         for name in self.names:
             self.start(name)
 
+    def started(self, name: str) -> bool:
+        """Whether a site's process was started, whatever became of it."""
+        return name in self._processes
+
     def kill(self, name: str) -> None:
         """Kill a site's process, as a power cut would."""
         self._processes[name].kill()
@@ -107,16 +113,24 @@ class Sites:
             self._status.__exit__(None if error is None else type(error), error, None)
         self._coordinator = self._status = None
 
-    def lay(self, run: str, parties: Parties) -> None:
-        """Lay every party's share ready, where only its own site looks."""
+    def lay(self, run: str, parties: Parties, brought: Mapping[str, Catalogue] | None = None) -> None:
+        """Lay every party's share ready, and what roles bring, where only its own site looks."""
         for share in parties:
             kept.write_share(self.folder / share.name / f"{run}.share", share)
+        for role, catalogue in (brought or {}).items():
+            write_laid(self.folder / role / laid_name(run), catalogue)
 
     def clear(self) -> None:
         """Remove what the sites needed for a run that is done: shares, keys, what they keep at home. Logs stay."""
         for name in self.names:
             home = self.folder / name
-            for path in (*home.glob("*.share"), *home.glob("*.kit"), home / "identity.key", home / "memory.tct"):
+            for path in (
+                *home.glob("*.share"),
+                *home.glob("*.parquet"),
+                *home.glob("*.kit"),
+                home / "identity.key",
+                home / "memory.tct",
+            ):
                 path.unlink(missing_ok=True)
             for inner in ("tls", "home"):
                 shutil.rmtree(home / inner, ignore_errors=True)
@@ -140,7 +154,7 @@ def train_apart(
     watch: Callable[[Glance], None] | None,
 ) -> Trained:
     """One run with every party in a process of its own, started for it and stopped after it."""
-    sites = Sites(folder, parties.names, ledgers)
+    sites = Sites(folder, (*parties.names, *prepared.roles), ledgers)
     try:
         sites.start_all()
         trained = train(sites, file, prepared, parties, calls=calls, payloads=payloads, watch=watch)
@@ -165,10 +179,11 @@ def train(
     payloads: Path | None = None,
     watch: Callable[[Glance], None] | None = None,
     disturb: Callable[[int], None] | None = None,
+    brought: Mapping[str, Catalogue] | None = None,
 ) -> Trained:
     """The same as `prepare.simulate.train`, with every party in a process of its own; `disturb` is told each round."""
     run = prepared.run
-    sites.lay(run, parties)
+    sites.lay(run, parties, brought)
     transcript = Transcript(payloads)
     history: list[Glance] = []
 
@@ -210,14 +225,14 @@ def _held(
     """The whole conversation: hello, offer, begin, the method's own, end."""
     offer = offered(prepared, file)
     try:
-        _gathered(coordinator, sites, offer.roster)
+        _gathered(coordinator, sites, offer.everybody)
         coordinator.offered(offer, stop_on_refusal=True)
         coordinator.begin(offer, prepared)
         done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, look)
     except TacitError as error:
-        coordinator.give_up(offer.roster, error)
+        coordinator.give_up(offer.everybody, error)
         raise
-    coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
+    coordinator.end(offer.everybody, {"digest": transcript.digest}, done.shared)
     coordinator.done()
     return done
 
@@ -234,7 +249,8 @@ def offered(prepared: PreparedRun, file: RunFile) -> Offer:
     names = tuple(member.name for member in facts.roster)
     data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
     file = file.model_copy(update={"data": data})
-    return Offer(prepared.run, offered_file(file, public), names, facts.setting, facts.catalogue, local=True)
+    place = (names, facts.setting, facts.catalogue)
+    return Offer(prepared.run, offered_file(file, public), *place, local=True, roles=tuple(prepared.roles))
 
 
 def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:

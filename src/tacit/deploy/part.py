@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,18 +25,21 @@ from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection
 from tacit.boundary.wire import Array, Value, encode
+from tacit.data.catalogue import Catalogue
+from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import kept
 from tacit.deploy.align import Aligning
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.files import write_private
 from tacit.deploy.kit import Kit
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer, facts_from
 from tacit.engine.envelope import Ask
+from tacit.engine.files import write_private
+from tacit.engine.memory import Memory, as_written
 from tacit.engine.serve import served
 from tacit.errors import BadMessage
-from tacit.federation import Party
+from tacit.federation import Party, Peer
 from tacit.federation.messages import Answer
 from tacit.kernels.blas import one_blas_thread
 from tacit.partition import Setting
@@ -59,9 +62,20 @@ class Data(Protocol):
     def unfit(self, held: Held, offer: Offer) -> str: ...
 
 
+class Brings(Protocol):
+    """What a role has of its own, where there are no ratings."""
+
+    def catalogue(
+        self, items: Vocabulary, run: str, folder: Path, columns: Sequence[str] | None = None
+    ) -> Catalogue | None: ...
+
+
 @dataclass(frozen=True)
 class Home:
-    """What a site is whatever the run: its kit, its folders, its own signing key, its ratings and its rules."""
+    """What a site is whatever the run: its kit, its folders, its own signing key, its ratings and its rules.
+
+    A role has no ratings; `brings` is what it has instead.
+    """
 
     kit: Kit
     folder: Path
@@ -69,6 +83,7 @@ class Home:
     identity: Ed25519PrivateKey
     data: Data
     policy: Policy
+    brings: Brings | None = None
 
     @property
     def name(self) -> str:
@@ -106,7 +121,7 @@ class Part:
         self.party: Party | None = None
         self._prepared: PreparedRun | None = None
         self._ledger: Ledger | None = None
-        self._memory = kept.Memory(home.folder / "memory.tct", run)
+        self._memory = Memory(home.folder / "memory.tct", run)
         self._reckoned = monotonic()
 
     @property
@@ -130,7 +145,7 @@ class Part:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
         home, offer = self._home, self.offer
-        identities, head = _identities(content.pop("identities", "{}")), content.pop("head", None)
+        identities, head = identities_in(content.pop("identities", "{}")), content.pop("head", None)
         facts = facts_from(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
             self._held = home.data.held(replace(offer, catalogue=facts.catalogue), home.name, home.folder)
@@ -159,20 +174,8 @@ class Part:
 
     def answer(self, ask: Ask) -> Answer:
         """Answers one request, or repeats what was answered before."""
-        party, prepared, request = self.party, self._prepared, ask.request
-        if party is None or prepared is None:
-            raise BadMessage("A request came before its run had begun.")
-        if (request.method, request.parameters) != (prepared.method.name, prepared.bound):
-            raise BadMessage("A request is made under other terms than those that were agreed on; nothing was done.")
-        if ask.survivors is not None and not self._home.policy.local:
-            raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
-        answer = self._memory.answered(request.hash)
-        if answer is None:
-            with one_blas_thread():  # sites may share a machine
-                answer = served(party, request, ask.survivors)
-            if self._ledger is None:
-                self._memory.keep(request.hash, answer, party.home)
-        return answer
+        memory = self._memory if self._ledger is None else None
+        return answered(self.party, self._prepared, ask, memory, self._home.policy.local)
 
     def spent(self, now: bool = False) -> dict[str, float]:
         """What the site's ledger has reached, of which budget; reckoned `now`, or else only once in a while."""
@@ -270,7 +273,7 @@ class Part:
         if home.policy.local:  # the experimenter's run folder says all that
             return
         path = home.ledgers / "runs.json"
-        with kept.as_written(path):
+        with as_written(path):
             known = dict(json.loads(path.read_bytes())) if path.exists() else {}
         budget = protection.budget
         known[protection.run] = {
@@ -286,7 +289,25 @@ class Part:
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 
-def _identities(told: object) -> dict[str, str]:
+def answered(peer: Peer | None, prepared: PreparedRun | None, ask: Ask, memory: Memory | None, local: bool) -> Answer:
+    """The answer to one request under the terms that were agreed on; without a ledger, `memory` has the latest."""
+    request = ask.request
+    if peer is None or prepared is None:
+        raise BadMessage("A request came before its run had begun.")
+    if (request.method, request.parameters) != (prepared.method.name, prepared.bound):
+        raise BadMessage("A request is made under other terms than those that were agreed on; nothing was done.")
+    if ask.survivors is not None and not local:
+        raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
+    answer = None if memory is None else memory.answered(request.hash)
+    if answer is None:
+        with one_blas_thread():  # sites may share a machine
+            answer = served(peer, request, ask.survivors)
+        if memory is not None:
+            memory.keep(request.hash, answer, peer.home)
+    return answer
+
+
+def identities_in(told: object) -> dict[str, str]:
     """Everybody's public signing keys, as the coordinator tells them."""
     try:
         found = json.loads(str(told))

@@ -11,9 +11,10 @@ from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.federation.role import ROLE
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.partition import Setting
-from tacit.prepare.file import seeded, setting_of
+from tacit.prepare.file import roles_of, seeded, setting_of
 from tacit.prepare.plan import ROSTER_REPORTED, Plan
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
@@ -61,7 +62,7 @@ class Policy:
 
     def check(self, offer: Offer, name: str) -> None:
         """Refuse an offer that breaks a rule of this site."""
-        if name not in offer.roster:
+        if name not in (offer.roles if (role := ROLE.fullmatch(name)) else offer.roster):
             raise UsageError(f"The coordinator offers a run without {name}; it has nothing to do in it.")
         if offer.local is not self.local:
             raise PrivacyRefused(
@@ -69,14 +70,17 @@ class Policy:
                 if offer.local
                 else "This process is part of an experiment on one machine, and joins nothing else."
             )
-        if not self.local:
+        if role:
+            self._known_role(offer, name)
+        elif not self.local:
             self._deployed(offer)
         if self.file is not None and not _same(self.file, offer.file):
             raise PrivacyRefused(
                 "The coordinator offers another run than the run file that this site was given (--run); compare the "
                 "two with whoever sent it."
             )
-        self._same_roster(offer, name)
+        if not role:
+            self._same_roster(offer, name)
 
     def pins(self, offer: Offer) -> str:
         """Which option holds the coordinator to a roster, where the guarantee counts the parties; empty for none.
@@ -116,6 +120,16 @@ class Policy:
                 f"The offered roster has {len(told)} parties, and the run file that this site was given (--run) says "
                 f"[partition] into = {into}: how much noise each party adds rests on how many take part; ask the "
                 "others which roster they were offered."
+            )
+
+    def _known_role(self, offer: Offer, name: str) -> None:
+        """Refuse a role that the code installed here does not have: what it would answer is not the offer's to say."""
+        if not self.local and offer.setting is not setting_of(offer.file):
+            raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
+        if name not in roles_of(offer.file, offer.setting, len(offer.roster)):
+            raise UsageError(
+                f"The run is offered with a {name}, and its method and aggregation as installed here have none; "
+                "compare versions."
             )
 
     def _deployed(self, offer: Offer) -> None:

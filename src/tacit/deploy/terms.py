@@ -35,6 +35,7 @@ from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
+from tacit.federation.role import ROLE
 from tacit.partition import Setting
 from tacit.prepare.file import method_of, plan, prepared
 from tacit.prepare.plan import Plan
@@ -59,6 +60,7 @@ class Offer:
     catalogue : the public list of items, with the attributes that [public] features names; None where it is to be the
         union of what sites have, without privacy only
     local : whether all sites are processes of one experimenter, on shares that lie ready for them
+    roles : whom the run needs beside the parties: a catalogue, decrypters, a proxy
     """
 
     run: str
@@ -67,6 +69,12 @@ class Offer:
     setting: Setting
     catalogue: Catalogue | None
     local: bool = False
+    roles: tuple[str, ...] = ()
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """The parties, and other roles behind them."""
+        return (*self.roster, *self.roles)
 
     @property
     def items(self) -> Vocabulary | None:
@@ -76,7 +84,7 @@ class Offer:
     def content(self) -> dict[str, Value]:
         things = {} if self.catalogue is None else catalogue_content(self.catalogue)
         place: dict[str, Value] = {"roster": json.dumps(self.roster), "setting": str(self.setting), "local": self.local}
-        return {"file": self.file.to_toml(), **place, **things}
+        return {"file": self.file.to_toml(), "roles": json.dumps(self.roles), **place, **things}
 
     @classmethod
     def of(cls, run: str, content: Mapping[str, Any]) -> Self:
@@ -86,7 +94,7 @@ class Offer:
         try:
             with reading(COORDINATOR):
                 file = checked(RunFile, toml_table(str(content["file"])), "the offered run file")
-                roster = tuple(str(name) for name in json.loads(content["roster"]))
+                roster, roles = (tuple(str(n) for n in json.loads(content[word])) for word in ("roster", "roles"))
                 catalogue = catalogue_from(content, file.public.features)
                 setting, local = Setting(str(content["setting"])), content["local"] is True
         except (UsageError, DataError) as error:
@@ -95,13 +103,17 @@ class Offer:
             raise BadMessage("The coordinator's offer names a party that is none; it was damaged or forged.")
         if len(set(roster)) != len(roster):
             raise BadMessage("The coordinator's offer names a party twice, which would count its noise twice.")
-        return cls(run, file, roster, setting, catalogue, local)
+        if not all(ROLE.fullmatch(name) for name in roles) or len(set(roles)) != len(roles):
+            raise BadMessage(
+                "The coordinator's offer names a role that is none, or one twice; it was damaged or forged."
+            )
+        return cls(run, file, roster, setting, catalogue, local, roles)
 
     @property
     def hash(self) -> str:
         """What names these very terms: the same for everybody who was offered them."""
         things = None if self.catalogue is None else self.catalogue.digest
-        words = json.dumps([self.run, self.roster, self.setting, self.local, self.file.to_toml(), things])
+        words = json.dumps([self.run, self.roster, self.roles, self.setting, self.local, self.file.to_toml(), things])
         return hashlib.sha256(words.encode()).hexdigest()
 
     def public(self, items: int) -> PublicFacts:
@@ -128,7 +140,13 @@ class Offer:
     def prepared(self, facts: Facts) -> PreparedRun:
         """The run over these facts, computed here; refuses what cannot be kept."""
         public = None if self.file.privacy is None else self.public(facts.items)
-        return prepared(self.file, facts, public, self.run)
+        made = prepared(self.file, facts, public, self.run)
+        if tuple(made.roles) != self.roles:
+            raise BadMessage(
+                f"The run was offered with the roles {', '.join(self.roles) or 'none'}, and the code installed here "
+                f"needs {', '.join(made.roles) or 'none'}; compare versions."
+            )
+        return made
 
 
 def offered_file(file: RunFile, public: PublicSection) -> RunFile:

@@ -11,7 +11,7 @@ from tacit.boundary.endpoint import Peers
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.boundary.wire import Array, Value, encode
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
 from tacit.federation.cohort import Attendance
 from tacit.federation.conversation import Conversation, Opening
 from tacit.federation.facts import Facts
@@ -116,13 +116,24 @@ class Federation:
         return self._terms.steps[step].sigma if step in self._terms.steps else 0.0
 
     def ask(self, step: str, to: str | None = None, **payload: Value) -> dict[str, dict[str, Any]]:
-        """The releases of those that answered, by party; of one party or other role alone where `to` names it."""
+        """The releases of those that answered, by party; of one party or other role alone where `to` names it.
+
+        A role is there for what nobody else can say, so one that does not answer ends the run; resumed, it goes on.
+        """
+        roles = tuple(role.name for role in self.facts.roles)
+        if to is not None and to not in (*roles, *(member.name for member in self.facts.roster)):
+            raise UsageError(f'There is no "{to}" to ask in this run; its roles are {", ".join(roles) or "none"}.')
 
         def compute(request: Request) -> dict[str, Value]:
             if to is None:
                 answers = self._line.broadcast(request, Attendance.full())
             else:
                 answers = self._line.exchange({to: request}, Attendance.full())
+                if to in roles and not answers:
+                    raise PeerFailed(
+                        f'{to} did not answer step "{step}" of round {request.round}; look whether its service runs, '
+                        "or allow more time with [engine] timeout, and resume the run."
+                    )
             return {f"{answer.party}/{name}": value for answer, body in answers for name, value in body.items()}
 
         terms = self._terms.steps.get(step)

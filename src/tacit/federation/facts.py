@@ -103,8 +103,13 @@ class Facts:
         return (*self.roster, *self.roles)[self._places[name]]
 
     def weight(self, name: str) -> float:
-        """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2)."""
+        """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2).
+
+        A role that is not a party has none.
+        """
         member = self.member(name)
+        if member in self.roles:
+            return 0.0
         return member.items / self.items if self.setting is Setting.VERTICAL else member.users / self.users
 
     def first_user(self, name: str) -> int:

@@ -84,6 +84,7 @@ class Line:
         self._dimensions = {**dimensions, "roster": len(facts.roster)}
         self._log, self._stop_on_refusal, self._private = log, stop_on_refusal, private
         self._devices = {member.name: member.devices for member in (*facts.roster, *facts.roles)}
+        self._roles = frozenset(role.name for role in facts.roles)
         self._heads: dict[str, str] = {}
 
     def call(self, key: str, request: str, compute: Callable[[], Mapping[str, Value]]) -> dict[str, Any]:
@@ -197,8 +198,11 @@ class Line:
         self.transcript.up(*place, answer.body, shown, copies, answer.status, hidden, answer.head)
 
     def _check_head(self, request: Request, answer: Answer, view: View) -> None:
-        """Every answer's head must go on from the one before it: a shortened or restored ledger does not."""
-        if not answer.head and not self._private:
+        """Every answer's head must go on from the one before it: a shortened or restored ledger does not.
+
+        A role holds nobody's ratings, and keeps no ledger.
+        """
+        if answer.party in self._roles or (not answer.head and not self._private):
             return
         before = self._heads.get(answer.party)
         goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)

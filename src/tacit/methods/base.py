@@ -11,7 +11,7 @@ from tacit.boundary.spec import Spec
 from tacit.config import Frozen
 from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
-from tacit.federation import Facts, Federation, Party
+from tacit.federation import Facts, Federation, Party, Role
 from tacit.methods.context import Context
 from tacit.model import Model
 from tacit.partition import Setting
@@ -57,11 +57,12 @@ def nothing(parameters: Any, context: Context) -> Sequence[Spec]:
 
 @dataclass(frozen=True)
 class Sides:
-    """Who talks to whom in one setting, and what is released there."""
+    """Who talks to whom in one setting, and what is released there; `roles` are asked by their names."""
 
     coordinator: Callable[[Any, Facts], Coordinator]
     party: type[Party]
     specs: Specs = nothing
+    roles: Mapping[str, type[Role]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tacit import aggregation as aggregations
 from tacit.config import RunFile
 from tacit.data.public import PublicFacts, public_facts
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
+from tacit.federation.role import together
 from tacit.methods import Method, Parameters, chosen, find
 from tacit.partition import Setting
 from tacit.partition.attribute import side_with
@@ -38,6 +40,13 @@ def check(file: RunFile, setting: Setting | None = None) -> tuple[Method, Parame
     if file.privacy is not None:
         affordable(plan(file, method, parameters, setting), file.privacy)
     return method, parameters
+
+
+def roles_of(file: RunFile, setting: Setting, parties: int) -> tuple[str, ...]:
+    """Whom a run needs beside its parties, by the code that is installed here."""
+    method, _parameters = method_of(file)
+    how = aggregations.made(setting, parties, file.aggregation)
+    return tuple(together(method.sides_in(setting).roles, how.roles))
 
 
 def read(path: Path, changes: Sequence[str] = (), seed: int | None = None) -> tuple[RunFile, str | None]:

@@ -17,17 +17,19 @@ from typing import Any, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.aggregation import Aggregation
-from tacit.boundary import Gate
+from tacit.boundary import Gate, RoleGate
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.config import AggregationSection, PrivacySection
+from tacit.data.catalogue import Catalogue
 from tacit.data.public import PublicFacts
 from tacit.engine.ledgers import charged_items
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.federation import Facts, Federation, Party, Transcript
+from tacit.federation import Facts, Federation, Party, Role, Step, Transcript
 from tacit.federation.coordinator import Observer
 from tacit.federation.line import Engine, Log
+from tacit.federation.role import all_steps, members, together
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.base import Sides
@@ -110,7 +112,8 @@ class PreparedRun:
     @classmethod
     def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
         """The run of a plan that is there already, which brings its own parameters and what it declares."""
-        told = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit)
+        roles = together(method.sides_in(facts.setting, facts.feedback).roles, plan.how.over(facts.roster).roles)
+        told = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=members(roles, facts))
         return cls(method, plan.parameters, told, plan, **others)
 
     def named(self, run: str) -> Self:
@@ -205,6 +208,16 @@ class PreparedRun:
         """The aggregation, for the parties at hand; a cohort of devices runs no protocol, and is simulated."""
         return self.plan.how.over(self.facts.roster)
 
+    @cached_property
+    def roles(self) -> dict[str, type[Role]]:
+        """Whom there is to ask beside the parties, by name: the method's roles, and the aggregation's."""
+        return together(self.sides.roles, self.how.roles)
+
+    @cached_property
+    def steps(self) -> dict[str, Step]:
+        """What parties and other roles can be asked for."""
+        return all_steps(self.sides.party.steps, self.roles)
+
     @property
     def signed(self) -> bool:
         """Whether parties sign what they say in a hidden sum, so that both sides need keys."""
@@ -240,6 +253,14 @@ class PreparedRun:
         )
         return self.sides.party(share, self.parameters, self.facts, gate)
 
+    def role(self, name: str, brought: Catalogue | None = None, keys: Keys | None = None) -> Role:
+        """One role of the run, with its own gate; `brought` is what only it has, and nobody's record."""
+        if name not in self.roles:
+            known = ", ".join(self.roles) or "none"
+            raise UsageError(f'{self.method.name} has no role "{name}" in this run; its roles are: {known}.')
+        gate = RoleGate(name, self.facts.seed, {}, self.plan.terms, self.how, self._peers(keys), self.seeded)
+        return self.roles[name](name, self.parameters, self.facts, gate, brought, self.sides.party.steps)
+
     def federation(
         self,
         engine: Engine,
@@ -249,11 +270,11 @@ class PreparedRun:
         transcript: Transcript | None = None,
         observer: Observer | None = None,
     ) -> Federation:
-        """The parties, as the run's coordinator sees them."""
+        """The parties and other roles, as the run's coordinator sees them."""
         return Federation(
             engine,
             self.facts,
-            self.sides.party.steps,
+            self.steps,
             terms=self.plan.terms,
             how=self.how,
             peers=self._peers(keys),

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Ratings
 from tacit.engine.inprocess import InProcess
+from tacit.engine.log import CallLog
+from tacit.engine.memory import Memory
 from tacit.engine.saved import SavedRun
-from tacit.federation import Facts, Party, Transcript
+from tacit.federation import Facts, Party, Role, Transcript
 from tacit.kernels.blas import one_blas_thread
 from tacit.model import Fitted, Model, Part, Predictor, assemble
 from tacit.model.predictor import Overlay
@@ -55,10 +58,12 @@ def train(
     payloads: Path | None = None,
     test: Ratings | None = None,
     watch: Callable[[Glance], None] | None = None,
+    brought: Mapping[str, Catalogue] | None = None,
 ) -> Trained:
     """Hold a prepared run's conversation over `parties` in this process.
 
-    A private run has `records`, and goes on from their log; one without privacy goes on from `saved`.
+    A private run has `records`, and goes on from their log; one without privacy goes on from `saved`. `brought` is what
+    other roles have of their own, by name.
     """
     own = _seeded_keys(prepared)
     public = {name: key.public_key() for name, key in own.items()}
@@ -67,12 +72,16 @@ def train(
         prepared.party(share, record, Keys(public, own.get(share.name)))
         for share, record in zip(parties, kept, strict=True)
     )
+    roles = tuple(
+        prepared.role(name, (brought or {}).get(name), Keys(public, own.get(name))) for name in prepared.roles
+    )
     transcript = Transcript(payloads)
     onlooker = _Onlooker(prepared, members, parties, transcript, test, watch)
     if saved is not None:
-        onlooker.seen(saved.restore({member.name: member.home for member in members}, onlooker.told))
+        onlooker.seen(saved.restore({peer.name: peer.home for peer in (*members, *roles)}, onlooker.told))
     log = None if records is None else records.log
-    engine = InProcess(members, timeout=timeout)
+    memories = {} if log is None else {role.name: _remembered(role, prepared.run, log) for role in roles}
+    engine = InProcess((*members, *roles), timeout=timeout, memories=memories)
     federation = prepared.federation(
         engine,
         keys=Keys(public),
@@ -110,11 +119,18 @@ def train(
     )
 
 
+def _remembered(role: Role, run: str, log: CallLog) -> Memory:
+    """Where a role without a ledger keeps its latest answer, beside the run's log; what it had at home is put back."""
+    memory = Memory(log.path.with_name(f"{role.name}.tct"), run)
+    memory.recall(role.home)
+    return memory
+
+
 def _seeded_keys(prepared: PreparedRun) -> dict[str, Ed25519PrivateKey]:
     """Everybody's signing keys where survivors sign who stayed; derived from the seed, since this is a simulation."""
     if not prepared.signed:
         return {}
-    seed, names = prepared.facts.seed, [member.name for member in prepared.facts.roster]
+    seed, names = prepared.facts.seed, [member.name for member in (*prepared.facts.roster, *prepared.facts.roles)]
     return {name: Ed25519PrivateKey.from_private_bytes(stream_key(seed, name, "identity")) for name in names}
 
 

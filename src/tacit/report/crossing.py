@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tacit.boundary.release import Kind
 from tacit.federation import Step
 from tacit.methods import Method
@@ -12,8 +14,12 @@ def crossing(method: Method, plan: Plan, simulated: bool) -> dict[str, Step]:
     """By name, what can cross; of `simulated` devices the exchanges of a hidden sum are only counted."""
     asked = plan.terms.steps
     told = (Kind.PUBLIC, Kind.DISCLOSE)
-    every = method.sides_in(plan.context.setting).party.steps
+    sides = method.sides_in(plan.context.setting)
+    every = sides.party.steps
     steps = {name: step for name, step in every.items() if step.kind in told or name in asked}
+    for role, kind in {**sides.roles, **plan.how.roles}.items():
+        for name, step in kind.steps.items():
+            steps[name] = replace(step, what=f"told by {role}, a role without ratings: {step.what}")
     for name, terms in asked.items():
         if terms.sealed:
             steps |= plan.how.said(every[name], simulated)

@@ -50,5 +50,8 @@ def digests(file: RunFile, parties: Parties) -> tuple[str, str]:
         here = simulate(made, parties, records=Records.unlimited(made, Path(folder)))
     for ledger in sites().folder.glob("party-*/ledger"):  # every run is the first of its ledgers
         shutil.rmtree(ledger)
+    for role in made.roles:
+        if not sites().started(role):
+            sites().start(role)
     apart = train(sites(), file, made, parties)
     return here.transcript.digest, apart.transcript.digest

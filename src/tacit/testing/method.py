@@ -17,6 +17,7 @@ from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
+from tacit.federation.role import all_steps
 from tacit.methods import chosen, find
 from tacit.model import Model
 from tacit.partition import Parties, Setting, partition
@@ -157,7 +158,8 @@ class MethodContract(Contract):
 
     def test_only_declared_steps_cross_and_each_says_what_it_is(self, setting: Setting) -> None:
         trained = self.fit(self.parties(setting))
-        steps = find(self.name).sides[setting].party.steps
+        sides = find(self.name).sides[setting]
+        steps = all_steps(sides.party.steps, sides.roles)
         crossed = {entry.step for entry in trained.transcript.entries}
         assert crossed <= steps.keys()
         assert all(len(step.what) > 10 for step in steps.values())
