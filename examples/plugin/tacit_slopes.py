@@ -82,11 +82,10 @@ class SlopesCoordinator:
         return b + V @ mean, V @ (vectors * np.sqrt(np.maximum(values - noise, 1e-3)))
 
     def with_own(self, b: np.ndarray, V: np.ndarray, T: np.ndarray, total: Total) -> tuple[np.ndarray, np.ndarray]:
-        """The same with each item's own part, from moment = T·part + noise, shrunk by empirical Bayes."""
+        """The same with each item's own part, from moment = T·part + noise, shrunk; 0 if all may be noise."""
         M, weight = total["moment"].astype(np.float64), math.sqrt(self.facts.users / self.facts.ratings)
         v = (total.noise**2 + weight * (SPREAD * self.quarter) ** 2 * T)[:, None] + 1e-12
-        surely = (M**2 - v).sum(axis=0) - math.sqrt(8) * np.linalg.norm(v)  # so much is not noise
-        τ2 = np.maximum(0, surely / max(1e-12, (T**2).sum()))
+        τ2 = np.maximum(0, ((M**2 - v).sum(axis=0) - math.sqrt(8) * np.linalg.norm(v)) / max(1e-12, (T**2).sum()))
         part = τ2 * T[:, None] * M / (τ2 * T[:, None] ** 2 + v)
         return b + part[:, 0], V + part[:, 1:]
 
@@ -132,12 +131,11 @@ def offsets(F: np.ndarray, means: Total) -> tuple[np.ndarray, np.ndarray]:
 
 def specs(p: SlopesParameters, context: Context) -> list[Spec]:
     """What is asked, once each; a smaller share of the budget means more noise."""
+    norm, span = math.sqrt(2 + p.directions), context.facts.scale.span
     return [
-        Spec("means", Normalised(("errors", "counts")), share=0.4),
+        Spec("means", Normalised(("errors", "counts")), share=0.5),
         Spec("tastes", Clipped(("mean", "second"), limit=2.0), share=0.2),
-        Spec(
-            "slopes", Weighted(1.0, math.sqrt(2 + p.directions), context.facts.scale.span / 2, ("moment",)), share=0.4
-        ),
+        Spec("slopes", Weighted(1.0, norm, span / 2, blocks=("moment",)), share=0.3),
     ]
 
 
