@@ -84,7 +84,7 @@ def loaded(what: str) -> str:
 def rounds(sites: int, numbers: int, repetitions: int) -> dict[str, list[float]]:
     """Seconds of every round, by way."""
     from benchmarks.common.far import Far, echoes
-    from benchmarks.message import Echo
+    from benchmarks.message import Echo, nothing_stated
     from tacit.boundary.wire import encode
     from tacit.engine import InProcess
     from tacit.federation import Federation
@@ -98,7 +98,7 @@ def rounds(sites: int, numbers: int, repetitions: int) -> dict[str, list[float]]
             federation.ask("echo", block=block)
 
     with tempfile.TemporaryDirectory() as folder, Far(Path(folder), sites) as far:
-        home = Federation(InProcess(members), facts, Echo.steps)
+        home = Federation(InProcess(members), facts, Echo.steps, **nothing_stated(facts))
         ways: dict[str, Callable[[], None]] = {
             "engine": lambda: asked(far.federation),
             "cells": lambda: far.bare(body),

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from one_site import DATA, NAMES, home_of, offer_of, run_file
+from tacit.methods.baselines.bias import BiasParty
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, digest, encode
@@ -47,7 +48,6 @@ from tacit.errors import BadMessage, PeerFailed, TacitError, UsageError
 from tacit.federation import Answer, Facts, Federation, Request
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
-from tacit.methods.baselines.bias import BiasParty
 from tacit.partition import partition
 from tacit.prepare.file import check
 from tacit.report.beside import told_after

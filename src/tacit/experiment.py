@@ -103,7 +103,8 @@ def run(
     began, phase = perf_counter(), phase or unheard
     prepared = prepare(file, phase)
     with RunFolder.make(out, prepared.run.method.name, file) as folder:
-        prepared = replace(prepared, run=prepared.run.named(folder.run_id))
+        if prepared.run.private or file.engine.name != "inprocess":  # ledgers and sites know a run by its name
+            prepared = replace(prepared, run=prepared.run.named(folder.run_id))
         records = recorded(prepared, folder)
         with nullcontext() if records is None else records.over(prepared.run, prepared.parties):
             return _run(prepared, folder, records, watch, phase, beside or partial(_Told, phase), began)

@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stated import DELTA, gate_of, nothing_promised, promise, step_terms
 
 from tacit.boundary import Gate, account
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.objective import ItemObjectives, Objectives
-from tacit.boundary.protection import Budget, Protection, Terms
+from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.errors import DataError, UsageError
+from tacit.guarantee import Relation, Unit
 
-ZERO_OUT, REPLACE, DELTA = Relation.ZERO_OUT, Relation.REPLACE, 1e-6
+ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE
 SCALE = Scale(1, 5)
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -150,20 +151,13 @@ COPIES, AT, CLAIMED = 40_000, 1.0, 0.15
 def released(tmp_path, there, conditions, centre):
     """One release of as many copies of one item's problem as there are items; `there`: each has its own user."""
     z = calibrated(lambda z: [conditions.event(z, 1)], AT, CLAIMED, ZERO_OUT, cache=False)
-    terms = Terms(
-        Guarantee(AT, CLAIMED, Unit.USER, ZERO_OUT, Trust.SILO, "everyone", simulated=True),
-        z,
-        {"solve": 1},
-        (conditions.event(z, 1),),
-        sensitivities={"solve": conditions.gradient},
-    )
+    terms = promise(step_terms(conditions, z, Kind.CHAIN, step="solve"), delta=CLAIMED, stated=AT)
     some = np.arange(COPIES if there else 0)
     ratings = made(some, some, np.full(len(some), 5.0), COPIES, COPIES)
-    problem = conditions.over(ratings, np.full((COPIES, 1), 2.0), np.full((COPIES, 1), centre))
     ledger = Ledger(tmp_path / f"{there}.sqlite", "party-1")
-    gate = Gate("party-1", int(there), {}, 0, Protection(terms, ledger, Budget(9.0, CLAIMED), "run", int(there)))
+    gate = gate_of(ledger, terms, budget=9.0, seed=int(there))
     with gate.serving("solve", 1, 0, "request"):
-        release = gate.solve(problem)
+        release = gate.chain(ratings, np.full((COPIES, 1), 2.0), np.full((COPIES, 1), centre))
     assert [row.spent for row in ledger.rows()] == [conditions.event(z, 1)]
     return decode(release.body)["items"][:, 0]
 
@@ -201,7 +195,6 @@ def test_nobody_tells_more_than_the_guarantee_says(tmp_path, case):
 
 def test_half_the_noise_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(Objectives, "sensitivity", lambda self, unit, relation: self.gradient / 2)
-    monkeypatch.setattr(Protection, "fits", lambda self, step, query: None)  # which would have noticed it first
     assert distinguished(tmp_path, *STIFF) > CLAIMED
 
 
@@ -217,27 +210,17 @@ def test_too_small_a_lambda_is_noticed(tmp_path, monkeypatch):
     assert distinguished(tmp_path, *SOFT) > CLAIMED
 
 
-def test_without_a_protection_there_is_no_noise_and_a_problem_without_a_bound_is_refused(tmp_path):
+def test_without_a_protection_there_is_no_noise_and_a_problem_without_a_bound_is_never_planned(tmp_path):
     ratings = made([0], [0], [4.0], 1, 1)
-    problem = Objectives(SCALE, None, 1e-9).over(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)))
-    gate = Gate("party-1", 7, {})
+    asked_over = (ratings, np.full((1, 1), 1.0), np.zeros((1, 1)))
+    whole = Objectives(SCALE, None, 1e-9)
+    gate = Gate("party-1", 7, {}, terms=nothing_promised(whole, Kind.CHAIN, step="solve"))
+    with gate.serving("solve", 1, 0, "request"):  # 3/1, in the ball of radius 2
+        np.testing.assert_allclose(decode(gate.chain(*asked_over).body)["items"], [[2.0]])
+    with pytest.raises(UsageError, match="trim"):
+        step_terms(whole, 9.0, Kind.CHAIN, step="solve")
+    terms = promise(step_terms(Objectives(SCALE, 1, 1.0), 9.0, Kind.CHAIN, step="solve"), stated=1.0)
+    gate = gate_of(tmp_path, terms)
     with gate.serving("solve", 1, 0, "request"):
-        np.testing.assert_allclose(decode(gate.solve(problem).body)["items"], [[2.0]])  # 3/1, in the ball of radius 2
-    conditions = Objectives(SCALE, 1, 1.0)
-    terms = Terms(
-        Guarantee(1.0, DELTA, Unit.USER, ZERO_OUT, Trust.SILO, "everyone", simulated=True),
-        9.0,
-        {"solve": 1},
-        (conditions.event(9.0, 1),),
-    )
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    gate = Gate("party-1", 7, {}, 0, Protection(terms, ledger, Budget(99.0, DELTA), "run", 7))
-    soft = Objectives(SCALE, 2, 1.0).over(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)))
-    with gate.serving("solve", 1, 0, "request"):
-        with pytest.raises(PrivacyRefused, match="no bound"):
-            gate.solve(problem)
-        with pytest.raises(PrivacyRefused, match="more in step"):  # another θ than was planned
-            gate.solve(soft)
-        assert ledger.rows() == []
-        gate.solve(conditions.over(ratings, np.full((1, 1), 1.0), np.zeros((1, 1))))
-    assert len(ledger.rows()) == 1
+        gate.chain(*asked_over)
+    assert len(gate.protection.ledger.rows()) == 1

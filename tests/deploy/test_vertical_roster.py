@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file
+from tacit.methods.plan import ROSTER_REPORTED
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
@@ -17,7 +18,6 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
-from tacit.methods.plan import ROSTER_REPORTED
 from tacit.partition import partition
 from tacit.report.left import Left, run_notes
 from tacit.report.left_rows import releases

@@ -12,7 +12,7 @@ from tacit.deploy import part
 from tacit.federation import Facts
 from tacit.kernels.blas import one_blas_thread
 from tacit.methods import chosen
-from tacit.methods.baselines.bias import BiasParty
+from tacit.methods.bias import BiasParty
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train

@@ -1,25 +1,28 @@
 """The ε on the live line and in status.json: of what was charged, attempts and single steps included."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
+from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon
+from tacit.boundary.bounded import Clipped
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
 from tacit.config import RunFile
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
-from tacit.federation import Facts, Transcript, sums
+from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
 from tacit.federation.cohort import Attendance
-from tacit.methods import chosen
-from tacit.methods.asked import Asked, Noisy, Situation
-from tacit.methods.plan import make_plan
+from tacit.guarantee import Unit
+from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.context import Context, Target
 from tacit.partition import Setting, partition
 from tacit.prepare.file import prepared
+from tacit.prepare.plan import make_plan
 from tacit.prepare.progress import glances
 from tacit.prepare.records import Records
 from tacit.prepare.simulate import train
@@ -57,7 +60,7 @@ def check(folder, monkeypatch):
         gone = {member.name: np.array([place < 2]) for place, member in enumerate(facts.roster)}
         return [*[Attendance.full()] * (exchanges - 1), Attendance(gone, gone)]
 
-    monkeypatch.setattr(sums.Attendance, "over", lost)
+    monkeypatch.setattr(Attendance, "over", lost)
     run, trained, shown, charged = held(folder, "user", SUMS, aggregation={"name": "secagg", "retries": 2})
     made = run.plan
     assert trained.void == 1
@@ -96,18 +99,31 @@ def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
     assert made.spent(trained.transcript.asked) <= made.terms.guarantee.epsilon
     seen = []
     look = glances(run, seen.append)  # what a coordinator shows
-    assert look(3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
+    assert look(3, 3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
+
+
+class Both(Party):
+    """One step that comes first and once, and one that comes often."""
+
+    @step(Kind.SUM, takes=Schema(), gives=Schema(x=Floats("items")), what="means")
+    def means(self):
+        raise NotImplementedError
+
+    @step(Kind.SUM, takes=Schema(), gives=Schema(x=Floats("items")), what="gradients")
+    def improve(self):
+        raise NotImplementedError
 
 
 def test_a_step_that_comes_first_and_once_is_shown_from_then_on():
-    def schedule(*_given):
-        means = Noisy("means", 1, 1, 1.0, 1.0, 10, 1.0)
-        return Asked((means, replace(means, step="improve", releases=5)))
-
-    file = RunFile.model_validate({"data": DATA, "privacy": {"epsilon": 1.0, "delta": 1e-6}})
-    facts, here = PublicFacts(40, 12, Scale(1, 5), 300), Situation(Setting.HORIZONTAL, SILOS, sealed=False)
-    made = make_plan("both", schedule, chosen({"name": "bias"})[1], file.privacy, facts, here, seeded=True)
-    means, improve = (n.event(made.terms.multiplier, 1) for n in made.noisy)
+    query = Clipped(("x",), 1.0)
+    sides = Sides(
+        lambda *_given: None, Both, lambda *_given: [Spec("means", query), Spec("improve", query, releases=5)]
+    )
+    both = Method("both", "Both", "Two steps.", Parameters, {Setting.HORIZONTAL: sides})
+    facts, target = PublicFacts(40, 12, Scale(1, 5), 300), Target(1.0, 1e-6, Unit.USER)
+    context = Context(facts, Setting.HORIZONTAL, SILOS, target)
+    made = make_plan(both, Parameters(), context, Plain(Setting.HORIZONTAL, SILOS), seeded=True)
+    means, improve = (made.terms.steps[name].event for name in ("means", "improve"))
     reached = [made.spent({"means": 1, "improve": t}) for t in range(6)]
     for t, shown in enumerate(reached):
         assert shown >= epsilon([means, *[improve] * t], 1e-6, made.terms.relation) * (1 - 1e-9)

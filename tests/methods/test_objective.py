@@ -16,6 +16,7 @@ from tacit.guarantee import Relation
 from tacit.methods.baselines.objective import OBJECTIVE, ObjectiveParameters
 from tacit.partition import partition
 from tacit.prepare.data import prepare
+from tacit.prepare.plan import AS_REPLACED
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
@@ -65,10 +66,10 @@ def test_a_run_spends_what_was_planned_and_no_more(tmp_path):
 
 def test_per_rating_it_is_accounted_for_as_replacing_a_user():
     user, rating = (prepare(file(1.0, unit)).run.plan for unit in ("user", "rating"))
-    assert rating.terms.multiplier > 1.9 * user.terms.multiplier
+    assert rating.multiplier > 1.9 * user.multiplier
     assert rating.terms.relation is Relation.REPLACE
     assert account.epsilon(rating.terms.events, 1e-6, Relation.REPLACE) <= 1.0
-    assert any("costs more" in warning for warning in rating.warnings)
+    assert rating.warnings == (AS_REPLACED,)
 
 
 def test_what_is_fitted_at_home_is_secret(tmp_path):

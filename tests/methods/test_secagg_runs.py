@@ -19,7 +19,6 @@ from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.experiment import run
-from tacit.federation import sums
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
 from tacit.methods import chosen
@@ -184,7 +183,7 @@ def test_a_void_round_is_charged_and_with_retries_the_run_goes_on(tmp_path, monk
         away = {f"party-{k}": np.array([False]) for k in (1, 2, 3, 4)} if call == 0 else {}
         return [Attendance.full()] * 3 + [Attendance(away, away)] * 2
 
-    monkeypatch.setattr(sums.Attendance, "over", over)
+    monkeypatch.setattr(Attendance, "over", over)
     with pytest.raises(PeerFailed, match="what left is charged"):
         run(file(), tmp_path / "void")
     left = contributions(tmp_path / "void")
@@ -201,8 +200,8 @@ def test_a_void_round_is_charged_and_with_retries_the_run_goes_on(tmp_path, monk
 def test_the_budget_is_planned_for_retries():
     """More releases of the same noise would cost more, so each is noisier."""
     once, often = (plan(f, *chosen(f.method)) for f in (file(), file(aggregation={"retries": 6})))
-    assert (once.terms.schedule["contribute"], often.terms.schedule["contribute"]) == (1, 7)
-    assert often.terms.multiplier > 2 * once.terms.multiplier
+    assert (once.terms.releases["contribute"], often.terms.releases["contribute"]) == (1, 7)
+    assert often.multiplier > 2 * once.multiplier
     assert max(once.terms.guarantee.epsilon, often.terms.guarantee.epsilon) <= 4.0
 
 
@@ -419,7 +418,7 @@ def test_a_run_with_drop_outs_is_resumed(tmp_path, monkeypatch):
         away = {"party-4": np.array([False])}
         return [Attendance.full()] * 2 + [Attendance({}, away)] * 3
 
-    monkeypatch.setattr(sums.Attendance, "over", over)
+    monkeypatch.setattr(Attendance, "over", over)
     expected = run(SMALL, tmp_path / "whole")
     killed(monkeypatch, InProcess, "deliver", 5, False, tmp_path / "run")
     assert run(SMALL, tmp_path / "run")["digest"] == expected["digest"]

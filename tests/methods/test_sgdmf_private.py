@@ -50,7 +50,7 @@ def test_the_noise_on_every_released_block_is_as_planned(tmp_path, name, kappa):
     case = replace(CASES[name], sampling=1.0).with_(rounds=1, local_steps=1, factors=WIDE, rate=RATE)
     case = case if kappa is None else case.with_(final_steps=kappa)
     heard = converse(case, [[] for _ in range(CROWD)], pin=None, items=CATALOGUE, payloads=tmp_path)
-    z, facts, c = heard.plan.terms.multiplier, heard.trained.facts, RATE / heard.plan.facts.ratings
+    z, facts, c = heard.plan.multiplier, heard.trained.facts, RATE / heard.plan.context.facts.ratings
     seen = 0
     for member in facts.roster:
         sent = [decode(path.read_bytes()) for path in sorted(tmp_path.glob(f"*-up-{member.name}.tct"))]
@@ -178,7 +178,7 @@ def test_what_silos_keep_is_in_no_file_but_their_ledgers(done):
 
 def test_an_ideal_sum_that_no_step_uses_is_refused():
     """`bias` refuses it where items are divided; here the guarantee speaks of one colluding party instead."""
-    with pytest.raises(PrivacyRefused, match="no sum to protect"):
+    with pytest.raises(PrivacyRefused, match="hides contributions to a sum alone, and sgdmf has none here"):
         plan(file(aggregation={"name": "ideal"}), *chosen({"name": "sgdmf", "sampling": 1.0}))
 
 

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from tacit.engine.simulate import train
 
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import kept
-from tacit.engine.simulate import train
 from tacit.errors import DataError
 from tacit.methods import chosen
 from tacit.model import Fitted, Hashed, Implicit, Linear, Model, NonNegative, forms

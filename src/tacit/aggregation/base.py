@@ -27,7 +27,6 @@ from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.rng import derive
 from tacit.secure.plain import exact_sum
-from tacit.secure.shares import Shares
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,6 @@ class Aggregation(OwnNoise):
     def signs(self) -> bool:
         """Whether parties sign what they say, so that both sides need keys."""
         return False
-
-    @property
-    def shares(self) -> Shares | None:
-        """How the noise of a sum is shared; None where it is not."""
-        return None
 
     @property
     def alone(self) -> float | None:

@@ -31,9 +31,12 @@ from tacit.secure.quantize import reduced, wrapped
 class HiddenSum(Aggregation):
     """Both sides of a sum that a simulation hides: parties leave the noise to it, and nobody else looks."""
 
+    def ready(self, terms: StepTerms, endpoint: Endpoint) -> None:
+        """Refuse, before anything is charged, what only a simulation may do."""
+        endpoint.simulate("leave the noise of a sum to the aggregation")
+
     def noised(self, exact: Any, terms: StepTerms, endpoint: Endpoint) -> Any:
         """As it is: the sum as a whole gets the noise, exactly as the shares of those who stay would add up to it."""
-        endpoint.simulate("leave the noise of a sum to the aggregation")
         return exact
 
     def count_traffic(self, conversation: Conversation, there: Attendance) -> None:

@@ -24,7 +24,6 @@ from tacit.boundary.wire import Array, Value
 from tacit.errors import PrivacyRefused
 from tacit.secure.masks import pack, unpack
 from tacit.secure.quantize import WIDTHS, Rounding, Uniform, centred, wrapped
-from tacit.secure.shares import Shares
 
 #: The one block of a contribution in whole numbers.
 SEALED = "sealed"
@@ -78,7 +77,6 @@ class Grid:
     times : how many pieces' lengths one unit can move the sum by: 1, or 2 where it can change a piece into another
     multiplier : z, the noise's standard deviation over Δ₂
     bits : of each cell
-    shares : how the noise is divided among parties; None where a simulation adds it to the sum, or each its own
 
     Guarantee
     ---------
@@ -90,7 +88,6 @@ class Grid:
     times: float
     multiplier: float
     bits: int
-    shares: Shares | None = None
 
     @property
     def l2(self) -> float:

@@ -24,7 +24,8 @@ from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE
-from tacit.rng import derive, stream_key
+from tacit.kernels.streams import derive
+from tacit.rng import stream_key
 
 #: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
 NAMES = ""
@@ -253,7 +254,7 @@ class Door:
                 raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
             row = self._record(kind, event, body, self._saved(home, payload), sealed, contributors, present)
         self.home.update(home)
-        self._made = self._sealed(kind, body, contributors, row)
+        self._made = self._sealed(kind, body, contributors, row, "" if row is None or sealed else row.payload)
         return self._made
 
     def _record(
@@ -293,12 +294,12 @@ class Door:
         rest = {name: block for name, block in home.items() if name not in sent}
         return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})
 
-    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:
+    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None, sha: str = "") -> Release:
         if row is None or self.protection is None:
             return Release(self.party, kind, body, self.terms.guarantee, contributors, seal=_release._SEAL)
         promised = self.protection.terms.guarantee
         recorded = (row.event, row.payload, row.head)
-        return Release(self.party, kind, body, promised, contributors, *recorded, seal=_release._SEAL)
+        return Release(self.party, kind, body, promised, contributors, *recorded, sha, _release._SEAL)
 
 
 def saved_home(ledger: Ledger, run: str) -> tuple[dict[str, Value], list[str]]:

@@ -14,8 +14,8 @@ from tacit.boundary.events import Event, Public
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.source import Secure, Seeded, Source
-from tacit.boundary.spec import Terms
-from tacit.boundary.tally import Tally, together
+from tacit.boundary.spec import Terms, times
+from tacit.boundary.tally import Merged, Tally, together
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation
 from tacit.rng import stream_key
@@ -112,10 +112,24 @@ class Protection:
                 f'{self.ledger.party} was asked for release {self._made[step] + 1} of step "{step}", and the '
                 f"run's guarantee covers {covered}; nothing was released."
             )
+        planned = () if terms is None else (terms.event,)
+        now, most = _counts(together(self._tally.spent().mine, planned)), self._most()
+        if now is None or any(count > most[kind] for kind, count in now.items()):
+            raise PrivacyRefused(
+                f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
+                "nothing was released."
+            )
         self.afford()
         if not self._held:  # a run that is refused holds the ledger to nothing
             self.ledger.held_to(self.budget.epsilon, self.budget.delta, self.budget.days)
             self._held = True
+
+    def _most(self) -> Counter[Event]:
+        """How many answers of each kind the run's terms hold: what its rows say beyond that was spent under others."""
+        most: Counter[Event] = Counter()
+        for name, releases in self.terms.releases.items():
+            most.update(_counts(together((times(self.terms.steps[name].event, releases),))) or {})
+        return most
 
     def afford(self) -> None:
         """Refuse a run that the party's budget does not cover, before anything of it is released or recorded."""
@@ -197,6 +211,11 @@ def _reading(
     """
     shapes = {math.inf, math.inf if budget is None else budget}
     return min(_reached(Budget(epsilon, delta), relation, first, spent) for epsilon in shapes)
+
+
+def _counts(events: Merged) -> dict[Event, int] | None:
+    """How often each kind of answer is among merged events; None if one of them protects nothing."""
+    return None if events is None else {replace(event, count=1): event.count for event in events}
 
 
 def event_in_words(row: Row) -> str:

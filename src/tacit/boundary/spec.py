@@ -84,6 +84,11 @@ class StepTerms:
         return self.multiplier * self.sensitivity if self.multiplier else 0.0
 
     @property
+    def whole(self) -> bool:
+        """Whether contributions travel as whole numbers with and without a seal; chains only do under one."""
+        return self.kind is Kind.SUM and self.code.bits > 0
+
+    @property
     def retried(self) -> bool:
         """Whether a release may be asked for again because a sum came to nothing."""
         return self.sealed and self.kind is Kind.SUM

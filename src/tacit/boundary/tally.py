@@ -63,9 +63,12 @@ class Tally:
         """Add the rows that are new since the last look. The version is read first: what comes after it is new."""
         version = self._ledger.version
         if version != self._version:
-            self._version, self._last = version, 0
+            self._version, self._last, self._written = version, 0, -1
             self._mine, self._others = _Pile(), _Pile()
             self._first = tuple(self._ledger.first_schedule())
+        if self._ledger.written == self._written:
+            return
+        self._written = self._ledger.written
         for row in self._ledger.rows(after=self._last):
             (self._mine if row.run == self._run else self._others).add(row)
             self._last = row.number

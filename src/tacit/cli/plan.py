@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.boundary.code import SEALED
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import Value, encode
 from tacit.cli.changed import read_changed
 from tacit.config import RunFile

@@ -142,7 +142,7 @@ class Part:
         self.leave()
         prepared, record = offer.prepared(facts), None
         keys = Keys(self._others(prepared, identities), home.identity)
-        if prepared.plan is not None:
+        if prepared.private:
             home.policy.allow(offer.file, prepared.plan, len(self._held.people))
             self._ledger = Ledger(home.ledger, home.name)
             if head is not None:  # one that left in an earlier run, as the coordinator kept it

@@ -12,9 +12,9 @@ from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Guarantee, NoGuarantee
-from tacit.methods.plan import ROSTER_REPORTED, Plan
 from tacit.partition import Setting
 from tacit.prepare.file import seeded, setting_of
+from tacit.prepare.plan import ROSTER_REPORTED, Plan
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
@@ -166,9 +166,10 @@ class Policy:
         """
         if self.local:
             return
-        assert file.privacy is not None
-        asked = max(plan.terms.guarantee.epsilon, file.privacy.epsilon)
         promised, largest = plan.terms.guarantee, self.delta or min(1e-4, 1 / (100 * users))
+        assert file.privacy is not None
+        assert isinstance(promised, Guarantee)
+        asked = max(promised.epsilon, file.privacy.epsilon)
         if promised.delta > largest * (1 + 1e-9):
             raise PrivacyRefused(
                 f"The run's δ = {promised.delta:g} is above {largest:.2g}, the most that this site allows (--delta); "

@@ -45,5 +45,4 @@ def served(party: Party, request: Request, survivors: Array | None = None) -> An
         raise UngatedRelease(f"What {party.name} returned was not made by its gate; nothing was sent.")
     if survivors is not None and not np.any(survivors):
         return Answer(party.name, "lost", kind)
-    recorded = (release.event, release.payload, release.head)
-    return Answer(party.name, "ok", release.kind, release.body, release.contributors, *recorded)
+    return Answer.of(release)

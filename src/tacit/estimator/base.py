@@ -101,7 +101,9 @@ class Estimator:
             )
         method = find(self.method)
         aside = ("seed", "privacy", "aggregation")
-        table = {k: v for k, v in self.get_params().items() if k not in aside and v is not None}
+        usual = {name: parameter.default for name, parameter in inspect.signature(type(self)).parameters.items()}
+        given = {k: v for k, v in self.get_params().items() if k not in aside and v is not None}
+        table = {k: v for k, v in given.items() if v != usual.get(k)}  # a default is what a run file leaves out
         parameters = checked(method.parameters, table, where=type(self).__name__)
         privacy: DP | None = getattr(self, "privacy", None)
         check_type(privacy, DP | None, f"{type(self).__name__}'s privacy", "tacit.DP(epsilon=…), or None")
@@ -110,10 +112,6 @@ class Estimator:
         wanted = self._aggregation()
         if wanted.signed and wanted.name != "secagg":
             raise UsageError(f'aggregation: signed = True is for "secagg", and this is "{wanted.name}".')
-        if privacy is None and wanted.name != "plain":
-            raise UsageError(
-                f'aggregation = "{wanted.name}" carries the noise of a private sum; give privacy=tacit.DP(…), too.'
-            )
         facts = Facts.of(parties, self.seed)
         public, run = None if privacy is None else declared(facts, ratings), uuid4().hex
         prepared = PreparedRun.of(

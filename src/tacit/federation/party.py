@@ -85,7 +85,7 @@ class Party:
                 f'Step "{step.name}" of {self.name} is declared a {step.kind} and ended in a {kind}; nothing was sent.'
             )
         terms = self.gate.terms.steps.get(step.name)
-        if terms is not None and (terms.code.bits or self.gate.how.seals(terms)):
+        if terms is not None and (terms.whole or self.gate.how.seals(terms)):
             self.gate.how.check_sealed(payload, terms, step.gives.cells(self.dimensions), self.name)
         else:
             step.gives.check(payload, self.dimensions, self.name, step.name)

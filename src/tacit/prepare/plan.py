@@ -209,7 +209,7 @@ def _stated(method: Method, parameters: Parameters, context: Context) -> list[Sp
             f"The specs of {method.name} name a step that its party does not have, or one twice, or less than no "
             f"release: {', '.join(spec.step for spec in specs)}."
         )
-    if shares and (len(shares) < len(specs) or min(shares) <= 0 or sum(shares) > 1 + 1e-9):
+    if shares and (len(shares) < len(specs) or not all(share > 0 for share in shares) or not sum(shares) <= 1 + 1e-9):
         raise UsageError(
             f"The specs of {method.name} share the budget as {shares}; give every one of them a share above 0, all "
             "together at most 1, or none of them."
@@ -313,7 +313,7 @@ def _grid(
             '"secagg" and in every deployment.'
         )
     rounding = Rounding.fine(clip, spec.query.touched(shapes))
-    grid = Grid(rounding, sensitivity / clip, z, 64, how.shares if sealed else None)
+    grid = Grid(rounding, sensitivity / clip, z, 64)
     if not bits:
         return grid
     cells = sum(math.prod(shape) for shape in shapes.values())

@@ -6,6 +6,8 @@ federation. Simulations, deployments, estimators, the floor and the contract sui
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from tacit.aggregation import Aggregation
 from tacit.boundary import Gate
-from tacit.boundary.code import Grid
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
@@ -177,15 +178,21 @@ class PreparedRun:
 
     @cached_property
     def bound(self) -> str:
-        """What every request binds beside its own content: the parameters, and what is promised."""
-        catalogue = self.facts.catalogue
-        features = f"|{catalogue.digest}" if catalogue.columns else ""
-        if not self.private:
-            return self.parameters.hash + features
-        terms, plan = self.plan.terms, self.plan
-        grids = {name: step.code for name, step in terms.steps.items() if isinstance(step.code, Grid)}
-        promise = f"|{terms.guarantee.to_json()}|{plan.multiplier!r}|{terms.releases}|{grids}"
-        return f"{self.parameters.hash}{promise}|{self.facts.seed}{features}"
+        """What every request binds beside its own content: a hash of the parameters and of all terms of the run.
+
+        So a party answers only for what was agreed on, and private streams are other ones under other terms.
+        """
+        catalogue, terms = self.facts.catalogue, self.plan.terms
+        told = {
+            "parameters": self.parameters.hash,
+            "guarantee": str(terms.guarantee) if terms.guarantee.to_json() is None else terms.guarantee.to_json(),
+            "steps": {name: repr(step) for name, step in terms.steps.items()},
+            "counted": [str(terms.unit), str(terms.relation), terms.retries],
+            "aggregation": repr(self.plan.how),
+            "features": catalogue.digest if catalogue.columns else "",
+            "seed": self.facts.seed if self.private else None,
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     # -- both sides ---------------------------------------------------------------------------------------------------
 

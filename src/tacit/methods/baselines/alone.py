@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
-from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
 from tacit.methods.base import Method, Sides
 from tacit.methods.context import Context
-from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.parameters import StepParameters
 from tacit.methods.sgdmf.rates import Rates, typical_signal
 from tacit.methods.sgdmf.rule import EMBEDDED
 from tacit.methods.start import start_factors
@@ -29,15 +29,17 @@ from tacit.partition import Setting
 BOTH = ("users", "items")
 
 
-class AloneParameters(SGDMFParameters):
-    """Parameters of `local-private`: those of vertical SGDMF without final steps."""
+class AloneParameters(StepParameters):
+    """Parameters of `local-private`: those of vertical SGDMF, without final steps."""
 
     method: ClassVar[str] = "local-private"
 
-    def resolved(self, context: Context) -> AloneParameters:
-        if self.final_steps:
-            raise UsageError(f"final_steps = {self.final_steps} is for sgdmf; leave it out.")
-        return super().resolved(context).model_copy(update={"final_steps": 0})
+    local_steps: int = Field(default=10, ge=1, le=10_000)
+
+    @property
+    def steps(self) -> int:
+        """T·T'."""
+        return self.rounds * self.local_steps
 
 
 class AloneCoordinator:

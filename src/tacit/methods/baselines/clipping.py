@@ -14,13 +14,13 @@ from pydantic import Field
 from tacit.data.ratings import Feedback
 from tacit.methods.base import Method, Sides
 from tacit.methods.sgdmf import horizontal, vertical
-from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.parameters import LocalStepParameters
 from tacit.methods.sgdmf.rule import CLIPPED
 from tacit.partition import Setting
 
 
-class GradientClippingParameters(SGDMFParameters):
-    """Parameters of `gradient-clipping`: those of SGDMF, and
+class GradientClippingParameters(LocalStepParameters):
+    """Parameters of `gradient-clipping`: those of SGDMF on silos, and
 
     Parameters
     ----------

@@ -20,13 +20,13 @@ from pydantic import Field
 from tacit.data.ratings import Feedback
 from tacit.methods.base import Method, Sides
 from tacit.methods.sgdmf import horizontal, vertical
-from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.parameters import LocalStepParameters
 from tacit.methods.sgdmf.rule import LANGEVIN
 from tacit.partition import Setting
 
 
-class SGLDParameters(SGDMFParameters):
-    """Parameters of `dp-sgld`: those of SGDMF, and
+class SGLDParameters(LocalStepParameters):
+    """Parameters of `dp-sgld`: those of SGDMF on silos, and
 
     Parameters
     ----------

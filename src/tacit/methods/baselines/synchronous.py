@@ -13,18 +13,32 @@ from tacit.data.ratings import Feedback
 from tacit.methods.base import Method, Sides
 from tacit.methods.context import Context
 from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo, proposition_3, specs
-from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.parameters import SiloParameters
 from tacit.partition import Setting
 
 
-class SynchronousParameters(SGDMFParameters):
-    """Parameters of `synsgd`: those of SGDMF with one local step and, by default, 1,000 rounds."""
+class SynchronousParameters(SiloParameters):
+    """Parameters of `synsgd`: those of SGDMF on horizontal silos, with one local step and, by default, 1,000 rounds."""
 
     method: ClassVar[str] = "synsgd"
 
     rounds: int = Field(default=1000, ge=1, le=100_000)
-    local_steps: int = Field(default=1, ge=1, le=1)
     users: Literal["together", "pretrained"] | None = None
+
+    @property
+    def local_steps(self) -> int:
+        """T' = 1."""
+        return 1
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return self.rounds
+
+    @property
+    def summed(self) -> bool:
+        """A step is a sum over silos."""
+        return True
 
     def resolved(self, context: Context) -> SynchronousParameters:
         """Users' factors are fitted "together" unless told otherwise."""

@@ -1,8 +1,9 @@
-"""SGDMF's parameters, and which defaults a run with or without privacy gives them."""
+"""SGDMF's parameters and those of its variants, and which defaults a run with or without privacy gives them."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -19,7 +20,107 @@ FINAL = 0.3
 FINE_TUNING = 20
 
 
-class SGDMFParameters(Parameters):
+class StepParameters(Parameters):
+    """What every noisy descent over factors takes; SGDMF's own parameters say what each is.
+
+    `unused` names, by setting, parameters that would do nothing there: a run that gives one is refused.
+    """
+
+    method: ClassVar[str]
+    unused: ClassVar[Mapping[Setting, tuple[str, ...]]] = {}
+
+    factors: int = Field(default=20, ge=1, le=1024)
+    rounds: Annotated[int, DEPENDS] = Field(default=100, ge=1, le=100_000)
+    sampling: float | None = Field(default=None, gt=0, le=1)
+    trim: int | None = Field(default=None, ge=1, le=1_000_000)
+    rate: float | None = Field(default=None, gt=0)
+    regularization: float = Field(default=0.0, ge=0)
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        return {"factors": self.factors}
+
+    @property
+    def eta(self) -> float:
+        """η, once resolved."""
+        if self.sampling is None:
+            raise UsageError("sampling is still open; resolve the parameters first.")
+        return self.sampling
+
+    def resolved(self, context: Context) -> Self:
+        return self._resolved(context)
+
+    def _resolved(self, context: Context, *, by_rating: bool | None = None, **more: Any) -> Self:
+        """With η and θ settled, and what else is given; `by_rating` says that the unit rating is bounded by itself."""
+        for name in self.unused.get(context.setting, ()):
+            if name in self.model_fields_set and getattr(self, name) is not None:
+                raise UsageError(
+                    f"{name} = {getattr(self, name)!r} does nothing in the {context.setting} setting; leave it out."
+                )
+        unit, trim = context.unit, self.trim
+        bounded = unit is Unit.RATING if by_rating is None else by_rating
+        if bounded and trim is not None:
+            raise UsageError(f"trim = {trim} bounds what a user adds, and here the unit is a rating; leave trim out.")
+        if unit is not None and not bounded and trim is None:
+            silos = context.parties if context.setting is Setting.VERTICAL else 1
+            trim = 10 if silos == 1 else 5 if silos <= 10 else 2
+        sampling = self.sampling or (0.1 if unit is None else 0.01)
+        return self.model_copy(update={"sampling": sampling, "trim": trim, **more})
+
+
+class SiloParameters(StepParameters):
+    """What a silo takes beside: how a horizontal one treats its users' factors, and what it does at home."""
+
+    users: Literal["together", "pretrained", "noised"] | None = None
+    pretraining: int = Field(default=30, ge=1, le=10_000)
+    fine_tuning: int | None = Field(default=None, ge=0, le=10_000)
+
+    def resolved(self, context: Context) -> Self:
+        unit, private = context.unit, context.unit is not None
+        users = self.users or {None: "together", Unit.USER: "pretrained", Unit.RATING: "noised"}[unit]
+        if users == "noised" and unit is Unit.USER:
+            raise PrivacyRefused(
+                'users = "noised" is for unit = "rating"; per user her own factors cost nothing while they stay at '
+                'home: use users = "pretrained".'
+            )
+        tuning = FINE_TUNING if private else 0
+        return self._resolved(
+            context,
+            by_rating=unit is Unit.RATING and users == "noised",
+            users=users,
+            fine_tuning=tuning if self.fine_tuning is None else self.fine_tuning,
+        )
+
+
+class LocalStepParameters(SiloParameters):
+    """What silos take that make several steps between two messages."""
+
+    unused: ClassVar[Mapping[Setting, tuple[str, ...]]] = {
+        Setting.HORIZONTAL: ("final_steps",),
+        Setting.VERTICAL: ("users", "pretraining", "fine_tuning"),
+    }
+
+    local_steps: int = Field(default=10, ge=1, le=10_000)
+    final_steps: int | None = Field(default=None, ge=0, le=100_000)
+
+    @property
+    def steps(self) -> int:
+        """T·T'."""
+        return self.rounds * self.local_steps
+
+    @property
+    def summed(self) -> bool:
+        """Whether a horizontal step is a sum over silos: one local step, and users' factors that need no noise."""
+        return self.local_steps == 1 and self.users != "noised"
+
+    def resolved(self, context: Context) -> Self:
+        if context.setting is not Setting.VERTICAL:
+            return super().resolved(context)
+        usual = 0 if context.unit is None else round(FINAL * self.steps)
+        return self._resolved(context, final_steps=usual if self.final_steps is None else self.final_steps)
+
+
+class SGDMFParameters(LocalStepParameters):
     """Parameters of SGDMF. Those left out follow from the setting and from what a run protects: see `resolved`.
 
         horizontal   U_k ← Π(U_k − γ (n_k/n) g_U)    V^(k) ← Π(V^(k) − γ g_V)          V ← Σ (n_k/n) V^(k)
@@ -63,90 +164,29 @@ class SGDMFParameters(Parameters):
     """
 
     method: ClassVar[str] = "sgdmf"
+    unused: ClassVar[Mapping[Setting, tuple[str, ...]]] = {
+        Setting.HORIZONTAL: ("final_steps", "send"),
+        Setting.VERTICAL: ("users", "pretraining", "fine_tuning", "send"),
+        Setting.DEVICE: (
+            "local_steps",
+            "sampling",
+            "trim",
+            "regularization",
+            "users",
+            "fine_tuning",
+            "final_steps",
+        ),
+    }
 
-    factors: int = Field(default=20, ge=1, le=1024)
-    rounds: Annotated[int, DEPENDS] = Field(default=100, ge=1, le=100_000)
-    local_steps: int = Field(default=10, ge=1, le=10_000)
-    sampling: float | None = Field(default=None, gt=0, le=1)
-    trim: int | None = Field(default=None, ge=1, le=1_000_000)
-    final_steps: int | None = Field(default=None, ge=0, le=100_000)
-    rate: float | None = Field(default=None, gt=0)
-    regularization: float = Field(default=0.0, ge=0)
-    users: Literal["together", "pretrained", "noised"] | None = None
-    pretraining: int = Field(default=30, ge=1, le=10_000)
-    fine_tuning: int | None = Field(default=None, ge=0, le=10_000)
     send: Literal["all", "rating", "record"] | None = None
 
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
-
-    @property
-    def steps(self) -> int:
-        """T·T'."""
-        return self.rounds * self.local_steps
-
-    @property
-    def summed(self) -> bool:
-        """Whether a horizontal step is a sum over silos: one local step, and users' factors that need no noise."""
-        return self.local_steps == 1 and self.users != "noised"
-
-    @property
-    def eta(self) -> float:
-        """η, once resolved."""
-        if self.sampling is None:
-            raise UsageError("sampling is still open; resolve the parameters first.")
-        return self.sampling
-
     def resolved(self, context: Context) -> Self:
-        unit, setting = context.unit, context.setting
-        horizontal, vertical = setting is Setting.HORIZONTAL, setting is Setting.VERTICAL
-        private = unit is not None
-        if self.users is not None and not horizontal:
-            raise UsageError(f'users = "{self.users}" is for the horizontal setting, and this one is {setting}.')
-        if self.final_steps and not vertical:
-            raise UsageError(f"final_steps = {self.final_steps} is for the vertical setting; leave it out.")
-        if self.fine_tuning and not horizontal:
-            raise UsageError(f"fine_tuning = {self.fine_tuning} is for the horizontal setting; leave it out.")
-        device = setting is Setting.DEVICE
-        if self.send is not None and not device:
-            raise UsageError(f'send = "{self.send}" is for devices; leave it out.')
+        if context.setting is not Setting.DEVICE:
+            return super().resolved(context)
+        private = context.unit is not None
         if self.send == "all" and private:
-            raise UsageError(
-                'send = "all" bounds nothing, so it is for runs without privacy; use "rating" or "record".'
-            )
-        if device and (self.sampling not in (None, 1.0) or self.regularization):
-            raise UsageError(
-                "All devices take part, since sampling them would amplify nothing, and nothing is regularized; leave "
-                "sampling and regularization out."
-            )
-        usual = {None: "together", Unit.USER: "pretrained", Unit.RATING: "noised"}[unit]
-        users = (self.users or usual) if horizontal else None
-        if users == "noised" and unit is Unit.USER:
-            raise PrivacyRefused(
-                'users = "noised" is for unit = "rating"; per user her own factors cost nothing while they stay at '
-                'home: use users = "pretrained".'
-            )
-        per_rating = unit is Unit.RATING and (vertical or users == "noised")
-        if per_rating and self.trim is not None:
-            raise UsageError(
-                f"trim = {self.trim} bounds what a user adds, and here the unit is a rating; leave trim out."
-            )
-        trim = self.trim
-        if device and trim is not None:
-            raise UsageError(f'trim = {trim} is for silos; a device sends one rating or its record: use "send".')
-        if private and trim is None and not (per_rating or device):
-            trim = 10 if context.parties == 1 or not vertical else 5 if context.parties <= 10 else 2
-        final = round(FINAL * self.steps) if private and vertical else 0
-        tuning = FINE_TUNING if private and horizontal else 0
-        return self.model_copy(
-            update={
-                "rounds": 10 if device and private and "rounds" not in self.model_fields_set else self.rounds,
-                "send": (self.send or ("rating" if private else "all")) if device else None,
-                "sampling": self.sampling or (1.0 if device else 0.01 if private else 0.1),
-                "trim": trim,
-                "final_steps": final if self.final_steps is None else self.final_steps,
-                "users": users,
-                "fine_tuning": tuning if self.fine_tuning is None else self.fine_tuning,
-            }
-        )
+            raise UsageError('send = "all" bounds nothing and is for runs without privacy; use "rating" or "record".')
+        rounds = 10 if private and "rounds" not in self.model_fields_set else self.rounds
+        send = self.send or ("rating" if private else "all")
+        open_still = self._resolved(context, by_rating=False, rounds=rounds, send=send)
+        return open_still.model_copy(update={"sampling": 1.0, "trim": None})

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from tacit.data.public import PublicFacts
 from tacit.federation import Facts
-from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.parameters import StepParameters
 from tacit.methods.sgdmf.rule import DRIFT
 from tacit.methods.start import falling
 
@@ -37,7 +38,7 @@ class Rates:
         length
     """
 
-    parameters: SGDMFParameters
+    parameters: StepParameters
     facts: Facts
     steps: int
     noise: float = 0.0
@@ -52,7 +53,7 @@ class Rates:
         """The part of every row that one step takes away."""
         return min(1.0, falling(self.parameters.regularization, step, self.steps, LAST))
 
-    @property
+    @cached_property
     def first(self) -> float:
         """γ as given, or the smaller of what curvature and noise allow."""
         if self.parameters.rate is not None:
@@ -82,7 +83,7 @@ def stable(facts: Facts, sampling: float) -> float:
     return 4.0 * min(sampling * facts.users, facts.items) / facts.scale.span
 
 
-def typical_signal(parameters: SGDMFParameters, facts: PublicFacts, rows: int, parties: int = 1) -> float:
+def typical_signal(parameters: StepParameters, facts: PublicFacts, rows: int, parties: int = 1) -> float:
     """The size of one cell of one step's gradient, over all silos: ratings looked at per row times what one adds.
 
     Looked at are those of sampled users, trimmed, or sampled ratings. One adds to a cell, typically, an error of R/4
