@@ -6,8 +6,7 @@
 2. "tastes": moments of the users' states over a few directions of the features, which become the prior of z.
 3. "slopes": per item, residuals times its users' states, which is how it differs from others with its features.
 
-Guarantee: a user's part of a sum is a function of the user's own ratings, of public features and of sums released
-before, and is clipped or normalised to C. So Δ = C per user and 2C per rating: see the queries that `specs` names.
+Guarantee: a user's part of a sum depends on no other user's ratings and is cut to norm C: Δ = C, and 2C per rating.
 """
 
 import math
@@ -61,7 +60,7 @@ class SlopesCoordinator:
         scale, F = self.facts.scale, self.directions()
         for _ in federation.rounds(1):
             S, offset = offsets(F, federation.sum("means"))
-            b, V = scale.low + scale.span / 2 + self.quarter * offset, 0.3 * self.quarter * F
+            b, V = scale.low + self.quarter * (2 + offset), 0.3 * self.quarter * F
             b, V = self.with_prior(b, V, federation.sum("tastes", **sent(b, V)))
             b, V = self.with_own(b, V, S * math.hypot(SPREAD, COUNT), federation.sum("slopes", **sent(b, V)))
             federation.show(**sent(b, V))  # every party gets it, and fits its users' states at home
@@ -71,8 +70,8 @@ class SlopesCoordinator:
         """1, and the leading directions of the features with variance 1 over items; (m, k), 0 beyond what there is."""
         X, k = self.facts.catalogue.features().astype(np.float64), self.parameters.directions
         U, s, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
-        F = np.concatenate([np.ones((len(X), 1)), (U * (s > 1e-6))[:, :k] * math.sqrt(len(X))], axis=1)
-        return np.pad(F, [(0, 0), (0, 1 + k - F.shape[1])])
+        D = (U * (s > 1e-6))[:, :k] * math.sqrt(len(X))
+        return np.pad(np.insert(D, 0, 1, axis=1), [(0, 0), (0, k - D.shape[1])])
 
     def with_prior(self, b: np.ndarray, V: np.ndarray, total: Total) -> tuple[np.ndarray, np.ndarray]:
         """The same model in coordinates in which states are N(0, I) over users."""
@@ -107,9 +106,9 @@ class SlopesParty(Party):
 
     @step(Kind.SUM, takes=MODEL, gives=SLOPES, what="per item, sums of residuals times its users' states, clipped")
     def slopes(self, base: np.ndarray, slopes: np.ndarray) -> Release:
-        r, fitted = self.ratings, self.at_home(base, slopes)
-        left = r.values - fitted.predict(r.users, r.items)
-        return self.gate.sum(r, r.counts[r.users] ** -0.5, left, np.insert(fitted.states, 0, 1, axis=1))
+        r, at = self.ratings, self.at_home(base, slopes)
+        left, z = r.values - at.predict(r.users, r.items), np.insert(at.states, 0, 1, axis=1)
+        return self.gate.sum(r, r.counts[r.users] ** -0.5, left, z)
 
     def at_home(self, base: np.ndarray, slopes: np.ndarray) -> Fitted:
         r, model = self.ratings, form(base, slopes, self.facts.scale)
@@ -122,20 +121,21 @@ def sent(base: np.ndarray, slopes: np.ndarray) -> dict[str, np.ndarray]:
 
 def offsets(F: np.ndarray, means: Total) -> tuple[np.ndarray, np.ndarray]:
     """S, and from errors = S·offset + noise each item's offset: F·β by ridge regression, and the item's own, shrunk."""
-    S, A, noise = means["counts"].astype(np.float64) / COUNT, means["errors"], means.noise / COUNT
-    S = np.maximum(0, S.mean() + max(0, 1 - noise**2 / max(S.var(), 1e-12)) * (S - S.mean()))
+    S, A = means["counts"].astype(np.float64) / COUNT, means["errors"]
+    S = np.maximum(0, S.mean() + max(0, 1 - (means.noise / COUNT) ** 2 / max(S.var(), 1e-12)) * (S - S.mean()))
     v = means.noise**2 + 0.02 * S + 1e-12
     β = np.linalg.solve((F.T * (S**2 / v)) @ F + np.eye(F.shape[1]), F.T @ (S * A / v))
     return S, F @ β + OFFSET**2 * S * (A - S * (F @ β)) / (OFFSET**2 * S**2 + v)
 
 
 def specs(p: SlopesParameters, context: Context) -> list[Spec]:
-    """What is asked, once each; a smaller share of the budget means more noise."""
-    norm, span = math.sqrt(2 + p.directions), context.facts.scale.span
+    """What is asked, once each. A smaller share of the budget means more noise; signals forecast the size of a cell."""
+    facts, norm, residual = context.facts, math.sqrt(2 + p.directions), context.facts.scale.span / 2
+    weight = math.sqrt(facts.users * facts.ratings) / facts.items  # of an item, if everybody has as many ratings
     return [
-        Spec("means", Normalised(("errors", "counts")), share=0.5),
-        Spec("tastes", Clipped(("mean", "second"), limit=2.0), share=0.2),
-        Spec("slopes", Weighted(1.0, norm, span / 2, blocks=("moment",)), share=0.3),
+        Spec("means", Normalised(("errors", "counts")), share=0.5, signal=0.7 * weight),
+        Spec("tastes", Clipped(("mean", "second"), limit=2.0), share=0.2, signal=0.1 * facts.users),
+        Spec("slopes", Weighted(1.0, norm, residual, blocks=("moment",)), share=0.3, signal=0.1 * residual * weight),
     ]
 
 
