@@ -23,10 +23,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from tacit.methods.plan import Plan
 
 from tacit.config import RunFile
 from tacit.experiment import recorded
-from tacit.methods.plan import Plan
 from tacit.partition import Setting
 from tacit.prepare.data import Prepared, prepare
 from tacit.prepare.simulate import Trained, train

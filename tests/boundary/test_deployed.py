@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from tacit.boundary.sealed import PUBLIC_GRID
 
 from tacit.boundary import door, protection
 from tacit.boundary.code import PUBLIC_GRID, Grid

@@ -10,7 +10,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tacit.boundary.sealed import SEALED
 
 from tacit.aggregation import secagg
 from tacit.aggregation.secagg import SecAgg

@@ -66,9 +66,15 @@ def test_the_guarantee_says_who_is_protected_from_whom(tmp_path):
 
 
 def test_one_noise_for_all_is_better_than_each_its_own(tmp_path):
-    own = run(file(), tmp_path / "own")["metrics"]["mse"]
-    one = run(file(aggregation={"name": "ideal"}), tmp_path / "one")["metrics"]["mse"]
-    assert one < own
+    """On average over four seeds: one draw of little noise may be unlucky."""
+    own, one = (
+        [
+            run(file(seed=seed, aggregation={"name": name}), tmp_path / f"{name}{seed}")["metrics"]["mse"]
+            for seed in range(4)
+        ]
+        for name in ("plain", "ideal")
+    )
+    assert sum(one) < sum(own)
 
 
 def test_what_the_coordinator_sees_under_an_ideal_sum_is_the_sum_alone(tmp_path):

@@ -25,6 +25,7 @@ from tacit.methods import chosen
 from tacit.model import Model
 from tacit.prepare.data import prepare
 from tacit.prepare.file import check, plan
+from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.records import Records
 from tacit.prepare.simulate import train
 
@@ -224,9 +225,10 @@ def test_one_local_step_is_a_sum_with_one_noise(tmp_path):
         assert [type(event) for event in spent] == [SampledSkellam] * 2
 
 
-def test_more_local_steps_are_a_chain_under_masks(tmp_path):
+def test_more_local_steps_are_a_chain_under_masks(tmp_path, monkeypatch):
     """Each silo has its own noise, so the trust model is the silo's; the coordinator sees the mean alone, which is the
     plain one but for fixed-point rounding. One round: another V would be another request, with another noise."""
+    monkeypatch.setattr(PreparedRun, "bound", "the same noise for both")
     chain = {**SGDMF, "rounds": 1, "local_steps": 3, "sampling": 1.0}
     masked = run(file(6, method=chain, engine={"transcript": "full"}), tmp_path / "masked")
     plain = run(file(6, method=chain, aggregation={"name": "plain"}), tmp_path / "plain")
@@ -242,8 +244,9 @@ def test_more_local_steps_are_a_chain_under_masks(tmp_path):
     assert seen == {"sum": {"mean"}}
 
 
-def test_synsgd_is_sgdmf_with_one_local_step(tmp_path):
-    """Under one name, since noise derives from the method's name too."""
+def test_synsgd_is_sgdmf_with_one_local_step(tmp_path, monkeypatch):
+    """Under one name and one hash of terms, since noise derives from these too."""
+    monkeypatch.setattr(PreparedRun, "bound", "the same noise for both")
     common = {k: v for k, v in SGDMF.items() if k != "name"} | {"rounds": 2}
     models = []
     for method in (

@@ -105,7 +105,7 @@ def test_defaults_are_the_papers(setting, parties, theta):
     parameters = planned(setting, parties, {"sampling": 1.0}).parameters
     assert parameters.trim == theta
     assert (parameters.factors, parameters.rounds, parameters.local_steps) == (20, 100, 10)
-    assert parameters.final_steps == (300 if setting is VERTICAL else 0)
+    assert parameters.final_steps == (300 if setting is VERTICAL else None)
     context = Context(ML_1M, setting, parties, Target(1.0, 1e-6, Unit.USER))
     assert SGDMFParameters().resolved(context).eta == 0.01
 
@@ -226,11 +226,23 @@ REFUSED = {
     "θ per rating": ({"partition": PER_ITEM, "privacy": PER_RATING, "method": {"trim": 3}}, 2, "the unit is a rating"),
     "θ per rating, noised": ({"privacy": PER_RATING, "method": {"trim": 3}}, 2, "the unit is a rating"),
     "κ where users are divided": ({"method": {"final_steps": 3}}, 2, "final_steps = 3"),
-    "users where items are divided": ({"partition": PER_ITEM, "method": {"users": "noised"}}, 2, "horizontal setting"),
-    "fine-tuning, vertical": ({"partition": PER_ITEM, "method": {"fine_tuning": 3}}, 2, "horizontal setting"),
-    "θ on devices": ({"partition": BY_DEVICE, "method": {"trim": 3}}, 2, "one rating or its record"),
-    "sends without devices": ({"method": {"send": "record"}}, 2, "is for devices"),
-    "the paper's, on devices": ({"partition": BY_DEVICE, "privacy": {"accounting": "paper"}}, 4, "no paper's account"),
+    "users where items are divided": (
+        {"partition": PER_ITEM, "method": {"users": "noised"}},
+        2,
+        "nothing in the vertical setting",
+    ),
+    "fine-tuning, vertical": (
+        {"partition": PER_ITEM, "method": {"fine_tuning": 3}},
+        2,
+        "nothing in the vertical setting",
+    ),
+    "θ on devices": ({"partition": BY_DEVICE, "method": {"local_steps": 10, "trim": 3}}, 2, "trim = 3 does nothing"),
+    "sends without devices": ({"method": {"send": "record"}}, 2, "nothing in the horizontal setting"),
+    "the paper's, on devices": (
+        {"partition": BY_DEVICE, "method": {"local_steps": 10}, "privacy": {"accounting": "paper"}},
+        4,
+        "no paper's account",
+    ),
     "the paper's, vertical": ({"partition": PER_ITEM, "privacy": {"accounting": "paper"}}, 4, "no paper's accounting"),
     "the paper's, per rating": ({"privacy": {"accounting": "paper", **PER_RATING}}, 4, "no paper's accounting"),
 }

@@ -19,8 +19,7 @@ from tacit.errors import UsageError
 from tacit.federation import Facts, Floats, Party, Schema, step
 from tacit.guarantee import Relation
 from tacit.methods.base import Method, Parameters, Sides
-from tacit.model import Model
-from tacit.model.predictor import Biases
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
 from tacit.prepare.planned import planned
@@ -56,7 +55,7 @@ class Adding(Party):
 
     def at_home(self, **shared):
         users, items = self.member.users, self.member.items
-        return Biases(np.zeros(users, np.float32), np.zeros(items, np.float32), 1.0, 5.0)
+        return Fitted.alike(Linear.scores(np.zeros(items, np.float32), self.facts.scale), users)
 
 
 class Asking:
@@ -73,7 +72,7 @@ class Asking:
             for name in STEPS if t == 0 else ("third",):
                 total = federation.sum(name)
                 Asking.heard.append((name, total.noise))
-        return Model("shares", self.facts.scale, self.facts.item_ids, item_scores=total["counts"])
+        return Model("shares", self.facts.scale, self.facts.item_ids, Linear.scores(total["counts"], self.facts.scale))
 
 
 def method(shares=SHARES, releases=RELEASES) -> Method:

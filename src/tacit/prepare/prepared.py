@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -186,9 +186,9 @@ class PreparedRun:
         told = {
             "parameters": self.parameters.hash,
             "guarantee": str(terms.guarantee) if terms.guarantee.to_json() is None else terms.guarantee.to_json(),
-            "steps": {name: repr(step) for name, step in terms.steps.items()},
+            "steps": {n: plain(step if self.private else (step.sealed, step.code)) for n, step in terms.steps.items()},
             "counted": [str(terms.unit), str(terms.relation), terms.retries],
-            "aggregation": repr(self.plan.how),
+            "aggregation": [self.plan.how.name, plain(self.plan.how)],
             "features": catalogue.digest if catalogue.columns else "",
             "seed": self.facts.seed if self.private else None,
         }
@@ -270,6 +270,18 @@ class PreparedRun:
     def coordinate(self, federation: Federation) -> Model:
         """Hold the method's conversation, from the coordinator's side."""
         return self.sides.coordinator(self.parameters, self.facts).run(federation)
+
+
+def plain(value: Any) -> Any:
+    """A frozen value as names, text and numbers, the same on every side; 1 and 1.0 are one number."""
+    if is_dataclass(value):
+        parts = {part.name: plain(getattr(value, part.name)) for part in fields(value)}
+        return [type(value).__name__, parts]
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    return float(value)
 
 
 def parties_in(facts: Facts) -> int:

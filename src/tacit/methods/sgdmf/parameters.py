@@ -53,10 +53,9 @@ class StepParameters(Parameters):
     def _resolved(self, context: Context, *, by_rating: bool | None = None, **more: Any) -> Self:
         """With η and θ settled, and what else is given; `by_rating` says that the unit rating is bounded by itself."""
         for name in self.unused.get(context.setting, ()):
-            if name in self.model_fields_set and getattr(self, name) is not None:
-                raise UsageError(
-                    f"{name} = {getattr(self, name)!r} does nothing in the {context.setting} setting; leave it out."
-                )
+            value, usual = getattr(self, name), type(self).model_fields[name].default
+            if value not in (None, usual):
+                raise UsageError(f"{name} = {value!r} does nothing in the {context.setting} setting; leave it out.")
         unit, trim = context.unit, self.trim
         bounded = unit is Unit.RATING if by_rating is None else by_rating
         if bounded and trim is not None:
@@ -188,5 +187,6 @@ class SGDMFParameters(LocalStepParameters):
             raise UsageError('send = "all" bounds nothing and is for runs without privacy; use "rating" or "record".')
         rounds = 10 if private and "rounds" not in self.model_fields_set else self.rounds
         send = self.send or ("rating" if private else "all")
-        open_still = self._resolved(context, by_rating=False, rounds=rounds, send=send)
-        return open_still.model_copy(update={"sampling": 1.0, "trim": None})
+        everybody = self.model_copy(update={"sampling": None}) if self.sampling == 1.0 else self
+        settled = everybody._resolved(context, by_rating=False, rounds=rounds, send=send)
+        return settled.model_copy(update={"sampling": 1.0, "trim": None})
