@@ -102,6 +102,6 @@ def test_a_site_without_the_package_refuses_and_names_the_method(federation, sit
     assert stranger.wait() != 0
     for one in sites:
         one.wait()
-    said = [line for line in stranger.err.splitlines() if "feature-slopes" in line]
-    assert any('There is no method "feature-slopes".' in line for line in said), stranger.err
+    assert stranger.err.splitlines()[-1].startswith('tacit: There is no method "feature-slopes".')
+    assert "party-3 cannot take part" in coordinator.err
     assert not (federation.folder / f"site-{federation.names[2]}" / "ledger").exists()
