@@ -195,8 +195,9 @@ def test_an_aggregation_is_a_name_or_a_table_and_is_kept_to():
     for wrong in (5, "secag", {"name": "ideal", "signed": True}):
         with pytest.raises(UsageError):
             tacit.Bias(privacy=private, aggregation=wrong).fit(silos)
-    with pytest.raises(UsageError, match="give privacy"):
-        tacit.Bias(aggregation="secagg").fit(silos)
+    hidden = tacit.Bias(aggregation="secagg").fit(silos)
+    assert not hidden.guarantee_
+    assert hidden.model_.stamp.startswith("NON-PRIVATE · single contributions are hidden")
 
 
 def test_what_only_ranks_predicts_no_ratings():

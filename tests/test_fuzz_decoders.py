@@ -32,7 +32,7 @@ from tacit.deploy.hello import _proven, greeted, hello
 from tacit.deploy.invitations import RECORD, read_record
 from tacit.deploy.keys import Keyring
 from tacit.deploy.kit import Kit, _sum
-from tacit.deploy.part import Part, _identities
+from tacit.deploy.part import Part, identities_in
 from tacit.deploy.policy import Policy
 from tacit.deploy.site import _let_in, _words
 from tacit.deploy.status import NAME as STATUS
@@ -384,7 +384,7 @@ def test_alignment(draw, tmp_path):
 def test_words_of_the_coordinator(draw):
     good = json.dumps({"party-1": "0" * 64})
     for said in [*ODD, *(damaged(draw, good.encode()).decode(errors="ignore") for _ in range(200))]:
-        one_sentence(lambda said=said: _identities(said), "coordinator")
+        one_sentence(lambda said=said: identities_in(said), "coordinator")
         assert isinstance(one_sentence(lambda said=said: _words(said)), dict)
         one_sentence(lambda said=said: _let_in(str(said).encode(errors="ignore")), "coordinator")
 

@@ -396,7 +396,7 @@ def test_numbers_that_are_not_finite_are_found(party, monkeypatch):
 
 
 def test_a_wire_format_that_trusts_its_header_is_found(party, monkeypatch):
-    monkeypatch.setattr("tacit.federation.party.decode", lambda body: json.loads(body[8:].split(b"\0")[0]))
+    monkeypatch.setattr("tacit.federation.peer.decode", lambda body: json.loads(body[8:].split(b"\0")[0]))
     assert found(ask_party, party, 3000)
 
 

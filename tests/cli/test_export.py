@@ -48,7 +48,7 @@ WITHOUT_USERS = {"README.md": [], "guarantee.json": [], "items.parquet": ["item"
     ("by", "method", "expected"),
     [
         ("user", SGDMF, WITHOUT_USERS),
-        ("device", SGDMF, WITHOUT_USERS),
+        ("device", {"name": "sgdmf", "factors": 3, "rounds": 2}, WITHOUT_USERS),
         ("item", SGDMF, {**WITHOUT_USERS, "users.parquet": ["row", *FACTORS]}),
         ("user", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "base", "factor_1", "order"]}),
         ("item", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "base", "factor_1", "order"]}),

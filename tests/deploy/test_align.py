@@ -28,7 +28,7 @@ from tacit.prepare.simulate import train
 from tacit.secure.psi import Blinder
 
 KEY = b"k" * 32
-LEARNS = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0, "fine_tuning": 0}
+LEARNS = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0}
 
 
 def vertical(way="psi", keep="shared", **sections):
@@ -407,7 +407,7 @@ def test_a_damaged_file_is_named(listed, what):
 
 
 def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path, tables):
-    method = {**LEARNS, "fine_tuning": 0}
+    method = LEARNS
     offer = vertical(privacy={"epsilon": 4.0, "delta": 1e-6}, method=method)
     sites = sites_of(tmp_path, tables, offer, non_private=False, max_epsilon=4.0)
     done = Coordinator(sites, tmp_path).run()

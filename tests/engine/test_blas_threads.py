@@ -44,7 +44,11 @@ def test_so_has_that_of_a_deployed_site(monkeypatch):
     seen, agreed = [], SimpleNamespace(method=SimpleNamespace(name="bias"), bound="terms")
     monkeypatch.setattr(part, "served", lambda *_asked: seen.append(blas_threads()))
     site = SimpleNamespace(
-        party=object(), _prepared=agreed, _ledger=object(), _memory=SimpleNamespace(answered=lambda _hash: None)
+        party=object(),
+        _prepared=agreed,
+        _ledger=object(),
+        _home=None,
+        _memory=SimpleNamespace(answered=lambda _hash: None),
     )
     request = SimpleNamespace(method="bias", parameters="terms", hash="hash")
     with threadpool_limits(2, user_api="blas"):

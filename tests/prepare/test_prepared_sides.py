@@ -68,8 +68,9 @@ def test_what_every_request_binds_differs_with_anything_that_protects():
 def test_what_every_request_binds_differs_with_how_much_is_asked_and_how_loud_noise_is():
     plan, step = PRIVATE.plan, PRIVATE.plan.terms.steps["contribute"]
     oftener = replace(plan.terms, steps={"contribute": replace(step, spec=replace(step.spec, releases=2))})
-    for other in (replace(plan, terms=oftener), replace(plan, multiplier=0.1)):
-        assert replace(PRIVATE, plan=other).bound != PRIVATE.bound
+    louder = replace(plan.terms, steps={"contribute": replace(step, multiplier=0.1)})
+    for other in (oftener, louder):
+        assert replace(PRIVATE, plan=replace(plan, terms=other)).bound != PRIVATE.bound
 
 
 def test_whoever_makes_masks_is_who_was_planned_for(tmp_path):

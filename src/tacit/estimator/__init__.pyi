@@ -22,12 +22,10 @@ class SGDMF(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
         there are more than ten
-    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     rate : γ, the first step's size for the mean gradient; default a rule from public quantities
     regularization : the first step's weight decay, once per row and step; it falls with the rate
     users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
@@ -36,6 +34,8 @@ class SGDMF(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
+    local_steps : T', steps of a silo between two messages
+    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
         "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     privacy : DP(…), or None
@@ -70,15 +70,15 @@ class SGDMF(Estimator):
     method: ClassVar[str]
     factors: int
     rounds: int | None
-    local_steps: int
     sampling: float | None
     trim: int | None
-    final_steps: int | None
     rate: float | None
     regularization: float
     users: Literal["together", "pretrained", "noised"] | None
     pretraining: int
     fine_tuning: int | None
+    local_steps: int
+    final_steps: int | None
     send: Literal["all", "rating", "record"] | None
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
@@ -89,15 +89,15 @@ class SGDMF(Estimator):
         *,
         factors: int = 20,
         rounds: int | None = None,
-        local_steps: int = 10,
         sampling: float | None = None,
         trim: int | None = None,
-        final_steps: int | None = None,
         rate: float | None = None,
         regularization: float = 0.0,
         users: Literal["together", "pretrained", "noised"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
+        local_steps: int = 10,
+        final_steps: int | None = None,
         send: Literal["all", "rating", "record"] | None = None,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
@@ -114,12 +114,10 @@ class GradientClipping(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
         there are more than ten
-    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     rate : γ, the first step's size for the mean gradient; default a rule from public quantities
     regularization : the first step's weight decay, once per row and step; it falls with the rate
     users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
@@ -128,8 +126,8 @@ class GradientClipping(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
-        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
+    local_steps : T', steps of a silo between two messages
+    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     threshold : C, the norm that one rating's gradient is clipped to
     projected : whether the factors are kept short as well, by Π after every step; the noise is C's all the same
     privacy : DP(…), or None
@@ -149,16 +147,15 @@ class GradientClipping(Estimator):
     method: ClassVar[str]
     factors: int
     rounds: int | None
-    local_steps: int
     sampling: float | None
     trim: int | None
-    final_steps: int | None
     rate: float | None
     regularization: float
     users: Literal["together", "pretrained", "noised"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["all", "rating", "record"] | None
+    local_steps: int
+    final_steps: int | None
     threshold: float
     projected: bool
     privacy: DP | None
@@ -170,16 +167,15 @@ class GradientClipping(Estimator):
         *,
         factors: int = 20,
         rounds: int | None = None,
-        local_steps: int = 10,
         sampling: float | None = None,
         trim: int | None = None,
-        final_steps: int | None = None,
         rate: float | None = None,
         regularization: float = 0.0,
         users: Literal["together", "pretrained", "noised"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["all", "rating", "record"] | None = None,
+        local_steps: int = 10,
+        final_steps: int | None = None,
         threshold: float = 10.0,
         projected: bool = False,
         privacy: DP | None = None,
@@ -197,12 +193,10 @@ class DPSGLD(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
         there are more than ten
-    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     rate : γ, the first step's size for the mean gradient; default a rule from public quantities
     regularization : the first step's weight decay, once per row and step; it falls with the rate
     users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
@@ -211,8 +205,8 @@ class DPSGLD(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
-        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
+    local_steps : T', steps of a silo between two messages
+    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     spread : s, how far ratings are taken to lie from what factors say, in parts of the scale's span
     privacy : DP(…), or None
     aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
@@ -231,16 +225,15 @@ class DPSGLD(Estimator):
     method: ClassVar[str]
     factors: int
     rounds: int | None
-    local_steps: int
     sampling: float | None
     trim: int | None
-    final_steps: int | None
     rate: float | None
     regularization: float
     users: Literal["together", "pretrained", "noised"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["all", "rating", "record"] | None
+    local_steps: int
+    final_steps: int | None
     spread: float
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
@@ -251,16 +244,15 @@ class DPSGLD(Estimator):
         *,
         factors: int = 20,
         rounds: int | None = None,
-        local_steps: int = 10,
         sampling: float | None = None,
         trim: int | None = None,
-        final_steps: int | None = None,
         rate: float | None = None,
         regularization: float = 0.0,
         users: Literal["together", "pretrained", "noised"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["all", "rating", "record"] | None = None,
+        local_steps: int = 10,
+        final_steps: int | None = None,
         spread: float = 0.25,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
@@ -324,12 +316,10 @@ class SynSGD(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
         there are more than ten
-    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     rate : γ, the first step's size for the mean gradient; default a rule from public quantities
     regularization : the first step's weight decay, once per row and step; it falls with the rate
     users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
@@ -338,8 +328,6 @@ class SynSGD(Estimator):
     pretraining : steps of each user on her own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
-    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
-        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     privacy : DP(…), or None
     aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
@@ -357,16 +345,13 @@ class SynSGD(Estimator):
     method: ClassVar[str]
     factors: int
     rounds: int
-    local_steps: int
     sampling: float | None
     trim: int | None
-    final_steps: int | None
     rate: float | None
     regularization: float
     users: Literal["together", "pretrained"] | None
     pretraining: int
     fine_tuning: int | None
-    send: Literal["all", "rating", "record"] | None
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
     seed: int
@@ -376,16 +361,13 @@ class SynSGD(Estimator):
         *,
         factors: int = 20,
         rounds: int = 1000,
-        local_steps: int = 1,
         sampling: float | None = None,
         trim: int | None = None,
-        final_steps: int | None = None,
         rate: float | None = None,
         regularization: float = 0.0,
         users: Literal["together", "pretrained"] | None = None,
         pretraining: int = 30,
         fine_tuning: int | None = None,
-        send: Literal["all", "rating", "record"] | None = None,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
         seed: int = 7,
@@ -454,22 +436,13 @@ class LocalPrivate(Estimator):
     ----------
     factors : p, columns of both factor blocks
     rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps of a silo between two messages
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
     trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
         there are more than ten
-    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     rate : γ, the first step's size for the mean gradient; default a rule from public quantities
     regularization : the first step's weight decay, once per row and step; it falls with the rate
-    users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
-        first round and fixed, or "noised" like the item factors although they never leave. Default "together"; with
-        privacy per user "pretrained", per rating "noised"
-    pretraining : steps of each user on her own factors before the first round
-    fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
-        round, never released; 20 with privacy, else 0
-    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
-        "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
+    local_steps : T'; a silo makes T·T' steps by itself
     privacy : DP(…), or None
     aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
@@ -487,16 +460,11 @@ class LocalPrivate(Estimator):
     method: ClassVar[str]
     factors: int
     rounds: int | None
-    local_steps: int
     sampling: float | None
     trim: int | None
-    final_steps: int | None
     rate: float | None
     regularization: float
-    users: Literal["together", "pretrained", "noised"] | None
-    pretraining: int
-    fine_tuning: int | None
-    send: Literal["all", "rating", "record"] | None
+    local_steps: int
     privacy: DP | None
     aggregation: str | Mapping[str, Any]
     seed: int
@@ -506,16 +474,11 @@ class LocalPrivate(Estimator):
         *,
         factors: int = 20,
         rounds: int | None = None,
-        local_steps: int = 10,
         sampling: float | None = None,
         trim: int | None = None,
-        final_steps: int | None = None,
         rate: float | None = None,
         regularization: float = 0.0,
-        users: Literal["together", "pretrained", "noised"] | None = None,
-        pretraining: int = 30,
-        fine_tuning: int | None = None,
-        send: Literal["all", "rating", "record"] | None = None,
+        local_steps: int = 10,
         privacy: DP | None = None,
         aggregation: str | Mapping[str, Any] = "plain",
         seed: int = 7,

@@ -30,7 +30,12 @@ BOTH = ("users", "items")
 
 
 class AloneParameters(StepParameters):
-    """Parameters of `local-private`: those of vertical SGDMF, without final steps."""
+    """Parameters of `local-private`: those of vertical SGDMF, without final steps.
+
+    Parameters
+    ----------
+    local_steps : T'; a silo makes T·T' steps by itself
+    """
 
     method: ClassVar[str] = "local-private"
 

@@ -21,9 +21,18 @@ FINE_TUNING = 20
 
 
 class StepParameters(Parameters):
-    """What every noisy descent over factors takes; SGDMF's own parameters say what each is.
+    """What every noisy descent over factors takes. `unused` are parameters that do nothing in a setting: refused there.
 
-    `unused` names, by setting, parameters that would do nothing there: a run that gives one is refused.
+    Parameters
+    ----------
+    factors : p, columns of both factor blocks
+    rounds : T; 100, or 10 on devices with privacy
+    sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
+        privacy
+    trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
+        there are more than ten
+    rate : γ, the first step's size for the mean gradient; default a rule from public quantities
+    regularization : the first step's weight decay, once per row and step; it falls with the rate
     """
 
     method: ClassVar[str]
@@ -68,7 +77,17 @@ class StepParameters(Parameters):
 
 
 class SiloParameters(StepParameters):
-    """What a silo takes beside: how a horizontal one treats its users' factors, and what it does at home."""
+    """What a silo takes beside: how a horizontal one treats its users' factors, and what it does at home.
+
+    Parameters
+    ----------
+    users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
+        first round and fixed, or "noised" like the item factors although they never leave. Default "together"; with
+        privacy per user "pretrained", per rating "noised"
+    pretraining : steps of each user on her own factors before the first round
+    fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
+        round, never released; 20 with privacy, else 0
+    """
 
     users: Literal["together", "pretrained", "noised"] | None = None
     pretraining: int = Field(default=30, ge=1, le=10_000)
@@ -92,7 +111,13 @@ class SiloParameters(StepParameters):
 
 
 class LocalStepParameters(SiloParameters):
-    """What silos take that make several steps between two messages."""
+    """What silos take that make several steps between two messages.
+
+    Parameters
+    ----------
+    local_steps : T', steps of a silo between two messages
+    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
+    """
 
     unused: ClassVar[Mapping[Setting, tuple[str, ...]]] = {
         Setting.HORIZONTAL: ("final_steps",),
@@ -127,22 +152,6 @@ class SGDMFParameters(LocalStepParameters):
 
     Parameters
     ----------
-    factors : p, columns of both factor blocks
-    rounds : T; 100, or 10 on devices with privacy
-    local_steps : T', steps of a silo between two messages
-    sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
-        privacy
-    trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
-        there are more than ten
-    final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
-    rate : γ, the first step's size for the mean gradient; default a rule from public quantities
-    regularization : the first step's weight decay, once per row and step; it falls with the rate
-    users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
-        first round and fixed, or "noised" like the item factors although they never leave. Default "together"; with
-        privacy per user "pretrained", per rating "noised"
-    pretraining : steps of each user on her own factors before the first round
-    fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
-        round, never released; 20 with privacy, else 0
     send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
         "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
 
