@@ -47,7 +47,7 @@ def test_so_has_that_of_a_deployed_site(monkeypatch):
         party=object(),
         _prepared=agreed,
         _ledger=object(),
-        _home=None,
+        _home=SimpleNamespace(policy=SimpleNamespace(local=True)),
         _memory=SimpleNamespace(answered=lambda _hash: None),
     )
     request = SimpleNamespace(method="bias", parameters="terms", hash="hash")
