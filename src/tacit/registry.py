@@ -51,7 +51,7 @@ class Registry(MutableMapping[str, Thing], Generic[Thing]):
         if name not in self:
             raise UsageError(
                 f'There is no {self.what} "{name[:100]}".{did_you_mean(name, self)} '
-                f"Known {self.what}s: {', '.join(self)}."
+                f"Known {self.what}s: {', '.join(self)}; another one comes with the package that brings it."
             )
         return self[name]
 

@@ -37,6 +37,7 @@ class Aggregation(OwnNoise):
     Attributes
     ----------
     setting, parties : the run's; devices of a cohort are counted one by one
+    seen : who sees what, in a few words for the card
     hides : the kinds of step of which nobody sees a single party's part
     only_simulated : whether it exists in simulations alone
     retries : how many void sums may be tried again, over the whole run
@@ -49,6 +50,7 @@ class Aggregation(OwnNoise):
     parties: int
 
     name: ClassVar[str] = "plain"
+    seen: ClassVar[str] = "the coordinator sees every party's contribution"
     hides: ClassVar[frozenset[Kind]] = frozenset()
     only_simulated: ClassVar[bool] = False
     fewest: ClassVar[int] = 1

@@ -87,6 +87,7 @@ class Ideal(HiddenSum):
     colluding: int = 1
 
     name: ClassVar[str] = "ideal"
+    seen: ClassVar[str] = "it simulates a secure sum, and no cryptography was run"
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM})
     only_simulated: ClassVar[bool] = True
 

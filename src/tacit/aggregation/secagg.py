@@ -75,6 +75,7 @@ class _Terms(Aggregation):
     retried: int = 0
 
     name: ClassVar[str] = "secagg"
+    seen: ClassVar[str] = "the coordinator sees the sum only, while enough parties follow the protocol"
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM, Kind.CHAIN})
 
     @cached_property

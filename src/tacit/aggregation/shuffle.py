@@ -42,6 +42,7 @@ class Shuffle(Aggregation):
     colluding: int = 1
 
     name: ClassVar[str] = "shuffle"
+    seen: ClassVar[str] = "reports are mixed before the coordinator sees them"
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.REPORT})
     only_simulated: ClassVar[bool] = True
 

@@ -83,7 +83,8 @@ class Federation:
         self._steps, self._method, self._parameters = steps, method, parameters
         self._terms, self._how = terms, how
         self._peers = peers or Peers("", tuple(member.name for member in facts.roster))
-        self._dimensions, self._dropout, self._observer = dict(dimensions or {}), dropout, observer
+        self._dimensions = {"features": facts.catalogue.width, **(dimensions or {})}
+        self._dropout, self._observer = dropout, observer
         self._round, self._announced, self._retries, self.void = 0, 0, terms.retries, 0
         self.rejected: dict[str, str] = {}
         self._line = Line(
@@ -189,7 +190,8 @@ class Federation:
         return reports
 
     def show(self, **shared: Array) -> None:
-        """What the coordinator holds now. In a simulation the experimenter looks; otherwise nothing happens."""
+        """What the coordinator shares now. In a simulation the experimenter looks; a deployment sends the last of it to
+        every site when the run is over, for what each predicts at home."""
         if self._observer is not None:
             self._observer(self._round, max(self._announced, self._round), shared)
 

@@ -81,7 +81,7 @@ class Line:
         self.transcript, self.calls = transcript, 0
         self._exchanges = exchanges
         self._engine, self._facts, self._steps = engine, facts, steps
-        self._dimensions = {**dimensions, "roster": len(facts.roster)}
+        self._dimensions = {"features": facts.catalogue.width, **dimensions, "roster": len(facts.roster)}
         self._log, self._stop_on_refusal, self._private = log, stop_on_refusal, private
         self._devices = {member.name: member.devices for member in (*facts.roster, *facts.roles)}
         self._roles = frozenset(role.name for role in facts.roles)

@@ -38,7 +38,8 @@ class Peer:
     @property
     def dimensions(self) -> dict[str, int]:
         """What the names in a schema's shapes stand for here."""
-        return {**self.member.dimensions, **self.parameters.dimensions, "roster": len(self.facts.roster)}
+        sizes = {"features": self.facts.catalogue.width, "roster": len(self.facts.roster)}
+        return {**sizes, **self.member.dimensions, **self.parameters.dimensions}
 
     @property
     def sums(self) -> Mapping[str, Step]:

@@ -225,6 +225,7 @@ def _shapes(
     sizes = {
         "users": facts.users if divided else math.ceil(facts.users / context.parties),
         "items": math.ceil(facts.items / context.parties) if divided else facts.items,
+        "features": facts.features,
         "any": 1,
         **parameters.dimensions,
     }

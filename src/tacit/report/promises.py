@@ -128,9 +128,8 @@ def leaves_out(stated: StatedGuarantee, aggregation: str, setting: str, deployed
         points.append(
             "Counts that the experimenter sees, on this card and in about.json: ratings, test users, party sizes."
         )
-    if (aggregation in {"secagg", "paillier", "lattice"} or stated.model == "distributed") and (
-        not any(word in against(stated) for word in ("lying", "may lie"))
-    ):
+    hidden = stated.model == "distributed" or (aggregation != "plain" and stated.model == "silo")
+    if hidden and not any(word in against(stated) for word in ("lying", "may lie")):
         points.append("Anything from a lying coordinator: there is no guarantee against one.")
     if stated.simulated:
         points.append("Anything from whoever holds the run file: the noise is SIMULATED.")
