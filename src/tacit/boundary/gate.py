@@ -227,12 +227,12 @@ class Gate(Door):
         exact = answering.exact(state, self.stream("sample", step))
         if terms.sigma == 0 or self.protection is None:
             return {name: rounded(block) for name, block in exact.items()}
-        return mechanism.Gaussian(terms.sigma).noised(exact, self._endpoint(1).source("noise", step))
+        return mechanism.Gaussian(terms.sigma).noised(exact, self._source("noise", step))
 
     def _solved(self, problem: Solving, terms: StepTerms) -> dict[str, Array]:
         """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them."""
         linear, multiplier = problem.blank(), None
         if self.protection is not None:
-            linear = mechanism.Gaussian(terms.sigma).noised(linear, self._endpoint(1).source("noise", 0))
+            linear = mechanism.Gaussian(terms.sigma).noised(linear, self._source("noise", 0))
             multiplier = terms.multiplier
         return problem.minimisers(linear, multiplier, self.stream("sample", 0))

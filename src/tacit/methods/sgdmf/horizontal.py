@@ -126,8 +126,10 @@ class HorizontalSilo(SiloAtHome):
 
     def _at_home(self) -> Callable[[Blocks], Blocks]:
         """Users' factors at the chain's item factors: those kept at home, a step further where they move together."""
-        together, stream = self.parameters.users == "together", self.gate.stream("together")
-        return lambda state: {"users": self._moved(state["items"], stream) if together else self.home["users"]}
+        if self.parameters.users != "together":
+            return lambda _state: {"users": self.home["users"]}
+        stream = self.gate.stream("together")
+        return lambda state: {"users": self._moved(state["items"], stream)}
 
 
 def users_move_along(parameters: SGDMFParameters, unit: Unit | None) -> bool:
