@@ -12,6 +12,7 @@ import tacit
 from tacit import aggregation
 from tacit.errors import UsageError
 from tacit.methods import OWN, Method, chosen, find, known
+from tacit.model import forms
 from tacit.registry import Registry
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -66,6 +67,7 @@ def site(tmp_path, monkeypatch):
 def test_the_names_in_the_code_are_those_in_the_project_file():
     assert set(PROJECT["entry-points"]["tacit.methods"]) == set(OWN)
     assert set(PROJECT["entry-points"]["tacit.aggregations"]) == set(aggregation.OWN)
+    assert set(PROJECT["entry-points"]["tacit.forms"]) == set(forms.OWN)
 
 
 def test_every_method_of_tacit_is_found_under_its_name():
@@ -211,11 +213,13 @@ def test_a_method_can_be_added_in_one_process_and_taken_out_again():
 
 def test_other_kinds_of_things_are_found_alike(site):
     install(site, "plugin", {}, shapes="class Round: ...")
-    (site / "plugin-1.2.dist-info" / "entry_points.txt").write_text("[tacit.forms]\nround = shapes:Round\n")
-    forms = Registry("tacit.forms", "form", type)
-    assert forms.find("round").__name__ == "Round"
-    with pytest.raises(UsageError, match=r'There is no form "rond"\. Did you mean "round"\? Known forms: round; another one'):
-        forms.find("rond")
+    (site / "plugin-1.2.dist-info" / "entry_points.txt").write_text("[tacit.shapes]\nround = shapes:Round\n")
+    shapes = Registry("tacit.shapes", "shape", type)
+    assert shapes.find("round").__name__ == "Round"
+    with pytest.raises(
+        UsageError, match=r'There is no shape "rond"\. Did you mean "round"\? Known shapes: round; another one'
+    ):
+        shapes.find("rond")
     with pytest.raises(KeyError):
-        forms["rond"]
-    assert (len(forms), "rond" in forms) == (1, False)
+        shapes["rond"]
+    assert (len(shapes), "rond" in shapes) == (1, False)

@@ -59,6 +59,9 @@ def installed(tmp_path, monkeypatch):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: nearest\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(f"[tacit.forms]\nnearest = {__name__}:Nearest\nliar = {__name__}:Nearest\n")
     monkeypatch.syspath_prepend(str(about.parent))
+    forms.known.cache_clear()
+    yield
+    forms.known.cache_clear()
 
 
 def a_form(kind):

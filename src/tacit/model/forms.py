@@ -9,24 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from importlib import import_module
-from importlib.metadata import entry_points
+from functools import cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
+from tacit.registry import Registry
 
 Number = bool | int | float
 
-#: Packages that bring forms name their classes in this group of entry points.
-GROUP = "tacit.forms"
-BUILT_IN = {
-    "linear": "tacit.model.linear:Linear",
-    "non-negative": "tacit.model.nonnegative:NonNegative",
-    "implicit": "tacit.model.implicit:Implicit",
-    "hashed": "tacit.model.hashed:Hashed",
-}
+#: Those that Tacit brings, as pyproject.toml lists them.
+OWN = ("linear", "non-negative", "implicit", "hashed")
 
 
 class Form(Protocol):
@@ -62,18 +56,20 @@ class NotInstalled(DataError):
     """A model's form is not among those that are installed here."""
 
 
+@cache
+def known() -> Registry[type[Form]]:
+    """Forms by name: those of Tacit, and those of other installed packages."""
+    return Registry("tacit.forms", "model form", type, OWN)
+
+
 def find(name: str) -> type[Form]:
-    """The form of that name: a built-in one, or one that an installed package brings."""
-    if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        found: type[Form] = getattr(import_module(module), attribute)
-        return found
-    brought = tuple(entry_points(group=GROUP, name=name))
-    if brought:
-        found = brought[0].load()
-        if getattr(found, "name", None) == name:
-            return found
-    raise NotInstalled(f'There is no model form "{name}" here; install the package that brings it.')
+    """The form of that name."""
+    try:
+        return known().find(name)
+    except UsageError as unknown:
+        raise NotInstalled(
+            f'There is no model form "{name[:100]}" here; install the package that brings it. ({unknown})'
+        ) from None
 
 
 def rates(form: Form) -> bool:
