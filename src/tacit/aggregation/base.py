@@ -7,7 +7,7 @@ mean or reports, and the aggregation decides who sees what, whose noise a sum ca
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -27,7 +27,6 @@ from tacit.federation.role import Role
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.rng import derive
-from tacit.secure.plain import exact_sum
 
 
 @dataclass(frozen=True)
@@ -165,6 +164,15 @@ def shuffled(conversation: Conversation, heard: Heard) -> dict[str, Value]:
     seed, calls = conversation.facts.seed, conversation.line.calls
     order = derive(seed, request.round, "shuffle", calls).permutation(sizes.pop() if sizes else 0)
     return {name: array[order] for name, array in together.items()}
+
+
+def exact_sum(contributions: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Add in float64, in the order given, so that the result does not depend on who was faster."""
+    totals = {name: np.zeros(block.shape, dtype=np.float64) for name, block in contributions[0].items()}
+    for contribution in contributions:
+        for name, total in totals.items():
+            total += contribution[name]
+    return totals
 
 
 def colluding(fraction: float, parties: int) -> int:
