@@ -21,6 +21,9 @@ from tacit.prepare.records import Records
 from tacit.prepare.simulate import Trained, train, with_newcomers
 from tacit.report.folder import RunFolder
 
+#: What a report says where no floor was trained.
+NO_FLOOR = "No floor was trained ([evaluate] floor = false), so nothing here says whether this beats bias."
+
 
 def _sealing(prepared: Prepared) -> list[str]:
     """How sums are sealed, in words."""
@@ -209,6 +212,7 @@ def _run(
             ),
             notes=[
                 *made.warnings,
+                *([] if file.evaluate.floor else [NO_FLOOR]),
                 *_bad_rows(prepared.train.dropped),
                 *evaluation.notes,
                 *lifetimes,

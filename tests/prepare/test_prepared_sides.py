@@ -74,7 +74,7 @@ def test_what_every_request_binds_differs_with_how_much_is_asked_and_how_loud_no
 
 
 def test_whoever_makes_masks_is_who_was_planned_for(tmp_path):
-    assert [run.sealed for run in (PRIVATE, FREE, SEALED)] == [False, False, True]
+    assert [run.sealed for run in (PRIVATE, FREE, SEALED)] == [(), (), ("contribute",)]
     fewer = replace(SEALED, facts=replace(SEALED.facts, roster=SEALED.facts.roster[:2]))
     for run, begins in ((SEALED, True), (fewer, False)):
         with closing(Ledger(tmp_path / f"{begins}.sqlite", "party-1")) as ledger:

@@ -49,7 +49,7 @@ EXCHANGES: Mapping[str, Exchange] = {
     "share": Exchange(
         Letters(context=Hash()),
         Letters(),
-        "sealed shares of its masks and of its spare noise, for its neighbours",
+        "sealed shares of what unmasks its contribution, for its neighbours",
     ),
     "collect": Exchange(Letters(context=Hash()), Schema(rejected=Marks()), "whose shares arrived damaged"),
     "confirm": Exchange(
@@ -60,7 +60,7 @@ EXCHANGES: Mapping[str, Exchange] = {
     "unmask": Exchange(
         Letters(context=Hash(), survivors=Marks()),
         Schema(answer=Bytes(MOST_LETTER)),
-        "shares that take the masks off the sum of those that stayed, and spare noise out of it",
+        "shares that take the masks off the sum of those that stayed",
     ),
 }
 

@@ -173,13 +173,15 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         low, high = summary["intervals"].get(name, (None, None))
         table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}")
     guarantee = summary["guarantee"]
+    record = _record(summary)
     stamp = "[bold red]NON-PRIVATE[/bold red]"
+    if record is not None and record.about.hidden:
+        stamp += f" · {escape(record.about.hidden)}"
     if guarantee is not None:
         simulated = " · SIMULATED" if guarantee["simulated"] else ""
         silo = summary["setting"] == "horizontal" and guarantee["unit"] == "user"
         unit = f"per {guarantee['unit']}{' and silo' if silo else ''}, against {guarantee['against']}"
         stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}[/bold] {unit}{simulated}"
-    record = _record(summary)
     found = None if record is None else verdict(record)
     judged = f" · [bold]{escape(found.brief)}[/bold]" if found is not None and found.brief else ""
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{judged}")

@@ -144,7 +144,7 @@ class Federation:
             )
         by_party: dict[str, dict[str, Any]] = {}
         verb = "ask" if to is None else f"ask {to}"
-        for place, value in self._call(verb, self._steps[step], payload, compute).items():
+        for place, value in self._call(verb, self._known(step), payload, compute).items():
             party, _, name = place.partition("/")
             by_party.setdefault(party, {})[name] = value
         return by_party
@@ -213,7 +213,7 @@ class Federation:
         self.transcript.sum(self._line.calls - 1, self._round, step, encode(blocks))
 
     def _conversation(self, step: str, kind: Kind, payload: Mapping[str, Value], attempt: int = 0) -> Conversation:
-        known = self._steps[step]
+        known = self._known(step)
         if known.kind is not kind:
             raise BadMessage(f'Step "{step}" of {self._method} is a {known.kind}; it cannot be used as a {kind}.')
         terms = self._terms.step(step, kind)
@@ -228,6 +228,13 @@ class Federation:
             partial(self._check_sealed, terms) if terms.whole or self._how.seals(terms) else None,
             self.rejected,
         )
+
+    def _known(self, step: str) -> Step:
+        if step not in self._steps:
+            raise UsageError(
+                f'{self._method} asks for a step "{step}" that nobody has; known: {", ".join(self._steps)}.'
+            )
+        return self._steps[step]
 
     def _check_sealed(self, terms: StepTerms, body: Mapping[str, Value], cells: int, who: str) -> None:
         self._how.check_sealed(body, terms, cells, who)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.wire import Array, Value, all_finite, digest
-from tacit.errors import BadMessage
+from tacit.errors import BadMessage, UsageError
 
 
 class Field(Protocol):
@@ -123,6 +123,13 @@ class Schema:
     def shapes(self, dimensions: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The shape of every block, where all of them are arrays of agreed shapes."""
         arrays = {name: field for name, field in self.fields.items() if isinstance(field, Floats)}
+        for name, field in arrays.items():
+            for size in field.shape:
+                if isinstance(size, str) and size not in dimensions:
+                    raise UsageError(
+                        f'The block "{name}" has a dimension "{size}", which nobody knows; known here: '
+                        f"{', '.join(dimensions)}. Name it in the parameters' `dimensions`."
+                    )
         return {
             name: tuple(dimensions[s] if isinstance(s, str) else s for s in field.shape)
             for name, field in arrays.items()

@@ -202,16 +202,21 @@ def _stated(method: Method, parameters: Parameters, context: Context) -> list[Sp
     sides = method.sides_in(context.setting)
     specs = list(sides.specs(parameters, context))
     shares = [spec.share for spec in specs if spec.share is not None]
-    unknown = [spec.step for spec in specs if spec.step not in sides.party.steps]
-    twice = len({spec.step for spec in specs}) < len(specs)
-    if unknown or twice or any(spec.releases < 0 or spec.answers < 0 for spec in specs):
-        raise UsageError(
-            f"The specs of {method.name} name a step that its party does not have, or one twice, or less than no "
-            f"release: {', '.join(spec.step for spec in specs)}."
-        )
+    named = [spec.step for spec in specs]
+    for spec in specs:
+        wrong = None
+        if spec.step not in sides.party.steps:
+            wrong = f"its party has no such step, but {', '.join(sides.party.steps)}"
+        elif named.count(spec.step) > 1:
+            wrong = "it is there twice"
+        elif spec.releases < 0 or spec.answers < 0:
+            wrong = "it makes less than no release"
+        if wrong is not None:
+            raise UsageError(f'{method.name} states a release of "{spec.step}", and {wrong}.')
     if shares and (len(shares) < len(specs) or not all(share > 0 for share in shares) or not sum(shares) <= 1 + 1e-9):
         raise UsageError(
-            f"The specs of {method.name} share the budget as {shares}; give every one of them a share above 0, all "
+            f"The specs of {method.name} share the budget as "
+            f"{', '.join(f'{spec.step}: {spec.share}' for spec in specs)}; give every one of them a share above 0, all "
             "together at most 1, or none of them."
         )
     return specs

@@ -157,9 +157,9 @@ class PreparedRun:
         return self.plan.warnings
 
     @property
-    def sealed(self) -> bool:
-        """Whether nobody sees a single contribution to a sum."""
-        return bool(self.plan.how.hides)
+    def sealed(self) -> tuple[str, ...]:
+        """The steps of which nobody sees a single party's part."""
+        return tuple(name for name, terms in self.plan.terms.steps.items() if terms.sealed)
 
     @property
     def hidden(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -80,6 +80,14 @@ def void_sums(void: int, rounds: int) -> list[str]:
     return [f"{many}, since too few stayed: nothing was learned from such a sum, and what left for it is charged."]
 
 
+#: Who sees what of a step that is hidden.
+HIDDEN = {
+    Kind.SUM: "nobody; the coordinator sees the sum",
+    Kind.CHAIN: "nobody; the coordinator sees the mean",
+    Kind.REPORT: "the coordinator, mixed with all others",
+}
+
+
 def about(
     data: Mapping[str, Any],
     split: str,
@@ -88,7 +96,7 @@ def about(
     parameters: Parameters,
     steps: Mapping[str, Step],
     notes: Sequence[str] = (),
-    sealed: bool = False,
+    sealed: Collection[str] = (),
     floor: Mapping[str, Any] | None = None,
     references: Sequence[Mapping[str, Any]] = (),
     noise: Sequence[Mapping[str, Any]] | None = None,
@@ -99,7 +107,7 @@ def about(
 ) -> dict[str, Any]:
     """The contents of about.json; `data` is what `prepare.data.about` said, `partition` what `about_parties` did.
 
-    `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
+    `sealed` are the steps of which nobody saw a single party's part; `floor` is what `bias` reached at the same guarantee,
     `references` what others without any guarantee reached, `noise` what each private step's answers carry, and
     `sealing` says how sums were sealed. A run that has none of these says nothing of them. `deployed` is a run between
     organisations, which no experimenter looks into; `beside` is what was told there before the run and after it.
@@ -108,7 +116,7 @@ def about(
     from importlib.metadata import version
 
     def seen_by(step: Step) -> str:
-        return "nobody; the coordinator sees the sum" if sealed and step.kind is Kind.SUM else "the coordinator"
+        return HIDDEN.get(step.kind, "the coordinator") if step.name in sealed else "the coordinator"
 
     return {
         "tacit": version("tacit"),

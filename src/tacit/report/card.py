@@ -86,7 +86,7 @@ def card(record: RunRecord) -> Card:
         stamp, statement = "NON-PRIVATE", NON_PRIVATE
         if record.about.hidden:
             stamp = f"NON-PRIVATE · {short(record.about.hidden, 300)}"
-            statement = "No noise was added: nothing limits what the sums themselves say about one user."
+            statement = "No noise was added: nothing limits what is seen, sums and means, says about one user."
         if record.summary.guarantee is not None:
             statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
     else:
@@ -159,7 +159,8 @@ def _assumptions(record: RunRecord) -> Section:
     points = [f"Aggregation is {_seen(aggregation)}."]
     if record.guarantee is not None:
         chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
-        points = [*promises.resting_on(record.guarantee, chains), *points, *record.about.sealing]
+        points = [*promises.resting_on(record.guarantee, chains), *points]
+    points += record.about.sealing
     data = record.about.data
     if record.guarantee is not None or data.features:
         points.append(promises.assumed_public(data.items, data.features))
@@ -229,7 +230,8 @@ def _unprotected(record: RunRecord) -> Section:
     disclosed = list(dict.fromkeys(crossing.step for crossing in crossings if crossing.kind == "disclose"))
     unknown = sorted({step.step for step in traffic.by_step(record)} - {crossing.step for crossing in crossings})
     if record.guarantee is None:
-        points.append("Everything in the table that is not marked public.")
+        seen = "what is seen of it" if record.about.hidden else "everything in the table"
+        points.append(f"{seen[:1].upper()}{seen[1:]} that is not marked public.")
     elif disclosed:
         points.append(f"What was disclosed outside the guarantee: {listing(disclosed)}.")
     if unknown:
@@ -265,6 +267,8 @@ def _at_home(record: RunRecord) -> list[str]:
 
 def _checks(record: RunRecord) -> Section:
     points = ["transcript/messages.parquet holds a digest of every message."]
+    if record.guarantee is not None:
+        points.append("The ledgers hold what left and what it cost; check them with: tacit ledger verify RUN")
     if record.repeatable:
         again = "tacit up run.toml --keys …" if record.about.deployed else "tacit run run.toml"
         points.append(f"The same run file on the same data gives the same digest again: {again}")
