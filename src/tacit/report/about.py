@@ -107,7 +107,7 @@ def about(
 ) -> dict[str, Any]:
     """The contents of about.json; `data` is what `prepare.data.about` said, `partition` what `about_parties` did.
 
-    `sealed` are the steps of which nobody saw a single party's part; `floor` is what `bias` reached at the same guarantee,
+    `sealed` are the steps of which no single part was seen; `floor` is what `bias` reached at the same guarantee,
     `references` what others without any guarantee reached, `noise` what each private step's answers carry, and
     `sealing` says how sums were sealed. A run that has none of these says nothing of them. `deployed` is a run between
     organisations, which no experimenter looks into; `beside` is what was told there before the run and after it.
