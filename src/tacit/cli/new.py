@@ -96,7 +96,7 @@ local_steps = 10
 # ledger = "DIR"          # the parties' ledgers, kept over runs
 
 [aggregation]
-name = "plain"            # plain · with [privacy] also secagg (masks; sums carry one noise for all) · ideal (simulates
+name = "plain"            # plain · secagg (masks; with [privacy], sums carry one noise for all) · ideal (simulates
                           # that) · shuffle (simulates a shuffler, for single reports)
 # tolerate = 0.3          # secagg: the fraction that may drop out; noise is sized for it, and beyond it a round is void
 # collusion = 0.0         # the fraction that may collude; at least one always may

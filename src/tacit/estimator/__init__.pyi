@@ -39,7 +39,7 @@ class SGDMF(Estimator):
     send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
         "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes
@@ -131,7 +131,7 @@ class GradientClipping(Estimator):
     threshold : C, the norm that one rating's gradient is clipped to
     projected : whether the factors are kept short as well, by Π after every step; the noise is C's all the same
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes
@@ -209,7 +209,7 @@ class DPSGLD(Estimator):
     final_steps : κ, last steps of a vertical run on item factors alone; with privacy three tenths of T·T'
     spread : s, how far ratings are taken to lie from what factors say, in parts of the scale's span
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes
@@ -272,7 +272,7 @@ class ObjectivePerturbation(Estimator):
     pretraining : steps of each user on her own factors, before the items' problems and again after them
     regularization : the least weight λ of an item's start factors; privacy asks for more
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes
@@ -329,7 +329,7 @@ class SynSGD(Estimator):
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes
@@ -389,7 +389,7 @@ class GDDR(Estimator):
     pretraining : steps of each device on its own factors before it reports first
     local_steps : the same before every later report
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes
@@ -444,7 +444,7 @@ class LocalPrivate(Estimator):
     regularization : the first step's weight decay, once per row and step; it falls with the rate
     local_steps : T'; a silo makes T·T' steps by itself
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes
@@ -497,7 +497,7 @@ class Bias(Estimator):
     count_weight : s, how much of a contribution tells that an item was rated, beside how
     shrinkage : how many ratings' worth of the middle of the scale a user's own level starts with
     privacy : DP(…), or None
-    aggregation : with privacy, "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
+    aggregation : a name such as "plain", "ideal" or "secagg", or a table as in a run file's [aggregation]
     seed : of everything
 
     Attributes

@@ -25,7 +25,7 @@ PRIVATE: Mapping[str, tuple[Any, Any, str]] = {
     "aggregation": (
         str | Mapping[str, Any],
         "plain",
-        'with privacy, "plain", "ideal" or "secagg", or a table as in a run file\'s [aggregation]',
+        'a name such as "plain", "ideal" or "secagg", or a table as in a run file\'s [aggregation]',
     ),
 }
 ALWAYS: Mapping[str, tuple[Any, Any, str]] = {"seed": (int, 7, "of everything")}
