@@ -270,7 +270,7 @@ class Door:
         """Write down what the present request is answered with, and what it costs, before it leaves."""
         assert self.protection is not None
         request, self._owed = self._serving(), None
-        row = self.protection.ledger.record(
+        return self.protection.ledger.record(
             run=self.protection.run,
             round=request.round,
             step=request.step,
@@ -285,8 +285,6 @@ class Door:
             state=self._saved(self.home, {}) if state is None else state,
             admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step),
         )
-        self.protection.count(request.step)
-        return row
 
     def _saved(self, home: Mapping[str, Any], payload: Mapping[str, Value | Array]) -> bytes:
         """What is at home, to start again from; a block that leaves as it is stands in the answer and is only named."""

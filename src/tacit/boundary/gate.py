@@ -88,9 +88,15 @@ class Gate(Door):
         current = dict(state or {})
         received = [name for name in current if name in self._serving().received]
         self._no_secret(current, lets_out or (), received)
+        if self._devices > 1 and (self.protection is not None or terms.sealed):
+            raise PrivacyRefused(
+                f"{self.party} is {self._devices:,} simulated devices, each of which would add noise of its own to a "
+                "chain; let each be a party, or make the step a sum."
+            )
         answering = terms.query.over(*data, **at_home, present=self._serving().present)
         self._can_seal(terms)
         event = self._admitted(terms)
+        self._count_hidden(terms)
         self._owe(Kind.CHAIN, event)
         if terms.query.mechanism is Mechanism.PERTURBED:
             current |= self._solved(cast(Solving, answering), terms)
@@ -116,9 +122,10 @@ class Gate(Door):
         event, endpoint = self._admitted(terms), self._endpoint(contributors)
         with self._recording_refusals():
             self.how.ready(terms, endpoint)
+        self._count_hidden(terms)
+        self._owe(Kind.SUM, event)
         users = contributors if self._devices else self._users
         exact = terms.code.exact(answering, self.stream("sample", 0), endpoint.source("rounding"), users)
-        self._owe(Kind.SUM, event)
         with self._recording_refusals():
             payload = self.how.seal(self.how.noised(exact, terms, endpoint), terms, endpoint)
         return self._let_out(Kind.SUM, payload, event, contributors, sealed=self._left_to_sum(terms), present=here)
@@ -221,6 +228,22 @@ class Gate(Door):
             return None
         self.protection.admit(terms.spec.step)
         return terms.event
+
+    def _count_hidden(self, terms: StepTerms) -> None:
+        """Without a ledger too, what is hidden is released as often as was planned and no oftener.
+
+        Two sums over different parties, subtracted, would show one of them. How many there were is kept at home.
+        """
+        if self.protection is not None or not terms.sealed:
+            return
+        name, step = f"hidden {terms.spec.step}", terms.spec.step
+        made, most = int(self.home.get(name, 0)), self.terms.releases[step]
+        if made >= most:
+            raise PrivacyRefused(
+                f'{self.party} was asked for release {made + 1} of step "{step}", which is hidden, and {most} were '
+                "planned; nothing was released."
+            )
+        self.keep(name, made + 1)
 
     def _answer(self, answering: Answering, terms: StepTerms, state: Mapping[str, Any], step: int) -> dict[str, Array]:
         """The query's answer plus fresh noise on every cell of every block, sampled or not."""

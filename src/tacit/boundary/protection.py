@@ -58,7 +58,6 @@ class Protection:
     run: str
     seed: int
     people: Sequence[str] = ()
-    _made: Counter[str] = field(default_factory=Counter)
     _tally: Tally = field(init=False)
     _held: bool = False
 
@@ -68,7 +67,6 @@ class Protection:
         if self.people:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
-        self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
         self._tally = Tally(self.ledger, self.run)
 
     # -- randomness ------------------------------------------------------------------------------------------------
@@ -101,15 +99,15 @@ class Protection:
 
         Sealed sums may be asked for again, where they came to nothing: as often as the run's retries say, all together.
         """
-        terms = self.terms.steps.get(step)
+        terms, made = self.terms.steps.get(step), self._tally.made()  # by whichever process
         covered = 0 if terms is None else terms.spec.releases
         if terms is not None and terms.retried:
             others = [t for t in self.terms.steps.values() if t.retried and t.spec.step != step]
-            spare = self.terms.retries - sum(max(0, self._made[t.spec.step] - t.spec.releases) for t in others)
+            spare = self.terms.retries - sum(max(0, made[t.spec.step] - t.spec.releases) for t in others)
             covered += max(0, spare)
-        if self._made[step] >= covered:
+        if made[step] >= covered:
             raise PrivacyRefused(
-                f'{self.ledger.party} was asked for release {self._made[step] + 1} of step "{step}", and the '
+                f'{self.ledger.party} was asked for release {made[step] + 1} of step "{step}", and the '
                 f"run's guarantee covers {covered}; nothing was released."
             )
         planned = () if terms is None else (terms.event,)
@@ -159,10 +157,6 @@ class Protection:
             middle = (low + high) / 2
             low, high = (low, middle) if covers(middle) else (middle, high)
         return high
-
-    def count(self, step: str) -> None:
-        """One more release of a step was recorded."""
-        self._made[step] += 1
 
     def reading(self) -> float:
         """ε over everything in the ledger so far, for whoever looks; at most the budget, where that is for good."""

@@ -138,6 +138,8 @@ class Terms:
     @property
     def repeated(self) -> tuple[Event, ...]:
         """What all retries cost at most, whichever sums they are spent on."""
+        if not self.private and all(isinstance(terms.event, NonPrivate) for terms in self.steps.values()):
+            return ()
         return costliest([terms.event for terms in self.steps.values() if terms.retried], self.retries)
 
     def step(self, name: str, kind: Kind) -> StepTerms:

@@ -204,7 +204,7 @@ class Part:
             kept.write_predictor(folder / f"{name}.tct", predictor)
         kept.write_seen(folder / "seen.tct", seen)
         stamp = self._prepared.guarantee
-        kept.write_model(folder / "model", predictors[0], seen, self.offer.file.method["name"], str(stamp))
+        kept.write_model(folder / "model", predictors[-1], seen, self.offer.file.method["name"], str(stamp))
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}

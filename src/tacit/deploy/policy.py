@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tacit import aggregation as aggregations
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
@@ -151,6 +152,11 @@ class Policy:
             raise PrivacyRefused(
                 "The run has [privacy] and no public list of items, so that this site would tell which ones its users "
                 "rated; ask for a run with [public] catalogue."
+            )
+        if aggregations.find(file.aggregation.name).only_simulated:
+            raise PrivacyRefused(
+                f'[aggregation] name = "{file.aggregation.name}" exists in simulations only: between organisations it '
+                'would hide nothing; ask for "secagg".'
             )
         if file.aggregation.signed and self.peers is None:
             raise PrivacyRefused(NO_PEERS)

@@ -281,8 +281,12 @@ def _size(number: object, most: int = MOST_USERS) -> int:
 
 
 def _possible(member: Member, offer: Offer, items: int) -> bool:
-    """Whether a party can be of these sizes; only an experiment, or a run without privacy, has cohorts of devices."""
-    most = member.users if offer.local or offer.file.privacy is None else 1
+    """Whether a party can be of these sizes; only an experiment, or a run that hides and promises nothing, has cohorts.
+
+    A cohort runs no protocol: were one said to be there, everybody's contribution would leave unmasked.
+    """
+    bare = offer.file.privacy is None and offer.file.aggregation.name == "plain"
+    most = member.users if offer.local or bare else 1
     devices = 0 <= member.devices <= (most if offer.setting is Setting.DEVICE else 0)
     return member.users > 0 and devices and member.items == len(member.columns) and member.columns[-1] < items
 

@@ -158,12 +158,17 @@ def make_plan(
     how.check(method.name, averaged)
     if context.target is None:
         bare = {spec.step: _bare(spec, steps[spec.step].kind, shapes, context, how) for spec in specs}
-        terms = Terms(NoGuarantee(_hidden(bare, how)), bare)
+        disclosed = [step.name for step in steps.values() if step.kind is Kind.DISCLOSE]
+        terms = Terms(NoGuarantee(_hidden(bare, how, disclosed)), bare, retries=how.retries)
         return Plan(parameters, context, how, terms)
     if not specs:
         raise _no_guarantee(method)
     target, counted = context.target, [spec.query.counted(context.target.unit) for spec in specs]
     unit, relation = next((pair for pair in counted if pair[1] is Relation.REPLACE), counted[0])
+    if relation is not Relation.REPLACE and len(set(counted)) > 1:
+        raise PrivacyRefused(
+            f"The steps of {method.name} are counted for different units; let all of its queries bound the same one."
+        )
 
     def at(x: float, *, bits: bool = False) -> Terms:
         made = {
@@ -209,8 +214,8 @@ def _stated(method: Method, parameters: Parameters, context: Context) -> list[Sp
             wrong = f"its party has no such step, but {', '.join(sides.party.steps)}"
         elif named.count(spec.step) > 1:
             wrong = "it is there twice"
-        elif spec.releases < 0 or spec.answers < 0:
-            wrong = "it makes less than no release"
+        else:
+            wrong = _unfit(spec, sides.party.steps[spec.step].kind)
         if wrong is not None:
             raise UsageError(f'{method.name} states a release of "{spec.step}", and {wrong}.')
     if shares and (len(shares) < len(specs) or not all(share > 0 for share in shares) or not sum(shares) <= 1 + 1e-9):
@@ -220,6 +225,25 @@ def _stated(method: Method, parameters: Parameters, context: Context) -> list[Sp
             "together at most 1, or none of them."
         )
     return specs
+
+
+def _unfit(spec: Spec, kind: Kind) -> str | None:
+    """Why a step of that kind cannot make such releases: what is accounted for would not be what the gate does."""
+    mechanism, answers = spec.query.mechanism, spec.answers
+    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (spec.releases, answers))
+    if not whole or spec.releases < 0 or answers < 0:
+        return "its releases and answers have to be integers of 0 or more"
+    if kind not in (Kind.SUM, Kind.CHAIN, Kind.REPORT):
+        return f"a {kind} step asks no query"
+    if (kind is Kind.REPORT) != (mechanism is Mechanism.RESPONSE):
+        return f"a {kind} step cannot be noised as {mechanism}: reports are randomised responses, and nothing else is"
+    if mechanism is Mechanism.PERTURBED and kind is not Kind.CHAIN:
+        return f"noise inside an objective is for a chain, and this is a {kind}"
+    if kind is Kind.SUM and answers != 1:
+        return f"a sum has one answer, and not {answers}"
+    if answers == 0 and (kind is Kind.REPORT or mechanism is Mechanism.PERTURBED):
+        return "it has no answer, and would release one all the same"
+    return None
 
 
 def _shapes(
@@ -318,6 +342,11 @@ def _grid(
             f'Step "{spec.step}" exposes no per-user contributions, so it cannot be summed in integers, as under '
             '"secagg" and in every deployment.'
         )
+    if sensitivity < clip * (1 - 1e-9):
+        raise PrivacyRefused(
+            f'Step "{spec.step}" lets one user add up to {clip:g} and states a sensitivity of {sensitivity:g}, which '
+            "would be too little noise; mend the query."
+        )
     rounding = Rounding.fine(clip, spec.query.touched(shapes))
     grid = Grid(rounding, sensitivity / clip, z, 64)
     if not bits:
@@ -332,8 +361,8 @@ def _promise(
 ) -> Guarantee:
     """What holds after all releases, with the trust of the weakest of them."""
     assert context.target is not None
-    hidden = all(t.sealed and t.kind is not Kind.CHAIN for t in terms.steps.values())
-    trust, against = how.trust() if hidden else _by_own_noise(context.setting)
+    shared = any(t.sealed and t.kind is not Kind.CHAIN for t in terms.steps.values())  # the weakest of all steps
+    trust, against = how.trust() if shared else _by_own_noise(context.setting)
     if not seeded and any(t.parties > 1 for t in terms.steps.values()):
         against = f"{against}, {ROSTER_REPORTED}"
     unit = context.target.unit
@@ -341,12 +370,16 @@ def _promise(
     return Guarantee(reached, context.target.delta, unit, terms.relation, trust, against, seeded, per_silo, claimed)
 
 
-def _hidden(steps: Mapping[str, StepTerms], how: Aggregation) -> str:
-    """What an aggregation hides of a run without noise, and from whom; empty for nothing."""
+def _hidden(steps: Mapping[str, StepTerms], how: Aggregation, disclosed: Sequence[str]) -> str:
+    """What an aggregation hides of a run without noise, and from whom; empty for nothing.
+
+    Where something leaves as it is beside, only the hidden steps are named.
+    """
     hidden = [name for name, terms in steps.items() if terms.sealed]
     if not hidden:
         return ""
-    what = "single contributions" if len(hidden) == len(steps) else f"single contributions to {' and '.join(hidden)}"
+    every = len(hidden) == len(steps) and not disclosed
+    what = "single contributions" if every else f"single contributions to {' and '.join(hidden)}"
     return f"{what} are hidden from {how.trust()[1]}"
 
 

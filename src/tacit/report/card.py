@@ -86,7 +86,10 @@ def card(record: RunRecord) -> Card:
         stamp, statement = "NON-PRIVATE", NON_PRIVATE
         if record.about.hidden:
             stamp = f"NON-PRIVATE · {short(record.about.hidden, 300)}"
-            statement = "No noise was added: nothing limits what is seen, sums and means, says about one user."
+            statement = (
+                "No noise was added: nothing limits what is seen, sums and means, says about one user, nor what "
+            )
+            statement += "two of them over different parties say if one is subtracted from the other."
         if record.summary.guarantee is not None:
             statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
     else:
