@@ -39,7 +39,7 @@ def federation(tmp_path):
 
 def test_sites_that_were_given_the_same_attributes_take_part_and_another_refuses(federation):
     coordinator = federation.up()
-    federation.until(lambda: federation.status("run"))
+    federation.until(lambda: federation.status("run").get("state") == "waiting")
     look = ("join", "party-1.kit", "--data", "party-1.csv", "--check", "--json", "--items")
     told = {}
     for name, code in (("other.csv", 4), ("items.csv", 4), ("same.csv", 0)):
