@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test setup lint types imports check e2e audit sbom lock bench clean
+.PHONY: demo test setup lint types imports check stubs e2e audit sbom lock bench clean
 
 demo: setup  ## three ways to train on demo data, and a report to read
 	@$(BIN)/tacit demo
@@ -31,6 +31,9 @@ imports:
 
 check:
 	@$(BIN)/pytest -n auto --dist worksteal --ignore=tests/e2e
+
+stubs: setup  ## the estimators' signatures and descriptions, for editors and mypy
+	@$(BIN)/python .ci/stubs.py src/tacit/estimator/__init__.pyi
 
 e2e: setup  ## real processes: kills, absences, intruders, deployments; TACIT_KILLS=N for another number than 50
 	@$(BIN)/pytest tests/e2e -n auto

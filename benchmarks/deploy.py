@@ -9,6 +9,7 @@ from what every process holds after the second round and after the last.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -83,7 +84,7 @@ def loaded(what: str) -> str:
 def rounds(sites: int, numbers: int, repetitions: int) -> dict[str, list[float]]:
     """Seconds of every round, by way."""
     from benchmarks.common.far import Far, echoes
-    from benchmarks.message import Echo
+    from benchmarks.message import Echo, nothing_stated
     from tacit.boundary.wire import encode
     from tacit.engine import InProcess
     from tacit.federation import Federation
@@ -97,7 +98,7 @@ def rounds(sites: int, numbers: int, repetitions: int) -> dict[str, list[float]]
             federation.ask("echo", block=block)
 
     with tempfile.TemporaryDirectory() as folder, Far(Path(folder), sites) as far:
-        home = Federation(InProcess(members), facts, Echo.steps)
+        home = Federation(InProcess(members), facts, Echo.steps, **nothing_stated(facts))
         ways: dict[str, Callable[[], None]] = {
             "engine": lambda: asked(far.federation),
             "cells": lambda: far.bare(body),
@@ -234,16 +235,17 @@ def apart(run: Mapping[str, Any], folder: Path, **options: Any) -> tuple[float, 
 
 def trained(run: Mapping[str, Any], folder: Path, watch: Any = None) -> tuple[float, float, str]:
     """The training of one run, as `tacit.experiment` has it, without a glance at test ratings."""
-    from tacit.experiment import _trained, prepare, safeguards
+    from tacit.experiment import _trained, recorded
+    from tacit.prepare.data import prepare
     from tacit.report.folder import RunFolder
 
     file = RunFile.model_validate(run)
     prepared = prepare(file)
-    assert prepared.plan is not None
     place = RunFolder.make(folder / str(len(list(folder.iterdir()))), "sgdmf", file)
-    guards = safeguards(file, prepared.plan, place)
+    prepared = dataclasses.replace(prepared, run=prepared.run.named(place.run_id))
+    records = recorded(prepared, place)
     began = perf_counter()
-    done = _trained(prepared, place, guards, watch)
+    done = _trained(prepared, place, records, None, watch)
     return done.seconds, perf_counter() - began, done.transcript.digest
 
 

@@ -17,12 +17,14 @@ import numpy as np
 from benchmarks.common.fresh import Memory, call
 from benchmarks.common.result import Result
 from benchmarks.common.shapes import ML_10M
-from tacit.boundary.protection import Budget
 from tacit.config import RunFile
-from tacit.engine.simulate import Safeguards, train
-from tacit.experiment import plan
+from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import partition
+from tacit.prepare.file import plan
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 ROUNDS, FACTORS = 3, 20
 MOST_SECONDS, MOST_MEGABYTES, MOST_TRAFFIC = 5.0, 2000.0, 2.0
@@ -101,5 +103,5 @@ def _trained(method: Any, made: Any, parties: Any, file: RunFile, sizes: Any, wa
         )
         made = plan(small, *chosen(small.method))
     with tempfile.TemporaryDirectory() as folder:
-        guards = Safeguards(made, "run", Path(folder), Budget(100.0, made.delta))
-        return train(method, made.parameters, parties, seed=7, safeguards=guards, watch=watch)
+        run = PreparedRun.by_plan(method, Facts.of(parties, 7), made, run="run")
+        return train(run, parties, records=Records.unlimited(run, Path(folder)), watch=watch)

@@ -14,10 +14,12 @@ import numpy as np
 from benchmarks.common.result import Result
 from benchmarks.common.shapes import like_ml_1m
 from benchmarks.common.stopwatch import best_of
-from tacit.engine.simulate import train
+from tacit.federation import Facts
 from tacit.kernels.gradient import factor_gradients
 from tacit.methods import find
 from tacit.partition import Parties, Share, partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.rng import derive
 
 SILOS, ROUNDS, LOCAL_STEPS, FACTORS = 10, 100, 10, 20
@@ -40,7 +42,7 @@ def at_sampling(silos: Parties, sampling: float) -> Result:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         seconds = best_of(
             {
-                "run": lambda: train(method, parameters, silos, seed=7),
+                "run": lambda: train(PreparedRun.of(method, parameters, Facts.of(silos, 7)), silos),
                 "limit": lambda: list(pool.map(Gradients.all, gradients)),
             },
             REPETITIONS,

@@ -90,15 +90,18 @@ def one_by_one(source: str, do: Callable[..., Any]) -> None:
     """A run as `tacit.experiment` has it, without its folder."""
     from tacit.data.load import load
     from tacit.data.split import split
-    from tacit.engine.simulate import train
     from tacit.evaluate import evaluate
+    from tacit.federation import Facts
     from tacit.methods import chosen
     from tacit.partition import partition
+    from tacit.prepare.prepared import PreparedRun
+    from tacit.prepare.simulate import train
 
     method, parameters = chosen(METHOD)
     ratings = do("load", load, source)
     parts = do("split", split, ratings)
     del ratings
     silos = do("partition", partial(partition, into=SILOS), parts.train)
-    trained = do("train", partial(train, seed=7, test=parts.test), method, parameters, silos)
+    run = PreparedRun.of(method, parameters, Facts.of(silos, 7))
+    trained = do("train", partial(train, test=parts.test), run, silos)
     do("evaluate", partial(evaluate, seen=parts.train), trained.predictor, parts.test)

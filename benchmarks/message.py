@@ -7,13 +7,16 @@ messages. The limit hashes the request once and each answer once.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
 from benchmarks.common.result import Result
 from benchmarks.common.stopwatch import best_of
+from tacit.aggregation.plain import Plain
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
+from tacit.boundary.spec import unprotected
 from tacit.boundary.wire import encode
 from tacit.data.synthetic import demo
 from tacit.engine import InProcess
@@ -35,6 +38,11 @@ class Echo(Party):
         return self.gate.disclose(block=block)
 
 
+def nothing_stated(facts: Facts) -> dict[str, Any]:
+    """What a federation needs whose steps look at no data."""
+    return {"terms": unprotected({}), "how": Plain(facts.setting, len(facts.roster))}
+
+
 def measure() -> list[Result]:
     """Microseconds a message."""
     cases = ((1, None), (10, 1), (10, None))
@@ -47,7 +55,7 @@ def one(count: int, workers: int | None, words: str) -> Result:
     facts = Facts.of(shares, seed=7)
     members = [Echo(share, Parameters(), facts, Gate(share.name, facts.seed, {})) for share in shares]
     engine = InProcess(members, workers=workers)
-    federation = Federation(engine, facts, Echo.steps)
+    federation = Federation(engine, facts, Echo.steps, **nothing_stated(facts))
     block = derive(7, "benchmarks", "message").random(SIZES[words], dtype=np.float32)
     body = encode({"block": block})
     exchanges = max(10, 1000 // count // (1 if len(body) < 1000 else 10))

@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.common.result import Result
 from benchmarks.common.stopwatch import best_of
+from benchmarks.message import nothing_stated
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.data.synthetic import demo
@@ -47,7 +48,7 @@ def one(count: int) -> Result:
     facts = Facts.of(shares, seed=7)
     members = [Solver(share, Parameters(), facts, Gate(share.name, facts.seed, {})) for share in shares]
     engine = InProcess(members)
-    federation = Federation(engine, facts, Solver.steps)
+    federation = Federation(engine, facts, Solver.steps, **nothing_stated(facts))
 
     def limited() -> None:
         with one_blas_thread():

@@ -24,11 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from tacit.boundary.release import Kind
 from tacit.config import RunFile
-from tacit.engine.simulate import Trained, train
-from tacit.experiment import Prepared, prepare, safeguards
-from tacit.methods.plan import Plan
+from tacit.experiment import recorded
+from tacit.guarantee import Guarantee
 from tacit.partition import Setting
+from tacit.prepare.data import Prepared, prepare
+from tacit.prepare.plan import Plan
+from tacit.prepare.simulate import Trained, train
 from tacit.report.folder import RunFolder
 
 HERE = Path(__file__).parent
@@ -105,16 +108,11 @@ def measured(file: RunFile) -> dict[str, Any]:
     prepared = _prepared(_division(file), file)
     with tempfile.TemporaryDirectory() as folder:
         own = _with(prepared, file)
-        guards = None
-        if own.plan is not None:
-            guards = safeguards(file, own.plan, RunFolder.make(Path(folder) / "run", own.method.name, file))
+        place = RunFolder.make(Path(folder) / "run", own.run.method.name, file)
         trained = train(
-            own.method,
-            own.parameters,
+            own.run.named(place.run_id),
             own.parties,
-            seed=file.seed,
-            dropout=file.aggregation.dropout,
-            safeguards=guards,
+            records=recorded(own, place),
             test=own.test if own.parties.setting is Setting.DEVICE else None,
         )
     test = own.test
@@ -126,23 +124,24 @@ def measured(file: RunFile) -> dict[str, Any]:
     row = {"mse": error(trained.predictor), "mse_shared": "", "seconds": f"{perf_counter() - began:.1f}"}
     if trained.before_fine_tuning is not None:
         row["mse_shared"] = error(trained.before_fine_tuning)
-    if own.plan is not None:
-        first = own.plan.noisy[0].step
+    plan, promised = own.run.plan, own.run.guarantee
+    if isinstance(promised, Guarantee):
+        first, terms = next(iter(plan.terms.steps.items()))
         row.update(
-            true_epsilon=f"{own.plan.terms.guarantee.epsilon:.4f}",
-            multiplier=f"{own.plan.terms.multiplier:.5g}",
-            sigma=f"{own.plan.sigma()[first]:.5g}",
-            signal_to_noise=f"{own.plan.signal_to_noise()[first]:.4g}",
+            true_epsilon=f"{promised.epsilon:.4f}",
+            multiplier=f"{terms.multiplier:.5g}",
+            sigma=f"{terms.sigma:.5g}",
+            signal_to_noise=f"{plan.signal_to_noise()[first]:.4g}",
         )
-        row.update(_watched(own.plan, trained))
+        row.update(_watched(plan, trained))
     return row
 
 
 def _watched(plan: Plan, trained: Trained) -> dict[str, str]:
     """What else the experimenter saw: the error before the first release, who stayed, what the sums carried."""
-    first, entries = plan.noisy[0], trained.transcript.entries
-    answered = [entry for entry in entries if entry.step == first.step and entry.direction == "up" and entry.copies]
-    sums = {entry.round for entry in entries if entry.step == first.step and entry.party == "sum"}
+    (first, terms), entries = next(iter(plan.terms.steps.items())), trained.transcript.entries
+    answered = [entry for entry in entries if entry.step == first and entry.direction == "up" and entry.copies]
+    sums = {entry.round for entry in entries if entry.step == first and entry.party == "sum"}
     stayed = Counter[int]()
     for entry in answered:
         stayed[entry.round] += entry.copies if entry.status == "ok" else 0
@@ -150,9 +149,9 @@ def _watched(plan: Plan, trained: Trained) -> dict[str, str]:
     starts = [glance.mse for glance in trained.history if glance.round == 0 and glance.mse is not None]
     if starts:
         row["mse_start"] = f"{starts[0]:.5f}"
-    if first.summed is not None and stayed:
-        kept = [count for round, count in stayed.items() if round in sums or not plan.situation.sealed]
-        noise = [plan.situation.aggregation.noise(plan.sigma()[first.step], count) for count in kept]
+    if terms.kind is Kind.SUM and stayed:
+        kept = [count for round, count in stayed.items() if round in sums or not terms.sealed]
+        noise = [plan.how.noise(terms.sigma, count) for count in kept]
         row["contributors"] = f"{fmean(stayed.values()):.1f}"
         row["void"] = str(len(stayed) - len(kept))
         row["noise"] = f"{fmean(noise):.5g}" if noise else ""
@@ -181,15 +180,10 @@ def _with(prepared: Prepared, file: RunFile) -> Prepared:
     """The same parties under another method or promise."""
     from dataclasses import replace
 
-    from tacit.experiment import check, plan
+    from tacit.federation import Facts
+    from tacit.prepare.file import prepared as prepared_run
 
-    method, parameters = check(file)
-    planned = None
-    if file.privacy is not None:
-        count = sum(max(1, share.devices) for share in prepared.parties)
-        planned = plan(file, method, parameters, prepared.parties.setting, count)
-        parameters = planned.parameters
-    return replace(prepared, file=file, method=method, parameters=parameters, plan=planned)
+    return replace(prepared, file=file, run=prepared_run(file, Facts.of(prepared.parties, file.seed)))
 
 
 def key(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ scale = [0.5, 5]
 users = 6040
 ratings = 1000209
 catalogue = "items.parquet"
+features = ["genres", "year"]
 [split]
 by = "leave-one-out"
 test = 0.25
@@ -154,6 +155,7 @@ runs = st.builds(
         ),
         users=maybe(counts),
         catalogue=maybe(texts),
+        features=st.lists(texts.filter(bool), max_size=3, unique=True).map(tuple),
     ),
     split=st.builds(
         config.SplitSection,
@@ -171,7 +173,7 @@ runs = st.builds(
             ledger=maybe(texts),
         )
     ),
-    aggregation=st.builds(config.AggregationSection, name=one_of(config.AggregationSection, "name"), dropout=fractions),
+    aggregation=st.builds(config.AggregationSection, name=texts, dropout=fractions),
     engine=st.builds(
         config.EngineSection,
         name=one_of(config.EngineSection, "name"),

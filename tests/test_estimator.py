@@ -195,5 +195,13 @@ def test_an_aggregation_is_a_name_or_a_table_and_is_kept_to():
     for wrong in (5, "secag", {"name": "ideal", "signed": True}):
         with pytest.raises(UsageError):
             tacit.Bias(privacy=private, aggregation=wrong).fit(silos)
-    with pytest.raises(UsageError, match="give privacy"):
-        tacit.Bias(aggregation="secagg").fit(silos)
+    hidden = tacit.Bias(aggregation="secagg").fit(silos)
+    assert not hidden.guarantee_
+    assert hidden.model_.stamp.startswith("NON-PRIVATE · single contributions are hidden")
+
+
+def test_what_only_ranks_predicts_no_ratings():
+    model = tacit.Popularity().fit(tacit.partition(TRAIN, into=2))
+    with pytest.raises(UsageError, match="Popularity predicts no ratings, it only ranks"):
+        model.predict(TRAIN.user_ids[0], [TRAIN.item_ids[0]])
+    assert len(model.recommend(TRAIN.user_ids[0], n=2)) == 2

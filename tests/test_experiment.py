@@ -9,11 +9,14 @@ import pytest
 
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
-from tacit.engine.simulate import train, with_newcomers
 from tacit.errors import UsageError
-from tacit.experiment import prepare, run
+from tacit.experiment import run
+from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import partition
+from tacit.prepare.data import prepare
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train, with_newcomers
 
 DATA = {"source": "demo", "users": 60, "items": 40, "ratings": 900}
 METHOD = {"name": "sgdmf", "factors": 4, "rounds": 3, "local_steps": 2}
@@ -109,7 +112,7 @@ def test_users_held_out_are_folded_in_from_their_support():
             }
         )
     )
-    trained = train(prepared.method, prepared.parameters, prepared.parties, seed=7)
+    trained = train(prepared.run, prepared.parties)
     test = prepared.test
     errors = {}
     for name, predictor in (("folded", with_newcomers(trained, prepared.support, 1000)), ("plain", trained.predictor)):
@@ -120,7 +123,8 @@ def test_users_held_out_are_folded_in_from_their_support():
 def test_seventy_thousand_devices_are_one_party():
     ratings = demo(users=70_000, items=200, ratings=400_000)
     method, parameters = chosen({"name": "sgdmf", "factors": 4, "rounds": 2})
-    trained = train(method, parameters, partition(ratings, by="device"), seed=7)
+    parties = partition(ratings, by="device")
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties)
     assert len(trained.parties) == 1
     assert trained.transcript.entries[0].copies == 70_000
 
@@ -139,7 +143,8 @@ def test_every_split_makes_a_run(by, tmp_path):
 
 @pytest.mark.parametrize("by", ["user", "item", "device", "group", "zip1", "genre", "gender"])
 def test_every_partition_makes_a_run(by, tmp_path):
-    summary = run(file(partition={"by": by}), tmp_path / "run")
+    method = {"name": "sgdmf", "factors": 4, "rounds": 3} if by == "device" else METHOD
+    summary = run(file(partition={"by": by}, method=method), tmp_path / "run")
     settings = {"item": "vertical", "genre": "vertical", "device": "device"}
     assert summary["setting"] == settings.get(by, "horizontal")
     assert summary["bytes_up"] > 0

@@ -32,7 +32,7 @@ from tacit.deploy.hello import _proven, greeted, hello
 from tacit.deploy.invitations import RECORD, read_record
 from tacit.deploy.keys import Keyring
 from tacit.deploy.kit import Kit, _sum
-from tacit.deploy.part import Part, _identities
+from tacit.deploy.part import Part, identities_in
 from tacit.deploy.policy import Policy
 from tacit.deploy.site import _let_in, _words
 from tacit.deploy.status import NAME as STATUS
@@ -44,19 +44,22 @@ from tacit.engine.flare import Flare
 from tacit.engine.log import CallLog
 from tacit.engine.window import ANOTHER, TAKEN, Window
 from tacit.errors import BadMessage, PeerFailed, TacitError, UsageError
-from tacit.federation import Answer, Facts, Federation, Request
+from tacit.federation import Answer, Facts, Request
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
-from tacit.methods.baselines.bias import BiasParty
-from tacit.methods.runfile import check
+from tacit.methods import chosen
 from tacit.partition import partition
+from tacit.prepare import PreparedRun
+from tacit.prepare.file import check
 from tacit.report.beside import told_after
 from tacit.report.shared import shared_metrics
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 OFFER = offer_of(run_file())
+FEATURED = offer_of(run_file(public={"scale": [1, 5], "users": 48, "features": ["genres", "year"]}))
 VERTICAL = offer_of(run_file(partition={"by": "item", "into": 3}, privacy=None))
 FACTS = Facts.of(partition(demo(users=20, items=12, ratings=60), into=2), 7)
+PREPARED = PreparedRun.of(*chosen({"name": "bias"}), FACTS)
 FLOATS = np.zeros(12, np.float32)
 
 #: What can stand in a message, and what it is not meant to be.
@@ -96,6 +99,7 @@ ODD = [
     np.frombuffer(b"[" * 4000, np.uint8),
     np.frombuffer(b'[1, "a", ' + b"9" * 5000 + b"]", np.uint8),
     np.frombuffer(b"[Infinity]", np.uint8),
+    np.frombuffer(b'[["a", "b"], []]', np.uint8),
     np.frombuffer(f"[{10**400}]".encode(), np.uint8),
 ]
 
@@ -221,7 +225,7 @@ def heard(step: str, content) -> object:
     """What the coordinator makes of one site's answer, from its content to the sum or the releases."""
     engine = Flare(Said(content), ["party-1"], 1.0)
     try:
-        federation = Federation(engine, FACTS, BiasParty.steps, method="bias")
+        federation = PREPARED.federation(engine)
         federation._line._engine = Only(engine)
         return federation.sum(step) if step == "contribute" else federation.ask(step, biases=FLOATS)
     finally:
@@ -259,8 +263,8 @@ def test_a_bad_value_ends_the_run_with_the_name_of_its_sender():
 def test_where_answers_may_be_left_out_a_bad_one_is_and_the_run_goes_on(change):
     """So it is in a secure sum; what is left out is noted under its sender's name."""
     engine, rejected = Flare(Said({**answer_content(ANSWERS["finish"]), **change}), ["party-1"], 1.0), {}
-    line = Federation(engine, FACTS, BiasParty.steps, method="bias")._line
-    request = Request("bias", "", "finish", 1, 0, encode({"biases": FLOATS}))
+    line = PREPARED.federation(engine)._line
+    request = Request("bias", PREPARED.bound, "finish", 1, 0, encode({"biases": FLOATS}))
     assert line.exchange({"party-1": request}, Attendance.full(), rejected=rejected) == []
     assert list(rejected) == ["party-1"]
     assert "party-1" in rejected["party-1"]
@@ -343,7 +347,7 @@ def test_metrics_that_sites_tell(draw):
 # -- what the coordinator sends to sites --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL], ids=["horizontal", "vertical"])
+@pytest.mark.parametrize("offer", [OFFER, VERTICAL, FEATURED], ids=["horizontal", "vertical", "features"])
 def test_offers(draw, offer):
     good = offer.content()
     assert Offer.of("run-1", good).hash == offer.hash
@@ -351,7 +355,7 @@ def test_offers(draw, offer):
         one_sentence(lambda content=content: Offer.of("run-1", content), "coordinator")
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL], ids=["horizontal", "vertical"])
+@pytest.mark.parametrize("offer", [OFFER, VERTICAL, FEATURED], ids=["horizontal", "vertical", "features"])
 def test_facts(draw, offer):
     good = facts_content(facts_of(offer, {name: Told(16, DATA.item_ids) for name in NAMES}, Feedback.EXPLICIT))
     assert facts_from(offer, good).users in (16, 48)
@@ -380,7 +384,7 @@ def test_alignment(draw, tmp_path):
 def test_words_of_the_coordinator(draw):
     good = json.dumps({"party-1": "0" * 64})
     for said in [*ODD, *(damaged(draw, good.encode()).decode(errors="ignore") for _ in range(200))]:
-        one_sentence(lambda said=said: _identities(said), "coordinator")
+        one_sentence(lambda said=said: identities_in(said), "coordinator")
         assert isinstance(one_sentence(lambda said=said: _words(said)), dict)
         one_sentence(lambda said=said: _let_in(str(said).encode(errors="ignore")), "coordinator")
 
@@ -459,6 +463,8 @@ SEEDS = [
     "[data]\nitems = 1000000000",
     "[public]\nusers = 1000000000000000000",
     "[public]\nscale = [-1e308, 1e308]",
+    f"[public]\nfeatures = ['{'x' * 100_000}']",
+    f"[public]\nfeatures = {[str(k) for k in range(9000)]}",
     f"[data]\nsource = '{'x' * 100_000}'",
     f"[public]\ncatalogue = '{'x' * 100_000}'",
     "[evaluate]\nk = 100000000000000000000",

@@ -112,7 +112,10 @@ def test_a_constructor_only_stores_and_fit_checks(world):
         tacit.SGDMF(factors=-3).fit(world[2])
 
 
-@pytest.mark.parametrize(("method", "by"), [("sgdmf", "user"), ("sgdmf", "item"), ("bias", "user")])
+METHODS = [("sgdmf", "user"), ("sgdmf", "item"), *((name, "user") for name in ("bias", "item-mean", "random"))]
+
+
+@pytest.mark.parametrize(("method", "by"), METHODS)
 def test_what_export_wrote_is_a_model(tmp_path, method, by):
     from tacit.cli.export import export
 

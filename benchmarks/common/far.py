@@ -22,7 +22,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from benchmarks.common.fresh import ROOT
-from benchmarks.message import Echo
+from benchmarks.message import Echo, nothing_stated
 from tacit.boundary import Gate
 from tacit.boundary.wire import Value
 from tacit.data.synthetic import demo
@@ -70,7 +70,7 @@ class Far:
         self._coordinator = Coordinator(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
         self._coordinator.open()
         self._engine = Flare(self._coordinator.desk, self.names, STEP)
-        self.federation = Federation(self._engine, facts, Echo.steps)
+        self.federation = Federation(self._engine, facts, Echo.steps, **nothing_stated(facts))
         self._pool = ThreadPoolExecutor(count)
         self.processes: list[subprocess.Popen[bytes]] = []
         self._sockets: list[ssl.SSLSocket] = []

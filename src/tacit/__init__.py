@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tacit.estimator import Local as Local
     from tacit.estimator import Popularity as Popularity
     from tacit.estimator import Random as Random
+    from tacit.estimator import estimator as estimator
     from tacit.evaluate import evaluate as evaluate
     from tacit.model import Model as Model
     from tacit.partition import partition as partition
@@ -46,8 +47,8 @@ _HOMES = {
         ("DP", "SGDMF", "Bias", "Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"), "tacit.estimator"
     ),
 }
-#: Rooms that are also functions: tacit.partition(…) and tacit.evaluate(…).
-_ROOMS = ("partition", "evaluate")
+#: Rooms that are also functions: tacit.partition(…), tacit.evaluate(…) and tacit.estimator(…).
+_ROOMS = ("partition", "evaluate", "estimator")
 
 __all__ = ["load", "split", *_ROOMS, *(name for name in _HOMES if name not in ("load", "split"))]
 

@@ -54,6 +54,13 @@ class PublicSection(Frozen):
     users: int | None = Field(default=None, ge=1, le=MOST_USERS)
     ratings: int | None = Field(default=None, ge=1, le=MOST_RATINGS)
     catalogue: str | None = Field(default=None, max_length=PATH)
+    features: tuple[Annotated[str, Field(min_length=1, max_length=NAME)], ...] = Field(default=(), max_length=100)
+
+    @model_validator(mode="after")
+    def _features_differ(self) -> Self:
+        if len(set(self.features)) < len(self.features):
+            raise ValueError("must name every column once in features")
+        return self
 
     @model_validator(mode="after")
     def _scale_has_a_span(self) -> Self:
@@ -98,7 +105,7 @@ class PrivacySection(Frozen):
 class AggregationSection(Frozen):
     """[aggregation]: how several parties' contributions become one sum."""
 
-    name: Literal["plain", "ideal", "secagg", "paillier", "lattice", "shuffle"] = "plain"
+    name: str = Field(default="plain", max_length=NAME)
     tolerate: float = Field(default=0.3, ge=0, lt=1)
     collusion: float = Field(default=0.0, ge=0, lt=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)

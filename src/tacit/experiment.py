@@ -4,155 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tacit.boundary.protection import Budget
 from tacit.config import RunFile
-from tacit.data.public import public_facts
-from tacit.data.ratings import Ratings
-from tacit.engine.agreement import Agreement
-from tacit.engine.ledgers import Heads
 from tacit.engine.log import CallLog
 from tacit.engine.saved import SavedRun, made_of
-from tacit.engine.simulate import Glance, Phase, Safeguards, Trained, train, with_newcomers
-from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.federation import Facts
-from tacit.guarantee import NON_PRIVATE
-from tacit.methods import Method, Parameters
-from tacit.methods.asked import Situation
-from tacit.methods.plan import Plan
-from tacit.methods.runfile import check, plan, seeded, setting_in_data
 from tacit.model import Predictor
-from tacit.partition import Parties, Setting
+from tacit.partition import Setting
+from tacit.prepare.data import Prepared, prepare, unheard
+from tacit.prepare.progress import Glance, Line, Phase
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import Trained, train, with_newcomers
 from tacit.report.folder import RunFolder
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run file whose method, data, split and partition were found valid; nothing has been written yet."""
-
-    file: RunFile
-    method: Method
-    parameters: Parameters
-    data: dict[str, Any]
-    train: Ratings
-    test: Ratings
-    support: Ratings | None
-    split: str
-    parties: Parties
-    plan: Plan | None
-
-
-def safeguards(file: RunFile, made: Plan, folder: RunFolder) -> Safeguards | None:
-    """What guards a private run: ledgers, budget, log, aggregation."""
-    if file.privacy is None:
-        return None
-    privacy = file.privacy
-    return Safeguards(
-        plan=made,
-        run=folder.run_id,
-        ledgers=Path(privacy.ledger) if privacy.ledger is not None else folder.path / "ledger",
-        budget=Budget(privacy.budget or privacy.epsilon, made.delta, privacy.period),
-        log=CallLog(folder.path / "transcript" / "log.sqlite"),
-        stop_on_refusal=privacy.on_refusal == "stop",
-        heads=None if privacy.ledger is None else Heads.beside(Path(privacy.ledger)),
-    )
-
-
-def _unheard(_words: str, _done: float | None = None) -> None:
-    """Nobody wants to know."""
-
-
-def prepare(file: RunFile, phase: Phase = _unheard) -> Prepared:
-    """Check the run file, then load, split and partition the data."""
-    from tacit.data.load import load
-    from tacit.data.split import split
-    from tacit.partition import partition
-    from tacit.partition.divide import WAYS
-    from tacit.report.about import about_data
-
-    method, parameters = check(file, setting=setting_in_data(file))
-    data, public = file.data, file.public
-    declared = None if file.privacy is None else public_facts(data, public)
-    phase("reading data", None)
-    ratings = load(
-        data.source,
-        feedback=data.feedback,
-        columns=data.columns or None,
-        duplicates=data.duplicates,
-        bad_rows=data.bad_rows,
-        query=data.query,
-        scale=public.scale if declared is None else (declared.scale.low, declared.scale.high),
-        user_table=data.user_table,
-        item_table=data.item_table,
-        catalogue=public.catalogue,
-        users=data.users,
-        items=data.items,
-        ratings=data.ratings,
-        seed=file.seed,
-        attribute=None if file.partition.by in WAYS else file.partition.by,
-        private=file.privacy is not None,
-    )
-    users = public.users if declared is None else declared.users
-    if users is not None and users < ratings.n_users:
-        raise UsageError(
-            f"[public] users = {users:,} is fewer than the {ratings.n_users:,} users in the data; "
-            "declare at least as many."
-        )
-    if declared is not None and not (ratings.item_ids.listed and ratings.n_items == declared.items):
-        raise DataError(
-            f'"{data.source}" gave {ratings.n_items:,} items where {declared.items:,} are public: with [privacy] ids '
-            "may not come from ratings; put its list of items back, or name one with [public] catalogue."
-        )
-    described = about_data(ratings)
-    phase("splitting and dividing the data", None)
-    parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed)
-    del ratings  # the parts are copies, and so are the parties' shares: three of everything would be too many
-    training = replace(parts.train, times=None)  # half of a rating's bytes, and of no use after the split
-    division = file.partition
-    parties = partition(
-        training,
-        into=division.into,
-        by=division.by,
-        size_skew=division.size_skew,
-        taste_skew=division.taste_skew,
-        seed=file.seed,
-    )
-    method.sides_in(Facts.of(parties, file.seed))
-    count = sum(max(1, share.devices) for share in parties)
-    if file.privacy is not None and not seeded(file) and any(share.devices > 1 for share in parties):
-        raise PrivacyRefused(
-            "[engine] seeded = false asks for noise that holds outside a simulation, and a cohort simulates many "
-            f"devices at once; let each be a party, with [partition] into = {parties.n_users}, or leave it out."
-        )
-    if file.privacy is not None:
-        phase("planning the noise", None)
-    planned = None if file.privacy is None else plan(file, method, parameters, parties.setting, count)
-    if planned is None:
-        parameters = parameters.resolved(None, Situation(parties.setting, count, sealed=False))
-    else:
-        parameters = planned.parameters
-    return Prepared(
-        file, method, parameters, described, training, parts.test, parts.support, parts.description, parties, planned
-    )
+#: What a report says where no floor was trained.
+NO_FLOOR = "No floor was trained ([evaluate] floor = false), so nothing here says whether this beats bias."
 
 
 def _sealing(prepared: Prepared) -> list[str]:
     """How sums are sealed, in words."""
     from tacit.report.sealing import sentences
 
-    told = None if prepared.plan is None else prepared.plan.sealing()
+    told = prepared.run.sealing()
     return [] if told is None else sentences(told, prepared.parties.setting is Setting.DEVICE)
 
 
 def _trained(
     prepared: Prepared,
     folder: RunFolder,
-    guards: Safeguards | None,
+    records: Records | None,
     saved: SavedRun | None,
     watch: Callable[[Glance], None] | None,
 ) -> Trained:
@@ -162,32 +46,31 @@ def _trained(
     if file.engine.name == "flare":
         from tacit.deploy.local import train_apart
 
-        agreed = Agreement.over(
-            prepared.method, prepared.parameters, Facts.of(prepared.parties, file.seed), prepared.plan, folder.run_id
-        )
-        ledgers = folder.path / "ledger" if guards is None else guards.ledgers
-        calls = CallLog(folder.path / "transcript" / "log.sqlite") if guards is None else guards.log
+        ledgers = folder.path / "ledger" if records is None else records.folder
+        calls = _log(folder) if records is None else records.log
+        run, parties = prepared.run, prepared.parties
         return train_apart(
-            folder.path / "sites", ledgers, file, agreed, prepared.parties, calls=calls, payloads=payloads, watch=watch
+            folder.path / "sites", ledgers, file, run, parties, calls=calls, payloads=payloads, watch=watch
         )
     return train(
-        prepared.method,
-        prepared.parameters,
+        prepared.run,
         prepared.parties,
+        records=records,
         saved=saved,
-        seed=file.seed,
-        dropout=file.aggregation.dropout,
         timeout=file.engine.timeout,
         payloads=payloads,
-        safeguards=guards,
         test=prepared.test,
         watch=watch,
     )
 
 
+def _log(folder: RunFolder) -> CallLog:
+    return CallLog(folder.path / "transcript" / "log.sqlite")
+
+
 def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
     """What a run without privacy goes on from; others have their log, and ledgers or sites' folders."""
-    if prepared.plan is not None or prepared.file.engine.name != "inprocess":
+    if prepared.run.private or prepared.file.engine.name != "inprocess":
         return None
     made = made_of((folder.path / "run.toml").read_text(encoding="utf-8"), prepared.parties)
     return SavedRun(folder.path / "transcript" / "saved.sqlite", made)
@@ -213,17 +96,39 @@ def run(
     out: Path | None = None,
     watch: Callable[[Glance], None] | None = None,
     phase: Phase | None = None,
+    beside: Callable[[str], Line] | None = None,
 ) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary.
 
-    `watch` sees every round; `phase` hears what else is being done.
+    `watch` sees every round; `phase` hears what else is being done. `beside` makes a line of its own, by its title, for
+    what is trained beside the run; without it `phase` hears of that too.
     """
-    began, phase = perf_counter(), phase or _unheard
+    began, phase = perf_counter(), phase or unheard
     prepared = prepare(file, phase)
-    with RunFolder.make(out, prepared.method.name, file) as folder:
-        guards = None if prepared.plan is None else safeguards(file, prepared.plan, folder)
-        with nullcontext() if guards is None else guards.over(prepared.parties):
-            return _run(prepared, folder, guards, watch, phase, began)
+    with RunFolder.make(out, prepared.run.method.name, file) as folder:
+        if prepared.run.private or file.engine.name != "inprocess":  # ledgers and sites know a run by its name
+            prepared = replace(prepared, run=prepared.run.named(folder.run_id))
+        records = recorded(prepared, folder)
+        with nullcontext() if records is None else records.over(prepared.run, prepared.parties):
+            return _run(prepared, folder, records, watch, phase, beside or partial(_Told, phase), began)
+
+
+def recorded(prepared: Prepared, folder: RunFolder) -> Records | None:
+    """The ledgers and the log of a private run, in its folder unless [privacy] names another; None for NON-PRIVATE."""
+    return Records.of(prepared.run, folder.path / "ledger", _log(folder)) if prepared.run.private else None
+
+
+class _Told:
+    """A line that is told to whoever hears the phases of the run."""
+
+    def __init__(self, phase: Phase, title: str) -> None:
+        self._phase, self._title = phase, title
+
+    def __call__(self, glance: Glance) -> None:
+        """Its rounds are few, and nobody wants to know."""
+
+    def phase(self, doing: str, done: float | None = None) -> None:
+        self._phase(f"{self._title}: {doing}", done)
 
 
 def _judge(prepared: Prepared) -> Callable[..., Any]:
@@ -240,9 +145,10 @@ def _judge(prepared: Prepared) -> Callable[..., Any]:
 def _run(
     prepared: Prepared,
     folder: RunFolder,
-    guards: Safeguards | None,
+    records: Records | None,
     watch: Callable[[Glance], None] | None,
     phase: Phase,
+    beside: Callable[[str], Line],
     began: float,
 ) -> dict[str, Any]:
     """The run in its folder, which is nobody else's meanwhile."""
@@ -255,10 +161,9 @@ def _run(
     file = prepared.file
     phase("training", None)
     saved = _saved(prepared, folder)
-    trained = _trained(prepared, folder, guards, saved, watch)
-    lifetimes = () if guards is None else guards.lifetime_notes()
-    warnings = () if prepared.plan is None else prepared.plan.warnings
-    promise = NON_PRIVATE if prepared.plan is None else prepared.plan.terms.guarantee
+    trained = _trained(prepared, folder, records, saved, watch)
+    lifetimes = () if records is None else records.lifetime_notes(prepared.run)
+    made, promise = prepared.run, prepared.run.guarantee
     evaluated = partial(
         evaluate_as_asked, test=prepared.test, seen=prepared.train, wanted=file.evaluate, seed=file.seed
     )
@@ -272,7 +177,7 @@ def _run(
         shared = {"metrics_shared": evaluated(trained.before_fine_tuning, progress=told).metrics}
     summary: dict[str, Any] = {
         "run": str(folder.path),
-        "method": prepared.method.name,
+        "method": made.method.name,
         "setting": str(prepared.parties.setting),
         "metrics": evaluation.metrics,
         **shared,
@@ -286,28 +191,28 @@ def _run(
         "seconds": round(perf_counter() - began, 3),
         "digest": trained.transcript.digest,
     }
-    floor, beside = None, []
+    floor, others = None, []
     if file.evaluate.floor:
-        floor = bias_floor(prepared, evaluation, phase)
+        floor = bias_floor(prepared, evaluation, partial(beside, "bias, the floor"))
         phase("comparing with local, popularity and central", None)
-        beside = references(prepared, evaluation, _judge(prepared))
+        others = references(prepared, evaluation, _judge(prepared))
     phase("writing the report", None)
     folder.finish(
         summary=summary,
         about=about(
-            prepared.data,
+            prepared.about,
             prepared.split,
             about_parties(prepared.parties),
-            prepared.method,
-            prepared.parameters,
+            made.method,
+            made.parameters,
             crossing(
-                prepared.method,
-                prepared.parties.setting,
-                prepared.plan,
+                made.method,
+                made.plan,
                 simulated=any(share.devices > 1 for share in prepared.parties),
             ),
             notes=[
-                *warnings,
+                *made.warnings,
+                *([] if file.evaluate.floor else [NO_FLOOR]),
                 *_bad_rows(prepared.train.dropped),
                 *evaluation.notes,
                 *lifetimes,
@@ -316,10 +221,11 @@ def _run(
                 *void_sums(trained.void, trained.rounds),
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
             ],
-            sealed=prepared.plan is not None and prepared.plan.situation.sealed,
+            sealed=made.sealed,
             floor=floor,
-            references=beside,
-            noise=None if prepared.plan is None else prepared.plan.loudness(),
+            references=others,
+            noise=made.loudness(),
+            hidden=made.hidden,
             sealing=_sealing(prepared),
         ),
         metrics=metrics_table(

@@ -88,11 +88,20 @@ def _up(delta: float) -> str:
     return f"{math.ceil(delta / grain - 1e-9) * grain:.2g}"
 
 
+@dataclass(frozen=True, repr=False)
 class NoGuarantee:
-    """The promise of a run without a mechanism: none. There is one of it, `NON_PRIVATE`, and it is false."""
+    """The promise of a run without a mechanism: none. It is false.
+
+    Attributes
+    ----------
+    hidden : what nobody saw all the same, and from whom it is hidden, where an aggregation hides contributions; what
+        sums of few say about one user is not limited by that
+    """
+
+    hidden: str = ""
 
     def __str__(self) -> str:
-        return "NON-PRIVATE"
+        return f"NON-PRIVATE · {self.hidden}" if self.hidden else "NON-PRIVATE"
 
     __repr__ = __str__
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from operator import index
 from typing import Any
 
@@ -23,16 +24,19 @@ def stream_key(seed: int, *purpose: Purpose) -> bytes:
     """The 32 bytes that a stream grows from: injective in seed and purpose, equal on every machine."""
     if not isinstance(seed, int | np.integer):
         raise UsageError(f"seed = {seed!r} is not possible; give a whole number, such as 7.")
-    digest = hashlib.sha256(b"tacit stream 1")
-    for part in (seed, *purpose):
-        if isinstance(part, bytes):
-            kind, text = b"b", part
-        elif isinstance(part, str):
-            kind, text = b"s", part.encode()
-        else:
-            kind, text = b"i", str(index(part)).encode()  # index refuses a float rather than round it
-        digest.update(kind + len(text).to_bytes(8, "little") + text)
-    return digest.digest()
+    return hashlib.sha256(b"".join((b"tacit stream 1", *map(_piece, (seed, *purpose))))).digest()
+
+
+@lru_cache(maxsize=4096, typed=True)  # a step's purposes differ in a number or two
+def _piece(part: Purpose) -> bytes:
+    """One part of a purpose, so that no two lists of parts read the same."""
+    if isinstance(part, bytes):
+        kind, text = b"b", part
+    elif isinstance(part, str):
+        kind, text = b"s", part.encode()
+    else:
+        kind, text = b"i", str(index(part)).encode()  # index refuses a float rather than round it
+    return kind + len(text).to_bytes(8, "little") + text
 
 
 def derive(seed: int, *purpose: Purpose) -> np.random.Generator:

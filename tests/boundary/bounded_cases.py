@@ -1,6 +1,7 @@
 """Worlds and neighbours for bounded queries, as bad as they can be: extremes, poison, long and empty records."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -28,6 +29,11 @@ def ratings_of(records, m, scale=(1, 5), declared=True):
         item_ids=Vocabulary(np.arange(m), "item"),
         scale=Scale(*scale, declared=declared),
     )
+
+
+def rows_of(indptr, items, m):
+    """Compressed rows alone, of whatever kind: what sums over channels need of ratings."""
+    return SimpleNamespace(indptr=indptr, items=items, n_items=m, n_users=len(indptr) - 1)
 
 
 @dataclass(frozen=True)
@@ -129,25 +135,26 @@ def distance(one, other):
     return float(np.sqrt(sum(np.square(one[name] - other[name], dtype=np.float64).sum() for name in one)))
 
 
-def exactly(query, state, stream):
+def exactly(answering, state, stream):
     """The exact answer, its blocks whole."""
-    answer = query.exact(state, stream)
+    answer = answering.exact(state, stream)
     return {name: block.dense() if isinstance(block, Rows) else block for name, block in answer.items()}
 
 
-def moved(query, near, state=None, near_state=None, seed=0):
+def moved(answering, near, state=None, near_state=None, seed=0):
     """How far apart two neighbours' answers are, in float64 and under one stream."""
-    here = exactly(query, state or {}, derive(seed, "answer"))
+    here = exactly(answering, state or {}, derive(seed, "answer"))
     there = exactly(near, (state if near_state is None else near_state) or {}, derive(seed, "answer"))
     return distance(here, there)
 
 
-def assert_bounded(query, near, unit, relation, *where, seed=0):
+def assert_bounded(answering, near, unit, relation, *where, seed=0):
     """The distance is within the claim: exactly in float64, and up to the last place of each cell in float32."""
-    claim = query.sensitivity(unit, relation)
-    assert moved(query, near, *where, seed=seed) <= claim
+    claim = answering.query.sensitivity(unit, relation)
+    assert near.query == answering.query  # the claim is of data that neither half has seen
+    assert moved(answering, near, *where, seed=seed) <= claim
     state, near_state = (*where, {}, {})[:2] if len(where) > 1 else (*where, {})[:1] * 2
-    here, there = query(state, derive(seed, "answer")), near(near_state, derive(seed, "answer"))
+    here, there = answering(state, derive(seed, "answer")), near(near_state, derive(seed, "answer"))
     assert all(block.dtype == np.float32 for block in here.values())
     last_place = np.sqrt(sum(np.square(np.spacing(np.abs(b))).sum() for a in (here, there) for b in a.values()))
     assert distance(here, there) <= claim + 2 * last_place

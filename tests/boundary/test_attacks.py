@@ -3,29 +3,33 @@
 import os
 import sqlite3
 import stat
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from bounded_cases import rows_of
+from stated import DELTA, gate_of, promise, step_terms
 
+from tacit.aggregation.ideal import Ideal
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import ClippedSum, NormalisedSum
+from tacit.boundary.bounded import Clipped, Normalised
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
-from tacit.boundary.release import Kind
+from tacit.boundary.protection import BudgetSpent, total_epsilon
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
-from tacit.experiment import plan, prepare, run
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
-from tacit.methods import chosen
-from tacit.methods.asked import Asked
-from tacit.methods.baselines import bias
-from tacit.secure import IdealSum
+from tacit.experiment import run
+from tacit.guarantee import Relation
+from tacit.methods import bias, chosen
+from tacit.methods.base import Sides
+from tacit.partition import Setting
+from tacit.prepare.data import prepare
+from tacit.prepare.file import plan
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
 
@@ -60,7 +64,7 @@ def test_two_runs_of_one_seed_under_ideal_do_not_share_their_noise(tmp_path):
             engine={"transcript": "full"},
         )
         run(f, tmp_path / f"r{k}")
-        z = plan(f, *chosen({"name": "bias"})).terms.multiplier
+        z = plan(f, *chosen({"name": "bias"})).multiplier
         seen.append((stacked(payload(tmp_path / f"r{k}", "000000-up-sum.tct")), z))
     (y1, s1), (y2, s2) = seen
     recovered = (s1 * y2 - s2 * y1) / (s1 - s2)  # public numbers only: no seed, no run file
@@ -81,17 +85,17 @@ def test_the_noise_holds_against_as_many_colluders_as_the_guarantee_states(case,
     else:
         f = file(partition={"by": "gender"}, aggregation={"name": "ideal", "collusion": 0.3})
     noises = []
-    real = IdealSum.noise
+    real = Ideal.noise
 
     def spy(self, sigma, contributors):
         noises.append((real(self, sigma, contributors), sigma, contributors))
         return noises[-1][0]
 
-    IdealSum.noise = spy
+    Ideal.noise = spy
     try:
         summary = run(f, tmp_path / "run")
     finally:
-        IdealSum.noise = real
+        Ideal.noise = real
     word = summary["guarantee"]["against"].replace("up to ", "").split("coordinator and ")[1].split()[0]
     stated = 1 if word == "one" else int(word)
     for noise, sigma, contributors in noises:
@@ -143,56 +147,52 @@ def test_a_coordinator_cannot_ask_for_sealed_contributions_one_by_one(tmp_path, 
 
 # 4 -- admit() looks at the plan, never at the event ------------------------------------------------------------------
 
-Z, DELTA = 2.0, 1e-6
+Z = 2.0
 
 
-def terms(releases=1, z=Z, unit=Unit.USER):
-    events = (Gaussian(z, releases),)
-    g = Guarantee(epsilon(events, DELTA, Relation.ZERO_OUT), DELTA, unit, Relation.ZERO_OUT, Trust.SILO, "all", True)
-    return Terms(g, z, {"tell": releases}, events)
+def terms(releases=1, z=Z):
+    return promise(step_terms(Clipped(("x",), 1.0), z, releases=releases))
 
 
-def gate(path, t=None, budget=100.0, run="run-1", days=None):
-    ledger = Ledger(path / "party-1.sqlite", "party-1")
-    return Gate("party-1", 7, {}, 0, Protection(t or terms(), ledger, Budget(budget, DELTA, days), run, 7))
+def gate(path, t=None, budget=100.0, run="run-1"):
+    return gate_of(path, t or terms(), budget=budget, run=run)
 
 
-def q(value=0.0, cells=50, clip=1.0):
-    return ClippedSum({"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64), clip=clip)
+def q(value=0.0, cells=50):
+    return {"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64)
 
 
-def test_a_chain_that_is_longer_than_planned_is_refused(tmp_path):
+def test_a_step_takes_neither_query_nor_length_from_whoever_asks(tmp_path):
+    """A sum is no chain, and a chain is as long as its spec says: nothing that a step brings makes it longer."""
     g = gate(tmp_path, budget=3.0)
-    print("promised", g.protection.terms.guarantee.epsilon)
-    with pytest.raises(PrivacyRefused), g.serving("tell", 1, 0, "r"):
-        release = g.chain(q(), lambda s, a, i: {"x": a["x"]}, {"x": np.zeros(50, np.float32)}, 400, ("x",))
-        print(
-            "release states",
-            release.guarantee,
-            "ledger says",
-            total_epsilon(g.protection.ledger.rows(), DELTA),
-            "budget 3.0",
-        )
+    with pytest.raises(PrivacyRefused, match="states no such release"), g.serving("tell", 1, 0, "r"):
+        g.chain(*q(), update=lambda s, a, i: {"x": a["x"]}, lets_out=("x",))
+    with pytest.raises(TypeError), g.serving("tell", 1, 0, "r"):
+        g.sum(*q(), answers=400)
+    assert g.protection.ledger.rows() == []
 
 
-def test_a_larger_sensitivity_than_planned_is_refused_under_a_sealed_sum(tmp_path, monkeypatch):
-    """DESIGN 3.4: the ideal sum's sigma comes from plan.sigma(), typed in by schedule(), not from the query."""
-    seen = []
-    real = IdealSum.noise
-    monkeypatch.setattr(IdealSum, "noise", lambda self, s, c: seen.append(s) or real(self, s, c))
-    monkeypatch.setattr(NormalisedSum, "sensitivity", lambda self, unit, relation: 5.0)
-    with pytest.raises(PrivacyRefused):
-        f = file(aggregation={"name": "ideal"})
-        run(f, tmp_path / "run")
-        z = plan(f, *chosen({"name": "bias"})).terms.multiplier
-        print("query says 5.0, noise was made for", seen[0] / z)
+@pytest.mark.parametrize("aggregation", ["plain", "ideal"])
+def test_a_larger_sensitivity_is_met_with_more_noise_or_refused(tmp_path, monkeypatch, aggregation):
+    """DESIGN 3.4: the noise follows the one query that is stated, wherever it is added; nobody types a bound in."""
+    f = file(aggregation={"name": aggregation})
+    small = plan(f, *chosen({"name": "bias"}))
+    monkeypatch.setattr(Normalised, "sensitivity", lambda self, unit, relation: 5.0)
+    large = plan(f, *chosen({"name": "bias"}))
+    # in integers Δ₁ grows beside Δ₂, so that a little more than five times as much is needed
+    assert large.sigma()["contribute"] == pytest.approx(5 * small.sigma()["contribute"], rel=1e-3)
+    seen, real = [], Ideal.noise
+    monkeypatch.setattr(Ideal, "noise", lambda self, s, c: seen.append(s) or real(self, s, c))
+    run(f, tmp_path / "run")
+    assert set(seen) == ({large.sigma()["contribute"]} if aggregation == "ideal" else set())
 
 
-def test_a_negative_or_zero_sensitivity_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(ClippedSum, "sensitivity", lambda self, unit, relation: -1.0)
-    g = gate(tmp_path)
-    with pytest.raises(PrivacyRefused), g.serving("tell", 1, 0, "r"):
-        print("left without noise:", decode(g.sum(q(1.0)).body)["x"][:3], g.protection.ledger.events())
+@pytest.mark.parametrize("claimed", [-1.0, 0.0, np.inf, np.nan])
+def test_a_sensitivity_that_bounds_nothing_is_refused(tmp_path, monkeypatch, claimed):
+    monkeypatch.setattr(Normalised, "sensitivity", lambda self, unit, relation: claimed)
+    with pytest.raises(PrivacyRefused, match="no bound"):
+        run(file(), tmp_path / "run")
+    assert not (tmp_path / "run" / "ledger").exists()
 
 
 # 5 -- composition over runs -----------------------------------------------------------------------------------------
@@ -204,17 +204,17 @@ def test_runs_with_different_units_compose_soundly(tmp_path):
     one = file(privacy={"epsilon": 2.0, "delta": 1e-6, "unit": "user", "ledger": kept, "budget": 4.5})
     two = file(privacy={"epsilon": 2.0, "delta": 1e-6, "unit": "rating", "ledger": kept, "budget": 4.5}, seed=8)
     run(one, tmp_path / "one")
-    z1 = plan(one, *chosen({"name": "bias"})).terms.multiplier
-    z2 = plan(two, *chosen({"name": "bias"})).terms.multiplier
+    z1 = plan(one, *chosen({"name": "bias"})).multiplier
+    z2 = plan(two, *chosen({"name": "bias"})).multiplier
     true = epsilon([Gaussian(z1 / 2), Gaussian(z2)], 1e-6, Relation.ZERO_OUT)
     print("true epsilon per rating after both runs:", true, "budget 4.5")
 
     # a pair of records that differ in one rating and whose contributions lie 2 apart
     def contribution(values):
         e = values - values.mean()
-        sums = NormalisedSum(np.array([0, 2]), np.array([0, 1]), {"e": e, "w": np.full(2, 1e-3)}, 2).exact(
-            {}, np.random.default_rng(0)
-        )
+        rows = rows_of(np.array([0, 2]), np.array([0, 1]), 2)
+        answering = Normalised(("e", "w")).over(rows, {"e": e, "w": np.full(2, 1e-3)})
+        sums = answering.exact({}, np.random.default_rng(0))
         return np.concatenate(list(sums.values()))
 
     print(
@@ -225,19 +225,24 @@ def test_runs_with_different_units_compose_soundly(tmp_path):
         run(two, tmp_path / "two")
 
 
-def test_two_processes_on_one_ledger_do_not_exceed_the_budget(tmp_path):
+def test_two_processes_on_one_ledger_do_not_exceed_the_budget(tmp_path, monkeypatch):
     one = terms().guarantee.epsilon
     gates = [gate(tmp_path, budget=1.1 * one, run=f"run-{k}") for k in (1, 2)]
-    requests = [g.serving("tell", 1, 0, f"r{k}") for k, g in enumerate(gates)]
-    real, admitted = Protection.admit, []
-    # both look before either writes: what two processes do
-    with requests[0], requests[1]:
-        events = [g._admitted(q(), 1) for g in gates]
-        try:
-            for g, e in zip(gates, events):
-                g._let_out(Kind.SUM, g._answer(q(), {}, 0, 1), e)
-        except BudgetSpent:
-            pass
+    one_looks, other_writes = gates
+    real, looked = Gate._admitted, []
+
+    def admitted(self, step):  # both look before either writes: what two processes do
+        event = real(self, step)
+        if self is one_looks and not looked:
+            looked.append(True)
+            with other_writes.serving("tell", 1, 0, "r1"):
+                other_writes.sum(*q())
+        return event
+
+    monkeypatch.setattr(Gate, "_admitted", admitted)
+    with suppress(BudgetSpent), one_looks.serving("tell", 1, 0, "r0"):
+        one_looks.sum(*q())
+    assert looked
     spent = total_epsilon(gates[0].protection.ledger.rows(), DELTA)
     print("budget", 1.1 * one, "spent", spent)
     assert spent <= 1.1 * one
@@ -297,21 +302,20 @@ def two_sums(self, federation):
     b = np.zeros(self.facts.items, np.float32)
     federation.show(biases=b)
     federation.ask("finish", biases=b)
-    from tacit.model import Model
+    from tacit.model import Linear, Model
 
-    return Model("bias", self.facts.scale, self.facts.item_ids, item_scores=b)
+    return Model("bias", self.facts.scale, self.facts.item_ids, Linear.scores(b, self.facts.scale))
 
 
 def test_a_lost_answer_is_not_taken_for_tampering(tmp_path, monkeypatch):
     """Three rounds, drop-outs: the party charges what was lost, and its next head is honest."""
-    real = bias.schedule
     monkeypatch.setattr(bias.BiasCoordinator, "run", two_sums)
-    longer = lambda *a: Asked(tuple(replace(n, releases=3) for n in real(*a).noisy))  # noqa: E731
-    object.__setattr__(bias.BIAS, "schedule", longer)
-    try:
-        run(file(aggregation={"name": "plain", "dropout": 0.5}), tmp_path / "run")
-    finally:
-        object.__setattr__(bias.BIAS, "schedule", real)
+
+    def longer(*given):
+        return [replace(spec, releases=3) for spec in bias.specs(*given)]
+
+    monkeypatch.setitem(bias.BIAS.sides, Setting.HORIZONTAL, Sides(bias.BiasCoordinator, bias.BiasParty, longer))
+    run(file(aggregation={"name": "plain", "dropout": 0.5}), tmp_path / "run")
     assert (tmp_path / "run" / "summary.json").exists()
 
 
@@ -407,7 +411,7 @@ def test_home_comes_back_after_a_restart(tmp_path):
     g = gate(tmp_path, terms(releases=3))
     g.home["users"] = np.full((20, 4), 0.5, np.float32)
     with g.serving("tell", 1, 0, "r"):
-        g.sum(q())
+        g.sum(*q())
     again = gate(tmp_path, terms(releases=3))
     np.testing.assert_array_equal(again.home["users"], 0.5)
     HorizontalSilo(parties[0], SGDMF.parameters(factors=4), Facts.of(parties, 7), again)
@@ -433,12 +437,12 @@ def test_rows_of_this_run_that_its_terms_do_not_hold_still_count(tmp_path):
     t1 = terms(releases=2, z=1.0)
     g = gate(tmp_path, t1, budget=100)
     with g.serving("tell", 1, 0, "r1"):
-        g.sum(q())
+        g.sum(*q())
     t2 = terms(releases=2, z=8.0)
     b = t2.guarantee.epsilon * 1.6
     g2 = gate(tmp_path, t2, budget=b)
     with pytest.raises(PrivacyRefused), g2.serving("tell", 2, 0, "r2"):
-        g2.sum(q())
+        g2.sum(*q())
         print("budget", b, "spent", total_epsilon(g2.protection.ledger.rows(), DELTA))
 
 

@@ -1,6 +1,7 @@
 """Normalised, clipped and weighted sums: what one user adds is within what the query says, and reaches it."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,14 +19,15 @@ from bounded_cases import (
     moved,
     neighbour,
     ratings_of,
+    rows_of,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit.boundary.bounded as bounded
 import tacit.boundary.statistics as statistics
-from tacit.boundary.bounded import ClippedSum, ClippedWhole, NormalisedSum, bounded_rows, on_grid
-from tacit.boundary.statistics import WeightedSum, packed, unpacked
+from tacit.boundary.bounded import Clipped, ClippedSum, ClippedWhole, Normalised, NormalisedSum, bounded_rows, on_grid
+from tacit.boundary.statistics import Weighted, packed, unpacked
 from tacit.errors import DataError, UsageError
 from tacit.rng import derive
 
@@ -41,16 +43,19 @@ def centred(ratings):
         return ratings.values - means[ratings.users]
 
 
-def normalised(world, kind=NormalisedSum):
+def normalised(world):
     ratings = world.ratings
-    return kind(
-        ratings.indptr, ratings.items, {"error": centred(ratings), "count": np.full(len(ratings.items), 0.7)}, world.m
-    )
+    channels = {"error": centred(ratings), "count": np.full(len(ratings.items), 0.7)}
+    return Normalised(("error", "count")).over(ratings, channels)
 
 
-def of_values(records, m, kind=NormalisedSum, **others):
+def of_values(records, m, kind=NormalisedSum, asked=Normalised, **others):
     ratings = ratings_of(records, m)
-    return kind(ratings.indptr, ratings.items, {"x": ratings.values}, m, **others)
+    return kind(asked(("x",)), ratings, {"x": ratings.values}, **others)
+
+
+def clipped(x, counts=None, limit=1.0, kind=ClippedSum):
+    return kind(Clipped(("x",), limit), {"x": x}, np.ones(len(x)) if counts is None else counts)
 
 
 # -- what is claimed -------------------------------------------------------------------------------------------------
@@ -59,16 +64,20 @@ def of_values(records, m, kind=NormalisedSum, **others):
 @pytest.mark.parametrize(("unit", "relation"), CASES)
 def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_else(unit, relation):
     times = 1 if (unit, relation) in ((USER, ZERO_OUT), (USER, ADD_REMOVE)) else 2
-    one = of_values([[(0, 1.0)]], 1)
-    assert one.sensitivity(unit, relation) == NormalisedSum.bound(unit, relation) == times
-    clipped = ClippedSum({"x": np.ones((1, 2))}, np.ones(1), 3.5)
-    assert clipped.sensitivity(unit, relation) == ClippedSum.bound(3.5, unit, relation) == times * 3.5
-    assert ClippedWhole({"x": np.ones(2)}, 3.5).sensitivity(unit, relation) == 7
+    assert Normalised(("x",)).sensitivity(unit, relation) == times
+    assert Clipped(("x", "y"), 3.5).sensitivity(unit, relation) == times * 3.5
+    assert ClippedWhole(3.5).sensitivity(unit, relation) == 7
     for blocks, bound in ((("gram",), 3 * 4), (("moment",), 3 * 2 * 5), (("gram", "moment"), 6 * math.sqrt(29))):
-        weighted = statistics_of([[(0, 1.0)]], 1, blocks=blocks, budget=9, factor_clip=2, target_clip=5)
+        weighted = Weighted(9, 2, 5, blocks)
         assert weighted.sensitivity(unit, relation) == pytest.approx(times * bound)
-        assert WeightedSum.bound(9, 2, 5, unit, relation, blocks) == weighted.sensitivity(unit, relation)
-        assert weighted.sampling == one.sampling == clipped.sampling == 1
+        assert weighted.clip == pytest.approx(bound)
+        assert weighted.sampling == Normalised(("x",)).sampling == ClippedWhole(3.5).sampling == 1
+
+
+def test_clips_are_those_of_one_piece_and_what_is_no_sum_has_none():
+    assert (Normalised(("x",)).clip, Clipped(("x",), 3.5).clip, ClippedWhole(3.5).clip) == (1.0, 3.5, None)
+    assert Normalised(("x", "y")).touched({"x": (7,), "y": (7,)}) == 14
+    assert Clipped(("x",), 3.5).touched({"x": (3, 4)}) == 12
 
 
 # -- normalised sums -------------------------------------------------------------------------------------------------
@@ -90,9 +99,8 @@ HARD = [0.0, -0.0, 5e-324, 1e-310, 1e-160, 1.0, -1.0, 3.0, 1e160, -1e300, 1.7e30
 def test_every_users_norm_is_one_or_zero_whatever_the_numbers(columns):
     counts = [len(column) for column in columns]
     x = np.array([number for column in columns for number in column])
-    query = NormalisedSum(
-        np.cumsum([0, *counts]), np.concatenate([np.arange(c) for c in counts]).astype(int), {"x": x, "y": x[::-1]}, 6
-    )
+    rows = rows_of(np.cumsum([0, *counts]), np.concatenate([np.arange(c) for c in counts]).astype(int), 6)
+    query = Normalised(("x", "y")).over(rows, {"x": x, "y": x[::-1]})
     parts = np.stack(list(query.contributions().values()))
     start = 0
     for count in counts:
@@ -122,9 +130,9 @@ def test_a_normalised_sum_is_the_sum_of_unit_vectors():
 def test_the_claims_of_a_normalised_sum_are_attained():
     full, nobody, turned = ([[(j, v) for j in range(9)]] if v else [[]] for v in (1.0, 0.0, -1.0))
     query = of_values(full, 9)
-    assert moved(query, of_values(nobody, 9)) > 0.999 * query.sensitivity(USER, ZERO_OUT)
+    assert moved(query, of_values(nobody, 9)) > 0.999 * query.query.sensitivity(USER, ZERO_OUT)
     for case in ((USER, REPLACE), (RATING, ZERO_OUT), (RATING, REPLACE)):
-        assert moved(query, of_values(turned, 9)) > 0.999 * query.sensitivity(*case)
+        assert moved(query, of_values(turned, 9)) > 0.999 * query.query.sensitivity(*case)
     # Centred by her own mean, one rating does move a user's vector by more than her absence would.
     mine = make_world(1).with_record(0, [(0, 1e9), *[(j, 1.0) for j in range(1, 8)]])
     assert moved(normalised(mine), normalised(mine.with_record(0, mine.records[0][1:]))) > 1.2
@@ -133,7 +141,7 @@ def test_the_claims_of_a_normalised_sum_are_attained():
 def test_an_empty_record_adds_exactly_nothing():
     for records in ([[]], [[], []]):
         assert not of_values(records, 3).exact({}, NOWHERE)["x"].any()
-    assert not ClippedSum({"x": np.full((2, 3), 9.0)}, np.zeros(2), 1.0).exact({}, NOWHERE)["x"].any()
+    assert not clipped(np.full((2, 3), 9.0), np.zeros(2)).exact({}, NOWHERE)["x"].any()
     answer = statistics_of([[], []], 3).exact({}, NOWHERE)
     assert not answer["gram"].any()
     assert not answer["moment"].any()
@@ -151,7 +159,7 @@ def test_an_empty_record_adds_exactly_nothing():
 def test_a_clipped_sum_moves_by_no_more_than_it_says(rows, other, clip):
     def query(rows, counts):
         x = np.array(rows)
-        return ClippedSum({"a": x[:, :1], "b": x[:, 1:].reshape(len(x), 2, 2)}, counts, clip)
+        return Clipped(("a", "b"), clip).over({"a": x[:, :1], "b": x[:, 1:].reshape(len(x), 2, 2)}, counts)
 
     n = len(rows)
     whole = query(rows, np.ones(n))
@@ -160,43 +168,39 @@ def test_a_clipped_sum_moves_by_no_more_than_it_says(rows, other, clip):
     assert_bounded(whole, emptied, USER, ZERO_OUT)
     for unit, relation in ((USER, REPLACE), (RATING, ZERO_OUT), (RATING, REPLACE)):
         assert_bounded(whole, query([other, *rows[1:]], np.ones(n)), unit, relation)
-    assert_bounded(
-        ClippedWhole({"a": np.array(rows)}, clip), ClippedWhole({"a": -np.array(rows)}, clip), USER, ZERO_OUT
-    )
+    both = (ClippedWhole(clip).over({"a": sign * np.array(rows)}) for sign in (1, -1))
+    assert_bounded(*both, USER, ZERO_OUT)
 
 
 def test_the_claims_of_clipped_answers_are_attained():
     x = np.array([[3.0, 4.0], [1.0, 0.0]])
-    query = ClippedSum({"x": x}, np.ones(2), 2.0)
-    assert moved(query, ClippedSum({"x": x}, np.array([0, 1]), 2.0)) > 0.999 * query.sensitivity(USER, ZERO_OUT)
-    turned = ClippedSum({"x": x * [[-1], [1]]}, np.ones(2), 2.0)
+    query = clipped(x, limit=2.0)
+    assert moved(query, clipped(x, np.array([0, 1]), 2.0)) > 0.999 * query.query.sensitivity(USER, ZERO_OUT)
+    turned = clipped(x * [[-1], [1]], limit=2.0)
     for unit, relation in ((USER, REPLACE), (RATING, ZERO_OUT)):
-        assert moved(query, turned) > 0.999 * query.sensitivity(unit, relation)
-    whole = ClippedWhole({"x": x}, 2.0)
-    assert moved(whole, ClippedWhole({"x": -x}, 2.0)) > 0.999 * whole.sensitivity(USER, ZERO_OUT)
+        assert moved(query, turned) > 0.999 * query.query.sensitivity(unit, relation)
+    whole = ClippedWhole(2.0).over({"x": x})
+    assert moved(whole, ClippedWhole(2.0).over({"x": -x})) > 0.999 * whole.query.sensitivity(USER, ZERO_OUT)
 
 
 def test_what_is_within_the_clip_is_left_alone():
     x = np.array([[0.3, -0.4], [30.0, 40.0]])
-    query = ClippedSum({"x": x}, np.ones(2), 1.0)
+    query = clipped(x)
     np.testing.assert_allclose(query.contributions()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
-    np.testing.assert_allclose(ClippedWhole({"x": x[0]}, 1.0)({}, NOWHERE)["x"], x[0], rtol=1e-6)
+    np.testing.assert_allclose(ClippedWhole(1.0).over({"x": x[0]})({}, NOWHERE)["x"], x[0], rtol=1e-6)
 
 
 # -- statistics of alternating least squares -------------------------------------------------------------------------
 
 
-def statistics_of(records, m, weights=None, factors=None, kind=WeightedSum, **others):
+def statistics_of(records, m, weights=None, factors=None, present=None, **others):
     ratings = ratings_of(records, m)
-    parameters = {"budget": 4.0, "factor_clip": 2.0, "target_clip": 3.0, **others}
-    return kind(
-        ratings.indptr,
-        ratings.items,
+    return Weighted(**{"budget": 4.0, "factor_clip": 2.0, "target_clip": 3.0, **others}).over(
+        ratings,
         np.ones(len(ratings.items)) if weights is None else weights,
         ratings.values,
         np.ones((len(records), 2)) if factors is None else factors,
-        m,
-        **parameters,
+        present,
     )
 
 
@@ -233,11 +237,11 @@ def test_the_claims_of_weighted_statistics_are_attained(blocks):
         return statistics_of(records, 9, factors=np.full((1, 3), 1e6), blocks=blocks, **others)
 
     full = query([[(j, 1e6) for j in range(9)]], weights=np.full(9, 1e6))
-    assert moved(full, query([[]])) > 0.999 * full.sensitivity(USER, ZERO_OUT)
+    assert moved(full, query([[]])) > 0.999 * full.query.sensitivity(USER, ZERO_OUT)
     if blocks == ("moment",):
-        assert moved(full, query([[(j, -1e6) for j in range(9)]], weights=np.full(9, 1e6))) > 0.999 * full.sensitivity(
-            USER, REPLACE
-        )
+        assert moved(
+            full, query([[(j, -1e6) for j in range(9)]], weights=np.full(9, 1e6))
+        ) > 0.999 * full.query.sensitivity(USER, REPLACE)
 
 
 def test_statistics_are_those_of_least_squares():
@@ -260,6 +264,47 @@ def test_a_packed_outer_product_has_the_squared_norm_of_its_vector(seed, p):
     np.testing.assert_allclose(unpacked(packed(u)), u[:, :, None] * u[:, None, :])
 
 
+def each(pieces):
+    """The pieces as dense vectors."""
+    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
+    for a, (low, high) in enumerate(pairwise(pieces.starts)):
+        assert len(np.unique(pieces.cells[low:high])) == high - low  # a piece meets a cell once
+        dense[a, pieces.cells[low:high]] = pieces.values[low:high]
+    return dense
+
+
+def weighed(world, seed, blocks, present=None):
+    n = sum(map(len, world.records))
+    weights = derive(seed, "weights").choice([1.0, 50.0, 1e-3, -2.0, np.inf], n)
+    return statistics_of(world.records, world.m, weights, world.users, present, blocks=blocks)
+
+
+@given(WORLDS, SEEDS, st.sampled_from([("gram",), ("moment",), ("gram", "moment")]))
+@settings(deadline=None, max_examples=100)
+def test_pieces_of_statistics_add_up_to_them_and_none_is_longer_than_the_clip(world, seed, blocks):
+    present = derive(seed, "present").random(len(world.records)) < 0.8
+    query = weighed(world, seed, blocks, present)
+    exact = query.exact({}, NOWHERE)
+    dense = each(query.pieces({}, NOWHERE))
+    flat = np.concatenate([exact[name].ravel() for name in sorted(exact)])
+    np.testing.assert_allclose(dense.sum(axis=0), flat, atol=1e-12 * query.query.clip * len(dense))
+    assert all(math.sqrt(math.fsum(np.square(piece))) <= query.query.clip for piece in dense)
+    assert not dense[~present].any()
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 40, 10**9])
+def test_statistics_some_users_at_a_time_are_the_same_as_all_at_once(at_once, monkeypatch):
+    query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
+    whole = query.pieces({}, NOWHERE)
+    monkeypatch.setattr(statistics, "AT_ONCE", at_once)
+    chunks = list(query.chunks({}, NOWHERE))
+    for name in ("values", "cells"):
+        np.testing.assert_array_equal(np.concatenate([getattr(c, name) for c in chunks]), getattr(whole, name))
+    assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))
+    assert {c.size for c in chunks} == {whole.size}
+    assert (len(chunks) == 1) == (at_once == 10**9)
+
+
 # -- what cannot be bounded is refused ---------------------------------------------------------------------------------
 
 
@@ -274,43 +319,50 @@ def test_rows_with_an_item_twice_out_of_order_or_out_of_range_are_refused():
 def test_shapes_and_bounds_that_cannot_be_meant_are_refused():
     for wrong in (0, -1, math.inf, math.nan):
         for make in (
-            lambda c: ClippedSum({"x": np.ones((1, 1))}, np.ones(1), c),
-            lambda c: ClippedWhole({"x": np.ones(1)}, c),
-            lambda c: statistics_of([[]], 1, budget=c),
-            lambda c: statistics_of([[]], 1, factor_clip=c),
-            lambda c: statistics_of([[]], 1, target_clip=c),
+            lambda c: Clipped(("x",), c),
+            lambda c: ClippedWhole(c),
+            lambda c: Weighted(c, 1, 1),
+            lambda c: Weighted(1, c, 1),
+            lambda c: Weighted(1, 1, c),
         ):
             with pytest.raises(UsageError, match="bounds nothing"):
                 make(wrong)
+    one = rows_of(np.array([0, 1]), np.array([0]), 1)
     for make in (
-        lambda: NormalisedSum(np.array([0, 1]), np.array([0]), {}, 1),
-        lambda: NormalisedSum(np.array([0, 1]), np.array([0]), {"x": np.ones(2)}, 1),
-        lambda: NormalisedSum(np.array([0, 2]), np.array([0]), {"x": np.ones(1)}, 1),
-        lambda: NormalisedSum(np.array([0, 1]), np.array([0]), {"x": np.ones(1)}, 1, present=np.ones(2, dtype=bool)),
-        lambda: ClippedSum({"x": np.ones((2, 1))}, np.ones(1), 1.0),
-        lambda: ClippedSum({}, np.ones(1), 1.0),
-        lambda: ClippedWhole({}, 1.0),
+        lambda: Normalised(("x",)).over(one, {}),
+        lambda: Normalised(("x",)).over(one, {"y": np.ones(1)}),
+        lambda: Normalised(("x",)).over(one, {"x": np.ones(1), "y": np.ones(1)}),
+        lambda: Normalised(("x",)).over(one, {"x": np.ones(2)}),
+        lambda: Normalised(("x",)).over(rows_of(np.array([0, 2]), np.array([0]), 1), {"x": np.ones(1)}),
+        lambda: Normalised(("x",)).over(one, {"x": np.ones(1)}, present=np.ones(2, dtype=bool)),
+        lambda: Clipped(("x",), 1.0).over({"x": np.ones((2, 1))}, np.ones(1)),
+        lambda: Clipped(("x",), 1.0).over({}, np.ones(1)),
+        lambda: Clipped(("x",), 1.0).over({"y": np.ones((1, 1))}, np.ones(1)),
+        lambda: ClippedWhole(1.0).over({}),
         lambda: statistics_of([[(0, 1.0)]], 1, weights=np.ones(2)),
         lambda: statistics_of([[(0, 1.0)]], 1, factors=np.ones((2, 2))),
     ):
         with pytest.raises(DataError):
             make()
     with pytest.raises(UsageError, match="choose from gram, moment"):
-        statistics_of([[]], 1, blocks=("both",))
+        Weighted(1, 1, 1, ("both",))
+    for wrong in ((), ("x", "x"), "x"):
+        for make in (Normalised, lambda names: Clipped(names, 1.0)):
+            with pytest.raises(UsageError, match="each of them once"):
+                make(wrong)
 
 
 def test_nobody_at_all_answers_zeros():
     assert of_values([], 2)({}, NOWHERE)["x"].tolist() == [0, 0]
-    assert ClippedSum({"x": np.ones((0, 2))}, np.ones(0), 1.0)({}, NOWHERE)["x"].tolist() == [0, 0]
+    assert clipped(np.ones((0, 2)))({}, NOWHERE)["x"].tolist() == [0, 0]
     assert statistics_of([], 2, factors=np.ones((0, 2)))({}, NOWHERE)["moment"].tolist() == [[0, 0], [0, 0]]
 
 
 # -- planted bugs ------------------------------------------------------------------------------------------------------
 
 
-class ClaimsTooLittle(NormalisedSum):
-    @staticmethod
-    def bound(unit, relation):
+class ClaimsTooLittle(Normalised):
+    def sensitivity(self, unit, relation):
         return 1.0  # under replace, and per rating, too
 
 
@@ -318,23 +370,25 @@ class DividesByCounts(NormalisedSum):
     """Item means in place of sums: other users' weights change when one user goes."""
 
     def exact(self, state, stream):
-        counts = np.maximum(np.bincount(self.items, minlength=self.n_items), 1)
-        return {name: block / counts * len(self.items) for name, block in super().exact(state, stream).items()}
+        items = self.ratings.items
+        counts = np.maximum(np.bincount(items, minlength=self.ratings.n_items), 1)
+        return {name: block / counts * len(items) for name, block in super().exact(state, stream).items()}
 
 
 class WeighsByPopularity(NormalisedSum):
     """Each user's norm is 1, but who gets what depends on how often others rated."""
 
     def contributions(self):
-        counts = np.bincount(self.items, minlength=self.n_items).astype(float)
-        self.channels = {name: x / counts[self.items] ** 8 for name, x in self.channels.items()}
+        items = self.ratings.items
+        counts = np.bincount(items, minlength=self.ratings.n_items).astype(float)
+        self.channels = {name: x / counts[items] ** 8 for name, x in self.channels.items()}
         return super().contributions()
 
 
 class ClipsTheSum(ClippedSum):
     def exact(self, state, stream):
         total = np.nan_to_num(self.vectors["x"] * self.taking_part[:, None]).sum(axis=0)
-        return {"x": bounded.clipped_rows(total[None], self.clip)[0]}
+        return {"x": bounded.clipped_rows(total[None], self.query.limit)[0]}
 
 
 class ForgetsEmptyRecords(ClippedSum):
@@ -348,30 +402,30 @@ def test_weights_from_realised_counts_are_found(planted):
     many = [[(0, 1.0), (1, 1.0)]] * 30 + [[(0, 1.0)]]
     for kind in (NormalisedSum, planted):
         query, near = of_values(many, 3, kind), of_values([*many[:-1], []], 3, kind)
-        assert (moved(query, near) <= query.sensitivity(USER, ZERO_OUT)) == (kind is NormalisedSum)
+        assert (moved(query, near) <= query.query.sensitivity(USER, ZERO_OUT)) == (kind is NormalisedSum)
 
 
 def test_a_claim_that_forgets_the_factor_two_is_found():
-    for kind in (NormalisedSum, ClaimsTooLittle):
-        query, near = of_values([[(0, 1.0)]], 1, kind), of_values([[(0, -1.0)]], 1, kind)
+    for asked in (Normalised, ClaimsTooLittle):
+        query, near = of_values([[(0, 1.0)]], 1, asked=asked), of_values([[(0, -1.0)]], 1, asked=asked)
         for case in ((USER, REPLACE), (RATING, ZERO_OUT)):
-            assert (moved(query, near) <= query.sensitivity(*case)) == (kind is NormalisedSum)
+            assert (moved(query, near) <= query.query.sensitivity(*case)) == (asked is Normalised)
 
 
 def test_clipping_after_the_sum_is_found():
     """A clipped whole moves by up to 2C, a sum of clipped terms by C."""
     x = np.array([[9.0, 0.0], [-5.0, 0.0]])
     for kind in (ClippedSum, ClipsTheSum):
-        query, near = kind({"x": x}, np.ones(2), 1.0), kind({"x": x}, np.array([0, 1]), 1.0)
-        assert (moved(query, near) <= query.sensitivity(USER, ZERO_OUT)) == (kind is ClippedSum)
+        query, near = clipped(x, kind=kind), clipped(x, np.array([0, 1]), kind=kind)
+        assert (moved(query, near) <= query.query.sensitivity(USER, ZERO_OUT)) == (kind is ClippedSum)
 
 
 def test_a_row_without_ratings_that_still_adds_is_found():
     """Then emptying a record leaves what her row says, and two vectors in the ball are 2C apart."""
     for kind in (ClippedSum, ForgetsEmptyRecords):
-        query = kind({"x": np.array([[1.0], [0.0]])}, np.array([1, 1]), 1.0)
-        near = kind({"x": np.array([[-1.0], [0.0]])}, np.array([0, 1]), 1.0)
-        assert (moved(query, near) <= query.sensitivity(USER, ZERO_OUT)) == (kind is ClippedSum)
+        query = clipped(np.array([[1.0], [0.0]]), kind=kind)
+        near = clipped(np.array([[-1.0], [0.0]]), np.array([0, 1]), kind=kind)
+        assert (moved(query, near) <= query.query.sensitivity(USER, ZERO_OUT)) == (kind is ClippedSum)
 
 
 def test_off_diagonals_weighted_wrongly_are_found(monkeypatch):
@@ -382,7 +436,7 @@ def test_off_diagonals_weighted_wrongly_are_found(monkeypatch):
             statistics_of(r, 1, factors=np.full((1, 2), 9.0), weights=np.full(len(r[0]), 9.0), blocks=("gram",))
             for r in ([[(0, 1.0)]], [[]])
         )
-        return moved(query, near) <= query.sensitivity(USER, ZERO_OUT)
+        return moved(query, near) <= query.query.sensitivity(USER, ZERO_OUT)
 
     assert within()
     a, b = np.triu_indices(2)
@@ -394,7 +448,7 @@ def test_off_diagonals_weighted_wrongly_are_found(monkeypatch):
 def test_a_statistic_that_leaves_out_one_clip_is_found(monkeypatch, left_out):
     def within():
         query = statistics_of([[(0, 1e3), (1, 1e3)]], 2, np.full(2, 50.0), np.full((1, 2), 1e3))
-        return moved(query, statistics_of([[]], 2)) <= query.sensitivity(USER, ZERO_OUT)
+        return moved(query, statistics_of([[]], 2)) <= query.query.sensitivity(USER, ZERO_OUT)
 
     assert within()
     if left_out == "weights":
@@ -425,7 +479,8 @@ def test_a_piece_left_out_is_found(monkeypatch, piece):
             query = of_values(records, 3)
             if not moved(query, of_values([[]], 3)) <= 1:
                 return False
-        huge = NormalisedSum(np.array([0, 2]), np.array([0, 1]), {"x": np.array([1e200, 1e-200])}, 2)
+        rows = rows_of(np.array([0, 2]), np.array([0, 1]), 2)
+        huge = Normalised(("x",)).over(rows, {"x": np.array([1e200, 1e-200])})
         if not 0.999 < moved(huge, of_values([[]], 2)) <= 1:
             return False
         with pytest.raises(DataError):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.boundary.gradients import EmbeddingGradient
 from tacit.boundary.trim import Part, check_rows, sample_ratings, sample_users, trim
+from tacit.data.ratings import Scale
 from tacit.errors import DataError
 from tacit.kernels.bounded import bounded_gradients, bounded_gradients_numpy
 from tacit.rng import derive
@@ -126,9 +127,10 @@ def test_the_absent_are_left_out_and_rate_one_keeps_everybody(sample):
 
 def test_every_answer_draws_a_sample_and_a_trimming_of_its_own():
     world = make_world(5, n=40, m=13, poison=False)
-    query = EmbeddingGradient(world.ratings, 0.5, 2, users_are_public=True)
+    query = EmbeddingGradient(Scale(1, 5), 0.5, 2, users_are_public=True)
+    answering = query.over(world.ratings)
     stream = derive(1, "one stream")
-    first, second = query(world.state, stream), query(world.state, stream)
+    first, second = answering(world.state, stream), answering(world.state, stream)
     assert (first["items"] != second["items"]).any()
     assert query.sensitivity(USER, ZERO_OUT) <= query.sensitivity(RATING, ZERO_OUT)
 

@@ -3,14 +3,15 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from stated import promise, step_terms
 
 from tacit.boundary import ledger as ledgers
 from tacit.boundary import tally
+from tacit.boundary.bounded import Clipped
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection, Terms
+from tacit.boundary.protection import Budget, Protection
 from tacit.errors import PrivacyRefused
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 EVENT = Gaussian(10.0)
@@ -25,8 +26,7 @@ def site(tmp_path, monkeypatch):
         now = NOON + timedelta(hours=hours)
         monkeypatch.setattr(tally, "clock", lambda: now)
         monkeypatch.setattr(ledgers, "_now", lambda: now.isoformat(timespec="seconds"))
-        promise = Guarantee(0.6, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "the coordinator", simulated=True)
-        terms = Terms(promise, 10.0, {"sum": 1}, (EVENT,))
+        terms = promise(step_terms(Clipped(("x",), 1.0), 10.0, step="sum"), stated=0.6)
         Protection(terms, ledger, Budget(0.6, 1e-6, days), run, 7).afford()
         if record:
             ledger.record(

@@ -7,16 +7,17 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tacit.boundary import door, protection
+from tacit.boundary.code import PUBLIC_GRID, Grid
 from tacit.boundary.events import SampledGaussian, Skellam
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.sealed import PUBLIC_GRID
 from tacit.boundary.stream import SecureStream
 from tacit.boundary.trim import sample_ratings, sample_users
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.experiment import check, plan, run
+from tacit.experiment import run
 from tacit.methods import chosen
+from tacit.prepare.file import check, plan
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 900}
 CHAIN = {"name": "sgdmf", "factors": 3, "rounds": 2, "local_steps": 2, "sampling": 0.5, "fine_tuning": 1}
@@ -41,7 +42,7 @@ RUNS = {
     "a masked chain": file(CHAIN, "secagg"),
     "a chain per rating": file(CHAIN, privacy={"epsilon": 4.0, "delta": 1e-6, "unit": "rating"}),
     "a sum of gradients": file({**CHAIN, "local_steps": 1, "users": "together"}, "secagg"),
-    "items divided": file({**CHAIN, "fine_tuning": None} | {"fine_tuning": 0}, partition={"by": "item", "into": 2}),
+    "items divided": file({k: v for k, v in CHAIN.items() if k != "fine_tuning"}, partition={"by": "item", "into": 2}),
     "devices": file(partition={"by": "device", "into": 60}, data=DATA),
 }
 
@@ -78,9 +79,10 @@ def test_sums_are_of_whole_numbers_with_exact_noise_also_where_each_adds_its_own
     """600 cells of 4 parties; five standard deviations of a sample variance, one false alarm in 1.7 million."""
     wide = {"source": "demo", "users": 60, "items": 300, "ratings": 900}
     made = plan(file(data=wide), *chosen({"name": "bias"}))
-    grid = made.terms.grids["contribute"]
-    assert grid.own
-    assert grid.shares is None
+    terms = made.terms.steps["contribute"]
+    grid = terms.code
+    assert isinstance(grid, Grid)
+    assert not terms.sealed
     (event,) = made.terms.events
     assert isinstance(event, Skellam)
     run(file(data=wide), tmp_path / "one")

@@ -1,54 +1,48 @@
 """What the gate holds to by itself under a guarantee that does not say SIMULATED, whatever a plan says."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from stated import gate_of as protected
+from stated import grid_of, promise, step_terms
 
+from tacit.aggregation.ideal import Ideal
 from tacit.boundary import Gate
-from tacit.boundary import gate as gate_module
-from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import ClippedSum
-from tacit.boundary.events import Gaussian
-from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection, Terms
-from tacit.boundary.sealed import SEALED, Grid
+from tacit.boundary import noise as noise_module
+from tacit.boundary.bounded import Clipped
+from tacit.boundary.code import SEALED
+from tacit.boundary.protection import Protection
 from tacit.boundary.source import Secure, Seeded
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.partition import Setting
 from tacit.rng import stream_key
 from tacit.secure.masks import unpack
-from tacit.secure.quantize import Rounding
 
-Z, DELTA, CELLS, SEED = 2.0, 1e-6, 1000, 7
+Z, CELLS, SEED = 2.0, 1000, 7
 
-#: A sum whose noise somebody else would add, and one whose noise is the party's own.
-LEFT = Grid(Rounding.fine(1.0, CELLS), 1.0, Z, 32)
-OWN = replace(LEFT, own=True)
+QUERY = Clipped(("x",), 1.0)
+GRID = grid_of(QUERY, CELLS, Z)
+#: A sum whose noise somebody else would add, one whose noise is the party's own, and one of floats.
+LEFT, OWN, FLOATS = "left", "own", "floats"
 
 
-def gate_of(folder, grid: Grid | None = None, simulated=False, devices=0) -> Gate:
+def gate_of(folder, noise=FLOATS, simulated=False, devices=0) -> Gate:
     """A party's gate with a ledger of its own, for one release."""
-    event = Gaussian(Z, 1) if grid is None else grid.event(1.0, 1)
-    reached = epsilon((event,), DELTA, Relation.ZERO_OUT)
-    guarantee = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=simulated)
-    terms = Terms(guarantee, Z, {"tell": 1}, (event,), grids={} if grid is None else {"tell": grid})
-    ledger = Ledger(folder / "party-1.sqlite", "party-1")
-    return Gate("party-1", SEED, {}, devices, Protection(terms, ledger, Budget(100.0, DELTA), "run-1", SEED))
+    terms = step_terms(QUERY, Z, code=None if noise == FLOATS else GRID, sealed=noise == LEFT)
+    how = Ideal(Setting.HORIZONTAL, 4) if noise == LEFT else None
+    return protected(folder, promise(terms, simulated=simulated), seed=SEED, devices=devices, how=how)
 
 
-def told(gate: Gate, value: float, **options):
+def told(gate: Gate, value: float):
     """The release of one user's vector, for the same request whoever is asked."""
-    query = ClippedSum({"x": np.full((1, CELLS), value)}, np.ones(1, dtype=np.int64), clip=1.0)
     with gate.serving("tell", 1, 0, "request"):
-        return decode(gate.sum(query, **options).body)
+        return decode(gate.sum({"x": np.full((1, CELLS), value)}, np.ones(1, dtype=np.int64)).body)
 
 
 def steps(payload) -> np.ndarray:
     """A contribution in whole numbers."""
-    return np.rint(LEFT.numbers(unpack(payload[SEALED], CELLS, LEFT.bits)) / LEFT.rounding.step)
+    return np.rint(GRID.numbers(unpack(payload[SEALED], CELLS, GRID.bits)) / GRID.rounding.step)
 
 
 # -- the noise of a sum -------------------------------------------------------------------------------------------
@@ -58,15 +52,15 @@ def steps(payload) -> np.ndarray:
 def test_a_sum_whose_noise_is_left_to_the_aggregation_does_not_leave_a_deployment(tmp_path, devices):
     gate = gate_of(tmp_path, LEFT, devices=devices)
     with pytest.raises(PrivacyRefused, match="leave the noise of a sum to the aggregation"):
-        told(gate, 0.01, contributors=max(1, devices))
+        told(gate, 0.01)
     assert gate.protection.ledger.rows() == []
     simulated = gate_of(tmp_path / "simulated", LEFT, simulated=True, devices=devices)
-    assert SEALED in told(simulated, 0.01, contributors=max(1, devices))
+    assert SEALED in told(simulated, 0.01)
 
 
 def test_planted_a_gate_that_does_not_ask_would_let_out_what_carries_no_noise(tmp_path, monkeypatch):
     """Every cell is the vector's own, but for the coin that rounds it; a simulation's aggregation has yet to add it."""
-    value = 10.5 * LEFT.rounding.step
+    value = 10.5 * GRID.rounding.step
     simulated = told(gate_of(tmp_path / "simulated", LEFT, simulated=True), value)
     monkeypatch.setattr(Protection, "only_simulated", lambda self, what: None)
     for payload in (simulated, told(gate_of(tmp_path, LEFT), value)):
@@ -88,8 +82,8 @@ class Silent:
 
 def rounded_twice(folder, monkeypatch, simulated: bool) -> tuple[np.ndarray, np.ndarray]:
     """What one vector, half-way between whole numbers, is rounded to for the same request by two services."""
-    monkeypatch.setattr(gate_module, "Skellam", Silent)
-    value = 10.5 * OWN.rounding.step
+    monkeypatch.setattr(noise_module, "Skellam", Silent)
+    value = 10.5 * GRID.rounding.step
     one, other = (steps(told(gate_of(folder / name, OWN, simulated), value)) for name in ("one", "other"))
     assert set(one) == set(other) == {10, 11}
     return one, other

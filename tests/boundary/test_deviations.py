@@ -21,8 +21,10 @@ from bounded_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tacit.boundary.bounded as bounded
 import tacit.boundary.deviations as deviations
-from tacit.boundary.deviations import DeviationSum
+from tacit.boundary.deviations import Deviations, DeviationSum
+from tacit.data.ratings import Scale
 from tacit.errors import DataError, UsageError
 from tacit.rng import derive
 
@@ -31,8 +33,8 @@ WEIGHTS = [1e-6, 0.7, 10.0, 1e6]
 NOWHERE = derive(0, "nothing is drawn")
 
 
-def of(records, m=4, scale=(1, 5), s=0.7, kind=DeviationSum, **others):
-    return kind(ratings_of(records, m, scale), s, **others)
+def of(records, m=4, scale=(1, 5), s=0.7, kind=DeviationSum, asked=Deviations, **others):
+    return kind(asked(Scale(*scale), s), ratings_of(records, m, scale), **others)
 
 
 # -- what is claimed -------------------------------------------------------------------------------------------------
@@ -40,15 +42,16 @@ def of(records, m=4, scale=(1, 5), s=0.7, kind=DeviationSum, **others):
 
 @pytest.mark.parametrize(("scale", "half"), [((1, 5), 2.0), ((-10, 10), 10.0), ((0.5, 5), 2.25)])
 def test_claims_are_half_the_scale_and_the_weight_together(scale, half):
-    query = of([[(0, 1.0)]], scale=scale)
+    query = Deviations(Scale(*scale), 0.7)
+    assert query.clip == pytest.approx(math.sqrt(half**2 + 0.49))
+    assert query.touched({"errors": (9,), "weights": (9,)}) == 2
     for relation, times in ((ZERO_OUT, 1), (ADD_REMOVE, 1), (REPLACE, 2)):
         assert query.sensitivity(RATING, relation) == pytest.approx(times * math.sqrt(half**2 + 0.49))
-        assert query.sensitivity(RATING, relation) == DeviationSum.bound(2 * half, 0.7, RATING, relation)
 
 
 def test_a_user_and_a_scale_read_off_the_data_are_bounded_by_nothing():
-    assert all(of([[(0, 1.0)]]).sensitivity(USER, relation) == math.inf for relation in RELATIONS)
-    guessed = DeviationSum(ratings_of([[(0, 1.0)]], 1, declared=False), 0.7)
+    assert all(Deviations(Scale(1, 5), 0.7).sensitivity(USER, relation) == math.inf for relation in RELATIONS)
+    guessed = Deviations(Scale(1, 5, declared=False), 0.7)
     assert guessed.sensitivity(RATING, ZERO_OUT) == math.inf
 
 
@@ -57,7 +60,14 @@ def test_a_user_and_a_scale_read_off_the_data_are_bounded_by_nothing():
 def test_one_rating_moves_the_sums_by_no_more_than_they_say(world, seed, relation, s):
     near, _ = neighbour(world, seed, RATING, relation)
     if near is not None:
-        assert_bounded(DeviationSum(world.ratings, s), DeviationSum(near.ratings, s), RATING, relation)
+        query = Deviations(Scale(*world.scale), s)
+        assert_bounded(query.over(world.ratings), query.over(near.ratings), RATING, relation)
+
+
+def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says():
+    wide, query = ratings_of([[(0, 9.0)]], 1, (-10, 10)), Deviations(Scale(1, 5), 0.7)
+    assert query.over(wide)({}, NOWHERE)["errors"] == pytest.approx([2.0], rel=1e-5)
+    assert_bounded(query.over(wide), query.over(ratings_of([[]], 1, (-10, 10))), RATING, ZERO_OUT)
 
 
 @given(WORLDS, SEEDS)
@@ -67,7 +77,7 @@ def test_one_rating_moves_its_own_two_cells_and_no_others(world, seed):
     if near is None:
         return
     ((gone, _),) = [pair for pair in world.records[i] if pair[0] not in {j for j, _ in near.records[i]}]
-    here, there = (DeviationSum(w.ratings, 0.7).exact({}, NOWHERE) for w in (world, near))
+    here, there = (Deviations(Scale(*w.scale), 0.7).over(w.ratings).exact({}, NOWHERE) for w in (world, near))
     assert set(np.flatnonzero(here["errors"] != there["errors"])) <= {gone}
     assert list(np.flatnonzero(here["weights"] != there["weights"])) == [gone]
 
@@ -76,13 +86,13 @@ def test_one_rating_moves_its_own_two_cells_and_no_others(world, seed):
 def test_the_claim_is_attained(extreme):
     rest = [(0, 2.0), (1, 5.0)]
     query = of([[*rest, (3, extreme)], [(3, 4.0)]])
-    assert moved(query, of([rest, [(3, 4.0)]])) > 0.999 * query.sensitivity(RATING, ZERO_OUT)
+    assert moved(query, of([rest, [(3, 4.0)]])) > 0.999 * query.query.sensitivity(RATING, ZERO_OUT)
 
 
 def test_a_user_moves_it_by_more_than_a_rating_may():
     """Why the unit user has no bound here: the root of her number of ratings."""
     query = of([[(j, 5.0) for j in range(16)]], 16)
-    assert moved(query, of([[]], 16)) == pytest.approx(4 * query.sensitivity(RATING, ZERO_OUT), rel=1e-5)
+    assert moved(query, of([[]], 16)) == pytest.approx(4 * query.query.sensitivity(RATING, ZERO_OUT), rel=1e-5)
 
 
 # -- what is answered ------------------------------------------------------------------------------------------------
@@ -105,7 +115,7 @@ def test_what_cannot_be_meant_is_refused():
         with pytest.raises(UsageError, match="bounds nothing"):
             of([[(0, 1.0)]], s=wrong)
     with pytest.raises(DataError, match="a value for each"):
-        DeviationSum(replace(ratings_of([[(0, 1.0)]], 1), values=np.ones(2, np.float32)), 0.7)
+        Deviations(Scale(1, 5), 0.7).over(replace(ratings_of([[(0, 1.0)]], 1), values=np.ones(2, np.float32)))
     with pytest.raises(DataError, match="present"):
         of([[(0, 1.0)]], present=np.ones(2, dtype=bool))
 
@@ -130,27 +140,31 @@ class WeighsByUsers(DeviationSum):
         x, users = super().contributions(), self.ratings.users
         largest = np.zeros(self.ratings.n_users)
         np.maximum.at(largest, users, np.abs(x["errors"]))
-        return {**x, "errors": x["errors"] / largest[users] * self.ratings.scale.span / 2}
+        return {**x, "errors": x["errors"] / largest[users] * self.query.scale.span / 2}
 
 
-class ForgetsTheWeights(DeviationSum):
+class ForgetsTheWeights(Deviations):
     """The claim counts the deviation and not that the rating is there."""
 
-    @staticmethod
-    def bound(span, count_weight, unit, relation):
-        return span / 2
+    def sensitivity(self, unit, relation):
+        return self.scale.span / 2
 
 
 @pytest.mark.parametrize(
     ("planted", "others", "last"),
-    [(CentresByUsers, 1.0, 5.0), (WeighsByUsers, 3.1, 5.0), (ForgetsTheWeights, 4.0, 5.0)],
+    [
+        ({"kind": CentresByUsers}, 1.0, 5.0),
+        ({"kind": WeighsByUsers}, 3.1, 5.0),
+        ({"asked": ForgetsTheWeights}, 4.0, 5.0),
+    ],
+    ids=["centres by users", "weighs by users", "forgets the weights"],
 )
 def test_planted_bugs_are_found(planted, others, last):
     """Fifteen ratings alike and one that goes; the honest query passes."""
     alike = [(j, others) for j in range(15)]
-    for kind in (DeviationSum, planted):
-        query, near = of([[*alike, (15, last)]], 16, s=0.1, kind=kind), of([alike], 16, s=0.1, kind=kind)
-        assert (moved(query, near) <= query.sensitivity(RATING, ZERO_OUT)) == (kind is DeviationSum)
+    for how in ({}, planted):
+        query, near = of([[*alike, (15, last)]], 16, s=0.1, **how), of([alike], 16, s=0.1, **how)
+        assert (moved(query, near) <= query.query.sensitivity(RATING, ZERO_OUT)) == (not how)
 
 
 @pytest.mark.parametrize("piece", ["finite", "clip", "check_rows"])
@@ -158,7 +172,7 @@ def test_a_piece_left_out_is_found(monkeypatch, piece):
     def sound():
         for value in (np.nan, 1e30, 5.0):
             query = of([[(0, value)]])
-            if not moved(query, of([[]])) <= query.sensitivity(RATING, ZERO_OUT):
+            if not moved(query, of([[]])) <= query.query.sensitivity(RATING, ZERO_OUT):
                 return False
         try:
             of([[(0, 5.0), (0, 5.0)]])
@@ -168,7 +182,7 @@ def test_a_piece_left_out_is_found(monkeypatch, piece):
 
     assert sound()
     if piece == "check_rows":
-        monkeypatch.setattr(deviations, "check_rows", lambda *rows: None)
+        monkeypatch.setattr(bounded, "check_rows", lambda *rows: None)
     elif piece == "clip":
         monkeypatch.setattr(deviations.np, "clip", lambda x, low, high: x)
     else:

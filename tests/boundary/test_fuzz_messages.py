@@ -13,26 +13,28 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from stated import gate_of, nothing_promised, promise, step_terms
 
-from tacit.boundary import Gate
+from tacit.aggregation.plain import Plain
+from tacit.boundary.bounded import Normalised
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, canonical
-from tacit.boundary.protection import Budget, Protection, Terms
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.wire import MAGIC, decode, digest, encode
 from tacit.data.synthetic import demo
 from tacit.errors import TacitError
 from tacit.federation import Answer, Facts, Federation, Request
 from tacit.federation import messages as schemas
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
-from tacit.methods.baselines.bias import BiasParameters, BiasParty
-from tacit.partition import partition
+from tacit.methods.bias import BiasParameters, BiasParty
+from tacit.partition import Setting, partition
 
 EACH, SEED, ITEMS = 20_000, 7, 12
 LONGEST = 600  # characters of a sentence
 PARTIES = partition(demo(users=20, items=ITEMS, ratings=60), into=2)
 FACTS = Facts.of(PARTIES, SEED)
 EVENT = canonical(Gaussian(2.0))
+QUERY = Normalised(("errors", "weights"))
+SAID = {"terms": nothing_promised(QUERY, step="contribute"), "how": Plain(Setting.HORIZONTAL, 2)}
 
 
 # -- forgeries ----------------------------------------------------------------------------------------------------
@@ -191,13 +193,9 @@ def complaint(error: BaseException, case: object) -> None:
 
 
 def private_party(folder) -> BiasParty:
-    events = (Gaussian(2.0),)
-    guarantee = Guarantee(3.0, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
-    terms = Terms(guarantee, 2.0, {"contribute": 1}, events)
-    share = PARTIES[0]
-    ledger = Ledger(folder / "party-1.sqlite", share.name)
-    gate = Gate(share.name, SEED, {}, 0, Protection(terms, ledger, Budget(9.0, 1e-6), "run-1", SEED))
-    return BiasParty(share, BiasParameters(), FACTS, gate)
+    terms = promise(step_terms(QUERY, 2.0, step="contribute"), stated=3.0)
+    ledger = Ledger(folder / "party-1.sqlite", PARTIES[0].name)
+    return BiasParty(PARTIES[0], BiasParameters(), FACTS, gate_of(ledger, terms, budget=9.0))
 
 
 def forged_request(draw: random.Random) -> Request:
@@ -313,7 +311,7 @@ def hear_coordinator(number: int, seed: int = SEED) -> int:
     draw, used, engine = random.Random(seed), 0, Forger()
     for place in range(number):
         if place % 500 == 0:  # a transcript grows with what it holds
-            federation = Federation(engine, FACTS, BiasParty.steps, method="bias")
+            federation = Federation(engine, FACTS, BiasParty.steps, method="bias", **SAID)
         federation._line._heads.clear()
         step = "contribute" if draw.random() < 0.5 else "finish"
         engine.answers = forged_answers(draw, step)
@@ -398,7 +396,7 @@ def test_numbers_that_are_not_finite_are_found(party, monkeypatch):
 
 
 def test_a_wire_format_that_trusts_its_header_is_found(party, monkeypatch):
-    monkeypatch.setattr("tacit.federation.party.decode", lambda body: json.loads(body[8:].split(b"\0")[0]))
+    monkeypatch.setattr("tacit.federation.peer.decode", lambda body: json.loads(body[8:].split(b"\0")[0]))
     assert found(ask_party, party, 3000)
 
 

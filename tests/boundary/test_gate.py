@@ -4,17 +4,26 @@ import math
 
 import numpy as np
 import pytest
+from stated import nothing_promised
 
-from tacit.boundary import Gate, Unbounded
+from tacit.boundary import Gate
+from tacit.boundary.query import Unbounded
+from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
 from tacit.errors import BadMessage, PrivacyRefused
 from tacit.guarantee import NON_PRIVATE, Relation, Unit
 
 
+def chained(answers):
+    """A gate without protection, in the middle of a request for a chain of so many answers."""
+    gate = Gate("party-1", 7, {}, terms=nothing_promised(kind=Kind.CHAIN, answers=answers))
+    return gate, gate.serving("tell", 1, 0, "request")
+
+
 @pytest.fixture
 def gate():
-    gate = Gate("party-1", 7, {})
-    with gate.serving("s", 1, 0, "request"):
+    gate = Gate("party-1", 7, {}, terms=nothing_promised())
+    with gate.serving("tell", 1, 0, "request"):
         yield gate
 
 
@@ -22,10 +31,11 @@ def add(state, gradient, step):
     return {**state, "x": state["x"] + gradient["x"] + step}
 
 
-def test_a_chain_alternates_query_and_update_and_lets_out_what_is_named(gate):
-    query = Unbounded(lambda state, stream: {"x": 2 * state["x"]})
+def test_a_chain_alternates_query_and_update_and_lets_out_what_is_named():
+    gate, request = chained(3)
     state = {"x": np.ones(2, dtype=np.float32), "secret": np.zeros(3, dtype=np.float32)}
-    release = gate.chain(query, add, state, steps=3, lets_out=("x",))
+    with request:
+        release = gate.chain(lambda s, stream: {"x": 2 * s["x"]}, update=add, state=state, lets_out=("x",))
     payload = decode(release.body)
     assert payload.keys() == {"x"}
     np.testing.assert_array_equal(payload["x"], [32, 32])  # x ← 3x + step: 3, 10, 32
@@ -33,22 +43,49 @@ def test_a_chain_alternates_query_and_update_and_lets_out_what_is_named(gate):
     assert "secret" in gate.home
 
 
-def test_a_chain_leaves_its_callers_state_alone(gate):
+def test_a_chain_leaves_its_callers_state_alone():
+    gate, request = chained(2)
     state = {"x": np.ones(2, dtype=np.float32)}
-    gate.chain(Unbounded(lambda s, r: {"x": s["x"]}), add, state, steps=2, lets_out=("x",))
+    with request:
+        gate.chain(lambda s, r: {"x": s["x"]}, update=add, state=state, lets_out=("x",))
     np.testing.assert_array_equal(state["x"], [1, 1])
 
 
-def test_every_step_of_a_chain_has_a_stream_of_its_own(gate):
+def test_every_step_of_a_chain_has_a_stream_of_its_own():
     draws = []
-    query = Unbounded(lambda s, r: {"x": np.float32(draws.append(r.random()) or 0) * np.ones(1, np.float32)})
-    gate.chain(query, add, {"x": np.zeros(1, dtype=np.float32)}, steps=5, lets_out=("x",))
+    gate, request = chained(5)
+
+    def drawn(state, stream):
+        draws.append(stream.random())
+        return {"x": np.zeros(1, np.float32)}
+
+    with request:
+        gate.chain(drawn, update=add, state={"x": np.zeros(1, dtype=np.float32)}, lets_out=("x",))
     assert len(set(draws)) == 5
+
+
+def test_a_chain_without_an_update_lets_out_what_was_noised():
+    gate, request = chained(1)
+    with request:
+        release = gate.chain(lambda s, r: {"x": np.arange(3, dtype=np.float32)})
+    np.testing.assert_array_equal(decode(release.body)["x"], [0, 1, 2])
+
+
+@pytest.mark.parametrize("way", ["chain", "report"])
+def test_a_step_ends_in_what_its_spec_says(gate, way):
+    with pytest.raises(PrivacyRefused, match="states no such release"):
+        getattr(gate, way)(lambda s, r: {"x": np.ones(1, np.float32)})
+
+
+def test_what_nobody_stated_does_not_leave_either_without_a_guarantee():
+    gate = Gate("party-1", 7, {})
+    with gate.serving("tell", 1, 0, "request"), pytest.raises(PrivacyRefused, match="states no such release"):
+        gate.sum(lambda s, r: {"x": np.ones(1, np.float32)})
 
 
 def test_a_release_is_bytes_that_nobody_can_change(gate):
     array = np.ones(3, dtype=np.float32)
-    release = gate.sum(Unbounded(lambda s, r: {"x": array}))
+    release = gate.sum(lambda s, r: {"x": array})
     array[:] = 9
     np.testing.assert_array_equal(decode(release.body)["x"], [1, 1, 1])
     with pytest.raises(AttributeError):
@@ -83,4 +120,4 @@ def test_what_cannot_travel_is_refused(gate):
 @pytest.mark.parametrize("unit", Unit)
 @pytest.mark.parametrize("relation", Relation)
 def test_a_query_that_bounds_nothing_claims_nothing(unit, relation):
-    assert math.isinf(Unbounded(lambda s, r: {}).sensitivity(unit, relation))
+    assert math.isinf(Unbounded().sensitivity(unit, relation))

@@ -1,31 +1,33 @@
 """What stays at home: user factors, fine-tuned item factors and losses, in every disguise that a method might use."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from stated import DELTA, gate_of, promise, step_terms
+from stated import deployed as as_deployed
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import ClippedSum
-from tacit.boundary.events import Gaussian, Pure
+from tacit.boundary.bounded import Clipped
+from tacit.boundary.events import Gaussian
 from tacit.boundary.kept import Kept
-from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection, Terms
+from tacit.boundary.protection import Protection
+from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.errors import BadMessage, PrivacyRefused, UngatedRelease
 from tacit.federation import Choice, Facts, Floats, Party, Request, Schema, step
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.guarantee import NON_PRIVATE, Relation
 from tacit.methods.base import Parameters
 from tacit.partition import partition
 from tacit.testing.worlds import checkerboard
 
 ITEMS, FACTORS, USERS, STEPS = 12, 3, 8, 2
-Z, DELTA = 2.0, 1e-6
+Z = 2.0
 VECTORS = Schema(items=Floats("items", "factors"))
 
 
@@ -35,9 +37,9 @@ def fitted(rows, seed):
 
 
 def gradient(rows=ITEMS, extra=0):
-    """A bounded query, whose answers are 0 before they are noised."""
+    """What a bounded query is asked over; its answers are 0 before they are noised."""
     blocks = {"items": np.zeros((1, rows, FACTORS))} | ({"extra": np.zeros((1, extra))} if extra else {})
-    return ClippedSum(blocks, np.ones(1, dtype=np.int64), clip=1.0)
+    return blocks, np.ones(1, dtype=np.int64)
 
 
 def descend(state, answer, step):
@@ -74,15 +76,24 @@ def tricks(home):
 TRICKS = sorted(tricks({"users": fitted(USERS, 0), "own items": fitted(ITEMS, 2), "loss": 0.5}))
 
 
-class Confession:
+@dataclass(frozen=True)
+class Confession(Query):
     """A query that claims to be as random as was planned, and is not."""
 
-    epsilon = 1.0
+    mechanism = Mechanism.RESPONSE
 
+    def sensitivity(self, unit, relation):
+        return 1.0
+
+    def over(self, items, present=None):
+        return Confessed(items)
+
+
+class Confessed:
     def __init__(self, items):
         self.items = items
 
-    def reports(self, _stream, _coins):
+    def reports(self, _stream, _coins, _epsilon):
         return {"items": self.items.copy()}
 
 
@@ -101,7 +112,7 @@ class Silo(Party):
     def improve(self, how):
         fair = ({"items": fitted(ITEMS, 3)}, descend, ("items",), "")
         state, update, lets_out, _found = fair if how == "fair" else tricks(self.home)[how]
-        return self.gate.chain(gradient(), update, state, STEPS, lets_out)
+        return self.gate.chain(*gradient(), update=update, state=state, lets_out=lets_out)
 
     @step(Kind.PUBLIC, takes=Schema(fact=Choice("done", "users")), what="user factors, called a fact")
     def gossip(self, fact):
@@ -113,24 +124,26 @@ class Silo(Party):
 
     @step(Kind.REPORT, takes=Schema(), gives=VECTORS, what="user factors, called reports")
     def confess(self):
-        return self.gate.report(Confession(self.home["own items"]))
+        return self.gate.report(self.home["own items"])
 
     @step(Kind.SUM, takes=Schema(), gives=VECTORS, what="a block that was not agreed")
     def surplus(self):
-        return self.gate.sum(gradient(extra=FACTORS))
+        return self.gate.sum(*gradient(extra=FACTORS))
 
     @step(Kind.SUM, takes=Schema(), gives=VECTORS, what="another shape than was agreed")
     def misshapen(self):
-        return self.gate.sum(gradient(rows=ITEMS - 1))
+        return self.gate.sum(*gradient(rows=ITEMS - 1))
 
     @step(Kind.CHAIN, takes=Schema(), gives=VECTORS, what="a block that is not a number")
     def poisoned(self):
         nothing = np.full((ITEMS, FACTORS), np.nan, dtype=np.float32)
-        return self.gate.chain(gradient(), leave("items", nothing), {"items": fitted(ITEMS, 3)}, STEPS, ("items",))
+        return self.gate.chain(
+            *gradient(), update=leave("items", nothing), state={"items": fitted(ITEMS, 3)}, lets_out=("items",)
+        )
 
     @step(Kind.CHAIN, takes=Schema(), gives=VECTORS, what="a sum, not a chain")
     def mistaken(self):
-        return self.gate.sum(gradient())
+        return self.gate.sum(*gradient())
 
 
 class Sizes(Parameters):
@@ -143,15 +156,24 @@ def silo(tmp_path=None, run="run-1") -> Silo:
     """One silo; with a folder it is protected, and its ledger is there."""
     parties = partition(checkerboard(users=USERS, items=ITEMS)[0], into=1)
     facts, (share,) = Facts.of(parties, 7), parties
-    protection = None
-    if tmp_path is not None:
-        events = (Gaussian(Z, 20 * STEPS),)
-        reached = epsilon(events, DELTA, Relation.ZERO_OUT)
-        promised = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
-        told = {"confess": Pure(1.0, "confession")}
-        terms = Terms(promised, Z, dict.fromkeys(Silo.steps, 20), (*events, *told.values()), reports=told)
-        protection = Protection(terms, Ledger(tmp_path / "party-1.sqlite", "party-1"), Budget(1e3, DELTA), run, 7)
-    return Silo(share, Sizes(), facts, Gate("party-1", 7, {}, 0, protection))
+    chain = step_terms(Clipped(("items",), 1.0), Z, Kind.CHAIN, step="improve", releases=20, answers=STEPS)
+    steps = (
+        chain,
+        named("poisoned", chain),
+        step_terms(Confession(), 1.0, Kind.REPORT, step="confess"),
+        step_terms(Clipped(("extra", "items"), 1.0), Z, step="surplus"),
+        step_terms(Clipped(("items",), 1.0), Z, step="misshapen"),
+        step_terms(Clipped(("items",), 1.0), Z, step="mistaken"),
+    )
+    terms = promise(*steps)
+    if tmp_path is None:
+        return Silo(share, Sizes(), facts, Gate("party-1", 7, {}, terms=replace(terms, guarantee=NON_PRIVATE)))
+    return Silo(share, Sizes(), facts, gate_of(tmp_path, terms, budget=1e3, run=run))
+
+
+def named(step, terms):
+    """The same terms of another step."""
+    return replace(terms, spec=replace(terms.spec, step=step))
 
 
 def ask(party, name, round=1, **payload):
@@ -279,8 +301,7 @@ COPIES = {how for how in TRICKS if "copied" in how or how == "fine-tuned, an ear
 
 @pytest.fixture
 def deployed(trained):
-    protection = trained.gate.protection
-    protection.terms = replace(protection.terms, guarantee=replace(protection.terms.guarantee, simulated=False))
+    as_deployed(trained.gate)
     return trained
 
 

@@ -1,4 +1,8 @@
-"""Where means are masked, what is averaged leaves masked or not at all, whatever a coordinator skips."""
+"""Where means are masked, what is averaged leaves masked or not at all, whatever a coordinator skips.
+
+That is a term of the run, with a guarantee and without one: a coordinator that skips the exchange of keys, or asks
+for the same answer under other masks, gets nothing.
+"""
 
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -7,20 +11,25 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tacit.aggregation import secagg
+from tacit.aggregation.secagg import SecAgg
+from tacit.boundary.code import AVERAGED as MEANS
+from tacit.boundary.code import SEALED
+from tacit.boundary.endpoint import STATE
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget
-from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
-from tacit.engine.agreement import Agreement
-from tacit.errors import PrivacyRefused
-from tacit.federation import Facts
+from tacit.engine.inprocess import InProcess
+from tacit.errors import PrivacyRefused, TacitError
+from tacit.federation import Facts, Transcript
 from tacit.federation.messages import Request
-from tacit.methods import chosen
-from tacit.methods.runfile import plan
+from tacit.guarantee import NoGuarantee
 from tacit.methods.start import start_factors
 from tacit.partition import partition
+from tacit.prepare.file import prepared
+from tacit.prepare.prepared import Record
 
 SHORT = {"factors": 2, "rounds": 1, "local_steps": 2, "sampling": 1.0}
 #: By name: the method, how data is divided, the averaged step, and the block that it takes.
@@ -32,52 +41,62 @@ AVERAGED = {
 }
 EVERY = pytest.mark.parametrize("name", AVERAGED)
 DATA = {"source": "demo", "users": 12, "items": 8, "ratings": 60}
+SILOS = 3
 
 
 @cache
-def agreement(name, aggregation="secagg", seeded=True):
+def agreement(name, aggregation="secagg", seeded=True, private=True):
     """The run, and its parties' shares."""
     table, by, *_ = AVERAGED[name]
+    unit = "rating" if table["name"].startswith("obj") else "user"
     file = RunFile.model_validate(
         {
             "data": DATA,
-            "partition": {"by": by, "into": 3},
+            "partition": {"by": by, "into": SILOS},
             "method": table,
-            "privacy": {"epsilon": 4.0, "delta": 1e-4, "unit": "rating" if table["name"].startswith("obj") else "user"},
             "aggregation": {"name": aggregation},
             "engine": {"name": "flare", "seeded": seeded},
+            **({"privacy": {"epsilon": 4.0, "delta": 1e-4, "unit": unit}} if private else {}),
         }
     )
-    method, parameters = chosen(file.method)
-    shares = partition(demo(users=12, items=8, ratings=60), into=3, by=by)
-    made = plan(file, method, parameters, shares.setting, 3)
-    return Agreement.over(method, made.parameters, Facts.of(shares, 7), made, "run"), shares
+    shares = partition(demo(users=12, items=8, ratings=60), into=SILOS, by=by)
+    return prepared(file, Facts.of(shares, 7), run="run"), shares
 
 
 @contextmanager
-def a_party(folder, agreed, shares, circle):
+def a_party(folder, agreed, shares, masks=True):
+    """The first party of a run, which makes masks unless the roster has a cohort in it."""
+    if not masks:
+        *others, last = agreed.facts.roster
+        agreed = replace(agreed, facts=replace(agreed.facts, roster=(*others, replace(last, devices=2))))
+    if not agreed.private:
+        yield agreed.party(shares[0]), None
+        return
     with closing(Ledger(folder / "party-1.sqlite", "party-1")) as ledger:
         budget = Budget(agreed.plan.terms.guarantee.epsilon + 1, agreed.plan.delta)
-        yield agreed.party(shares[0], agreed.protection(ledger, budget, [], circle)), ledger
+        yield agreed.party(shares[0], Record(ledger, budget)), ledger
 
 
-def asked(agreed, name, step=None):
+def asked(agreed, name, step=None, number=1, **others):
     """The coordinator's request for an averaged step, or for an exchange about it."""
     _table, _by, averaged, block = AVERAGED[name]
     rows = agreed.facts.items if block == "items" else agreed.facts.users
-    payload = {block: start_factors(agreed.facts, rows, 2, block)}
+    payload = {block: start_factors(agreed.facts, rows, 2, block)} if block else {}
     payload |= {"t": 0} if averaged == "improve" else {}
-    whole = Request(agreed.method.name, agreed.bound, averaged, 1, 0, encode(payload))
+    whole = Request(agreed.method.name, agreed.bound, averaged, number, 0, encode({**payload, **others}))
     if step is None:
         return whole
-    return Request(agreed.method.name, agreed.bound, f"{step}:{averaged}", 1, 0, encode({"context": whole.hash}))
+    return Request(agreed.method.name, agreed.bound, f"{step}:{averaged}", number, 0, encode({"context": whole.hash}))
+
+
+# -- whoever skips the exchange gets nothing ----------------------------------------------------------------------
 
 
 @EVERY
 @pytest.mark.parametrize("seeded", [True, False], ids=["simulated", "deployed"])
 def test_without_an_exchange_of_keys_nothing_leaves_or_is_charged(tmp_path, name, seeded):
     agreed, shares = agreement(name, seeded=seeded)
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, ledger):
+    with a_party(tmp_path, agreed, shares) as (party, ledger):
         with pytest.raises(PrivacyRefused, match="under masks alone") as refusal:
             party.answer(asked(agreed, name))
         assert refusal.value.exit_code == 4
@@ -87,10 +106,72 @@ def test_without_an_exchange_of_keys_nothing_leaves_or_is_charged(tmp_path, name
 
 
 @EVERY
+def test_without_a_guarantee_too_nothing_leaves_before_keys_are_exchanged(tmp_path, name):
+    agreed, shares = agreement(name, private=False)
+    assert isinstance(agreed.guarantee, NoGuarantee)
+    with a_party(tmp_path, agreed, shares) as (party, _ledger):
+        with pytest.raises(PrivacyRefused, match="under masks alone"):
+            party.answer(asked(agreed, name))
+        party.answer(asked(agreed, name, "advertise"))
+        with pytest.raises(PrivacyRefused, match="under masks alone"):
+            party.answer(asked(agreed, name))
+
+
+class Skips:
+    """A coordinator's line on which no exchange is said, and the averaged step is asked for as if it had been."""
+
+    def __init__(self, engine):
+        self.engine, self.heard = engine, []
+
+    def deliver(self, requests, attendance):
+        answers = self.engine.deliver(requests, attendance)
+        self.heard += [answer for answer in answers if answer.status == "ok"]
+        return answers
+
+
+@EVERY
+@pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
+def test_a_coordinator_that_skips_the_exchanges_gets_nothing_from_anybody(tmp_path, monkeypatch, name, private):
+    """In process, by its own federation: it takes single answers for a mean, as under plain."""
+    agreed, shares = agreement(name, private=private)
+    budget = Budget(5.0, 1e-4)
+    ledgers = {share.name: Ledger(tmp_path / f"{share.name}.sqlite", share.name) for share in shares}
+    parties = [agreed.party(share, Record(ledgers[share.name], budget) if private else None) for share in shares]
+    line, transcript = Skips(InProcess(parties, workers=1)), Transcript()
+    federation = agreed.federation(line, transcript=transcript)
+    monkeypatch.setattr(SecAgg, "mean", lambda self, talk: super(SecAgg, self).mean(talk))
+    _table, _by, averaged, block = AVERAGED[name]
+    rows = agreed.facts.items if block == "items" else agreed.facts.users
+    payload = {block: start_factors(agreed.facts, rows, 2, block)} | ({"t": 0} if averaged == "improve" else {})
+    next(federation.rounds(1))
+    with pytest.raises(TacitError):
+        federation.mean(averaged, **payload)
+    assert line.heard == []
+    assert transcript.meter.bytes_up == 0
+    assert all(ledger.rows() == [] for ledger in ledgers.values())
+    with pytest.raises(PrivacyRefused, match="ask for their sum or mean"):
+        federation.ask(averaged, **payload)
+
+
+@EVERY
+@pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
+def test_planted_a_mask_that_is_skipped_would_be_noticed(tmp_path, monkeypatch, name, private):
+    """A party that does not ask whether keys were exchanged lets its own factors out, in the clear."""
+    monkeypatch.setattr(SecAgg, "ready", lambda self, terms, endpoint: None)
+    monkeypatch.setattr(SecAgg, "seal", lambda self, vector, terms, endpoint: terms.code.payload(vector))
+    agreed, shares = agreement(name, private=private)
+    with a_party(tmp_path, agreed, shares) as (party, _ledger):
+        body = decode(party.answer(asked(agreed, name)).body)
+        size = np.prod(np.shape(decode(asked(agreed, name).body)[AVERAGED[name][3]]))
+        (block,) = MEANS.blocks(body, {"x": (int(size),)}).values()
+        assert np.abs(block).max() < 100  # under masks nearly all would be beyond
+
+
+@EVERY
 def test_an_exchange_that_was_only_begun_is_not_enough(tmp_path, name):
     """Keys were advertised for this very request, and nobody's shares were taken in."""
     agreed, shares = agreement(name)
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, ledger):
+    with a_party(tmp_path, agreed, shares) as (party, ledger):
         party.answer(asked(agreed, name, "advertise"))
         with pytest.raises(PrivacyRefused, match="under masks alone"):
             party.answer(asked(agreed, name))
@@ -104,7 +185,7 @@ def test_a_party_that_makes_no_masks_refuses_in_a_deployment_alone(tmp_path, nam
     for seeded in (True, False):
         (folder := tmp_path / str(seeded)).mkdir()
         agreed, shares = agreement(name, seeded=seeded)
-        with a_party(folder, agreed, shares, None) as (party, ledger):
+        with a_party(folder, agreed, shares, masks=False) as (party, ledger):
             if seeded:
                 assert SEALED not in decode(party.answer(asked(agreed, name)).body)
             else:
@@ -116,7 +197,7 @@ def test_a_party_that_makes_no_masks_refuses_in_a_deployment_alone(tmp_path, nam
 @EVERY
 def test_without_masks_in_the_terms_the_same_request_is_answered(tmp_path, name):
     agreed, shares = agreement(name, aggregation="plain")
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, _ledger):
+    with a_party(tmp_path, agreed, shares) as (party, _ledger):
         (block,) = decode(party.answer(asked(agreed, name)).body).values()
         assert np.isfinite(block).all()
 
@@ -125,7 +206,7 @@ def test_what_is_in_no_mean_leaves_as_it_is(tmp_path):
     """The factors of a silo's own items are nobody else's: there is no mean to hide them in."""
     name = "sgdmf, items divided"
     agreed, shares = agreement(name)
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, _ledger):
+    with a_party(tmp_path, agreed, shares) as (party, _ledger):
         users = start_factors(agreed.facts, agreed.facts.users, 2, "users")
         finish = replace(asked(agreed, name), step="finish", body=encode({"users": users}))
         assert decode(party.answer(finish).body).keys() == {"items"}
@@ -135,10 +216,87 @@ def test_a_sum_whose_exchange_was_only_begun_is_refused_like_a_mean(tmp_path, mo
     """Before its noise is drawn, so that nothing is charged."""
     monkeypatch.setitem(AVERAGED, "bias", ({"name": "bias"}, "user", "contribute", None))
     agreed, shares = agreement("bias")
-    contribute = Request("bias", agreed.bound, "contribute", 1, 0, encode({}))
-    begin = replace(contribute, step="advertise:contribute", body=encode({"context": contribute.hash}))
-    with a_party(tmp_path, agreed, shares, agreed.known()) as (party, ledger):
-        party.answer(begin)
+    with a_party(tmp_path, agreed, shares) as (party, ledger):
+        party.answer(asked(agreed, "bias", "advertise"))
         with pytest.raises(PrivacyRefused, match="under masks alone"):
-            party.answer(contribute)
+            party.answer(asked(agreed, "bias"))
         assert [row.step for row in ledger.rows()] == ["advertise:contribute"]
+
+
+# -- nothing is sealed twice --------------------------------------------------------------------------------------
+
+ONCE = {"bias": ({"name": "bias"}, "user", "contribute", None), **AVERAGED}
+
+
+class Watched:
+    """An engine that keeps what party-1 was asked and said."""
+
+    def __init__(self, engine):
+        self.engine, self.asked, self.said = engine, {}, {}
+
+    def deliver(self, requests, attendance):
+        answers = self.engine.deliver(requests, attendance)
+        for answer in answers:
+            if answer.party == "party-1":
+                name = requests["party-1"].step.partition(":")[0]
+                self.asked[name], self.said[name] = requests["party-1"], answer.body
+        return answers
+
+
+def sealed_once(monkeypatch, tmp_path, name, private):
+    """A run one of whose sums, or means, was made; party-1 as it is then, and all that it was asked."""
+    monkeypatch.setitem(AVERAGED, "bias", ONCE["bias"])
+    agreed, shares = agreement(name, private=private)
+    record = {s.name: Record(Ledger(tmp_path / f"{s.name}.sqlite", s.name), Budget(5.0, 1e-4)) for s in shares}
+    parties = [agreed.party(share, record[share.name] if private else None) for share in shares]
+    watched = Watched(InProcess(parties, workers=1))
+    federation = agreed.federation(watched)
+    _table, _by, step, _block = AVERAGED[name]
+    payload = decode(asked(agreed, name).body)
+    for _ in federation.rounds(1):
+        federation.sum(step) if step == "contribute" else federation.mean(step, **payload)
+
+    def restored():
+        """The same party after a restart: what is at home is all that it has, where there is no ledger."""
+        if private:
+            return agreed.party(shares[0], record["party-1"])
+        again = agreed.party(shares[0])
+        again.home.update({key: np.array(value) for key, value in parties[0].home.items()})
+        return again
+
+    return parties[0], restored, watched
+
+
+@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
+@pytest.mark.parametrize("kill", [False, True], ids=["same process", "restored home"])
+def test_a_party_seals_no_two_answers_for_one_request(monkeypatch, tmp_path, name, private, kill):
+    """Two vectors under the same masks show their difference; so does one under masks that were drawn twice."""
+    party, restored, watched = sealed_once(monkeypatch, tmp_path, name, private)
+    party = restored() if kill else party
+    step = AVERAGED[name][2]
+    request, begin = watched.asked[step], watched.asked["advertise"]
+    try:
+        body = party.answer(request).body
+    except PrivacyRefused:
+        body = watched.said[step]
+    assert body == watched.said[step]  # the same bytes, or none
+    other = replace(begin, round=2, body=encode({"context": "ab" * 32}))
+    party.answer(other)  # another sum, so that the first is not the one under way
+    with pytest.raises(PrivacyRefused, match=r"seals nothing twice|begins none twice"):
+        party.answer(replace(begin, round=3))
+    with pytest.raises(PrivacyRefused):
+        party.answer(replace(request, round=1))
+    if not private:
+        party.home.pop(STATE)
+        with pytest.raises(PrivacyRefused, match="begins none twice"):
+            party.answer(replace(begin, round=4))
+
+
+@pytest.mark.parametrize("name", ["bias", "sgdmf, users divided"])
+def test_planted_a_home_that_forgets_what_it_sealed_would_be_noticed(monkeypatch, tmp_path, name):
+    """Without a ledger nothing else remembers: new masks would be drawn for the same answer."""
+    party, _restored, watched = sealed_once(monkeypatch, tmp_path, name, private=False)
+    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: False)
+    party.home.pop(STATE)
+    assert party.answer(replace(watched.asked["advertise"], round=4)).body != watched.said["advertise"]

@@ -1,35 +1,46 @@
 """Noise that was drawn is charged, whatever becomes of the release: by every way out, once."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from stated import gate_of, grid_of, promise, step_terms
 
+from tacit.boundary import Gate
 from tacit.boundary.events import Gaussian, Pure, Skellam
-from tacit.boundary.gate import Gate
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection, Terms
-from tacit.boundary.sealed import Grid
-from tacit.errors import BadMessage
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
-from tacit.secure.quantize import Pieces, Rounding
+from tacit.boundary.query import Mechanism, Query
+from tacit.boundary.release import Kind
+from tacit.errors import BadMessage, PrivacyRefused
+from tacit.secure.quantize import Pieces
 
 Z, CELLS = 5.0, 3
-GUARANTEE = Guarantee(4.0, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", True)
 
 
 class Planted(Exception):
     """What fails, and when: an update, an agreement."""
 
 
-class Ones:
-    """A sum of one user's ones; also a problem, and a report."""
+@dataclass(frozen=True)
+class Ones(Query):
+    """One user's ones, by any mechanism: a sum, a problem, a report."""
 
-    sampling, epsilon = 1.0, 0.5
+    mechanism: Mechanism = Mechanism.NORMAL
+
+    @property
+    def clip(self):
+        return math.sqrt(CELLS)
 
     def sensitivity(self, unit, relation):
         return math.sqrt(CELLS)
+
+    def over(self, present=None):
+        return Answered()
+
+
+class Answered:
+    """Everything that can be asked of one user's ones."""
 
     def exact(self, state, stream):
         return {"x": np.ones(CELLS)}
@@ -39,11 +50,8 @@ class Ones:
     def chunks(self, state, stream):
         yield Pieces(np.array([0, CELLS]), np.arange(CELLS), np.ones(CELLS), CELLS)
 
-    def reports(self, stream, coins):
+    def reports(self, stream, coins, epsilon):
         return {"bit": np.zeros(1, dtype=np.int32)}
-
-    def event(self, multiplier):
-        return Gaussian(multiplier, 1)
 
     def blank(self):
         return {"x": np.zeros(CELLS)}
@@ -60,13 +68,27 @@ def moved(state, noised, step):
     return {"x": noised["x"].astype(np.float32)}
 
 
-WHOLE = Grid(Rounding.fine(math.sqrt(CELLS), CELLS), 1.0, Z, 32, None, own=True)
+WHOLE = grid_of(Ones(), CELLS, Z)
+CHAIN = step_terms(Ones(), Z, Kind.CHAIN, releases=2, answers=2)
+#: By name: how something leaves, what it costs, and the step's terms.
 WAYS = {
-    "chain": (lambda gate: gate.chain(Ones(), moved, {}, 2, ("x",)), Gaussian(Z, 2), {}),
-    "solve": (lambda gate: gate.solve(Ones()), Gaussian(Z, 1), {}),
-    "sum": (lambda gate: gate.sum(Ones()), Gaussian(Z, 1), {}),
-    "sum of whole numbers": (lambda gate: gate.sum(Ones()), WHOLE.event(1.0, 1), {"grids": {"tell": WHOLE}}),
-    "report": (lambda gate: gate.report(Ones()), Pure(0.5, "reports"), {"reports": {"tell": Pure(0.5, "reports")}}),
+    "chain": (lambda gate: gate.chain(update=moved, lets_out=("x",)), Gaussian(Z, 2), CHAIN),
+    "solve": (
+        lambda gate: gate.chain(),
+        Gaussian(Z, 1),
+        step_terms(Ones(Mechanism.PERTURBED), Z, Kind.CHAIN, releases=2, event=Gaussian(Z, 1)),
+    ),
+    "sum": (lambda gate: gate.sum(), Gaussian(Z, 1), step_terms(Ones(), Z, releases=2)),
+    "sum of whole numbers": (
+        lambda gate: gate.sum(),
+        WHOLE.event(1.0, 1),
+        step_terms(Ones(), Z, releases=2, code=WHOLE),
+    ),
+    "report": (
+        lambda gate: gate.report(),
+        Pure(0.5, "randomised reports"),
+        step_terms(Ones(Mechanism.RESPONSE), 2.0, Kind.REPORT, releases=2),
+    ),
 }
 EVERY = pytest.mark.parametrize("way", WAYS)
 
@@ -78,10 +100,8 @@ def ledger(tmp_path):
     ledger.close()
 
 
-def gate_of(ledger, event, more):
-    twice = tuple(replace(event, count=2 * event.count) for event in (event,))
-    terms = Terms(GUARANTEE, Z, {"tell": 2}, twice, **more)
-    return Gate("party-1", 7, {}, protection=Protection(terms, ledger, Budget(40.0, 1e-6), "run", 7))
+def held(ledger, terms):
+    return gate_of(ledger, promise(terms), budget=40.0, run="run")
 
 
 def disagree(kind, payload):
@@ -90,8 +110,8 @@ def disagree(kind, payload):
 
 @EVERY
 def test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way):
-    leave, event, more = WAYS[way]
-    gate = gate_of(ledger, event, more)
+    leave, event, terms = WAYS[way]
+    gate = held(ledger, terms)
     with pytest.raises(BadMessage, match="planted"), gate.serving("tell", 1, 0, "ab" * 32, agreed=disagree):
         leave(gate)
     assert [row.spent for row in ledger.rows()] == [event]
@@ -100,33 +120,44 @@ def test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way):
 
 @EVERY
 def test_a_release_that_leaves_is_charged_once(ledger, way):
-    leave, event, more = WAYS[way]
-    gate = gate_of(ledger, event, more)
+    leave, event, terms = WAYS[way]
+    gate = held(ledger, terms)
     with gate.serving("tell", 1, 0, "ab" * 32):
         assert gate.made(leave(gate))
     assert [row.spent for row in ledger.rows()] == [event]
 
 
 def test_a_chain_whose_update_fails_is_charged_whole(ledger):
-    gate = gate_of(ledger, Gaussian(Z, 2), {})
+    gate = held(ledger, CHAIN)
     with pytest.raises(Planted), gate.serving("tell", 1, 0, "ab" * 32):
-        gate.chain(Ones(), broken_update, {}, 2, ("x",))
+        gate.chain(update=broken_update, lets_out=("x",))
     assert [row.spent for row in ledger.rows()] == [Gaussian(Z, 2)]
 
 
 def test_what_is_owed_counts_towards_the_schedule(ledger):
     """Two releases were planned for; two that failed leave none."""
-    gate = gate_of(ledger, Gaussian(Z, 2), {})
+    gate = held(ledger, CHAIN)
     for round in (1, 2):
         with pytest.raises(Planted), gate.serving("tell", round, 0, f"{round:064}"):
-            gate.chain(Ones(), broken_update, {}, 2, ("x",))
+            gate.chain(update=broken_update, lets_out=("x",))
     with pytest.raises(Exception, match="the run's guarantee covers 2"), gate.serving("tell", 3, 0, f"{3:064}"):
-        gate.chain(Ones(), moved, {}, 2, ("x",))
+        gate.chain(update=moved, lets_out=("x",))
     assert len(ledger.rows()) == 2
 
 
 def test_a_refusal_before_any_noise_costs_nothing(ledger):
-    gate = gate_of(ledger, Gaussian(Z, 1), {})
-    with pytest.raises(Exception, match="more in step"), gate.serving("tell", 1, 0, "ab" * 32):
-        gate.chain(Ones(), moved, {}, 3, ("x",))
+    gate = held(ledger, CHAIN)
+    with pytest.raises(PrivacyRefused, match="states no such release"), gate.serving("tell", 1, 0, "ab" * 32):
+        gate.sum()
+    gate.keep("x", np.ones(CELLS))
+    with pytest.raises(PrivacyRefused, match="keeps at home"), gate.serving("tell", 1, 0, "ab" * 32):
+        gate.chain(update=moved, lets_out=("x",))
     assert ledger.rows() == []
+
+
+@EVERY
+def test_noise_that_nobody_owes_would_be_noticed(ledger, monkeypatch, way):
+    """Planted: a gate that forgets what it drew; then a failure is free, and may be had until the noise pleases."""
+    monkeypatch.setattr(Gate, "_owe", lambda self, kind, event: None)
+    with pytest.raises(AssertionError):
+        test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way)

@@ -7,19 +7,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stated import DELTA, gate_of, nothing_promised, promise, step_terms
 
 from tacit.boundary import Gate, account
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.objective import Conditions, ItemObjectives
-from tacit.boundary.protection import Budget, Protection, Terms
+from tacit.boundary.objective import ItemObjectives, Objectives
+from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.errors import DataError, UsageError
+from tacit.guarantee import Relation, Unit
 
-ZERO_OUT, REPLACE, DELTA = Relation.ZERO_OUT, Relation.REPLACE, 1e-6
+ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE
+SCALE = Scale(1, 5)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -41,7 +43,7 @@ def cohort(seed, n=6, m=5, p=3):
 
 def terms(users, items, values, factors, theta, m=5):
     ratings = made(users, items, np.clip(values, 1, 5), len(factors), m)
-    problem = ItemObjectives(ratings, factors, np.zeros((m, factors.shape[1])), Conditions(4.0, theta, 1.0))
+    problem = Objectives(SCALE, theta, 1.0).over(ratings, factors, np.zeros((m, factors.shape[1])))
     return problem, problem.squares(np.random.default_rng(9))
 
 
@@ -53,7 +55,7 @@ def test_emptying_a_record_moves_few_objectives_and_none_of_them_far(seed, theta
     gone = users != 2
     problem, (H, g) = terms(users, items, values, factors, theta)
     _, (H0, g0) = terms(users[gone], items[gone], values[gone], factors, theta)
-    bound = problem.sensitivity(Unit.USER, ZERO_OUT)
+    bound = problem.query.sensitivity(Unit.USER, ZERO_OUT)
     assert bound == 4 * 4**1.5
     touched = np.flatnonzero(np.abs(H - H0).max(axis=(1, 2)) + np.abs(g - g0).max(axis=1) > 1e-12)
     assert len(touched) <= theta
@@ -72,7 +74,7 @@ def test_the_bound_is_met_and_half_of_it_is_not():
     """r = R where u·v = −R: without a sign on v the factor is 4, not 2."""
     problem, (H, g) = terms([0], [0], [5.0], np.array([[100.0]]), 1, m=1)
     moved = abs((H[0] @ [-2.0] - g[0])[0])
-    assert moved == pytest.approx(problem.sensitivity(Unit.USER, ZERO_OUT), rel=1e-5)
+    assert moved == pytest.approx(problem.query.sensitivity(Unit.USER, ZERO_OUT), rel=1e-5)
     assert moved > 1.9 * 2 * 4**1.5
 
 
@@ -90,26 +92,49 @@ def test_nobody_elses_terms_depend_on_a_record():
 
 
 def test_what_bounds_nothing_claims_nothing():
-    ratings = made([0], [0], [3.0], 1, 1)
-    problem = ItemObjectives(ratings, np.ones((1, 2)), np.ones((1, 2)), Conditions(4.0, 3, 1.0))
-    assert problem.sensitivity(Unit.USER, ZERO_OUT) == problem.sensitivity(Unit.USER, Relation.ADD_REMOVE) == 32
-    assert math.isinf(problem.sensitivity(Unit.USER, REPLACE))
-    assert math.isinf(problem.sensitivity(Unit.RATING, ZERO_OUT))
-    whole = ItemObjectives(ratings, np.ones((1, 2)), np.ones((1, 2)), Conditions(4.0, None, 1.0))
+    query = Objectives(SCALE, 3, 1.0)
+    assert query.sensitivity(Unit.USER, ZERO_OUT) == query.sensitivity(Unit.USER, Relation.ADD_REMOVE) == 32
+    assert math.isinf(query.sensitivity(Unit.USER, REPLACE))
+    assert math.isinf(query.sensitivity(Unit.RATING, ZERO_OUT))
+    assert query.counted(Unit.RATING) == (Unit.USER, REPLACE)
+    assert query.counted(Unit.USER) == (Unit.USER, ZERO_OUT)
+    whole = Objectives(SCALE, None, 1.0)
     assert math.isinf(whole.sensitivity(Unit.USER, ZERO_OUT))
+    assert math.isinf(Objectives(Scale(1, 5, declared=False), 3, 1.0).sensitivity(Unit.USER, ZERO_OUT))
     with pytest.raises(UsageError, match="trim"):
-        whole.event(1.0)
+        whole.event(1.0, 1)
+    for trim, least in ((0, 1.0), (3, 0.0), (3, -1.0), (3, math.nan)):
+        with pytest.raises(UsageError, match="no conditions"):
+            Objectives(SCALE, trim, least)
     with pytest.raises(DataError, match="do not fit"):
-        ItemObjectives(ratings, np.ones((2, 2)), np.ones((1, 2)), Conditions(4.0, 3, 1.0))
-    with pytest.raises(DataError, match="do not fit R"):
-        ItemObjectives(ratings, np.ones((1, 2)), np.ones((1, 2)), Conditions(5.0, 3, 1.0))
+        query.over(made([0], [0], [3.0], 1, 1), np.ones((2, 2)), np.ones((1, 2)))
+
+
+def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says():
+    query, factors = Objectives(SCALE, 3, 1.0), np.ones((1, 2))
+    (_, wide), (_, narrow) = (
+        query.over(made([0], [0], [r], 1, 1, scale), factors, factors).squares(np.random.default_rng(9))
+        for r, scale in ((9.0, (-9, 9)), (5.0, (1, 5)))
+    )
+    np.testing.assert_array_equal(wide, narrow)
+
+
+def test_the_absent_have_no_terms():
+    users, items, values, factors, _ = cohort(11)
+    ratings, centres = made(users, items, np.clip(values, 1, 5), len(factors), 5), np.zeros((5, 3))
+    there = np.arange(len(factors)) != 2
+    H, g = Objectives(SCALE, None, 1.0).over(ratings, factors, centres, there).squares(np.random.default_rng(9))
+    kept = users != 2
+    _, (H0, g0) = terms(users[kept], items[kept], values[kept], factors, None)
+    np.testing.assert_allclose(H, H0, atol=1e-12)
+    np.testing.assert_allclose(g, g0, atol=1e-12)
 
 
 @given(st.floats(0.2, 8), st.integers(1, 40))
 @settings(max_examples=15, deadline=None)
 def test_the_conditions_follow_from_the_budget(epsilon, theta):
     """One multiplier says σ and λ; what it costs is at most ε, and at no smaller multiplier."""
-    conditions = Conditions(4.0, theta, 1e-3)
+    conditions = Objectives(SCALE, theta, 1e-3)
     z = calibrated(lambda z: [conditions.event(z, theta)], epsilon, DELTA, ZERO_OUT, cache=False)
     event = conditions.event(z, theta)
     assert event.curvature == pytest.approx(math.log1p(8 / conditions.regularization(z)))
@@ -126,20 +151,13 @@ COPIES, AT, CLAIMED = 40_000, 1.0, 0.15
 def released(tmp_path, there, conditions, centre):
     """One release of as many copies of one item's problem as there are items; `there`: each has its own user."""
     z = calibrated(lambda z: [conditions.event(z, 1)], AT, CLAIMED, ZERO_OUT, cache=False)
-    terms = Terms(
-        Guarantee(AT, CLAIMED, Unit.USER, ZERO_OUT, Trust.SILO, "everyone", simulated=True),
-        z,
-        {"solve": 1},
-        (conditions.event(z, 1),),
-        sensitivities={"solve": conditions.gradient},
-    )
+    terms = promise(step_terms(conditions, z, Kind.CHAIN, step="solve"), delta=CLAIMED, stated=AT)
     some = np.arange(COPIES if there else 0)
     ratings = made(some, some, np.full(len(some), 5.0), COPIES, COPIES)
-    problem = ItemObjectives(ratings, np.full((COPIES, 1), 2.0), np.full((COPIES, 1), centre), conditions)
     ledger = Ledger(tmp_path / f"{there}.sqlite", "party-1")
-    gate = Gate("party-1", int(there), {}, 0, Protection(terms, ledger, Budget(9.0, CLAIMED), "run", int(there)))
+    gate = gate_of(ledger, terms, budget=9.0, seed=int(there))
     with gate.serving("solve", 1, 0, "request"):
-        release = gate.solve(problem)
+        release = gate.chain(ratings, np.full((COPIES, 1), 2.0), np.full((COPIES, 1), centre))
     assert [row.spent for row in ledger.rows()] == [conditions.event(z, 1)]
     return decode(release.body)["items"][:, 0]
 
@@ -163,7 +181,7 @@ def distinguished(tmp_path, conditions, centre):
     return best
 
 
-STIFF, SOFT = (Conditions(4.0, 1, 1e5), -1.9), (Conditions(4.0, 1, 1e-3), 0.0)
+STIFF, SOFT = (Objectives(SCALE, 1, 1e5), -1.9), (Objectives(SCALE, 1, 1e-3), 0.0)
 
 
 @pytest.mark.parametrize("case", [STIFF, SOFT], ids=["stiff", "soft"])
@@ -176,8 +194,7 @@ def test_nobody_tells_more_than_the_guarantee_says(tmp_path, case):
 
 
 def test_half_the_noise_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(ItemObjectives, "sensitivity", lambda self, unit, relation: self.conditions.gradient / 2)
-    monkeypatch.setattr(Protection, "fits", lambda self, step, query: None)  # which would have noticed it first
+    monkeypatch.setattr(Objectives, "sensitivity", lambda self, unit, relation: self.gradient / 2)
     assert distinguished(tmp_path, *STIFF) > CLAIMED
 
 
@@ -186,34 +203,24 @@ def test_too_small_a_lambda_is_noticed(tmp_path, monkeypatch):
     sound = ItemObjectives.minimisers
 
     def careless(self, linear, multiplier, stream):
-        weak = replace(self.conditions, least=self.conditions.regularization(multiplier) / 100)
-        return sound(ItemObjectives(self.ratings, self.users, self.centres, weak), linear, None, stream)
+        weak = replace(self.query, least=self.query.regularization(multiplier) / 100)
+        return sound(weak.over(self.ratings, self.users, self.centres), linear, None, stream)
 
     monkeypatch.setattr(ItemObjectives, "minimisers", careless)
     assert distinguished(tmp_path, *SOFT) > CLAIMED
 
 
-def test_without_a_protection_there_is_no_noise_and_a_problem_without_a_bound_is_refused(tmp_path):
+def test_without_a_protection_there_is_no_noise_and_a_problem_without_a_bound_is_never_planned(tmp_path):
     ratings = made([0], [0], [4.0], 1, 1)
-    problem = ItemObjectives(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)), Conditions(4.0, None, 1e-9))
-    gate = Gate("party-1", 7, {})
+    asked_over = (ratings, np.full((1, 1), 1.0), np.zeros((1, 1)))
+    whole = Objectives(SCALE, None, 1e-9)
+    gate = Gate("party-1", 7, {}, terms=nothing_promised(whole, Kind.CHAIN, step="solve"))
+    with gate.serving("solve", 1, 0, "request"):  # 3/1, in the ball of radius 2
+        np.testing.assert_allclose(decode(gate.chain(*asked_over).body)["items"], [[2.0]])
+    with pytest.raises(UsageError, match="trim"):
+        step_terms(whole, 9.0, Kind.CHAIN, step="solve")
+    terms = promise(step_terms(Objectives(SCALE, 1, 1.0), 9.0, Kind.CHAIN, step="solve"), stated=1.0)
+    gate = gate_of(tmp_path, terms)
     with gate.serving("solve", 1, 0, "request"):
-        np.testing.assert_allclose(decode(gate.solve(problem).body)["items"], [[2.0]])  # 3/1, in the ball of radius 2
-    conditions = Conditions(4.0, 1, 1.0)
-    terms = Terms(
-        Guarantee(1.0, DELTA, Unit.USER, ZERO_OUT, Trust.SILO, "everyone", simulated=True),
-        9.0,
-        {"solve": 1},
-        (conditions.event(9.0, 1),),
-    )
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    gate = Gate("party-1", 7, {}, 0, Protection(terms, ledger, Budget(99.0, DELTA), "run", 7))
-    soft = ItemObjectives(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)), Conditions(4.0, 2, 1.0))
-    with gate.serving("solve", 1, 0, "request"):
-        with pytest.raises(PrivacyRefused, match="no bound"):
-            gate.solve(problem)
-        with pytest.raises(PrivacyRefused, match="more in step"):  # another θ than was planned
-            gate.solve(soft)
-        assert ledger.rows() == []
-        gate.solve(ItemObjectives(ratings, np.full((1, 1), 1.0), np.zeros((1, 1)), conditions))
-    assert len(ledger.rows()) == 1
+        gate.chain(*asked_over)
+    assert len(gate.protection.ledger.rows()) == 1

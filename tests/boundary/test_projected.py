@@ -11,12 +11,15 @@ import pytest
 from privacy_loss import ALARM
 from scipy import stats
 
-from tacit.boundary.projected import OneBit, ProjectedGradient, estimated, spread
+from tacit.boundary import projected
+from tacit.boundary.projected import OneBit, ProjectedBit, ProjectedGradient, estimated, spread
+from tacit.boundary.query import Mechanism
 from tacit.boundary.randomize import RandomizedResponse
 from tacit.boundary.source import Secure, Seeded
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import BadMessage, PrivacyRefused, UsageError
+from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
+from tacit.guarantee import Relation, Unit
 from tacit.kernels.gradient import factor_gradients_numpy
 from tacit.rng import derive, stream_key
 
@@ -60,9 +63,9 @@ def holding(record, copies=1):
     return replace(ratings, values=np.tile(order, copies).astype(np.float32))
 
 
-def query(record, copies=1, kind=ProjectedGradient, told=None):
+def query(record, copies=1, kind=ProjectedGradient, bound=BOUND, present=None):
     users = np.tile(np.array([[1.0, 0.7]], np.float32), (copies, 1))
-    return kind(holding(record, copies), users, V, SIGNS, np.arange(copies), told or OneBit(EPSILON, BOUND))
+    return kind(ProjectedBit((Q, P), bound), holding(record, copies), users, V, SIGNS, present)
 
 
 # -- what is told ----------------------------------------------------------------------------------------------------
@@ -76,7 +79,8 @@ def test_a_number_is_the_coordinate_of_the_projected_gradient():
     n, m = ratings.n_users, ratings.n_items
     U, items = stream.random((n, P), dtype=np.float32), stream.random((m, P), dtype=np.float32)
     rows, drawn = np.array([0, 3, 4, n - 1]), np.array([0, 3, 1, 2])
-    told = ProjectedGradient(ratings, U, items, SIGNS[:, :m], rows, OneBit(1.0, 1.0)).numbers(drawn)
+    present = np.isin(np.arange(n), rows)
+    told = ProjectedBit((Q, P), 1.0).over(ratings, U, items, SIGNS[:, :m], present).numbers(drawn)
     for number, row, c in zip(told, rows, drawn, strict=True):
         one = np.array([row])
         _, G = factor_gradients_numpy(ratings.indptr, ratings.items, ratings.values, 1.0, one, U, items)
@@ -85,7 +89,7 @@ def test_a_number_is_the_coordinate_of_the_projected_gradient():
 
 def test_everybody_reports_a_coordinate_and_a_bit_whatever_she_holds():
     for record in RECORDS.values():
-        made = query(record, 50).reports(derive(7, "draw"), coins("all"))
+        made = query(record, 50).reports(derive(7, "draw"), coins("all"), EPSILON)
         assert {name: (a.dtype, a.shape) for name, a in made.items()} == dict.fromkeys(
             ("coordinate", "bit"), (np.dtype(np.int32), (50,))
         )
@@ -93,8 +97,8 @@ def test_everybody_reports_a_coordinate_and_a_bit_whatever_she_holds():
 
 
 def test_only_those_who_take_part_report():
-    some = replace(query(RECORDS["one"], 50), rows=np.array([4, 7, 30]))
-    assert len(some.reports(derive(7, "draw"), coins("some"))["bit"]) == 3
+    some = query(RECORDS["one"], 50, present=np.isin(np.arange(50), [4, 7, 30]))
+    assert len(some.reports(derive(7, "draw"), coins("some"), EPSILON)["bit"]) == 3
 
 
 # -- what it may tell: the exact law ---------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ def test_the_law_is_that_of_the_paper(x):
 # -- what it may tell: the reports themselves ------------------------------------------------------------------------
 
 
-def leaks(kind=ProjectedGradient, told=None, epsilon=EPSILON, pairs=tuple(permutations(RECORDS, 2))):
+def leaks(kind=ProjectedGradient, bound=BOUND, epsilon=EPSILON, pairs=tuple(permutations(RECORDS, 2))):
     """Whether some set of reports is too likely under one record beside another: P(S) > e^ε·P'(S).
 
     Sets are each report (c, b), each coordinate and each bit; both probabilities get a Clopper–Pearson bound, at a
@@ -186,7 +190,7 @@ def leaks(kind=ProjectedGradient, told=None, epsilon=EPSILON, pairs=tuple(permut
     """
     counts = {}
     for name in {name for pair in pairs for name in pair}:
-        made = query(RECORDS[name], COPIES, kind, told).reports(derive(7, "draw", name), coins("leaks", name))
+        made = query(RECORDS[name], COPIES, kind, bound).reports(derive(7, "draw", name), coins("leaks", name), epsilon)
         table = np.zeros((Q * P, 2))
         np.add.at(table, (made["coordinate"], made["bit"]), 1)
         counts[name] = np.concatenate([table.ravel(), table.sum(axis=0), table.sum(axis=1)])
@@ -207,10 +211,10 @@ def test_reports_tell_no_more_than_they_may():
 class ByData(ProjectedGradient):
     """Planted: the coordinate is the one with the longest number."""
 
-    def reports(self, stream, coins):
+    def reports(self, stream, coins, epsilon):
         every = np.stack([self.numbers(np.full(len(self.rows), c)) for c in range(Q * P)])
         drawn = np.argmax(np.abs(np.nan_to_num(every)), axis=0).astype(np.int32)
-        return {"coordinate": drawn, "bit": self.told.bits(self.numbers(drawn), coins)}
+        return {"coordinate": drawn, "bit": OneBit(epsilon, BOUND).bits(self.numbers(drawn), coins)}
 
 
 @dataclass(frozen=True)
@@ -233,35 +237,39 @@ class Unanswered(OneBit):
 class Silent(ProjectedGradient):
     """Planted: a device without ratings always says 0."""
 
-    def reports(self, stream, coins):
-        made = super().reports(stream, coins)
+    def reports(self, stream, coins, epsilon):
+        made = super().reports(stream, coins, epsilon)
         rated = np.diff(self.ratings.indptr)[self.rows] > 0
         return {**made, "bit": np.where(rated, made["bit"], 0).astype(np.int32)}
 
 
 @pytest.mark.parametrize(
-    "planted",
+    "teller",
     [
-        {"told": OneBit(2 * EPSILON, BOUND)},
-        {"told": OneBit(1.2 * EPSILON, BOUND)},
-        {"told": Unclipped(EPSILON, BOUND)},
-        {"told": Unanswered(EPSILON, BOUND)},
-        {"kind": ByData},
-        {"kind": Silent},
+        lambda epsilon, bound: OneBit(2 * epsilon, bound),
+        lambda epsilon, bound: OneBit(1.2 * epsilon, bound),
+        Unclipped,
+        Unanswered,
     ],
-    ids=["twice the epsilon", "a fifth more", "no clip", "no response", "coordinate by data", "empty is silent"],
+    ids=["twice the epsilon", "a fifth more", "no clip", "no response"],
 )
-def test_planted_mistakes_are_found_out(planted):
-    assert leaks(**planted)
+def test_a_planted_teller_is_found_out(teller, monkeypatch):
+    monkeypatch.setattr(projected, "OneBit", teller)
+    assert leaks()
+
+
+@pytest.mark.parametrize("kind", [ByData, Silent], ids=["coordinate by data", "empty is silent"])
+def test_planted_reports_are_found_out(kind):
+    assert leaks(kind)
 
 
 def test_a_wrong_bound_costs_no_privacy():
     """The clip of this law is in the rounding, behind which the response stands: any B keeps ε₀."""
-    assert not leaks(told=OneBit(EPSILON, 1e-6))
+    assert not leaks(bound=1e-6)
 
 
 def test_the_coordinate_is_drawn_alike_for_all_records():
-    drawn = [query(r, 200).reports(derive(7, "same"), coins("same"))["coordinate"] for r in RECORDS.values()]
+    drawn = [query(r, 200).reports(derive(7, "same"), coins("same"), EPSILON)["coordinate"] for r in RECORDS.values()]
     assert all(np.array_equal(drawn[0], other) for other in drawn)
     assert set(drawn[0]) == set(range(Q * P))
 
@@ -339,4 +347,35 @@ def test_an_epsilon_that_cannot_be_kept_is_refused(epsilon):
 def test_without_an_epsilon_the_sign_is_told_as_it_is():
     told = OneBit(math.inf, BOUND)
     assert told.bits(np.array([BOUND, 9.0, -BOUND, -9.0]), coins("plain")).tolist() == [1, 1, 0, 0]
-    assert (told.gain, query({}, told=told).epsilon) == (1.0, math.inf)
+    assert told.gain == 1.0
+    plain = query(RECORDS["highest"], 9).reports(derive(7, "draw"), coins("plain"), math.inf)
+    drawn = query(RECORDS["highest"], 9).numbers(plain["coordinate"])
+    sure = np.abs(drawn) >= BOUND
+    assert sure.any()
+    np.testing.assert_array_equal(plain["bit"][sure], drawn[sure] > 0)
+
+
+def test_the_multiplier_is_one_over_epsilon_whatever_is_protected():
+    asked = ProjectedBit((Q, P), BOUND)
+    assert {asked.sensitivity(unit, relation) for unit in Unit for relation in Relation} == {1.0}
+    assert asked.mechanism is Mechanism.RESPONSE
+    assert (asked.clip, asked.sampling) == (None, 1.0)
+
+
+def test_data_of_another_shape_is_refused():
+    ratings, users = holding(RECORDS["one"], 3), np.ones((3, P), np.float32)
+    asked = ProjectedBit((Q, P), BOUND)
+    for data in (
+        (users[:2], V, SIGNS),
+        (users[:, :1], V, SIGNS),
+        (users, V[:4], SIGNS),
+        (users, V, SIGNS[:1]),
+        (users, V, SIGNS[:, :5]),
+    ):
+        with pytest.raises(DataError, match="do not fit"):
+            asked.over(ratings, *data)
+    with pytest.raises(DataError, match="present"):
+        asked.over(ratings, users, V, SIGNS, np.ones(2, dtype=bool))
+    for shape, bound in (((0, 2), 1.0), ((2,), 1.0), ((2, 2), 0.0)):
+        with pytest.raises(UsageError):
+            ProjectedBit(shape, bound)

@@ -1,57 +1,55 @@
 """The gate with a protection: what it adds, what it charges, what it refuses."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from stated import DELTA, deployed, gate_of, grid_of, promise, step_terms
 
-from tacit.boundary import Gate, Unbounded
+from tacit.aggregation.ideal import Ideal
+from tacit.boundary import Gate
+from tacit.boundary import noise as mechanism
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import ClippedSum
+from tacit.boundary.bounded import Clipped
+from tacit.boundary.code import SEALED
 from tacit.boundary.events import Event, Gaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
+from tacit.boundary.protection import BudgetSpent, Protection, total_epsilon
+from tacit.boundary.query import Unbounded
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED, Grid
+from tacit.boundary.spec import Terms
+from tacit.boundary.tally import Tally
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.guarantee import Relation
+from tacit.partition import Setting
 from tacit.secure.masks import unpack
-from tacit.secure.quantize import Rounding
 
-Z, DELTA = 2.0, 1e-6
+Z = 2.0
 CELLS = 4000
 
-
-#: What a sealed sum is made of: vectors of norm at most 1, spread over all cells.
-GRID = Grid(Rounding.fine(1.0, CELLS), 1.0, Z, 32)
-
-
-def promise(releases: int, own_noise: bool = True) -> Terms:
-    events = (Gaussian(Z, releases) if own_noise else GRID.event(1.0, releases),)
-    reached = epsilon(events, DELTA, Relation.ZERO_OUT)
-    guarantee = Guarantee(reached, DELTA, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", simulated=True)
-    return Terms(guarantee, Z, {"tell": releases}, events, grids={} if own_noise else {"tell": GRID})
+#: Vectors of norm at most 1, and the whole numbers that a hidden sum of them is made of, spread over all cells.
+QUERY = Clipped(("x",), 1.0)
+GRID = grid_of(QUERY, CELLS, Z)
+IDEAL = Ideal(Setting.HORIZONTAL, 4)
 
 
-def make(tmp_path, releases=3, budget=100.0, run="run-1", days=None, own_noise=True, seed=7, devices=0) -> Gate:
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    protection = Protection(promise(releases, own_noise), ledger, Budget(budget, DELTA, days), run, seed)
-    return Gate("party-1", seed, {}, devices, protection)
+def promised(releases: int, kind=Kind.SUM, answers=1, own_noise=True, z=Z, **more) -> Terms:
+    hidden = {} if own_noise else {"code": GRID, "sealed": True}
+    return promise(step_terms(QUERY, z, kind, releases=releases, answers=answers, **hidden), **more)
 
 
-def deployed(gate: Gate) -> Gate:
-    """The same gate under a guarantee that does not say SIMULATED."""
-    terms = gate.protection.terms
-    gate.protection.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
-    return gate
+def make(tmp_path, releases=3, own_noise=True, kind=Kind.SUM, answers=1, **options) -> Gate:
+    how = None if own_noise else IDEAL
+    return gate_of(tmp_path, promised(releases, kind, answers, own_noise), how=how, **options)
 
 
-def query(cells=CELLS, value=0.0) -> ClippedSum:
-    """One user, whose vector of norm ≤ 1 is spread over all cells."""
-    return ClippedSum({"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64), clip=1.0)
+def one_user(cells=CELLS, value=0.0):
+    """One user, whose vector is spread over all cells."""
+    return {"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64)
 
 
 def tell(gate, number=1, request=None, attempt=0, what=None, **options):
@@ -60,7 +58,11 @@ def tell(gate, number=1, request=None, attempt=0, what=None, **options):
     if recorded is not None:
         return recorded
     with gate.serving(*terms):
-        return gate.sum(what or query(), **options)
+        return gate.sum(*(what or one_user()), **options)
+
+
+def moved(state, noised, step):
+    return {**state, "x": state["x"] + noised["x"]}
 
 
 def noise(release) -> np.ndarray:
@@ -77,9 +79,36 @@ def test_noise_has_the_size_that_the_sensitivity_asks_for(tmp_path):
 
 
 def test_noise_of_half_the_sensitivity_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(ClippedSum, "sensitivity", lambda self, unit, relation: 0.5)
+    monkeypatch.setattr(Clipped, "sensitivity", lambda self, unit, relation: 0.5)
     variance = np.var(noise(tell(make(tmp_path))))
     assert abs(variance / Z**2 - 1) > 5 * np.sqrt(2 / CELLS)
+
+
+@pytest.mark.parametrize("kind", [Kind.SUM, Kind.CHAIN])
+def test_half_of_the_noise_is_noticed(tmp_path, monkeypatch, kind):
+    """Planted where a sum and a chain get theirs: by then everything else is as it should be, the ledger too."""
+    real = mechanism.Gaussian.noised
+    monkeypatch.setattr(mechanism.Gaussian, "noised", lambda self, x, s: real(mechanism.Gaussian(self.sigma / 2), x, s))
+    gate = make(tmp_path, kind=kind)
+    with gate.serving("tell", 1, 0, "request"):
+        leave = gate.sum if kind is Kind.SUM else gate.chain
+        variance = np.var(noise(leave(*one_user())))
+    assert gate.protection.ledger.events() == [Gaussian(Z)]
+    assert abs(variance / Z**2 - 1) > 5 * np.sqrt(2 / CELLS)
+
+
+def test_half_of_the_noise_on_whole_numbers_is_noticed(tmp_path, monkeypatch):
+    """A deployed sum, whose noise is the party's own."""
+
+    def off(folder):
+        terms = promise(step_terms(QUERY, Z, code=GRID))
+        whole = GRID.numbers(unpack(decode(tell(gate_of(folder, terms)).body)[SEALED], CELLS, GRID.bits))
+        return abs(np.var(whole) / GRID.sigma**2 - 1)
+
+    assert off(tmp_path / "as it is") < 5 * np.sqrt(2 / CELLS)
+    real = mechanism.Skellam
+    monkeypatch.setattr(mechanism, "Skellam", lambda variance: real(variance / 4))
+    assert off(tmp_path / "planted") > 5 * np.sqrt(2 / CELLS)
 
 
 def test_every_release_has_noise_of_its_own(tmp_path):
@@ -101,28 +130,26 @@ def test_another_request_meets_another_noise(tmp_path):
 
 
 def test_every_cell_is_noised_whether_or_not_anybody_touched_it(tmp_path):
-    untouched = ClippedSum({"x": np.zeros((0, 50))}, np.zeros(0, dtype=np.int64), clip=1.0)
+    untouched = {"x": np.zeros((0, 50))}, np.zeros(0, dtype=np.int64)
     assert np.all(noise(tell(make(tmp_path), what=untouched)) != 0)
 
 
 def test_every_step_of_a_chain_is_noised(tmp_path):
-    gate = make(tmp_path)
+    gate = make(tmp_path, kind=Kind.CHAIN, answers=3)
     with gate.serving("tell", 1, 0, "request"):
-        release = gate.chain(
-            query(), lambda s, g, i: {"x": s["x"] + g["x"]}, {"x": np.zeros(CELLS, np.float32)}, 3, ("x",)
-        )
+        release = gate.chain(*one_user(), update=moved, state={"x": np.zeros(CELLS, np.float32)}, lets_out=("x",))
     assert abs(np.var(noise(release)) / (3 * Z**2) - 1) < 5 * np.sqrt(2 / CELLS)
     assert gate.protection.ledger.events() == [Gaussian(Z, 3)]
 
 
 def test_each_device_of_a_cohort_adds_noise_of_its_own(tmp_path):
-    release = tell(make(tmp_path, devices=9), contributors=9)
+    release = tell(make(tmp_path, devices=9), what=one_user())
     assert abs(np.var(noise(release)) / (9 * Z**2) - 1) < 5 * np.sqrt(2 / CELLS)
 
 
 def test_where_the_aggregation_brings_the_noise_the_contribution_leaves_sealed(tmp_path):
     gate = make(tmp_path, own_noise=False)
-    release = tell(gate, what=query(value=1.0))
+    release = tell(gate, what=one_user(value=1.0))
     whole = GRID.numbers(unpack(decode(release.body)[SEALED], CELLS, GRID.bits))
     np.testing.assert_allclose(whole, 1 / np.sqrt(CELLS), atol=GRID.rounding.step)
     assert abs(whole.mean() * np.sqrt(CELLS) - 1) < 0.01
@@ -219,15 +246,15 @@ def test_the_partys_state_comes_back_with_its_ledger(tmp_path):
 def improve(gate, number, lets_out=("x",)):
     state = {"x": gate.home.get("x", np.zeros(CELLS, np.float32)), "y": np.arange(5, dtype=np.float32)}
     with gate.serving("tell", number, 0, f"request {number}"):
-        return gate.chain(query(), lambda s, g, i: {**s, "x": s["x"] + g["x"]}, state, 1, lets_out)
+        return gate.chain(*one_user(), update=moved, state=state, lets_out=lets_out)
 
 
 def test_a_block_that_left_is_kept_once_and_comes_back(tmp_path):
-    gate = make(tmp_path)
+    gate = make(tmp_path, kind=Kind.CHAIN)
     improve(gate, 1)
     ledger, once = gate.protection.ledger, 4 * CELLS
     assert len(ledger.state()) < once / 2 < once <= len(ledger.body())
-    again = make(tmp_path)
+    again = make(tmp_path, kind=Kind.CHAIN)
     assert again.home.keys() == gate.home.keys() == {"x", "y"}
     for name, block in gate.home.items():
         np.testing.assert_array_equal(again.home[name], block)
@@ -235,34 +262,35 @@ def test_a_block_that_left_is_kept_once_and_comes_back(tmp_path):
     improve(again, 2)
     with again.serving("tell", 2, 0, "request 3"):
         again.public("done")
-    np.testing.assert_array_equal(make(tmp_path).home["x"], again.home["x"])
+    np.testing.assert_array_equal(make(tmp_path, kind=Kind.CHAIN).home["x"], again.home["x"])
     assert again.protection.ledger.verify() == 3
 
 
 def test_a_copy_of_a_block_is_kept_with_the_state(tmp_path):
     """Only what left bit for bit may stand for what is at home."""
-    gate = make(tmp_path)
+    gate = make(tmp_path, kind=Kind.CHAIN)
     improve(gate, 1, lets_out=("y",))
-    np.testing.assert_array_equal(make(tmp_path).home["x"], gate.home["x"])
+    np.testing.assert_array_equal(make(tmp_path, kind=Kind.CHAIN).home["x"], gate.home["x"])
 
 
 # -- what is refused ----------------------------------------------------------------------------------------------
 
 
-def test_a_query_that_bounds_nothing_is_refused(tmp_path):
-    gate = make(tmp_path)
-    with pytest.raises(PrivacyRefused, match="no bound"):
-        tell(gate, what=Unbounded(lambda s, r: {"x": np.zeros(3)}))
-    assert gate.protection.ledger.rows() == []
+def test_a_query_that_bounds_nothing_leaves_under_no_guarantee(tmp_path):
+    """Whatever the terms say: noise without a bound has no size, and a step cannot bring a query of its own."""
+    gate = gate_of(tmp_path, promise(step_terms(Unbounded(), Z), stated=1.0))
+    with pytest.raises(PrivacyRefused, match="protects nobody"):
+        tell(gate, what=(lambda s, r: {"x": np.zeros(3)},))
 
 
-def test_data_as_it_is_and_single_reports_are_refused(tmp_path):
+def test_data_as_it_is_and_what_the_step_is_not_are_refused(tmp_path):
     gate = make(tmp_path)
     with gate.serving("tell", 1, 0, "r"):
         with pytest.raises(PrivacyRefused, match="as it is"):
             gate.disclose(x=1)
-        with pytest.raises(PrivacyRefused, match="more than was planned"):
-            gate.report(query())
+        for leave in (gate.report, gate.chain):
+            with pytest.raises(PrivacyRefused, match="states no such release"):
+                leave(*one_user())
     assert gate.protection.ledger.rows() == []
 
 
@@ -278,8 +306,11 @@ def test_more_releases_than_the_guarantee_covers_are_refused(tmp_path):
 
 def test_a_step_that_is_not_in_the_plan_is_refused(tmp_path):
     gate = make(tmp_path)
-    with gate.serving("gossip", 1, 0, "r"), pytest.raises(PrivacyRefused, match="covers 0"):
-        gate.sum(query())
+    with gate.serving("gossip", 1, 0, "r"), pytest.raises(PrivacyRefused, match="states no such release"):
+        gate.sum(*one_user())
+    with pytest.raises(PrivacyRefused, match="covers 0"):
+        gate.protection.admit("gossip")
+    assert gate.protection.ledger.rows() == []
 
 
 def test_what_no_event_accounts_for_does_not_leave(tmp_path):
@@ -297,7 +328,7 @@ def test_a_run_over_the_partys_own_budget_is_refused_at_its_first_release(tmp_pa
 
 
 def test_earlier_runs_count(tmp_path):
-    one = promise(1).guarantee.epsilon
+    one = promised(1).guarantee.epsilon
     tell(make(tmp_path, releases=1, budget=1.5 * one, run="run-1"))
     with pytest.raises(BudgetSpent):
         tell(make(tmp_path, releases=1, budget=1.2 * one, run="run-2"), request="another")
@@ -327,7 +358,7 @@ def test_a_refusal_says_the_budget_that_would_do(tmp_path, budget, runs):
 @pytest.mark.parametrize("room", [1.6, 20.0])
 def test_everybody_reads_the_same_epsilon_and_it_is_within_the_budget(tmp_path, room):
     """A tight budget and a wide one: what a service says of itself is what a reader of its ledger finds."""
-    one = promise(3).guarantee.epsilon
+    one = promised(3).guarantee.epsilon
     for run in ("run-1", "run-2"):
         gate = make(tmp_path, budget=room * one, run=run)
         for number in (1, 2, 3):
@@ -335,13 +366,13 @@ def test_everybody_reads_the_same_epsilon_and_it_is_within_the_budget(tmp_path, 
     protection, rows = gate.protection, gate.protection.ledger.rows()
     assert one < protection.reading() <= room * one
     assert total_epsilon(rows, DELTA, budget=room * one) == pytest.approx(protection.reading())
-    veto = Filter(room * one, DELTA, Relation.ZERO_OUT, promise(3).events).spent([row.spent for row in rows])
+    veto = Filter(room * one, DELTA, Relation.ZERO_OUT, promised(3).events).spent([row.spent for row in rows])
     assert protection.reading() <= min(veto, total_epsilon(rows, DELTA))
     assert protection.reading() < 2 * one
 
 
 def test_a_budget_for_a_period_forgets_what_is_older_and_the_lifetime_does_not(tmp_path, monkeypatch):
-    one = promise(1).guarantee.epsilon
+    one = promised(1).guarantee.epsilon
     monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")
     tell(make(tmp_path, releases=1, budget=1.1 * one, run="run-1"))
     monkeypatch.undo()
@@ -352,15 +383,68 @@ def test_a_budget_for_a_period_forgets_what_is_older_and_the_lifetime_does_not(t
     assert total_epsilon(gate.protection.ledger.rows(), DELTA) > 1.2 * one
 
 
-def test_an_event_that_the_accountant_does_not_know_is_an_error(tmp_path, monkeypatch):
+def test_an_event_that_the_accountant_does_not_know_is_an_error(tmp_path):
     class Homemade(Event):
         pass
 
-    gate = make(tmp_path)
-    monkeypatch.setattr(Protection, "event", lambda self, step, query, answers: Homemade())
+    terms = promised(1)
+    homemade = replace(terms, steps={"tell": replace(terms.steps["tell"], event=Homemade())})
     with pytest.raises(PrivacyRefused, match="Homemade"):
-        tell(gate)
-    assert gate.protection.ledger.rows() == []
+        tell(gate_of(tmp_path, homemade))
+    assert Ledger(tmp_path / "party-1.sqlite", "party-1").rows() == []
+
+
+def test_releases_that_another_process_made_in_the_same_run_count(tmp_path):
+    """The rows of the ledger are everybody's, and they are what is counted."""
+    one, other = (make(tmp_path, releases=2) for _ in range(2))
+    tell(one, 1)
+    tell(other, 2)
+    with pytest.raises(PrivacyRefused, match="covers 2"):
+        tell(one, 3)
+    assert len(one.protection.ledger.rows()) == 2
+
+
+def test_releases_that_are_not_counted_are_noticed(tmp_path, monkeypatch):
+    """Planted: the plan's number is never reached, and more leaves than the guarantee covers."""
+    monkeypatch.setattr(Tally, "made", lambda self: Counter())
+    gate = make(tmp_path, releases=2)
+    for number in (1, 2):
+        tell(gate, number)
+    with pytest.raises(PrivacyRefused, match="more in step"):
+        tell(gate, 3)
+    monkeypatch.setattr(Protection, "_most", lambda self: Counter({Gaussian(Z): 99}))
+    tell(gate, 3)
+    promised_, rows = gate.protection.terms.guarantee, gate.protection.ledger.rows()
+    assert total_epsilon(rows, DELTA) > promised_.epsilon
+
+
+def test_an_event_that_is_too_cheap_is_noticed(tmp_path):
+    """Planted in a step's terms: twice the noise is charged than is added, and the guarantee is held to the noise."""
+    terms = promised(1)
+    cheap = replace(terms, steps={"tell": replace(terms.steps["tell"], event=Gaussian(2 * Z))})
+    gate = gate_of(tmp_path, cheap)
+    variance = np.var(noise(tell(gate)))
+    (spent,) = gate.protection.ledger.events()
+    assert abs(variance / spent.multiplier**2 - 1) > 5 * np.sqrt(2 / CELLS)
+
+
+def test_sealed_sums_share_their_retries(tmp_path):
+    """One retry for two sums: whichever takes it, the other gets none; and what they cost covers either."""
+    one, other = (
+        step_terms(QUERY, z, step=n, code=grid_of(QUERY, CELLS, z), sealed=True) for n, z in (("a", 2), ("b", 3))
+    )
+    terms = promise(one, other, retries=1)
+    for first, second in (("a", "b"), ("b", "a")):
+        gate = gate_of(tmp_path / first, terms, how=IDEAL)
+        for step, attempt in ((first, 0), (first, 1), (second, 0)):
+            with gate.serving(step, 1, attempt, f"{step} {attempt}"):
+                gate.sum(*one_user())
+        for step in (first, second):
+            with gate.serving(step, 1, 2, f"{step} once more"), pytest.raises(PrivacyRefused, match="guarantee covers"):
+                gate.sum(*one_user())
+        rows = gate.protection.ledger.rows()
+        assert len(rows) == 3
+        assert epsilon([row.spent for row in rows], DELTA, Relation.ZERO_OUT) <= terms.guarantee.epsilon * (1 + 1e-9)
 
 
 def test_a_veto_that_looks_away_is_noticed(tmp_path, monkeypatch):
@@ -377,17 +461,15 @@ def test_the_veto_counts_under_the_relation_of_the_terms(tmp_path, refused):
     At twice the noise replace costs what zero-out does, and the same budget holds it.
     """
     z = Z if refused else 2 * Z
-    terms = promise(3)
-    counted = replace(terms, multiplier=z, events=(Gaussian(z, 3),), accounted=(Unit.USER, Relation.REPLACE))
+    counted = promised(3, z=z, relation=Relation.REPLACE)
     assert epsilon([Gaussian(Z, 3)], DELTA, Relation.ZERO_OUT) < 8 < epsilon([Gaussian(Z, 3)], DELTA, Relation.REPLACE)
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    gate = Gate("party-1", 7, {}, 0, Protection(counted, ledger, Budget(8.0, DELTA), "run-1", 7))
+    gate = gate_of(tmp_path, counted, budget=8.0)
     if refused:
         with pytest.raises(BudgetSpent):
             tell(gate)
     else:
         assert tell(gate).guarantee == counted.guarantee
-    assert ledger.relation is Relation.REPLACE
+    assert gate.protection.ledger.relation is Relation.REPLACE
 
 
 def test_a_run_that_cannot_be_afforded_leaves_no_row_not_even_a_public_one(tmp_path):
@@ -412,9 +494,9 @@ def test_a_release_is_admitted_again_where_no_other_writer_can_come_between(tmp_
     gate = make(tmp_path, releases=1)
     real, looks = Protection.admit, []
 
-    def admit(self, step, event):
+    def admit(self, step):
         looks.append(self.ledger._database.in_transaction)
-        return real(self, step, event)
+        return real(self, step)
 
     monkeypatch.setattr(Protection, "admit", admit)
     tell(gate)

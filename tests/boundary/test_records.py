@@ -25,7 +25,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.boundary import records
-from tacit.boundary.records import RecordGradient
+from tacit.boundary.records import RecordGradient, RecordSum
+from tacit.data.ratings import Scale
 from tacit.errors import DataError, UsageError
 from tacit.kernels.embed import embed
 from tacit.rng import derive
@@ -34,11 +35,11 @@ CLIPS = st.sampled_from([1e-3, 1.0, 8.0, 1e4])
 CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 
 
-def gradient(world: World, clip: float = 8.0, present=None) -> RecordGradient:
-    return RecordGradient(world.ratings, clip, world.users, world.items, present)
+def gradient(world: World, clip: float = 8.0, present=None) -> RecordSum:
+    return RecordGradient(Scale(*world.scale), clip).over(world.ratings, world.users, world.items, present)
 
 
-def by_user(query: RecordGradient) -> np.ndarray:
+def by_user(query: RecordSum) -> np.ndarray:
     """What every user adds, (n, m·p)."""
     pieces = query.pieces({}, derive(1, "unused"))
     dense = np.zeros((len(pieces.starts) - 1, pieces.size))
@@ -49,7 +50,7 @@ def by_user(query: RecordGradient) -> np.ndarray:
     return dense
 
 
-def answer(query: RecordGradient) -> np.ndarray:
+def answer(query: RecordSum) -> np.ndarray:
     return query.exact({}, derive(1, "unused"))["items"]
 
 
@@ -84,19 +85,25 @@ def check_neighbours(world: World, near: World, i: int, clip: float, times: int)
 
 
 def test_claims_are_the_clip_or_twice_it():
-    query = gradient(make_world(1), 3.0)
+    query = RecordGradient(Scale(1, 5), 3.0)
     claims = {case: query.sensitivity(*case) for case in CASES}
     assert claims == {
         (unit, relation): 6.0 if unit is RATING or relation is REPLACE else 3.0 for unit, relation in CASES
     }
-    assert claims == {case: RecordGradient.bound(3.0, *case) for case in CASES}
-    assert query.sampling == 1
+    assert (query.sampling, query.clip) == (1, 3.0)
+    assert query.counted(RATING) == (USER, REPLACE)
+    assert query.counted(USER) == (USER, ZERO_OUT)
 
 
 def test_a_scale_read_off_the_data_bounds_nothing():
-    world = make_world(1)
-    query = RecordGradient(ratings_of(world.records, world.m, declared=False), 8.0, world.users, world.items)
+    query = RecordGradient(Scale(1, 5, declared=False), 8.0)
     assert {query.sensitivity(*case) for case in CASES} == {math.inf}
+
+
+def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says():
+    world = aligned([(2, 9.0)])
+    wide = RecordGradient(Scale(1, 5), 8.0).over(ratings_of(world.records, world.m, (-9, 9)), world.users, world.items)
+    assert np.array_equal(answer(wide), answer(gradient(aligned([(2, 5.0)]))))
 
 
 # -- the sum and its pieces -------------------------------------------------------------------------------------------
@@ -244,7 +251,7 @@ def test_factors_attendance_and_rows_must_fit():
         (world.users[:, :1], world.items),
     ):
         with pytest.raises(DataError, match="do not fit"):
-            RecordGradient(world.ratings, 8.0, users, items)
+            RecordGradient(Scale(1, 5), 8.0).over(world.ratings, users, items)
     with pytest.raises(DataError, match="present"):
         gradient(world, present=np.ones(2, dtype=bool))
     twice = replace(world, records=[[(0, 5.0), (0, 5.0)], [], []])

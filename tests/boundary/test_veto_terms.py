@@ -1,23 +1,30 @@
 """A veto and a reading count at the budget's δ and under the terms' relation: not at twice the one, nor another one."""
 
-from types import SimpleNamespace
-
 import pytest
+from stated import promise, step_terms
 
 from tacit.boundary.account import epsilon
+from tacit.boundary.bounded import Clipped
+from tacit.boundary.code import Floats
 from tacit.boundary.events import Gaussian, SampledGaussian
 from tacit.boundary.filters import Filter
+from tacit.boundary.gradients import EmbeddingGradient
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, BudgetSpent, Protection, Terms, total_epsilon
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
+from tacit.boundary.protection import Budget, BudgetSpent, Protection, total_epsilon
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import event_of
+from tacit.data.ratings import Scale
+from tacit.guarantee import Relation
 
 Z, DELTA, REPLACE, ZERO_OUT = 4.0, 1e-5, Relation.REPLACE, Relation.ZERO_OUT
 EVENTS = (Gaussian(Z, 3),)
 
 
 def protection(ledger, budget=100.0, delta=DELTA, relation=ZERO_OUT, run="run-1"):
-    guarantee = Guarantee(9.0, DELTA, Unit.USER, relation, Trust.SILO, "everyone", True)
-    return Protection(Terms(guarantee, Z, {"tell": 1}, EVENTS), ledger, Budget(budget, delta), run, 7)
+    step = step_terms(Clipped(("x",), 1.0), Z, Kind.CHAIN, answers=3)
+    terms = promise(step, delta=DELTA, relation=relation, stated=9.0)
+    assert terms.events == EVENTS
+    return Protection(terms, ledger, Budget(budget, delta), run, 7)
 
 
 def spend(ledger, run):
@@ -84,5 +91,6 @@ def test_a_budget_between_two_relations_is_refused_with_what_would_do(ledger):
 
 
 @pytest.mark.parametrize(("rate", "event"), [(0.25, SampledGaussian(Z, 0.25, 5)), (1.0, Gaussian(Z, 5))])
-def test_an_answer_is_charged_at_the_rate_of_its_query(ledger, rate, event):
-    assert protection(ledger).event("tell", SimpleNamespace(sampling=rate), 5) == event
+def test_an_answer_is_charged_at_the_rate_of_its_query(rate, event):
+    query = EmbeddingGradient(Scale(1.0, 5.0, declared=True), rate, 3, users_are_public=False)
+    assert event_of(query, Z, 5, Floats(1.0)) == event

@@ -200,7 +200,8 @@ def test_doctor_looks_at_the_machine(tmp_path):
         ("partition.into=999", 2, ["999"]),
         ("privacy={epsilon=1.0, delta=1e-6, accounting='paper', unit='rating'}", 4, ["paper", "rating"]),
         ("privacy={epsilon=0.0}", 2, ["epsilon"]),
-        ("aggregation.name=secagg", 2, ["secagg"]),
+        ("aggregation.name=shuffle", 4, ["shuffle", "sgdmf has none here", "plain"]),
+        ("aggregation.name=secag", 2, ["secag", 'Did you mean "secagg"']),
         ("nonsense", 2, ["section.key=value"]),
     ],
 )

@@ -48,10 +48,12 @@ WITHOUT_USERS = {"README.md": [], "guarantee.json": [], "items.parquet": ["item"
     ("by", "method", "expected"),
     [
         ("user", SGDMF, WITHOUT_USERS),
-        ("device", SGDMF, WITHOUT_USERS),
+        ("device", {"name": "sgdmf", "factors": 3, "rounds": 2}, WITHOUT_USERS),
         ("item", SGDMF, {**WITHOUT_USERS, "users.parquet": ["row", *FACTORS]}),
-        ("user", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "score"]}),
-        ("item", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "score"]}),
+        ("user", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "base", "factor_1", "order"]}),
+        ("item", {"name": "bias"}, {**WITHOUT_USERS, "items.parquet": ["item", "base", "factor_1", "order"]}),
+        ("user", {"name": "item-mean"}, {**WITHOUT_USERS, "items.parquet": ["item", "base"]}),
+        ("user", {"name": "random"}, {**WITHOUT_USERS, "items.parquet": ["item", "keys"]}),
     ],
 )
 def test_it_holds_what_is_shared_and_nothing_else(tmp_path, by, method, expected):
@@ -148,9 +150,9 @@ def test_user_factors_where_they_belong_to_the_parties_are_not_let_out(tmp_path,
     monkeypatch.setattr(import_module("tacit.cli.export"), "check_finished", lambda folder: None)
     a_run(tmp_path / "done")
     model = Model.load(tmp_path / "done")
-    planted = {"item_ids": model.item_ids.ids, "item_factors": model.item_factors}
+    planted = {"item_ids": model.item_ids.ids, "items": model.item_factors}
     users = np.ones((30, 3), dtype=np.float32)
-    np.savez(tmp_path / "done" / "model" / "factors.npz", user_factors=users, **planted)
+    np.savez(tmp_path / "done" / "model" / "factors.npz", states=users, **planted)
     refused(export("done", cwd=tmp_path), 4, "stay with the parties")
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
 

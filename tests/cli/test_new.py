@@ -7,8 +7,8 @@ from test_cli import tacit
 
 from tacit.config import RunFile
 from tacit.deploy.coordinator import STEP
-from tacit.experiment import check, plan
 from tacit.methods import chosen, known
+from tacit.prepare.file import check, plan
 
 SETTINGS = ("horizontal", "vertical", "device")
 

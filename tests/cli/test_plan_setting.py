@@ -12,9 +12,9 @@ from tacit.config import RunFile
 from tacit.data.load import load, side_columns
 from tacit.data.synthetic import demo
 from tacit.errors import UsageError
-from tacit.experiment import prepare
-from tacit.methods.runfile import setting_in_data
 from tacit.partition import partition
+from tacit.prepare.data import prepare
+from tacit.prepare.file import setting_in_data
 
 RUN = """
 [data]
@@ -62,7 +62,7 @@ def both(path) -> tuple[str, str]:
     answer = CliRunner().invoke(app, ["plan", str(path), "--json"])
     assert answer.exit_code == 0, answer.output
     prepared = prepare(RunFile.read(path))
-    assert prepared.plan.situation.setting is prepared.parties.setting
+    assert prepared.run.facts.setting is prepared.parties.setting
     return json.loads(answer.stdout)["setting"], str(prepared.parties.setting)
 
 

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from tacit.cli import app, show
 from tacit.cli.show import Live
 from tacit.config import RunFile
-from tacit.engine.simulate import Glance
 from tacit.evaluate import positions
-from tacit.experiment import prepare, run
+from tacit.experiment import run
+from tacit.prepare.data import prepare
+from tacit.prepare.progress import Glance
 
 SHAPE = {"data": {"users": 40, "items": 25}, "partition": {"into": 2}, "method": {"name": "sgdmf", "rounds": 2}}
 
@@ -49,12 +50,12 @@ def test_a_run_names_each_of_its_phases_in_order(tmp_path, monkeypatch):
         "training",
         "evaluating",
         "evaluating before fine-tuning",
-        "training bias, to compare with",
-        "evaluating bias",
+        "bias, the floor: training",
+        "bias, the floor: evaluating",
         "comparing with local, popularity and central",
         "writing the report",
     ]
-    for doing in ("evaluating", "evaluating before fine-tuning", "evaluating bias"):
+    for doing in ("evaluating", "evaluating before fine-tuning", "bias, the floor: evaluating"):
         parts = [done for what, done in heard if what == doing and done is not None]
         assert len(parts) > 5
         assert parts[-1] == 1.0
@@ -102,6 +103,41 @@ def test_the_bar_of_a_phase_starts_anew_and_rounds_follow_it():
     (task,) = line.bar.tasks
     assert (task.total, task.completed) == (4, 1)
     assert task.fields["words"].startswith("round 1/4")
+
+
+def test_the_floor_has_a_line_of_its_own_under_the_run_s_last_round():
+    line = line_on(terminal=True)
+    line(Glance(4, 4, 0.5, 10, 1.0))
+    floor = line.beside("bias, the floor")
+    floor.phase("training")
+    floor(Glance(1, 1, 0.25, 20, 0.9))
+    mine, its = line.bar.tasks
+    assert (mine.description, its.description) == ("bias", "bias, the floor")
+    assert "mse 0.5000" in mine.fields["words"]
+    assert "mse 0.2500 · ε 0.90 · " in its.fields["words"]
+
+
+def test_a_floor_that_takes_long_is_named_where_lines_cannot_be_redrawn(monkeypatch):
+    monkeypatch.setattr(show, "Timer", AtOnce)
+    line = line_on(terminal=False)
+    line.beside("bias, the floor").phase("training")
+    assert said(line) == "bias, the floor: training …\n"
+
+
+def test_the_result_has_the_run_and_its_floor_under_each_other_unless_it_is_off(tmp_path):
+    done = invoked(tmp_path)
+    rows = [text.split("  ")[0] for text in done.stdout.splitlines()]
+    assert rows.index("bias, the floor") == rows.index("sgdmf, this run") + 1
+    (tmp_path / "off").mkdir()
+    (tmp_path / "off" / "run.toml").write_text(
+        RunFile.model_validate({**SHAPE, "evaluate": {"floor": False}}).to_toml()
+    )
+    words = ["run", str(tmp_path / "off" / "run.toml"), "--out", str(tmp_path / "off" / "out")]
+    off = CliRunner().invoke(app, words)
+    assert "the floor" not in off.output
+    assert set(json.loads((tmp_path / "off" / "out" / "summary.json").read_text())) == set(
+        json.loads((tmp_path / "out" / "summary.json").read_text())
+    )
 
 
 def invoked(tmp_path, *words):

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
@@ -20,8 +21,9 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.deploy.terms import Offer, Told, facts_content, facts_of, offered_file
 from tacit.engine.envelope import Ask
-from tacit.methods.runfile import setting_of
 from tacit.partition import partition
+from tacit.prepare.file import setting_of
+from tacit.prepare.prepared import Keys
 
 NAMES = ("party-1", "party-2", "party-3")
 DATA = demo(users=48, items=16, ratings=500)
@@ -43,7 +45,9 @@ def run_file(**sections) -> RunFile:
 
 
 def offer_of(file: RunFile, roster=NAMES, items: Vocabulary | None = DATA.item_ids, run="run-1", local=False) -> Offer:
-    return Offer(run, offered_file(file, file.public), tuple(roster), setting_of(file), items, local)
+    features = file.public.features
+    catalogue = None if items is None else Catalogue(items, DATA.item_attributes if features else None, features)
+    return Offer(run, offered_file(file, file.public), tuple(roster), setting_of(file), catalogue, local)
 
 
 def kit_of(name: str) -> Kit:
@@ -109,7 +113,7 @@ class Sites:
         return {**facts_content(facts_told(self.offer, self.told)), "identities": json.dumps(identities)}
 
     def begin(self) -> "Sites":
-        self.agreed = self.offer.agreement(facts_told(self.offer, self.told))
+        self.agreed = self.offer.prepared(facts_told(self.offer, self.told))
         for part in self.parts.values():
             part.begin(self.begin_content)
         return self
@@ -133,9 +137,8 @@ class Sites:
 
     def conduct(self):
         """The whole conversation; the coordinator's model."""
-        circle = self.agreed.known({n: h.identity.public_key() for n, h in self.homes.items()})
-        federation = self.agreed.federation(self, circle=circle)
-        return self.agreed.sides.coordinator(self.agreed.parameters, self.agreed.facts).run(federation)
+        keys = Keys({n: h.identity.public_key() for n, h in self.homes.items()})
+        return self.agreed.coordinate(self.agreed.federation(self, keys=keys))
 
     def leave(self) -> None:
         for part in self.parts.values():

@@ -18,15 +18,17 @@ from tacit.deploy.align import aligned, on_rows, rows_content
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
-from tacit.engine.simulate import train
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.evaluate.evaluation import evaluate_as_asked
+from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import Parties, Setting, Share, partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.secure.psi import Blinder
 
 KEY = b"k" * 32
-LEARNS = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0, "fine_tuning": 0}
+LEARNS = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0}
 
 
 def vertical(way="psi", keep="shared", **sections):
@@ -405,7 +407,7 @@ def test_a_damaged_file_is_named(listed, what):
 
 
 def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path, tables):
-    method = {**LEARNS, "fine_tuning": 0}
+    method = LEARNS
     offer = vertical(privacy={"epsilon": 4.0, "delta": 1e-6}, method=method)
     sites = sites_of(tmp_path, tables, offer, non_private=False, max_epsilon=4.0)
     done = Coordinator(sites, tmp_path).run()
@@ -418,7 +420,7 @@ def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path
     sites.begin().conduct()
     sites.leave()
     assert {answer.status for answer in sites.answers} == {"ok"}
-    assert len(costly(home)) == sum(sites.agreed.plan.terms.schedule.values())
+    assert len(costly(home)) == sum(sites.agreed.plan.terms.releases.values())
 
 
 def test_with_privacy_a_vertical_site_names_its_items(tmp_path, tables):
@@ -428,7 +430,7 @@ def test_with_privacy_a_vertical_site_names_its_items(tmp_path, tables):
 
 
 def test_a_private_vertical_run_without_a_list_of_items_is_refused(tmp_path, tables):
-    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), items=None)
+    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), catalogue=None)
     with pytest.raises(PrivacyRefused, match="no public list"):
         Sites(tmp_path, offer, Policy(), tables)
 
@@ -481,8 +483,8 @@ def test_a_run_on_aligned_rows_is_the_run_on_plainly_joined_data(tmp_path, table
         plain = evaluate_as_asked(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
         assert told["metrics"] == plain.metrics
         assert told["ratings"] == test.n_ratings > 0
-    whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.item_ids)
+    whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)
     parties = Parties(tuple(shares), Setting.VERTICAL, "joined by id", *whole)
-    simulated = train(*chosen(LEARNS), parties, seed=sites.offer.file.seed)
+    simulated = train(PreparedRun.of(*chosen(LEARNS), Facts.of(parties, sites.offer.file.seed)), parties)
     np.testing.assert_array_equal(model.item_factors, simulated.model.item_factors)
     np.testing.assert_array_equal(model.user_factors, simulated.model.user_factors)

@@ -19,6 +19,7 @@ from tacit.deploy.source import Source
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
 from tacit.partition import partition
+from tacit.prepare.prepared import Keys
 from tacit.report.folder import RunFolder
 from tacit.report.shared import shared_metrics
 
@@ -66,10 +67,10 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
         align(sites, folder)
     sites.begin()
     transcript, latest = Transcript(), {}
-    circle = sites.agreed.known({n: h.identity.public_key() for n, h in sites.homes.items()})
-    look = {"transcript": transcript, "observer": lambda _round, shared: latest.update(shared)}
-    federation = sites.agreed.federation(sites, circle=circle, **look)
-    model = sites.agreed.sides.coordinator(sites.agreed.parameters, sites.agreed.facts).run(federation)
+    keys = Keys({n: h.identity.public_key() for n, h in sites.homes.items()})
+    look = {"transcript": transcript, "observer": lambda _round, _rounds, shared: latest.update(shared)}
+    federation = sites.agreed.federation(sites, keys=keys, **look)
+    model = sites.agreed.coordinate(federation)
     replies = {
         name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }

@@ -8,7 +8,7 @@ from one_site import run_file
 
 from tacit.deploy.deployed import for_sites, listed, shared_metrics
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.methods.runfile import seeded
+from tacit.prepare.file import seeded
 
 
 def test_a_run_file_of_a_simulation_becomes_one_for_sites():
@@ -38,8 +38,8 @@ def test_what_only_a_simulation_may_ask_for_is_refused(sections, kind, words):
 def test_with_privacy_items_come_from_a_public_list(tmp_path):
     (tmp_path / "items.csv").write_text("item\n3\n1\n2\n")
     public = {"scale": [1, 5], "users": 48, "catalogue": str(tmp_path / "items.csv")}
-    assert listed(run_file(public=public)).ids.tolist() == [1, 2, 3]
-    assert listed(run_file(privacy=None, public=public)).ids.tolist() == [1, 2, 3]
+    assert listed(run_file(public=public)).ids.ids.tolist() == [1, 2, 3]
+    assert listed(run_file(privacy=None, public=public)).ids.ids.tolist() == [1, 2, 3]
     assert listed(run_file(privacy=None)) is None
     with pytest.raises(UsageError, match="catalogue"):
         listed(run_file())

@@ -14,6 +14,7 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
 from tacit.cli import app
+from tacit.data.catalogue import Catalogue
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import coordinator as module
 from tacit.deploy.logs import logger
@@ -123,7 +124,7 @@ def test_whoever_comes_first_is_offered_the_run_and_may_refuse_before_the_others
 
 def test_ratings_off_the_list_are_counted_and_named_at_home_alone(tmp_path):
     there = DATA.item_ids.ids
-    offer = replace(OFFER, items=Vocabulary(there[:-5], "item"))
+    offer = replace(OFFER, catalogue=Catalogue(Vocabulary(there[:-5], "item")))
     home, said = home_of(tmp_path, source=Source(write_csv(tmp_path / "all.csv", DATA))), []
     status = Status(tmp_path, "party-1", "hearts")
     site = Site(home, logger(tmp_path, "party-1"), status, tell=said.append)

@@ -1,6 +1,6 @@
 """What a site keeps in files of its own: what was written is what is read, and damage is one sentence."""
 
-from dataclasses import fields
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,21 +8,27 @@ from one_site import DATA
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
-from tacit.deploy.kept import Memory, read_predictor, read_share, write_predictor, write_share
-from tacit.errors import TamperingFound
+from tacit.data.ratings import Scale
+from tacit.deploy.kept import read_predictor, read_share, write_predictor, write_share
+from tacit.engine.memory import Memory
+from tacit.errors import DataError, TamperingFound
 from tacit.federation.messages import Answer
-from tacit.model.predictor import Biases, Factors, ItemScores, RandomScores, UserScores
+from tacit.model import Fitted, Hashed, Implicit, Linear, NonNegative, forms
 from tacit.partition import partition
 
 FACTORS = np.arange(6, dtype=np.float32).reshape(3, 2)
-PREDICTORS = [
-    Factors(1.0, FACTORS, FACTORS[:2], 5.0),
-    Factors(0.0, FACTORS, FACTORS, rates=False),
-    ItemScores(np.arange(3, dtype=np.float32)),
-    UserScores(np.arange(3.0), 4),
-    Biases(np.arange(3, dtype=np.float32), np.arange(2, dtype=np.float32), 1, 5),
-    RandomScores(np.arange(3, dtype=np.uint64), np.arange(2, dtype=np.uint64)),
-]
+SCALE = Scale(1, 5)
+TWO = np.arange(2, dtype=np.float32)
+PREDICTORS = {
+    "non-negative": Fitted(NonNegative(1.0, 5.0, FACTORS[:2]), FACTORS),
+    "factors": Fitted(Linear.factors(FACTORS[:2], SCALE), FACTORS),
+    "implicit": Fitted(Implicit(FACTORS), FACTORS),
+    "item scores": Fitted.alike(Linear.scores(TWO, SCALE), 3),
+    "popularity": Fitted.alike(Linear.scores(TWO, SCALE, rates=False), 3),
+    "bias": Fitted(Linear.levels(TWO, SCALE, 5.0), np.arange(3, dtype=np.float32)[:, None]),
+    "an order": Fitted(replace(Linear.levels(TWO, SCALE, 5.0), order=-TWO, personal=0.5), FACTORS[:, :1]),
+    "random": Fitted(Hashed(np.arange(2, dtype=np.uint64)), np.arange(3, dtype=np.uint64)[:, None]),
+}
 ANSWER = Answer("party-1", "ok", Kind.SUM, b"\x00bytes\xff", 1, "event", "a" * 64, "b" * 64, "")
 
 
@@ -79,27 +85,45 @@ def test_a_damaged_share_is_named(tmp_path):
 # -- predictors ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS, ids=lambda p: type(p).__name__)
-def test_a_predictor_is_the_same_after_its_way(tmp_path, predictor):
+@pytest.mark.parametrize("kind", PREDICTORS)
+def test_a_predictor_is_the_same_after_its_way(tmp_path, kind):
+    predictor = PREDICTORS[kind]
     path = tmp_path / "home" / "predictor.tct"
     write_predictor(path, predictor)
     read = read_predictor(path)
     assert mode(path) == 0o600
-    assert type(read) is type(predictor)
-    for field in fields(predictor):
-        np.testing.assert_array_equal(getattr(read, field.name), getattr(predictor, field.name))
+    assert forms.same(read.form, predictor.form)
+    assert read.rates is predictor.rates
     users, items = np.array([0, 1, 1]), np.array([1, 0, 1])
-    if predictor.rates:
-        np.testing.assert_array_equal(read.predict(users, items), predictor.predict(users, items))
+    np.testing.assert_array_equal(read.predict(users, items), predictor.predict(users, items))
+    np.testing.assert_array_equal(read.scores(users), predictor.scores(users))
 
 
 def test_a_damaged_predictor_is_named(tmp_path):
     path = tmp_path / "predictor.tct"
-    write_predictor(path, PREDICTORS[0])
+    write_predictor(path, PREDICTORS["bias"])
+    whole = decode(path.read_bytes())
     damaged(path, lambda: read_predictor(path))
-    for kind in ("Predictor", "os.system", ["Factors"]):
-        path.write_bytes(encode({"": str(kind), "values": np.zeros(2)}))
+    for changes in (
+        {"states": np.zeros((3, 2), dtype=np.float32)},
+        {"states": np.full((3, 1), np.nan, dtype=np.float32)},
+        {"form/base": np.zeros(3, dtype=np.float32)},
+        {"form/base": np.zeros(2)},
+        {"form/more": np.zeros(2, dtype=np.float32)},
+        {"about": '{"form": "linear", "numbers": {"low": "1", "high": 5, "personal": 0, "rates": true}}'},
+        {"about": '{"form": "linear", "numbers": {"low": 1, "high": 5, "base": 0}}'},
+        {"about": '{"form": "linear", "numbers": {"low": 1}}'},
+        {"about": '{"form": ["linear"], "numbers": {}}'},
+    ):
+        path.write_bytes(encode({**whole, **changes}))
         _named(path, lambda: read_predictor(path))
+
+
+def test_a_form_that_is_not_installed_is_named(tmp_path):
+    path = tmp_path / "predictor.tct"
+    path.write_bytes(encode({"about": '{"form": "os.system", "numbers": {}}', "states": FACTORS}))
+    with pytest.raises(DataError, match=r'no model form "os\.system"'):
+        read_predictor(path)
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -154,7 +178,7 @@ def test_an_answer_is_remembered_only_once_it_is_on_disk(tmp_path, memory, monke
     def full(*_args):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("tacit.deploy.kept.write_private", full)
+    monkeypatch.setattr("tacit.engine.memory.write_private", full)
     with pytest.raises(OSError, match="disk is full"):
         memory.keep("request-2", ANSWER, {})
     anew = Memory(tmp_path / "memory.tct", "run-1")

@@ -137,7 +137,7 @@ class FakeWindow:
 
 
 def served(tmp_path, kit, window) -> Site:
-    home = type("Home", (), {"kit": kit, "identity": Ed25519PrivateKey.generate()})()
+    home = type("Home", (), {"kit": kit, "name": kit.name, "identity": Ed25519PrivateKey.generate()})()
     status = Status(tmp_path / "site", "party-1", "hearts")
     service = Site(home, logger(tmp_path / "site", "party-1"), status)
     service._greet(window, 60.0, lambda: bool(window.replies))

@@ -11,22 +11,24 @@ from tacit.boundary.events import Gaussian, Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import part as part_module
 from tacit.deploy import policy as policy_module
 from tacit.deploy import site, terms
 from tacit.deploy import source as source_module
+from tacit.deploy.catalogue import ids_array, vocabulary
 from tacit.deploy.kept import read_predictor
 from tacit.deploy.logs import logger
 from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.deploy.status import Status
-from tacit.deploy.terms import ids_array
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer, Request
+from tacit.prepare import prepared as prepared_run
 
 OFFER = offer_of(run_file())
 SECRET_SUM = offer_of(run_file(aggregation={"name": "secagg"}))
@@ -130,7 +132,7 @@ def test_planted_a_site_without_that_rule_would_tell_what_was_rated(tmp_path, mo
     offer = offer_of(run_file(privacy=None), items=None)
     (tmp_path / "open").mkdir()
     told = Part(home_of(tmp_path / "open", policy=Policy(non_private=True)), "run-1", offer.content()).sizes()
-    assert len(terms.vocabulary(told["items"])) > 0
+    assert len(vocabulary(told["items"])) > 0
 
 
 def test_a_run_file_that_the_site_was_given_must_be_the_one_that_is_offered(tmp_path):
@@ -224,25 +226,30 @@ def test_how_many_ratings_there_are_is_never_the_coordinator_s_word(tmp_path):
 
 
 def test_planted_facts_that_are_believed_would_be_noticed(tmp_path, monkeypatch):
-    """With sizes believed, a lie about another site's devices passes."""
+    """With sizes believed, a lie about another site's devices reaches the plan, which refuses it; then it passes."""
     monkeypatch.setattr(terms, "_possible", lambda *_anything: True)
     sites = Sites(tmp_path, OFFER)
     content = sites.begin_content
     part = sites.parts["party-1"]
-    part.begin({**content, **BEGINNINGS["another site a cohort"](content)})
+    lied = {**content, **BEGINNINGS["another site a cohort"](content)}
+    with pytest.raises(PrivacyRefused, match="a cohort simulates many devices"):
+        part.begin(dict(lied))
+    monkeypatch.setattr(prepared_run, "check_cohorts", lambda *_anything: None)
+    part.begin(lied)
     assert part.party is not None
     part.leave()
 
 
 def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, monkeypatch):
-    """Planted, the second lock: were a made-up cohort believed, its sum would be refused where the noise is shared."""
+    """Planted, the last lock: were a made-up cohort believed, its sum would be refused where the noise is shared."""
     monkeypatch.setattr(terms, "_possible", lambda *_anything: True)
+    monkeypatch.setattr(prepared_run, "check_cohorts", lambda *_anything: None)
     sites = Sites(tmp_path, SECRET_SUM)
     content = sites.begin_content
     part = sites.parts["party-1"]
     lied = {**content, **BEGINNINGS["another site a cohort"](content)}
     part.begin(lied)
-    agreed = SECRET_SUM.agreement(terms.facts_from(SECRET_SUM, lied))
+    agreed = SECRET_SUM.prepared(terms.facts_from(SECRET_SUM, lied))
     with pytest.raises(PrivacyRefused, match="a simulation may and a deployment may not"):
         part.answer(Ask(_request(agreed, "contribute"), 10.0))
     part.leave()
@@ -252,7 +259,7 @@ def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, mo
 def test_what_a_site_reckons_is_what_the_coordinator_reckons(tmp_path):
     sites = Sites(tmp_path, OFFER)
     said = {tuple(part.begin(sites.begin_content).items()) for part in sites.parts.values()}
-    agreed = OFFER.agreement(terms.facts_from(OFFER, sites.begin_content))
+    agreed = OFFER.prepared(terms.facts_from(OFFER, sites.begin_content))
     assert said == {(("bound", part_module.hashlib.sha256(agreed.bound.encode()).hexdigest()),)}
     sites.leave()
 
@@ -264,7 +271,7 @@ def _request(agreed, step, round=1, **payload):
     return Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload))
 
 
-TERMS = OFFER.agreement(terms.facts_of(OFFER, dict.fromkeys(NAMES, terms.Told(16, None)), Feedback.EXPLICIT))
+TERMS = OFFER.prepared(terms.facts_of(OFFER, dict.fromkeys(NAMES, terms.Told(16, None)), Feedback.EXPLICIT))
 ASK = Ask(_request(TERMS, "contribute"), 9.0)
 
 
@@ -328,7 +335,7 @@ def test_terms_that_change_in_the_middle_of_a_run_are_refused(begun):
     other = Part(replace(home, policy=Policy(max_epsilon=10.0)), "run-1", less.content())
     content = begun.begin_content
     other.begin(content)
-    agreed = less.agreement(terms.facts_from(less, content))
+    agreed = less.prepared(terms.facts_from(less, content))
     for round in (1, 2):
         with pytest.raises(PrivacyRefused):
             other.answer(Ask(_request(agreed, "contribute", round), 9.0))
@@ -395,7 +402,7 @@ def test_a_budget_of_the_run_s_own_epsilon_is_enough_after_public_rows(tmp_path,
     sites.leave()
     assert {answer.status for answer in sites.answers} == {"ok"}
     assert [row.step for row in rows_of(home)][:2] == ["sizes:roster", "sizes:roster"]
-    assert len(costly(home)) == sum(plan.terms.schedule.values())
+    assert len(costly(home)) == sum(plan.terms.releases.values())
 
 
 # -- the ledger's first schedule ----------------------------------------------------------------------------------
@@ -526,10 +533,11 @@ def test_what_is_wrong_with_data_stays_at_home(tmp_path):
 
 PROBES = {
     "every list without one item": [
-        replace(OFFER, items=Vocabulary(np.delete(DATA.item_ids.ids, place), "item")) for place in range(6)
+        replace(OFFER, catalogue=Catalogue(Vocabulary(np.delete(DATA.item_ids.ids, place), "item")))
+        for place in range(6)
     ],
-    "one item alone": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids[:1], "item"))],
-    "items that there are not": [replace(OFFER, items=Vocabulary(DATA.item_ids.ids + 10_000, "item"))],
+    "one item alone": [replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids[:1], "item")))],
+    "items that there are not": [replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids + 10_000, "item")))],
     "narrow scales": [offer_of(run_file(public={"scale": [low, low + 1], "users": 48})) for low in (1, 2, 4, 7)],
     "half held out": [offer_of(run_file(seed=seed, split={"test": 0.5})) for seed in range(5)],
 }
@@ -627,7 +635,7 @@ def test_a_part_rebuilt_before_every_request_repeats_itself_and_goes_on(tmp_path
     sites.leave()
     rows = rows_of(sites.homes["party-1"])
     assert [row.step for row in rows] == ["sizes:roster", *(ask.request.step for ask in asked)]
-    assert len(costly(sites.homes["party-1"])) == sum(sites.agreed.plan.terms.schedule.values())
+    assert len(costly(sites.homes["party-1"])) == sum(sites.agreed.plan.terms.releases.values())
 
 
 def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
@@ -653,7 +661,7 @@ def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
 
 
 def test_planted_a_site_without_memory_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.deploy.kept.Memory.recall", lambda self, home: None)
+    monkeypatch.setattr("tacit.engine.memory.Memory.recall", lambda self, home: None)
     with pytest.raises((AssertionError, PeerFailed)):
         test_without_privacy_a_part_goes_on_from_its_memory(tmp_path)
 
@@ -700,8 +708,8 @@ def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
 def kept(tmp_path, **rules):
     sites = Sites(tmp_path, OFFER, Policy(**rules)).begin()
     shared = {}
-    federation = sites.agreed.federation(sites, observer=lambda _round, blocks: shared.update(blocks))
-    sites.agreed.sides.coordinator(sites.agreed.parameters, sites.agreed.facts).run(federation)
+    federation = sites.agreed.federation(sites, observer=lambda _round, _rounds, blocks: shared.update(blocks))
+    sites.agreed.coordinate(federation)
     reply = sites.parts["party-1"].keep(shared)
     sites.leave()
     return reply, sites.homes["party-1"]

@@ -11,15 +11,15 @@ from tacit.data.ratings import Feedback
 from tacit.deploy.policy import Policy
 from tacit.deploy.terms import Told, facts_of
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.methods.runfile import seeded, setting_of
 from tacit.partition import Setting
+from tacit.prepare.file import seeded, setting_of
 
 OFFER = offer_of(run_file())
 KEYS = {"party-2": "2" * 64, "party-3": "3" * 64}
 
 
 def plan_of(offer):
-    return offer.agreement(facts_of(offer, dict.fromkeys(NAMES, Told(16, None)), Feedback.EXPLICIT)).plan
+    return offer.prepared(facts_of(offer, dict.fromkeys(NAMES, Told(16, None)), Feedback.EXPLICIT)).plan
 
 
 def both_of(offer):

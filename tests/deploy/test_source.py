@@ -12,7 +12,7 @@ from one_site import DATA, home_of, offer_of, run_file, write_csv
 
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.kept import write_share
-from tacit.deploy.source import Laid, Source, items_of, onto
+from tacit.deploy.source import Laid, Source, onto
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.partition import partition
 
@@ -178,7 +178,7 @@ def test_a_share_that_was_laid_ready_is_found_by_its_run(tmp_path):
 
 def test_a_public_list_is_read_in_order_and_without_repeats(tmp_path):
     (tmp_path / "items.csv").write_text("item\nb\na\nb2\n")
-    assert items_of(tmp_path / "items.csv").ids.tolist() == ["a", "b", "b2"]
+    assert Source("", items=tmp_path / "items.csv").listed.ids.tolist() == ["a", "b", "b2"]
 
 
 def test_a_site_s_folder_is_its_own(tmp_path):

@@ -8,20 +8,21 @@ from one_site import DATA, NAMES, offer_of, run_file
 
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.catalogue import ids_array, vocabulary
 from tacit.deploy.terms import (
     Offer,
     Told,
     facts_content,
     facts_from,
     facts_of,
-    ids_array,
     offered_file,
     union,
-    vocabulary,
 )
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
+from tacit.guarantee import NON_PRIVATE
 from tacit.partition import Setting
 
 OFFER = offer_of(run_file())
@@ -39,7 +40,7 @@ def vocabulary_of(*ids):
 # -- offers -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL, replace(OFFER, items=None, local=True)])
+@pytest.mark.parametrize("offer", [OFFER, VERTICAL, replace(OFFER, catalogue=None, local=True)])
 def test_an_offer_is_the_same_after_its_way(offer):
     read = Offer.of(offer.run, through_the_wire(offer.content()))
     for part in ("run", "file", "roster", "setting", "items", "local"):
@@ -62,8 +63,8 @@ def test_terms_that_differ_in_anything_have_another_hash():
         replace(OFFER, roster=NAMES[::-1]),
         replace(OFFER, setting=Setting.VERTICAL),
         replace(OFFER, local=True),
-        replace(OFFER, items=None),
-        replace(OFFER, items=Vocabulary(DATA.item_ids.ids[1:], "item")),
+        replace(OFFER, catalogue=None),
+        replace(OFFER, catalogue=Catalogue(Vocabulary(DATA.item_ids.ids[1:], "item"))),
         replace(OFFER, file=OFFER.file.model_copy(update={"seed": 8})),
     ]
     assert len({offer.hash for offer in (OFFER, *others)}) == 1 + len(others)
@@ -93,15 +94,16 @@ def test_public_facts_come_from_what_is_declared():
 
 def test_an_agreement_is_reckoned_from_the_offer_alone():
     told = dict.fromkeys(NAMES, Told(16, None))
-    agreed = OFFER.agreement(facts_of(OFFER, told, Feedback.EXPLICIT))
+    agreed = OFFER.prepared(facts_of(OFFER, told, Feedback.EXPLICIT))
     assert agreed.plan.terms.guarantee.epsilon <= 4.0
     assert not agreed.plan.terms.guarantee.simulated
     assert agreed.run == "run-1"
     free = offer_of(run_file(privacy=None))
-    assert free.agreement(facts_of(free, told, Feedback.EXPLICIT)).plan is None
+    assert free.prepared(facts_of(free, told, Feedback.EXPLICIT)).guarantee == NON_PRIVATE
+    assert free.planned(16, 3) is None
     hidden = offer_of(run_file(aggregation={"name": "ideal"}))
     with pytest.raises(PrivacyRefused, match="simulations only"):
-        hidden.agreement(facts_of(hidden, told, Feedback.EXPLICIT))
+        hidden.prepared(facts_of(hidden, told, Feedback.EXPLICIT))
 
 
 # -- what sites tell ----------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.source import Source
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
-from tacit.methods.plan import ROSTER_REPORTED
 from tacit.partition import partition
+from tacit.prepare.plan import ROSTER_REPORTED
 from tacit.report.left import Left, run_notes
 from tacit.report.left_rows import releases
 
@@ -69,7 +69,7 @@ def part_of(folder, tables, offer, **rules) -> Part:
 
 def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
     sites = done(tmp_path, tables, OFFER, max_epsilon=1.0)
-    z = sites.agreed.plan.terms.multiplier
+    z = sites.agreed.plan.multiplier
     true = float(epsilon([Gaussian(z)] * len(NAMES), 1e-6, Relation.ZERO_OUT))
     assert true == pytest.approx(1.0, rel=1e-3)
     for home in sites.homes.values():
@@ -91,7 +91,7 @@ def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
 
 
 def stated(file) -> str:
-    return str(offer_of(file).planned(len(DATA.item_ids), len(NAMES))[2].terms.guarantee)
+    return str(offer_of(file).planned(len(DATA.item_ids), len(NAMES)).terms.guarantee)
 
 
 def test_the_guarantee_says_that_it_rests_on_the_roster():

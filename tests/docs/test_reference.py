@@ -54,6 +54,8 @@ def type_in_words(annotation: Any, metadata: Any) -> str:
         return " · ".join(f"`{value}`" for value in get_args(annotation))
     if annotation == tuple[float, float]:
         return "two numbers"
+    if get_origin(annotation) is tuple:
+        return "list of text"
     words = [WORDS[get_origin(annotation) or annotation]]
     for bound, sign in BOUNDS:
         values = [getattr(part, bound) for part in metadata if getattr(part, bound, None) is not None]

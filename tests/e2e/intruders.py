@@ -26,7 +26,7 @@ from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, Cell
 from tacit.engine.desk import TAKEN
 from tacit.engine.envelope import Place, opened, sealed, unverified
 from tacit.federation.messages import Request
-from tacit.methods.runfile import setting_of
+from tacit.prepare.file import setting_of
 
 
 class End:
@@ -124,7 +124,7 @@ class Terms:
         """Everything up to the first request, as an honest coordinator would."""
         reply = hub.told(name, "offer", self.offer.hash, self.offer.content(), self.run)
         self.told = dict.fromkeys(self.offer.roster, Told.of(reply, name))
-        self.agreed = self.offer.agreement(facts_among(self.offer, self.told))
+        self.agreed = self.offer.prepared(facts_among(self.offer, self.told))
         content = {**facts_content(self.agreed.facts), "identities": json.dumps(hub.identities)}
         assert "bound" in hub.told(name, "begin", f"begin {self.run}", content, self.run)
 
@@ -192,7 +192,7 @@ class Puppet(End):
                 return Told(users, None, 100).content()
             if topic == "begin":
                 content.pop("identities")
-                self.agreed = self.offer.agreement(facts_from(self.offer, content))
+                self.agreed = self.offer.prepared(facts_from(self.offer, content))
                 return {"bound": hashlib.sha256(self.agreed.bound.encode()).hexdigest()}
             return {"ended": True} if topic == "end" else None
 

@@ -31,9 +31,10 @@ from tacit.data.split import split
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.kept import read_predictor
-from tacit.engine.simulate import train
-from tacit.experiment import prepare, safeguards
-from tacit.model.predictor import Biases, Factors
+from tacit.experiment import recorded
+from tacit.model import Fitted
+from tacit.prepare.data import prepare
+from tacit.prepare.simulate import train
 from tacit.report.folder import RunFolder
 from tacit.secure.masks import pack
 from tacit.secure.quantize import wrapped
@@ -245,13 +246,13 @@ def in_one_process(deployed: Deployed, folder: Path) -> list[dict[str, float]]:
     prepared = prepare(RunFile.read(deployed.folder / "run.toml", changes))
     errors, digests = [], {deployed.summary["digest"]}
     for k in range(RUNS):
-        with RunFolder.make(folder / f"run-{k}", prepared.method.name, prepared.file) as made:
-            guards = safeguards(prepared.file, prepared.plan, made)
-        trained = train(prepared.method, prepared.parameters, prepared.parties, seed=7, safeguards=guards)
+        with RunFolder.make(folder / f"run-{k}", prepared.run.method.name, prepared.file) as made:
+            run, records = prepared.run.named(made.run_id), recorded(prepared, made)
+        trained = train(run, prepared.parties, records=records)
         test = prepared.test
         errors.append(trained.predictor.predict(test.users, test.items) - test.values)
         digests.add(trained.transcript.digest)
-    assert prepared.plan.terms.guarantee.to_json() == deployed.summary["guarantee"]
+    assert prepared.run.guarantee.to_json() == deployed.summary["guarantee"]
     assert len(digests) == RUNS + 1
     return [measured(error) for error in errors]
 
@@ -270,11 +271,13 @@ def pooled(deployed: Deployed, change: Callable) -> dict[str, float]:
     return measured(np.concatenate(errors))
 
 
-def without_items(predictor: Biases | Factors) -> Biases | Factors:
+def without_items(predictor: Fitted) -> Fitted:
     """The same, had nothing of others been learned: all items alike."""
-    if isinstance(predictor, Biases):
-        return replace(predictor, items=np.zeros_like(predictor.items))
-    return replace(predictor, items=np.broadcast_to(predictor.items.mean(axis=0), predictor.items.shape).copy())
+    form = predictor.form
+    if form.name == "linear":
+        return replace(predictor, form=replace(form, base=np.zeros_like(form.base)))
+    items = np.broadcast_to(form.items.mean(axis=0), form.items.shape).copy()
+    return replace(predictor, form=replace(form, items=items))
 
 
 # -- what ledgers say -------------------------------------------------------------------------------------------------
@@ -419,7 +422,7 @@ def of_people(deployed: Deployed) -> tuple[set[str], list[np.ndarray]]:
     """Everything that must not be found anywhere: who they are, how they rated, what was fitted for them."""
     ids = set(deployed.ratings.user_ids.ids.tolist())
     homes = [read_predictor(deployed.folder / f"site-{name}" / "home" / "predictor.tct") for name in SITES]
-    fitted = [home.users for home in homes]
+    fitted = [home.states for home in homes]
     return ids, [deployed.ratings.values, *fitted]
 
 

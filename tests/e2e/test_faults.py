@@ -19,10 +19,8 @@ from services import PATIENCE, Federation, Service
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
 from tacit.deploy.local import Sites, train
-from tacit.engine.agreement import Agreement
-from tacit.experiment import prepare
 from tacit.experiment import run as simulate
-from tacit.federation import Facts
+from tacit.prepare.data import prepare
 
 TIMES = int(os.environ.get("TACIT_KILLS", "50"))
 
@@ -159,12 +157,11 @@ def test_a_site_killed_in_any_round_changes_nothing_of_a_seeded_run(local_sites,
     file = RunFile.read(tmp_path / "run.toml")
     whole = simulate(file, tmp_path / "whole")
     prepared = prepare(file)
-    facts = Facts.of(prepared.parties, file.seed)
     moments, hits = random.Random(7), []
     for _time in range(max(1, TIMES // 4)):
         for ledger in local_sites.folder.glob("party-*/ledger"):
             shutil.rmtree(ledger)
-        agreed = Agreement.over(prepared.method, prepared.parameters, facts, prepared.plan, secrets.token_hex(16))
+        made = prepared.run.named(secrets.token_hex(16))
         when = {moments.randint(1, 7): f"party-{moments.randint(1, 3)}"}
 
         def disturb(round, when=when):
@@ -173,7 +170,7 @@ def test_a_site_killed_in_any_round_changes_nothing_of_a_seeded_run(local_sites,
                 local_sites.start(name)
                 hits.append(round)
 
-        trained = train(local_sites, file, agreed, prepared.parties, disturb=disturb)
+        trained = train(local_sites, file, made, prepared.parties, disturb=disturb)
         assert trained.transcript.digest == whole["digest"]
         for path in local_sites.folder.glob("party-*/ledger/*.sqlite"):
             ledger = Ledger.open(path)

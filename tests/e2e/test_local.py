@@ -46,7 +46,7 @@ SAME = {
     "private": SEEDED,
     "horizontal": DATA.format(by="user") + SGDMF,
     "vertical": DATA.format(by="item") + SGDMF,
-    "device": DATA.format(by="device") + SGDMF,
+    "device": DATA.format(by="device") + SGDMF.replace("local_steps = 2\n", ""),
 }
 
 

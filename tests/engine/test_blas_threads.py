@@ -7,13 +7,15 @@ import numpy as np
 import scipy.linalg  # noqa: F401  it brings a BLAS of its own
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tacit.data import demo
+from tacit.data.synthetic import demo
 from tacit.deploy import part
-from tacit.engine.simulate import train
+from tacit.federation import Facts
 from tacit.kernels.blas import one_blas_thread
 from tacit.methods import chosen
-from tacit.methods.baselines.bias import BiasParty
+from tacit.methods.bias import BiasParty
 from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 
 
 def blas_threads() -> set[int]:
@@ -30,9 +32,10 @@ def test_a_party_s_step_has_one_thread_of_blas_and_what_follows_has_all(monkeypa
 
     looked_at.tacit_step = contribute.tacit_step
     monkeypatch.setattr(BiasParty, "contribute", looked_at)
-    method, parameters = chosen({"name": "bias"})
+    parties = partition(demo(users=30, items=20, seed=1), into=3, seed=1)
+    prepared = PreparedRun.of(*chosen({"name": "bias"}), Facts.of(parties, 1))
     with threadpool_limits(2, user_api="blas"):
-        train(method, parameters, partition(demo(users=30, items=20, seed=1), into=3, seed=1), seed=1)
+        train(prepared, parties)
         assert seen == [{1}] * 3
         assert blas_threads() == {2}
 
@@ -41,7 +44,11 @@ def test_so_has_that_of_a_deployed_site(monkeypatch):
     seen, agreed = [], SimpleNamespace(method=SimpleNamespace(name="bias"), bound="terms")
     monkeypatch.setattr(part, "served", lambda *_asked: seen.append(blas_threads()))
     site = SimpleNamespace(
-        party=object(), _agreed=agreed, _ledger=object(), _memory=SimpleNamespace(answered=lambda _hash: None)
+        party=object(),
+        _prepared=agreed,
+        _ledger=object(),
+        _home=SimpleNamespace(policy=SimpleNamespace(local=True)),
+        _memory=SimpleNamespace(answered=lambda _hash: None),
     )
     request = SimpleNamespace(method="bias", parameters="terms", hash="hash")
     with threadpool_limits(2, user_api="blas"):

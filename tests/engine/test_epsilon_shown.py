@@ -1,27 +1,31 @@
 """The ε on the live line and in status.json: of what was charged, attempts and single steps included."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
+from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon
+from tacit.boundary.bounded import Clipped
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
 from tacit.config import RunFile
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
-from tacit.engine.simulate import Safeguards, glances, train
-from tacit.federation import Transcript, sums
+from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
 from tacit.federation.cohort import Attendance
-from tacit.methods import chosen
-from tacit.methods.asked import Asked, Noisy, Situation
-from tacit.methods.plan import make_plan
-from tacit.methods.runfile import plan
+from tacit.guarantee import Unit
+from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.context import Context, Target
 from tacit.partition import Setting, partition
+from tacit.prepare.file import prepared
+from tacit.prepare.plan import make_plan
+from tacit.prepare.progress import glances
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 SILOS = 5
 DATA = {"source": "demo", "users": 40, "items": 12, "ratings": 300}
@@ -31,19 +35,18 @@ SUMS = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling"
 
 
 def held(folder, by: str, method: dict, **sections):
-    """One run: its plan, what was shown after each round, and what each ledger was charged with, by round."""
+    """One run: as it was prepared, what was shown after each round, and what each ledger was charged with, by round."""
     table = {"data": DATA, "partition": {"by": by, "into": SILOS}, "method": method, **sections}
     file = RunFile.model_validate({"privacy": {"epsilon": 1.0, "delta": 1e-6}, **table})
-    made, shown = plan(file, *chosen(file.method)), []
-    safeguards = Safeguards(made, "run", folder, Budget(1.0, 1e-6))
-    parties = partition(RATINGS, by=by, into=SILOS)
-    trained = train(*chosen(file.method), parties, seed=7, safeguards=safeguards, watch=shown.append)
+    parties, shown = partition(RATINGS, by=by, into=SILOS), []
+    run = prepared(file, Facts.of(parties, 7), run="run")
+    trained = train(run, parties, records=Records(folder, Budget(1.0, 1e-6)), watch=shown.append)
     charged = []
     for path in ledgers_in(folder):
         ledger = Ledger.open(path)
         charged.append([(row.round, row.step, row.spent) for row in ledger.rows() if not isinstance(row.spent, Public)])
         ledger.close()
-    return made, trained, [(glance.round, glance.epsilon) for glance in shown], charged
+    return run, trained, [(glance.round, glance.epsilon) for glance in shown], charged
 
 
 def check(folder, monkeypatch):
@@ -57,8 +60,9 @@ def check(folder, monkeypatch):
         gone = {member.name: np.array([place < 2]) for place, member in enumerate(facts.roster)}
         return [*[Attendance.full()] * (exchanges - 1), Attendance(gone, gone)]
 
-    monkeypatch.setattr(sums.Attendance, "over", lost)
-    made, trained, shown, charged = held(folder, "user", SUMS, aggregation={"name": "secagg", "retries": 2})
+    monkeypatch.setattr(Attendance, "over", lost)
+    run, trained, shown, charged = held(folder, "user", SUMS, aggregation={"name": "secagg", "retries": 2})
+    made = run.plan
     assert trained.void == 1
     assert [round for round, _epsilon in shown] == [1, 2]
     for rows in charged:
@@ -84,7 +88,8 @@ def test_planted_what_is_shown_by_round_is_noticed(tmp_path, monkeypatch):
 
 
 def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
-    made, trained, shown, charged = held(tmp_path, "item", CHAIN)
+    run, trained, shown, charged = held(tmp_path, "item", CHAIN)
+    made = run.plan
     for round, reached in shown:
         for rows in charged:
             now = [event for row, step, event in rows if row <= round and step == "improve"]
@@ -93,19 +98,32 @@ def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
     assert shown[-1][1] < made.spent(trained.transcript.asked) == pytest.approx(whole, rel=1e-9)
     assert made.spent(trained.transcript.asked) <= made.terms.guarantee.epsilon
     seen = []
-    look = glances(SimpleNamespace(parameters=made.parameters, plan=made), seen.append)  # what a coordinator shows
-    assert look(3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
+    look = glances(run, seen.append)  # what a coordinator shows
+    assert look(3, 3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
+
+
+class Both(Party):
+    """One step that comes first and once, and one that comes often."""
+
+    @step(Kind.SUM, takes=Schema(), gives=Schema(x=Floats("items")), what="means")
+    def means(self):
+        raise NotImplementedError
+
+    @step(Kind.SUM, takes=Schema(), gives=Schema(x=Floats("items")), what="gradients")
+    def improve(self):
+        raise NotImplementedError
 
 
 def test_a_step_that_comes_first_and_once_is_shown_from_then_on():
-    def schedule(*_given):
-        means = Noisy("means", 1, 1, 1.0, 1.0, 10, 1.0)
-        return Asked((means, replace(means, step="improve", releases=5)))
-
-    file = RunFile.model_validate({"data": DATA, "privacy": {"epsilon": 1.0, "delta": 1e-6}})
-    facts, here = PublicFacts(40, 12, Scale(1, 5), 300), Situation(Setting.HORIZONTAL, SILOS, sealed=False)
-    made = make_plan("both", schedule, chosen({"name": "bias"})[1], file.privacy, facts, here, seeded=True)
-    means, improve = (n.event(made.terms.multiplier, 1) for n in made.noisy)
+    query = Clipped(("x",), 1.0)
+    sides = Sides(
+        lambda *_given: None, Both, lambda *_given: [Spec("means", query), Spec("improve", query, releases=5)]
+    )
+    both = Method("both", "Both", "Two steps.", Parameters, {Setting.HORIZONTAL: sides})
+    facts, target = PublicFacts(40, 12, Scale(1, 5), 300), Target(1.0, 1e-6, Unit.USER)
+    context = Context(facts, Setting.HORIZONTAL, SILOS, target)
+    made = make_plan(both, Parameters(), context, Plain(Setting.HORIZONTAL, SILOS), seeded=True)
+    means, improve = (made.terms.steps[name].event for name in ("means", "improve"))
     reached = [made.spent({"means": 1, "improve": t}) for t in range(6)]
     for t, shown in enumerate(reached):
         assert shown >= epsilon([means, *[improve] * t], 1e-6, made.terms.relation) * (1 - 1e-9)

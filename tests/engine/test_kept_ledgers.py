@@ -156,7 +156,7 @@ def test_an_old_copy_that_was_put_back_is_found_at_the_next_run(fit, tmp_path, w
 
 
 def test_an_old_copy_that_was_put_back_during_a_run_is_not_believed_after_it(fit, tmp_path, monkeypatch):
-    from tacit.engine import simulate
+    from tacit.prepare import simulate
 
     kept, old, train = tmp_path / "kept", tmp_path / "old", simulate.train
     fit(divided(2), epsilon=0.2)

@@ -5,17 +5,18 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tacit.config import RunFile
+from tacit.config import AggregationSection, RunFile
 from tacit.data import demo
 from tacit.data.split import split
 from tacit.engine import saved as module
 from tacit.engine.inprocess import InProcess
 from tacit.engine.saved import SavedRun, made_of
-from tacit.engine.simulate import train
 from tacit.experiment import run
+from tacit.federation import Facts
 from tacit.methods import chosen
-from tacit.methods.asked import Situation
 from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 
 PARTS = split(demo(users=40, items=25, seed=7), test=0.2, seed=7)
 SGDMF = {"name": "sgdmf", "rounds": 5, "factors": 3}
@@ -63,10 +64,10 @@ def asked(monkeypatch):
 
 def trained(case, path=None, watch=None, made="the same"):
     (method, parameters), parties = chosen(CASES[case][0]), partition(PARTS.train, **CASES[case][1], seed=7)
-    parameters = parameters.resolved(None, Situation(parties.setting, len(parties), sealed=False))
     saved = None if path is None else SavedRun(path, made)
-    dropout = 0.2 if case == "devices" else 0.0
-    found = train(method, parameters, parties, seed=7, dropout=dropout, saved=saved, test=PARTS.test, watch=watch)
+    aggregation = AggregationSection(dropout=0.2 if case == "devices" else 0.0)
+    run = PreparedRun.of(method, parameters, Facts.of(parties, 7), aggregation=aggregation)
+    found = train(run, parties, saved=saved, test=PARTS.test, watch=watch)
     predicted = found.predictor.predict(PARTS.test.users, PARTS.test.items)
     return found.transcript.digest, found.transcript.meter.bytes_up, found.history, found.rounds, predicted.tolist()
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from tacit.boundary.ledger import Ledger
-from tacit.config import RunFile
-from tacit.engine.simulate import train, with_newcomers
+from tacit.config import AggregationSection, RunFile
 from tacit.evaluate import evaluate
-from tacit.evaluate import floor as floors
 from tacit.evaluate.floor import bias_floor
-from tacit.experiment import prepare, run
+from tacit.experiment import run
 from tacit.guarantee import Guarantee
+from tacit.prepare.data import prepare
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train, with_newcomers
 
 DATA = {"source": "demo", "users": 200, "items": 40, "ratings": 3000}
 SGDMF = {"name": "sgdmf", "factors": 3, "rounds": 2, "local_steps": 1, "sampling": 1.0}
@@ -30,7 +31,8 @@ def file(**sections) -> RunFile:
 )
 def test_it_is_what_a_run_of_bias_gives(tmp_path, by, private):
     sections = {"partition": {"by": by, "into": 3}, "privacy": PRIVATE if private else None}
-    found = bias_floor(prepare(file(**sections)))
+    plain = {"name": "sgdmf", "factors": 3, "rounds": 2}
+    found = bias_floor(prepare(file(**sections, method=plain if by == "device" else SGDMF)))
     alone = run(file(**sections, method={"name": "bias"}), tmp_path / "bias")
     assert found["metrics"] == pytest.approx(alone["metrics"])
     assert found["guarantee"] == alone["guarantee"]
@@ -49,22 +51,21 @@ def test_it_has_the_same_epsilon_delta_unit_and_aggregation(unit):
 
 def test_divided_items_have_no_sum_to_protect():
     prepared = prepare(file(partition={"by": "item", "into": 3}, privacy=PRIVATE))
-    sealed = replace(prepared.plan, situation=replace(prepared.plan.situation, sealed=True))
-    found = bias_floor(replace(prepared, plan=sealed))
+    sealed = replace(prepared.run, aggregation=AggregationSection(name="secagg"))
+    found = bias_floor(replace(prepared, run=sealed))
     assert found["guarantee"]["model"] == "silo"
     assert found["metrics"] == bias_floor(prepared)["metrics"]
 
 
 def test_a_papers_formulas_get_the_epsilon_that_holds():
     prepared = prepare(file(privacy=PRIVATE))
-    guarantee = prepared.plan.terms.guarantee
-    claimed = replace(guarantee, epsilon=0.5, claimed_epsilon=4.0)
-    plan = replace(prepared.plan, terms=replace(prepared.plan.terms, guarantee=claimed))
+    made = prepared.run.plan
+    claimed = replace(made.terms.guarantee, epsilon=0.5, claimed_epsilon=4.0)
     assert isinstance(claimed, Guarantee)
-    assert bias_floor(replace(prepared, plan=plan))["guarantee"]["epsilon"] == pytest.approx(0.5, rel=0.01)
-    endless = replace(claimed, epsilon=float("inf"))
-    plan = replace(prepared.plan, terms=replace(prepared.plan.terms, guarantee=endless))
-    assert bias_floor(replace(prepared, plan=plan))["guarantee"]["epsilon"] == pytest.approx(4.0, rel=0.01)
+    for stated, expected in ((claimed, 0.5), (replace(claimed, epsilon=float("inf")), 4.0)):
+        plan = replace(made, terms=replace(made.terms, guarantee=stated))
+        found = bias_floor(replace(prepared, run=replace(prepared.run, plan=plan)))
+        assert found["guarantee"]["epsilon"] == pytest.approx(expected, rel=0.01)
 
 
 def test_bias_is_its_own_floor_and_implicit_feedback_has_none():
@@ -75,8 +76,8 @@ def test_bias_is_its_own_floor_and_implicit_feedback_has_none():
 
 def test_what_cannot_be_had_is_said_and_does_not_break_the_run():
     prepared = prepare(file(privacy=PRIVATE))
-    alone = replace(prepared.plan.situation, sealed=True, collusion=0.99)
-    found = bias_floor(replace(prepared, plan=replace(prepared.plan, situation=alone)))
+    alone = replace(prepared.run, aggregation=AggregationSection(name="ideal", collusion=0.99))
+    found = bias_floor(replace(prepared, run=alone))
     assert found["metrics"] == {}
     assert "leave nobody to add noise" in found["missing"]
 
@@ -96,7 +97,7 @@ def test_nothing_of_it_is_kept_or_charged(tmp_path, monkeypatch):
 
 def test_the_two_are_compared_over_the_ratings_of_the_same_users():
     prepared = prepare(file(method={"name": "central", "factors": 4, "epochs": 5}))
-    trained = train(prepared.method, prepared.parameters, prepared.parties, seed=7)
+    trained = train(prepared.run, prepared.parties)
     mine = evaluate(with_newcomers(trained, None, 200), prepared.test, seen=prepared.train)
     found = bias_floor(prepared, mine)
     (name,) = found["paired"]
@@ -111,7 +112,7 @@ def test_the_two_are_compared_over_the_ratings_of_the_same_users():
 
 def test_a_run_that_only_ranks_is_compared_by_rank():
     prepared = prepare(file(method={"name": "popularity"}))
-    trained = train(prepared.method, prepared.parameters, prepared.parties, seed=7)
+    trained = train(prepared.run, prepared.parties)
     mine = evaluate(trained.predictor, prepared.test, seen=prepared.train)
     assert list(bias_floor(prepared, mine)["paired"]) == ["ndcg@10"]
 
@@ -120,5 +121,6 @@ def test_a_floor_with_less_noise_than_its_guarantee_needs_is_noticed(monkeypatch
     """Planted: the floor forgets its noise, and comes out as good as without privacy."""
     prepared = prepare(file(privacy={"epsilon": 0.5, "delta": 1e-6}))
     honest = bias_floor(prepared)["metrics"]["mse"]
-    monkeypatch.setattr(floors, "_plan", lambda prepared, method: None)
+    real = PreparedRun.beside
+    monkeypatch.setattr(PreparedRun, "beside", lambda self, name: real(replace(self, privacy=None), name))
     assert bias_floor(prepared)["metrics"]["mse"] < 0.99 * honest

@@ -11,7 +11,7 @@ from tacit.data.split import split
 from tacit.errors import DataError
 from tacit.evaluate import evaluate, positions
 from tacit.evaluate.evaluation import evaluate_as_asked
-from tacit.model.predictor import Factors, RandomScores
+from tacit.model import Fitted, Hashed, NonNegative
 from tacit.rng import derive
 
 PARTS = split(demo(users=90, items=60, ratings=1800, seed=3), test=0.2, seed=3)
@@ -19,7 +19,8 @@ PARTS = split(demo(users=90, items=60, ratings=1800, seed=3), test=0.2, seed=3)
 
 def factors(n=90, m=60):
     stream = derive(5, "factors")
-    return Factors(1.0, stream.random((n, 6)).astype(np.float32), stream.random((m, 6)).astype(np.float32))
+    states, items = (stream.random((size, 6)).astype(np.float32) for size in (n, m))
+    return Fitted(NonNegative(1.0, 5.0, items), states)
 
 
 class Spied:
@@ -65,7 +66,7 @@ def test_progress_rises_to_one(monkeypatch):
 def test_a_block_that_is_not_finite_ends_the_evaluation(monkeypatch):
     monkeypatch.setattr(positions, "CELLS", 60 * 10)
     broken = factors()
-    broken.items[3] = np.nan
+    broken.form.items[3] = np.nan
     with pytest.raises(DataError, match="NaN or infinite"):
         evaluate(Spied(broken), PARTS.test.keep(PARTS.test.items != 3), seen=PARTS.train)
 
@@ -76,7 +77,7 @@ def test_a_run_file_can_leave_ranking_out():
 
 
 def test_what_only_ranks_is_ranked_all_the_same_and_says_so():
-    only = RandomScores(np.arange(90, dtype=np.uint64), np.arange(60, dtype=np.uint64))
+    only = Fitted(Hashed(np.arange(60, dtype=np.uint64)), np.arange(90, dtype=np.uint64)[:, None])
     judged = evaluate_as_asked(only, PARTS.test, PARTS.train, EvaluateSection(ranking=False), 7)
     assert "ndcg@10" in judged.metrics
     assert any("only ranks" in note for note in judged.notes)

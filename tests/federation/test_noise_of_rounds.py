@@ -1,38 +1,33 @@
 """Every round's sum has noise of its own, share by share, and a share that was drawn is charged though nothing left."""
 
-import math
-from pathlib import Path
-
 import numpy as np
 import pytest
+from stated import gate_of, grid_of, promise, step_terms
 from test_secure_sums import Stage
 
-from tacit.boundary.gate import Gate
-from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection, Terms
-from tacit.boundary.sealed import SEALED, Grid
-from tacit.boundary.seals import Seals
+from tacit.aggregation.ideal import HiddenSum
+from tacit.aggregation.secagg import SecAgg
+from tacit.boundary.bounded import Clipped
+from tacit.boundary.code import SEALED
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
-from tacit.engine.simulate import Safeguards, train
 from tacit.errors import PrivacyRefused, TacitError
-from tacit.experiment import prepare
-from tacit.federation import sums
-from tacit.guarantee import Guarantee, Relation, Trust, Unit
-from tacit.secure.quantize import Rounding
+from tacit.prepare.data import prepare
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 
 def test_two_rounds_shares_have_nothing_in_common(monkeypatch):
     """Neither the piece that stays nor the seeds of those that may be revealed, for the same party and step."""
-    stage, seen, noised = Stage(), [], Seals.noised
+    stage, seen, noised = Stage(), [], SecAgg.noised
 
-    def noted(self, vector, grid, source, context):
-        if self.party == "party-1":
-            words = source.words(4).tolist()  # the piece that stays grows from these
-            seen.append((words, self._sealer(context).extras))
-        return noised(self, vector, grid, source, context)
+    def noted(self, exact, terms, endpoint):
+        if endpoint.party == "party-1":
+            words = endpoint.source("noise", 0).words(4).tolist()  # the piece that stays grows from these
+            seen.append((words, self._sealer(endpoint).extras))
+        return noised(self, exact, terms, endpoint)
 
-    monkeypatch.setattr(Seals, "noised", noted)
+    monkeypatch.setattr(SecAgg, "noised", noted)
     stage.sum()
     stage.sum()
     (first, extras), (second, others) = seen
@@ -44,47 +39,35 @@ def test_two_rounds_shares_have_nothing_in_common(monkeypatch):
 def test_a_share_that_was_drawn_and_never_left_is_charged(monkeypatch):
     stage = Stage()
 
-    def masked(self, vector, bits, context):
+    def seal(self, vector, terms, endpoint):
         raise PrivacyRefused("planted")
 
-    monkeypatch.setattr(Seals, "masked", masked)
+    monkeypatch.setattr(SecAgg, "seal", seal)
     with pytest.raises(TacitError):
         stage.sum()
-    grid = stage.plan.terms.grids["contribute"]
     charged = [row.spent for row in stage.ledger("party-1").rows() if row.step == "contribute"]
-    assert charged == [grid.event(1.0, 1)]
+    assert charged == [stage.grid.event(1.0, 1)]
 
 
-class Ones:
-    sampling = 1.0
-
-    def sensitivity(self, unit, relation):
-        return 1.0
-
-
-def test_ones_own_noise_on_whole_numbers_is_drawn_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(Gate, "_whole", lambda self, query, grid: np.zeros(60, dtype=np.int64))
-    grid = Grid(Rounding.fine(1.0, 4), 1.0, 4.0, 32, None, own=True)
-    promise = Guarantee(4.0, 1e-6, Unit.USER, Relation.ZERO_OUT, Trust.SILO, "everyone", True)
-    terms = Terms(promise, 4.0, {"tell": 2}, (grid.event(1.0, 2),), grids={"tell": grid})
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    gate = Gate("party-1", 7, {}, protection=Protection(terms, ledger, Budget(50.0, 1e-6), "run", 7))
-    bodies = []
+def test_ones_own_noise_on_whole_numbers_is_drawn_anew(tmp_path):
+    query = Clipped(("x",), 1.0)
+    terms = promise(step_terms(query, 4.0, releases=2, code=grid_of(query, 60, 4.0)))
+    gate, bodies = gate_of(tmp_path, terms), []
     for round in (1, 2):
         with gate.serving("tell", round, 0, f"{round:064}"):
-            bodies.append(decode(gate.sum(Ones()).body)[SEALED])
-    ledger.close()
+            nothing = {"x": np.zeros((1, 60))}, np.ones(1, dtype=np.int64)
+            bodies.append(decode(gate.sum(*nothing).body)[SEALED])
     assert np.count_nonzero(bodies[0] != bodies[1]) > 30
 
 
 def test_a_simulated_sums_noise_is_drawn_anew(tmp_path, monkeypatch):
-    drawn, added = [], sums.added_noise
+    drawn, added = [], HiddenSum._shared_noise
 
     def noted(*given):
         drawn.append(added(*given))
         return drawn[-1].copy()
 
-    monkeypatch.setattr(sums, "added_noise", noted)
+    monkeypatch.setattr(HiddenSum, "_shared_noise", noted)
     file = RunFile.model_validate(
         {
             "data": {"source": "demo", "users": 20, "items": 8, "ratings": 100},
@@ -95,7 +78,6 @@ def test_a_simulated_sums_noise_is_drawn_anew(tmp_path, monkeypatch):
         }
     )
     prepared = prepare(file)
-    guards = Safeguards(prepared.plan, "run", Path(tmp_path), Budget(math.inf, prepared.plan.delta))
-    train(prepared.method, prepared.parameters, prepared.parties, seed=7, safeguards=guards)
+    train(prepared.run, prepared.parties, records=Records.unlimited(prepared.run, tmp_path))
     first, second = drawn
     assert np.count_nonzero(first != second) > 8

@@ -4,36 +4,33 @@ The protocol runs as it is, over parties in this process. Where a sum is compare
 """
 
 import json
-import sqlite3
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from stated import InMemory
 
-from tacit.boundary.gate import Gate
-from tacit.boundary.ledger import START, Ledger, next_head
+from tacit.aggregation.secagg import CountedSecAgg, SecAgg
+from tacit.boundary.code import SEALED
+from tacit.boundary.endpoint import Peers
+from tacit.boundary.ledger import START, next_head
 from tacit.boundary.protection import Budget, Protection
-from tacit.boundary.sealed import SEALED
-from tacit.boundary.seals import Circle, Seals
 from tacit.boundary.wire import decode, digest, encode
-from tacit.config import PrivacySection
+from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
-from tacit.federation import Facts, Federation, Transcript, sums
+from tacit.federation import Facts, Transcript
 from tacit.federation.cohort import Attendance
+from tacit.federation.conversation import Conversation
 from tacit.federation.messages import Request
-from tacit.guarantee import Unit
-from tacit.methods.asked import Situation
-from tacit.methods.baselines.bias import BIAS, BiasParameters
-from tacit.methods.plan import make_plan
-from tacit.partition import Setting, partition
-from tacit.secure.graph import choose
+from tacit.methods.bias import BIAS, BiasParameters
+from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun, Record
 from tacit.secure.masks import pack
 
 SILOS, ITEMS, RETRIES = 8, 12, 3
@@ -41,57 +38,34 @@ DATA = demo(users=24, items=ITEMS, ratings=150)
 EXCHANGES = ("advertise", "share", "collect", "sum", "unmask")
 
 
-class InMemory(Ledger):
-    """A ledger that forgets when the process ends; all else is as on disk."""
-
-    def __init__(self, party):
-        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._begin()
-
-
 class Stage:
-    """Eight silos that can sum four times, of which two may drop out, and their coordinator."""
+    """Eight silos that can sum four times, of which two may drop out, and a coordinator that retries less often."""
 
-    def __init__(self, signed=False, payloads=None, engine=lambda engine: engine, retries=0, dropout=0.0):
+    def __init__(self, payloads=None, engine=lambda engine: engine, retries=0):
         divided = partition(DATA, into=SILOS)
-        situation = Situation(
-            Setting.HORIZONTAL, SILOS, sealed=True, tolerate=0.25, signed=signed, retries=RETRIES, collusion=0.1
+        self.run = PreparedRun.of(
+            BIAS,
+            BiasParameters(),
+            Facts.of(divided, 7),
+            privacy=PrivacySection(epsilon=4.0, delta=1e-6),
+            aggregation=AggregationSection(name="secagg", tolerate=0.25, collusion=0.1, retries=RETRIES),
+            public=PublicFacts(24, ITEMS, DATA.scale, 150),
+            run="run",
         )
-        public, privacy = PublicFacts(24, ITEMS, DATA.scale, 150), PrivacySection(epsilon=4.0, delta=1e-6)
-        self.plan = make_plan("bias", BIAS.schedule, BiasParameters(), privacy, public, situation, seeded=True)
-        self.facts = replace(Facts.of(divided, 7), unit=Unit.USER, noise=self.plan.sigma())
+        self.plan, self.facts = self.run.plan, self.run.facts
         self.names = tuple(member.name for member in self.facts.roster)
-        circle = Circle("run", self.names, choose(SILOS, 0.25, 1, False), situation.shares)
-        budget = Budget(privacy.epsilon, self.plan.delta)
-        self.parties = {
-            share.name: BIAS.make_party(
-                share,
-                self.plan.parameters,
-                self.facts,
-                Protection(self.plan.terms, InMemory(share.name), budget, "run", 7, (), circle),
-            )
-            for share in divided
-        }
+        budget = Budget(4.0, self.plan.delta)
+        self.parties = {share.name: self.run.party(share, Record(InMemory(share.name), budget)) for share in divided}
         self.transcript = Transcript(payloads)
-        self.grid = self.plan.terms.grids["contribute"]
-        self.federation = Federation(
-            engine(InProcess(list(self.parties.values()), workers=1)),
-            self.facts,
-            BIAS.sides[Setting.HORIZONTAL].party.steps,
-            method="bias",
-            aggregation=situation.aggregation,
-            sigma=self.plan.sigma(),
-            grids=self.plan.terms.grids,
-            circle=circle,
-            transcript=self.transcript,
-            retries=retries,
-            dropout=dropout,
+        self.grid = self.plan.terms.steps["contribute"].code
+        self.federation = self.run.federation(
+            engine(InProcess(list(self.parties.values()), workers=1)), transcript=self.transcript
         )
+        self.federation._retries = retries
 
     @property
     def rejected(self):
-        return self.federation._masks.rejected
+        return self.federation.rejected
 
     def ledger(self, name):
         return self.parties[name].gate.protection.ledger
@@ -106,15 +80,14 @@ class Stage:
 @pytest.fixture
 def exact(monkeypatch):
     """Noise is left out; by party, what it added to the sum last."""
-    added, whole = {}, Gate._whole
+    added = {}
 
-    def noted(self, query, grid):
-        added[self.party] = whole(self, query, grid)
-        return added[self.party]
+    def noted(self, exact, terms, endpoint):
+        added[endpoint.party] = exact
+        return exact
 
-    monkeypatch.setattr(Gate, "_whole", noted)
-    monkeypatch.setattr(Seals, "noised", lambda self, vector, *others: vector)
-    monkeypatch.setattr(sums, "excess_of", lambda revealed, grid, shares, size: np.zeros(size, dtype=np.int64))
+    monkeypatch.setattr(SecAgg, "noised", noted)
+    monkeypatch.setattr(SecAgg, "_excess", lambda self, revealed, talk: np.zeros(talk.size, dtype=np.int64))
     return added
 
 
@@ -134,7 +107,7 @@ def absent(monkeypatch, *rounds):
         away = [{name: np.array([at < EXCHANGES.index(when)]) for name, when in gone.items()} for at in range(5)]
         return [Attendance(each, each) for each in away]
 
-    monkeypatch.setattr(sums.Attendance, "over", over)
+    monkeypatch.setattr(Attendance, "over", over)
 
 
 def charged(stage, name):
@@ -313,7 +286,7 @@ def test_an_exchange_about_a_sum_that_was_not_begun_is_refused():
 
 def test_a_vector_without_an_exchange_of_keys_does_not_leave():
     stage = Stage()
-    request = Request("bias", "", "contribute", 1, 0, encode({}))
+    request = Request("bias", stage.run.bound, "contribute", 1, 0, encode({}))
     with pytest.raises(PrivacyRefused, match="none were agreed on for this request"):
         stage.parties["party-1"].answer(request)
     assert stage.ledger("party-1").rows() == []
@@ -321,7 +294,7 @@ def test_a_vector_without_an_exchange_of_keys_does_not_leave():
 
 def test_single_contributions_cannot_be_asked_for():
     stage = Stage()
-    with pytest.raises(PrivacyRefused, match="ask for its sum"):
+    with pytest.raises(PrivacyRefused, match="ask for their sum"):
         stage.federation.ask("contribute")
 
 
@@ -510,7 +483,7 @@ def test_keys_for_a_vector_that_left_are_not_drawn_again():
     stage.sum()
     vector = next(row for row in stage.ledger("party-1").rows() if row.step == "contribute")
     asked(stage, "advertise", "cd" * 32, 7)  # another sum, so that the first is not the one under way
-    with pytest.raises(PrivacyRefused, match="masks nothing twice"):
+    with pytest.raises(PrivacyRefused, match="seals nothing twice"):
         asked(stage, "advertise", vector.request, 8)
     assert stage.ledger("party-1").refusals()["number"] == 1
 
@@ -526,8 +499,9 @@ def test_an_exchange_out_of_order_is_refused_and_recorded():
 
 def test_a_signed_or_masked_message_of_another_run_serves_nobody():
     """The run is part of what keys, shares and signatures are bound to."""
-    circle = Stage().parties["party-1"].gate.protection.circle
-    assert circle.about("ab" * 32) != replace(circle, run="another").about("ab" * 32)
+    stage = Stage()
+    one, other = (stage.run.how._about(Peers(run, stage.names), "ab" * 32) for run in ("run", "another"))
+    assert one != other
 
 
 # -- coins and noise -------------------------------------------------------------------------------------------------
@@ -565,13 +539,18 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
         def exchange(self, requests, *_):
             return [(SimpleNamespace(contributors=SILOS), body)]
 
-    grid = replace(stage.grid, bits=32)
+        def count_protocol(self, *_):
+            pass
+
+    secagg = stage.run.how
+    terms = replace(stage.plan.terms.steps["contribute"], code=replace(stage.grid, bits=32))
+    counted = CountedSecAgg(secagg.setting, SILOS, secagg.tolerate, secagg.colluding)
     asked = [(1, 0, {}), (1, 1, {}), (1, 0, {"x": 1}), (2, 0, {})]
     totals = []
     for number, attempt, payload in asked:
         request = Request("bias", "", "contribute", number, attempt, encode(payload))
-        found = sums.simulated_total(Line(), request, grid, stage.federation._aggregation, stage.facts, 0.0, size)
-        totals.append(tuple(found[1].tolist()))
+        talk = Conversation(Line(), request, terms, stage.facts, Peers("run", stage.names), {"x": (size,)})
+        totals.append(tuple(counted.add(talk).blocks["x"].tolist()))
     assert len(set(totals)) == len(asked)
     assert all(any(total) for total in totals)
 
@@ -581,15 +560,15 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
 
 def test_a_letter_that_a_party_cannot_open_is_told_by_its_senders_name(exact, monkeypatch):
     """party-2 writes nonsense to party-1, which only party-1 can notice: the sum goes on, with both."""
-    real = Seals.share
+    real = SecAgg._share
 
-    def share(self, context, **keys):
-        letters = real(self, context, **keys)
-        if self.party == "party-2":
+    def share(self, endpoint, **keys):
+        letters = real(self, endpoint, **keys)
+        if endpoint.party == "party-2":
             letters["party-1"] = letters["party-1"] ^ np.uint8(1)
         return letters
 
-    monkeypatch.setattr(Seals, "share", share)
+    monkeypatch.setattr(SecAgg, "_share", share)
     stage = Stage()
     contributors, total = stage.sum()
     assert contributors == SILOS

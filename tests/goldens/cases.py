@@ -8,7 +8,8 @@ from typing import Any
 from tacit.config import RunFile
 
 SHORT = {"factors": 3, "rounds": 2, "local_steps": 2, "sampling": 0.5, "pretraining": 3}
-SILOS = {"sgdmf": SHORT, "gradient-clipping": SHORT, "dp-sgld": SHORT}
+LONGER = {name: value for name, value in SHORT.items() if name != "pretraining"}
+SILOS = dict.fromkeys(("sgdmf", "gradient-clipping", "dp-sgld"), SHORT)
 DIVIDED = {"horizontal": ("user", 5), "vertical": ("item", 3), "device": ("device", 2), "devices": ("device", 60)}
 
 #: Methods that refuse [privacy], and the one run that shows it.
@@ -30,13 +31,13 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
         "random": {},
     },
     "vertical": {
-        **SILOS,
+        **dict.fromkeys(SILOS, LONGER),
         "local-private": {"factors": 3, "rounds": 2, "local_steps": 2, "sampling": 0.5},
         "bias": {},
         "item-mean": {},
     },
     "device": {
-        "sgdmf": {"factors": 3, "rounds": 2, "local_steps": 2, "pretraining": 3},
+        "sgdmf": {"factors": 3, "rounds": 2, "pretraining": 3},
         "gd-dr": {"factors": 3, "rounds": 2, "pretraining": 3, "local_steps": 2},
         "bias": {},
         "item-mean": {},

@@ -12,9 +12,10 @@ import numpy as np
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget
 from tacit.config import RunFile
-from tacit.engine.simulate import Safeguards, train
 from tacit.errors import TacitError
-from tacit.experiment import prepare
+from tacit.prepare.data import prepare
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 
 def observed(file: RunFile) -> dict[str, Any]:
@@ -26,34 +27,26 @@ def observed(file: RunFile) -> dict[str, Any]:
 
 
 def _run(file: RunFile) -> dict[str, Any]:
-    prepared, guards = prepare(file), None
+    prepared = prepare(file)
+    run, plan = prepared.run.named("goldens"), prepared.run.plan
     with tempfile.TemporaryDirectory() as folder:
-        if prepared.plan is not None:
-            budget = Budget(1e6, prepared.plan.delta)
-            guards = Safeguards(prepared.plan, "goldens", Path(folder), budget)
-        trained = train(
-            prepared.method,
-            prepared.parameters,
-            prepared.parties,
-            seed=file.seed,
-            dropout=file.aggregation.dropout,
-            safeguards=guards,
-        )
+        records = Records(Path(folder), Budget(1e6, plan.delta)) if run.private else None
+        trained = train(run, prepared.parties, records=records)
         events = {}
         for path in ledgers_in(Path(folder)):
             ledger = Ledger.open(path)
             events[ledger.party] = [f"{row.round} {row.step} {row.kind} {row.event}" for row in ledger.rows()]
             ledger.close()
     ratings, predicted = prepared.train, trained.predictor.predict(prepared.train.users, prepared.train.items)
-    meter, plan = trained.transcript.meter, prepared.plan
+    meter = trained.transcript.meter
     return {
         "digest": trained.transcript.digest if file.engine.seeded is not False else "",
         "rounds": trained.rounds,
         "void": trained.void,
         "predicted": [] if file.engine.seeded is False else _shape_of(predicted, ratings.values),
         "bytes": [meter.bytes_up, meter.bytes_down],
-        "sigma": {} if plan is None else plan.sigma(),
-        "guarantee": None if plan is None else plan.terms.guarantee.to_json(),
+        "sigma": plan.sigma(),
+        "guarantee": plan.terms.guarantee.to_json(),
         "events": _folded(events),
     }
 

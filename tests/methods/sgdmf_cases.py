@@ -7,15 +7,16 @@ from functools import cache
 
 import numpy as np
 
-from tacit.config import PrivacySection
+from tacit.aggregation.plain import Plain
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
-from tacit.methods.asked import Situation
-from tacit.methods.plan import Plan, make_plan
+from tacit.guarantee import Unit
+from tacit.methods.context import Context, Target
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Parties, Setting, partition
+from tacit.prepare.plan import Plan, make_plan
 from tacit.rng import derive
 
 USERS, ITEMS, FACTORS, SILOS = 7, 10, 3, 2
@@ -90,15 +91,11 @@ class Case:
 @cache
 def _plan(by: str, unit: str, scale: tuple[float, float], parameters: str) -> Plan:
     """A run's plan; as many ratings are declared as there could be, since nothing may depend on how many there are."""
-    return make_plan(
-        "sgdmf",
-        SGDMF.schedule,
-        SGDMFParameters.model_validate_json(parameters),
-        PrivacySection(epsilon=EPSILON, delta=DELTA, unit=unit),
-        PublicFacts(USERS, ITEMS, Scale(*scale), USERS * ITEMS),
-        Situation(Setting.HORIZONTAL if by == "user" else Setting.VERTICAL, SILOS, sealed=False),
-        seeded=True,
-    )
+    setting = Setting.HORIZONTAL if by == "user" else Setting.VERTICAL
+    facts = PublicFacts(USERS, ITEMS, Scale(*scale), USERS * ITEMS)
+    context = Context(facts, setting, SILOS, Target(EPSILON, DELTA, Unit(unit)))
+    asked = SGDMFParameters.model_validate_json(parameters)
+    return make_plan(SGDMF, asked, context, Plain(setting, SILOS), seeded=True)
 
 
 ROOT = math.sqrt(THETA)

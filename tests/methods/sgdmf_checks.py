@@ -43,12 +43,13 @@ def check_neighbours(case: Case, records: Records, near: Records, **how: object)
     here, there = converse(case, records, **how), converse(case, near, **how)
     assert here.answers.keys() == there.answers.keys()
     assert {step for _, step, _, _ in here.answers} == set(case.stated)
-    z, furthest = here.plan.terms.multiplier, dict.fromkeys(case.stated, 0.0)
+    charged = {name: terms.event.multiplier for name, terms in here.plan.terms.steps.items()}
+    furthest = dict.fromkeys(case.stated, 0.0)
     within = 2 if here.plan.terms.relation is Relation.REPLACE else 1  # the accountant's factor, and nobody else's
     for key, answer in here.answers.items():
         other = there.answers[key]
         assert answer.sigma == other.sigma
-        moved, covered = _apart(answer.exact, other.exact), answer.sigma / z
+        moved, covered = _apart(answer.exact, other.exact), answer.sigma / charged[key[1]]
         assert moved <= within * covered, f"{key}: moved by {moved}, and the noise covers {within * covered}"
         furthest[key[1]] = max(furthest[key[1]], moved / covered)
     assert here.trained.transcript.digest == there.trained.transcript.digest, "something else than answers differs"
@@ -161,7 +162,7 @@ def check_noise(case: Case) -> None:
     heard = converse(case, [[(0, case.scale[1])], *[[] for _ in range(USERS - 1)]], pin=None)
     seen: list[np.ndarray] = []
     for (_, step, _, _), answer in heard.answers.items():
-        stated = heard.plan.terms.multiplier * case.sensitivity(step)
+        stated = heard.plan.multiplier * case.sensitivity(step)
         assert math.isclose(answer.sigma, stated, rel_tol=1e-12), f"{answer.sigma} where {stated} is stated"
         for name, block in answer.noised.items():
             noise = block.astype(np.float64) - answer.exact[name]
@@ -248,7 +249,7 @@ def check_plan(case: Case) -> None:
     plan = case.plan()
     kappa = FINAL if case.setting is Setting.VERTICAL else 0
     answers = (ROUNDS * LOCAL + kappa) * (SILOS if case.setting is Setting.VERTICAL and case.unit == "user" else 1)
-    z = plan.terms.multiplier
+    z = plan.multiplier
     event = Gaussian(z, answers) if case.sampling == 1 else SampledGaussian(z, case.sampling, answers)
     reached = float(epsilon([event], DELTA, Relation.REPLACE if case.replaced else Relation.ZERO_OUT))
     assert reached <= plan.terms.guarantee.epsilon * (1 + 1e-9) <= EPSILON * (1 + 1e-9)

@@ -9,6 +9,7 @@ exact before the noise is written down.
 
 import math
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,15 +22,19 @@ from sgdmf_cases import DELTA, FACTORS, ITEMS, Case, Records, parties_of
 
 from tacit.boundary import Gate
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.noise import Gaussian
+from tacit.boundary.protection import Budget
 from tacit.boundary.query import Rows
-from tacit.engine.simulate import Safeguards, Trained, train
+from tacit.federation import Facts
 from tacit.methods import Sides
-from tacit.methods.plan import Plan
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.model import Model
+from tacit.model import Model, NonNegative
 from tacit.partition import Setting
+from tacit.prepare.plan import Plan
+from tacit.prepare.prepared import PreparedRun, Record
+from tacit.prepare.records import Records as Kept
+from tacit.prepare.simulate import Trained, train
 from tacit.rng import derive
 
 # -- what noised answers are pinned to --------------------------------------------------------------------------------
@@ -81,7 +86,7 @@ class Lying:
             federation.ask("improve", **lie("improve", t), t=t)
         federation.ask("finish", **lie("finish", self.parameters.rounds))
         empty = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=empty)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, NonNegative(1.0, 5.0, empty))
 
 
 def wild(seed: int, span: float) -> Callable[[str, int, int], np.ndarray]:
@@ -126,15 +131,14 @@ class InMemory(Ledger):
 
 
 @dataclass(frozen=True)
-class Quick(Safeguards):
-    """Safeguards whose ledgers are in memory, so that many conversations can be held; `books` are kept by party."""
+class Quick(Kept):
+    """Records whose ledgers are in memory, so that many conversations can be held; `books` are kept by party."""
 
     books: dict[str, InMemory] = field(default_factory=dict)
 
-    def protect(self, share, agreed, circle=None):
+    def of_party(self, share):
         book = self.books[share.name] = InMemory(share.name)
-        people = [str(user) for user in share.ratings.user_ids.ids]
-        return agreed.protection(book, self.budget, people, None)
+        return Record(book, self.budget, [str(user) for user in share.ratings.user_ids.ids])
 
 
 @dataclass(frozen=True)
@@ -162,23 +166,40 @@ def written_down(pin: Pin | None):
     """While it lasts: every answer is written down, and pinned unless `pin` is None; where chains start, too."""
     answers: dict[tuple[str, str, int, int], Answered] = {}
     started: list[dict[str, np.ndarray]] = []
-    noised, chain = Protection.noised, Gate.chain
+    place = threading.local()  # parties may answer at the same time
+    noised, answer, chain, add = Gaussian.noised, Gate._answer, Gate.chain, Gate.sum
 
-    def note(self, blocks, sigma, *purpose):
+    def here(gate, number):
+        served = gate._serving()
+        place.now = gate.party, served.step, served.round, number
+
+    def answered(self, answering, terms, state, number):
+        here(self, number)
+        return answer(self, answering, terms, state, number)
+
+    def summed(self, *data, **named):
+        here(self, 0)
+        return add(self, *data, **named)
+
+    def note(self, blocks, source):
         def real(these):
-            return noised(self, these, sigma, *purpose)
+            return noised(self, these, source)
 
-        round, step, number, _request = purpose
         exact = {name: block.dense() if isinstance(block, Rows) else block.copy() for name, block in blocks.items()}
         given = real(blocks) if pin is None else pin(real, exact)
-        answers[self.ledger.party, step, round, number] = Answered(exact, sigma, given)
+        answers[place.now] = Answered(exact, self.sigma, given)
         return given
 
-    def begin(self, query, update, state, *others, **named):
+    def begin(self, *data, state, **named):
         started.append({name: np.array(block) for name, block in state.items()})
-        return chain(self, query, update, state, *others, **named)
+        return chain(self, *data, state=state, **named)
 
-    with patch.object(Protection, "noised", note), patch.object(Gate, "chain", begin):
+    with (
+        patch.object(Gate, "_answer", answered),
+        patch.object(Gaussian, "noised", note),
+        patch.object(Gate, "chain", begin),
+        patch.object(Gate, "sum", summed),
+    ):
         yield answers, started
 
 
@@ -197,11 +218,12 @@ def converse(
     """A whole run over these records: with the method's own sides, with a coordinator that lies, or with others."""
     plan, own = case.plan(), SGDMF.sides[case.setting]
     asks = coordinator or (own.coordinator if send is None else partial(Lying, send))
-    method = replace(SGDMF, sides={case.setting: Sides(asks, party or own.party)})
+    method = replace(SGDMF, sides={case.setting: Sides(asks, party or own.party, own.specs)})
     books = {} if books is None else books
     budget = Budget(plan.terms.guarantee.epsilon, DELTA)
-    guards = Quick(plan, "run", Path(), budget, books=books)
+    quick = Quick(Path(), budget, books=books)
     with written_down(pin) as (answers, started):
         parties = parties_of(case, records, items)
-        trained = train(method, plan.parameters, parties, seed=7, safeguards=guards, payloads=payloads)
+        run = PreparedRun.by_plan(method, Facts.of(parties, 7), plan, run="run")
+        trained = train(run, parties, records=quick, payloads=payloads)
     return Heard(plan, answers, started, trained, {name: book.kept for name, book in books.items()})

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.engine.simulate import train
 from tacit.errors import UsageError
+from tacit.federation import Facts
 from tacit.methods import chosen, find
 from tacit.partition import Setting, partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
 
 RATINGS = tacit.load("demo", users=80, items=30, ratings=900)
@@ -17,12 +19,13 @@ BY = {"horizontal": ("user", 4), "vertical": ("item", 4), "device": ("device", 2
 def fit(name, setting="horizontal", ratings=RATINGS, **parameters):
     by, into = BY[setting]
     method, checked = chosen({"name": name, **parameters})
-    return train(method, checked, partition(ratings, by=by, into=into), seed=7)
+    parties = partition(ratings, by=by, into=into)
+    return train(PreparedRun.of(method, checked, Facts.of(parties, 7)), parties)
 
 
 @pytest.mark.parametrize("setting", BY)
 def test_the_global_mean_is_the_mean_whoever_holds_what(setting):
-    scores = fit("global-mean", setting).model.item_scores
+    scores = fit("global-mean", setting).model.form.base
     np.testing.assert_allclose(scores, RATINGS.values.mean(), rtol=1e-5)
 
 
@@ -30,19 +33,19 @@ def test_the_global_mean_is_the_mean_whoever_holds_what(setting):
 def test_item_means_are_shrunk_means(setting):
     sums = np.bincount(RATINGS.items, weights=RATINGS.values, minlength=30)
     expected = (sums + 5 * RATINGS.values.mean()) / (RATINGS.item_counts + 5)
-    np.testing.assert_allclose(fit("item-mean", setting).model.item_scores, expected, rtol=1e-5)
+    np.testing.assert_allclose(fit("item-mean", setting).model.form.base, expected, rtol=1e-5)
 
 
 def test_an_item_that_nobody_rated_gets_the_global_mean():
     few = RATINGS.keep(RATINGS.items != 3)
-    scores = fit("item-mean", ratings=few, shrinkage=0.0).model.item_scores
+    scores = fit("item-mean", ratings=few, shrinkage=0.0).model.form.base
     assert scores[3] == pytest.approx(few.values.mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("setting", BY)
 def test_popularity_ranks_by_counts_and_rates_nothing(setting):
     trained = fit("popularity", setting)
-    np.testing.assert_array_equal(trained.model.item_scores, RATINGS.item_counts)
+    np.testing.assert_array_equal(trained.model.form.base, RATINGS.item_counts)
     assert not trained.predictor.rates
 
 

@@ -6,15 +6,19 @@ import numpy as np
 import pytest
 
 from tacit.boundary import Gate
-from tacit.boundary.bounded import NormalisedSum
-from tacit.boundary.deviations import DeviationSum
+from tacit.boundary.bounded import Normalised
+from tacit.boundary.deviations import Deviations
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import unprotected
 from tacit.boundary.wire import decode
+from tacit.data.public import PublicFacts
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
-from tacit.methods.baselines.bias import BiasParameters, BiasParty
-from tacit.partition import partition
+from tacit.methods.bias import BiasParameters, BiasParty, specs
+from tacit.methods.context import Context, Target
+from tacit.partition import Setting, partition
 
 PARTIES = partition(demo(users=40, items=30, ratings=500), into=2)
 FACTS = Facts.of(PARTIES, 7)
@@ -25,7 +29,11 @@ ROUNDING = 1e-5
 def sent(ratings: Ratings, unit: Unit | None = None, **parameters: float) -> np.ndarray:
     """The exact contribution of a party that holds these ratings."""
     facts, share = replace(FACTS, unit=unit), replace(PARTIES[0], ratings=ratings)
-    party = BiasParty(share, BiasParameters(**parameters), facts, Gate("party-1", 7, {}))
+    public = PublicFacts(facts.users, facts.items, facts.scale, facts.ratings)
+    target = None if unit is None else Target(1.0, 1e-6, unit)
+    (spec,) = specs(BiasParameters(**parameters), Context(public, Setting.HORIZONTAL, 2, target))
+    gate = Gate("party-1", 7, {}, terms=unprotected({"contribute": (spec, Kind.SUM)}))
+    party = BiasParty(share, BiasParameters(**parameters), facts, gate)
     with party.gate.serving("contribute", 1, 0, "request"):
         body = decode(party.contribute().body)
     return np.concatenate([body["errors"], body["weights"]]).astype(np.float64)
@@ -48,7 +56,7 @@ def without(ratings: Ratings, entry: int) -> Ratings:
 def test_an_emptied_record_moves_what_leaves_by_at_most_one(parameters):
     ratings = PARTIES[0].ratings
     whole = sent(ratings, **parameters)
-    bound = NormalisedSum.bound(Unit.USER, Relation.ZERO_OUT)
+    bound = Normalised(("errors", "weights")).sensitivity(Unit.USER, Relation.ZERO_OUT)
     moved = [np.linalg.norm(whole - sent(emptied(ratings, u), **parameters)) for u in range(ratings.n_users)]
     assert max(moved) <= bound + ROUNDING
     assert min(m for m, n in zip(moved, ratings.counts, strict=True) if n) > 0.99 * bound  # and every record counts
@@ -59,7 +67,8 @@ def test_one_rating_moves_what_leaves_by_at_most_itself(parameters):
     """Where the unit is a rating, no mean and no weight of its user comes before the sum."""
     ratings = PARTIES[0].ratings
     extreme = replace(ratings, values=np.where(ratings.values > 3, 5, 1).astype(np.float32))
-    bound = DeviationSum.bound(4.0, BiasParameters(**parameters).count_weight, Unit.RATING, Relation.ZERO_OUT)
+    asked = Deviations(ratings.scale, BiasParameters(**parameters).count_weight)
+    bound = asked.sensitivity(Unit.RATING, Relation.ZERO_OUT)
     for held in (ratings, extreme):
         whole = sent(held, Unit.RATING, **parameters)
         near = [sent(without(held, e), Unit.RATING, **parameters) for e in range(0, held.n_ratings, 5)]
@@ -70,14 +79,14 @@ def test_one_rating_moves_what_leaves_by_at_most_itself(parameters):
 
 
 def test_a_party_that_centres_by_users_before_the_sum_is_noticed(monkeypatch):
-    """Planted: the unit is a rating, and users' own means and norms come in all the same."""
-    real = BiasParty._query
+    """Planted: the unit is a rating, and users' own means come in all the same."""
 
     def forgetful(self):
-        self.facts = replace(self.facts, unit=Unit.USER)
-        return real(self)
+        mine = self._levels(np.zeros(self.member.items, dtype=np.float32))
+        middle = np.float32(self.facts.scale.low + self.facts.scale.span / 2)
+        return (replace(self.ratings, values=self.ratings.values - mine[self.ratings.users] + middle),)
 
-    monkeypatch.setattr(BiasParty, "_query", forgetful)
+    monkeypatch.setattr(BiasParty, "_asked_over", forgetful)
     with pytest.raises(AssertionError):
         test_one_rating_moves_what_leaves_by_at_most_itself({})
 

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import NormalisedSum
-from tacit.boundary.deviations import DeviationSum
+from tacit.boundary.bounded import Normalised
+from tacit.boundary.deviations import Deviations
 from tacit.boundary.events import Gaussian
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
-from tacit.errors import PrivacyRefused
-from tacit.experiment import plan, run
+from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
-from tacit.methods.baselines.bias import BiasParameters, estimated
+from tacit.methods.bias import BiasParameters, estimated
 from tacit.partition import partition
+from tacit.prepare.file import plan
 from tacit.rng import derive
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
@@ -61,10 +61,12 @@ def test_devices_that_each_add_noise_run_too(tmp_path):
 
 def test_one_answer_with_noise_for_one_rating_is_the_whole_cost():
     made = plan(file(), *chosen({"name": "bias"}))
-    z, (noisy,) = made.terms.multiplier, made.noisy
-    assert noisy.sensitivity == DeviationSum.bound(4.0, 0.7, Unit.RATING, Relation.ZERO_OUT)
-    assert (noisy.releases, noisy.answers, noisy.parties) == (1, 1, 1)
-    assert made.sigma() == {"contribute": z * noisy.sensitivity}
+    z, (terms,) = made.multiplier, made.terms.steps.values()
+    assert terms.query == Deviations(Scale(1, 5), 0.7)
+    assert terms.sensitivity == np.hypot(2.0, 0.7)
+    assert terms.event == Gaussian(z, 1)
+    assert made.terms.events == (Gaussian(z, 1),)
+    assert made.sigma() == {"contribute": z * terms.sensitivity}
     assert float(epsilon([Gaussian(z)], 1e-6, Relation.ZERO_OUT)) == pytest.approx(1.0, rel=1e-4)
 
 
@@ -92,17 +94,17 @@ def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
         assert abs(measured / variance - 1) < 5 * np.sqrt(2 / 4000), name
 
 
-def test_a_plan_made_for_less_than_one_rating_is_refused(tmp_path, monkeypatch):
-    """Planted: the plan is made for a bound that forgets how far one rating moves the sum."""
-    monkeypatch.setattr("tacit.methods.baselines.bias.DeviationSum.bound", lambda *given: 1.0)
-    monkeypatch.setattr(DeviationSum, "sensitivity", lambda self, unit, relation: float(np.hypot(2, 0.7)))
-    with pytest.raises(PrivacyRefused, match="more than was planned"):
-        run(file(privacy={"epsilon": 1.0, "unit": "rating", "on_refusal": "stop"}), tmp_path / "run")
+def test_planted_a_query_that_states_less_than_one_rating_is_noticed(tmp_path, monkeypatch):
+    """Planted: the bound forgets how far one rating moves the sum, and the noise is made for what it says."""
+    monkeypatch.setattr(Deviations, "sensitivity", lambda self, unit, relation: 1.0)
+    with pytest.raises(AssertionError):
+        test_one_answer_with_noise_for_one_rating_is_the_whole_cost()
 
 
 def test_users_are_still_protected_by_sums_of_length_one():
-    (noisy,) = plan(file("user"), *chosen({"name": "bias"})).noisy
-    assert noisy.sensitivity == NormalisedSum.bound(Unit.USER, Relation.ZERO_OUT) == 1.0
+    (terms,) = plan(file("user"), *chosen({"name": "bias"})).terms.steps.values()
+    assert terms.query == Normalised(("errors", "weights"))
+    assert terms.sensitivity == 1.0
 
 
 # -- what is estimated ----------------------------------------------------------------------------------------

@@ -5,14 +5,16 @@ from types import SimpleNamespace
 import pytest
 
 from tacit.boundary.ledger import Ledger
-from tacit.config import AggregationSection, RunFile
+from tacit.config import RunFile
 from tacit.data.synthetic import demo
 from tacit.deploy.policy import Policy
-from tacit.estimator import DP, guarded
-from tacit.experiment import safeguards
+from tacit.estimator import DP, Bias
+from tacit.experiment import recorded
 from tacit.methods import chosen
-from tacit.methods.runfile import plan
 from tacit.partition import partition
+from tacit.prepare.data import prepare
+from tacit.prepare.file import plan
+from tacit.prepare.records import Records
 
 DELTA, EPSILON = 1e-5, 2.0
 FILE = RunFile.model_validate(
@@ -30,18 +32,18 @@ def made():
     return plan(FILE, *chosen(FILE.method))
 
 
-def test_a_run_files(tmp_path, made):
-    guards = safeguards(FILE, made, SimpleNamespace(run_id="run", path=tmp_path))
-    guards.log.close()
-    assert (guards.budget.epsilon, guards.budget.delta) == (EPSILON, DELTA)
+def test_a_run_files(tmp_path):
+    records = recorded(prepare(FILE), SimpleNamespace(path=tmp_path))
+    records.log.close()
+    assert (records.budget.epsilon, records.budget.delta) == (EPSILON, DELTA)
 
 
-def test_an_estimators():
-    method, parameters = chosen({"name": "bias"})
-    privacy, aggregation = DP(EPSILON, DELTA), AggregationSection()
-    parties = partition(demo(users=40, items=10, ratings=200), into=2)
-    with guarded(method, parameters, privacy, parties, 200, aggregation) as guards:
-        assert (guards.budget.epsilon, guards.budget.delta) == (EPSILON, DELTA)
+def test_an_estimators(monkeypatch):
+    parties, made, real = partition(demo(users=40, items=10, ratings=200), into=2), [], Records.over
+    monkeypatch.setattr(Records, "over", lambda self, *run: (made.append(self), real(self, *run))[1])
+    Bias(privacy=DP(EPSILON, DELTA)).fit(parties, ratings=200)
+    (records,) = made
+    assert (records.budget.epsilon, records.budget.delta) == (EPSILON, DELTA)
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(local=True)], ids=["deployed", "local"])

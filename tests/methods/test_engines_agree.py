@@ -7,6 +7,11 @@ import test_reduced
 from tacit.testing.agreement import AgreementContract
 
 #: Chains that are averaged, sums, and a device's sums; sums alone; reports.
-KINDS = (test_method_contracts.TestSGDMF, test_bias.TestBias, test_reduced.TestContract)
+KINDS = (
+    test_method_contracts.TestSGDMF,
+    test_method_contracts.TestDevices,
+    test_bias.TestBias,
+    test_reduced.TestContract,
+)
 
-TestChains, TestSums, TestReports = map(AgreementContract.of, KINDS)
+TestChains, TestDevices, TestSums, TestReports = map(AgreementContract.of, KINDS)

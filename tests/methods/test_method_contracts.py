@@ -7,8 +7,23 @@ from tacit.testing.method import NO_GUARANTEE, MethodContract
 class TestSGDMF(MethodContract):
     name = "sgdmf"
     parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "sampling": 0.5}
-    never = {"horizontal": ("users",), "device": ("users",)}
-    private = {"device": {"factors": 4, "rounds": 3}}  # all take part, and each makes one step a round
+    never = {"horizontal": ("users",)}
+
+    def pytest_generate_tests(self, metafunc):
+        if "setting" in metafunc.fixturenames:
+            metafunc.parametrize("setting", [Setting.HORIZONTAL, Setting.VERTICAL])
+
+
+class TestDevices(MethodContract):
+    """All take part, and each makes one step a round."""
+
+    name = "sgdmf"
+    parameters = {"factors": 4, "rounds": 3}
+    never = {"device": ("users",)}
+
+    def pytest_generate_tests(self, metafunc):
+        if "setting" in metafunc.fixturenames:
+            metafunc.parametrize("setting", [Setting.DEVICE])
 
 
 class TestCentral(MethodContract):
@@ -77,6 +92,7 @@ class TestSynchronous(MethodContract):
 class TestLocalPrivate(MethodContract):
     name = "local-private"
     parameters = {"factors": 4, "rounds": 3, "local_steps": 2, "sampling": 0.5}
+    refused = {("vertical", "secagg"): "local-private has none here"}
 
 
 class TestPretrained(MethodContract):

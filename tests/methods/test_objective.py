@@ -9,12 +9,16 @@ from tacit.boundary.events import PerturbedObjective
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
-from tacit.engine.simulate import train
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.experiment import prepare, run
+from tacit.experiment import run
+from tacit.federation import Facts
 from tacit.guarantee import Relation
 from tacit.methods.baselines.objective import OBJECTIVE, ObjectiveParameters
 from tacit.partition import partition
+from tacit.prepare.data import prepare
+from tacit.prepare.plan import AS_REPLACED
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
 
 SMALL = {"source": "demo", "users": 150, "items": 30, "ratings": 2500}
@@ -34,7 +38,8 @@ def errors(trained, test):
 def test_without_privacy_it_learns_what_means_cannot():
     """A checkerboard of 1 and 5: every mean predicts 3, off by 4."""
     seen, hidden = checkerboard()
-    trained = train(OBJECTIVE, ObjectiveParameters(factors=8), partition(seen, into=2), seed=7)
+    parties = partition(seen, into=2)
+    trained = train(PreparedRun.of(OBJECTIVE, ObjectiveParameters(factors=8), Facts.of(parties, 7)), parties)
     assert errors(trained, hidden) < 1.0
 
 
@@ -60,11 +65,11 @@ def test_a_run_spends_what_was_planned_and_no_more(tmp_path):
 
 
 def test_per_rating_it_is_accounted_for_as_replacing_a_user():
-    user, rating = (prepare(file(1.0, unit)).plan for unit in ("user", "rating"))
-    assert rating.terms.multiplier > 1.9 * user.terms.multiplier
+    user, rating = (prepare(file(1.0, unit)).run.plan for unit in ("user", "rating"))
+    assert rating.multiplier > 1.9 * user.multiplier
     assert rating.terms.relation is Relation.REPLACE
     assert account.epsilon(rating.terms.events, 1e-6, Relation.REPLACE) <= 1.0
-    assert any("costs more" in warning for warning in rating.warnings)
+    assert rating.warnings == (AS_REPLACED,)
 
 
 def test_what_is_fitted_at_home_is_secret(tmp_path):
@@ -117,5 +122,6 @@ def test_bad_parameters_are_refused_before_data_is_touched(wrong):
 
 
 def test_it_is_for_divided_users_only():
+    parties = partition(demo(users=20, items=10, ratings=80), by="item")
     with pytest.raises(UsageError, match="horizontal"):
-        train(OBJECTIVE, ObjectiveParameters(), partition(demo(users=20, items=10, ratings=80), by="item"), seed=7)
+        PreparedRun.of(OBJECTIVE, ObjectiveParameters(), Facts.of(parties, 7))

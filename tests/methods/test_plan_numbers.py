@@ -1,77 +1,86 @@
 """A plan's numbers by hand: its δ is the one that was asked for, and its rates are those at which units are drawn."""
 
-from dataclasses import replace
-
 import pytest
 
 from tacit.boundary.account import epsilon
+from tacit.boundary.code import Floats, Grid
 from tacit.boundary.events import Gaussian, SampledGaussian, SampledSkellam, Skellam
 from tacit.boundary.gdp import delta as delta_of
-from tacit.boundary.sealed import Grid
-from tacit.config import PrivacySection
+from tacit.boundary.spec import event_of, times
+from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation, Unit
-from tacit.methods import chosen, find
-from tacit.methods.asked import Situation
-from tacit.methods.plan import affordable, make_plan
+from tacit.methods import chosen
 from tacit.partition import Setting
+from tacit.prepare.planned import affordable
+from tacit.prepare.planned import planned as planned_run
+from tacit.secure.quantize import Rounding
 
 FACTS, DELTA, EPSILON = PublicFacts(500, 40, Scale(1, 5), 9000), 1e-5, 2.0
 CHAIN = {"factors": 3, "rounds": 2, "local_steps": 2, "trim": 3}
 
 
-def planned(method="bias", unit="user", setting=Setting.HORIZONTAL, sealed=False, delta=DELTA, epsilon=EPSILON, **more):
-    _method, parameters = chosen({"name": method, **more})
-    situation = Situation(setting, 4, sealed=sealed)
+def planned(method="bias", unit="user", setting=Setting.HORIZONTAL, how="plain", delta=DELTA, epsilon=EPSILON, **more):
     privacy = PrivacySection(epsilon=epsilon, delta=delta, unit=unit)
-    return make_plan(method, find(method).schedule, parameters, privacy, FACTS, situation, seeded=True)
+    section = AggregationSection(name=how)
+    return planned_run(*chosen({"name": method, **more}), setting, 4, FACTS, privacy, section, seeded=True)
 
 
 def test_the_noise_is_for_the_delta_that_was_asked_for():
     """One plain Gaussian, whose trade-off is known in closed form: at ε the noise leaves δ and no more."""
     plan = planned()
     assert (plan.delta, plan.terms.guarantee.delta) == (DELTA, DELTA)
-    left = delta_of(plan.terms.guarantee.epsilon, 1 / plan.terms.multiplier)
+    left = delta_of(plan.terms.guarantee.epsilon, 1 / plan.multiplier)
     assert left == pytest.approx(DELTA, rel=1e-3)
-    assert delta_of(EPSILON, 1 / plan.terms.multiplier) <= DELTA * (1 + 1e-6)
+    assert delta_of(EPSILON, 1 / plan.multiplier) <= DELTA * (1 + 1e-6)
 
 
 def test_where_no_delta_is_asked_for_it_is_a_hundredth_of_one_in_n():
     assert planned(delta=None).delta == planned(delta=None).terms.guarantee.delta == 1e-6
 
 
-def asked(unit=Unit.USER, setting=Setting.HORIZONTAL, parties=4, **more):
-    """By step, what a method asks; nothing is calibrated."""
-    _method, parameters = chosen({"name": "sgdmf", **more})
-    situation = Situation(setting, parties, sealed=False)
-    noisy = find("sgdmf").schedule(parameters.resolved(unit, situation), FACTS, unit, situation).noisy
-    return {n.step: n for n in noisy}
-
-
 @pytest.mark.parametrize("rate", [0.3, 0.05])
 def test_sampled_answers_are_planned_at_the_rate_of_the_sample(rate):
-    improve = asked(users="pretrained", sampling=rate, **CHAIN)["improve"]
-    assert improve.event(2.0) == SampledGaussian(2.0, rate, 4)
-    steps = asked(setting=Setting.VERTICAL, sampling=rate, final_steps=2, **CHAIN)
-    assert steps["improve"].event(2.0) == SampledGaussian(2.0, rate, 16)
-    assert steps["finish"].event(2.0) == SampledGaussian(2.0, rate, 8)
-    assert asked(Unit.RATING, sampling=rate, **{**CHAIN, "trim": None})["improve"].sampling == rate
+    plan = planned("sgdmf", users="pretrained", sampling=rate, **CHAIN)
+    assert plan.terms.events == (SampledGaussian(plan.multiplier, rate, 4),)
+    plan = planned("sgdmf", setting=Setting.VERTICAL, sampling=rate, final_steps=2, **CHAIN)
+    z = plan.multiplier
+    assert plan.terms.events == (SampledGaussian(z, rate, 16), SampledGaussian(z, rate, 8))
+    per_rating = planned("sgdmf", "rating", sampling=rate, **{**CHAIN, "trim": None})
+    assert per_rating.terms.steps["improve"].query.sampling == rate
 
 
 def test_sampled_sums_are_planned_at_the_rate_of_the_sample():
-    (contribute,) = asked(users="pretrained", sampling=0.2, **{**CHAIN, "local_steps": 1}).values()
-    rounding = contribute.summed.rounding
-    event = replace(contribute, whole=True).event(2.0)
-    assert event == SampledSkellam((2.0 * rounding.l2) ** 2, rounding.l1, rounding.l2, 0.2, 2)
-    grid = Grid(rounding, 1.0, 2.0, 64)
-    assert grid.event(0.2, 2) == event
-    assert grid.variance == event.variance
+    plan = planned("sgdmf", how="ideal", users="pretrained", sampling=0.2, **{**CHAIN, "local_steps": 1})
+    (terms,), z = plan.terms.steps.values(), plan.multiplier
+    rounding = Rounding.fine(terms.query.clip, 3 * 3)  # θ rows of three factors
+    assert terms.code.rounding == rounding
+    variance = (z * rounding.l2) ** 2
+    assert terms.event == SampledSkellam(variance, rounding.l1, rounding.l2, 0.2, 1)
+    assert plan.terms.events == (SampledSkellam(variance, rounding.l1, rounding.l2, 0.2, 2),)
+    assert terms.code.variance == variance
+
+
+def test_planted_a_grid_with_less_variance_than_is_charged_is_noticed(monkeypatch):
+    real = Grid.variance.fget
+    monkeypatch.setattr(Grid, "variance", property(lambda self: real(self) / 2))
+    with pytest.raises(AssertionError):
+        test_sampled_sums_are_planned_at_the_rate_of_the_sample()
+
+
+def test_every_mechanism_is_charged_for_every_answer():
+    """An event of many answers is as many events of one."""
+    for plan in (planned(), planned("gd-dr", setting=Setting.DEVICE, rounds=3, factors=2)):
+        for terms in plan.terms.steps.values():
+            one = event_of(terms.query, terms.multiplier, 1, terms.code)
+            assert times(one, 5) == event_of(terms.query, terms.multiplier, 5, terms.code)
+            assert isinstance(terms.code, Floats)
 
 
 def test_unsampled_sums_say_so():
-    (event,) = planned(sealed=True).terms.events
+    (event,) = planned(how="ideal").terms.events
     assert type(event) is Skellam
     (event,) = planned().terms.events
     assert type(event) is Gaussian
@@ -84,7 +93,7 @@ def test_per_rating_at_factors_fitted_at_home_all_is_counted_under_replace(metho
         more |= {"rounds": 2, "sampling": 1.0}
     plan = planned(method, unit="rating", **more)
     assert (plan.terms.unit, plan.terms.relation) == (Unit.USER, Relation.REPLACE)
-    spent = [n.event(plan.terms.multiplier) for n in plan.noisy]
+    spent = [event for t in plan.terms.steps.values() for event in [t.event] * t.spec.releases]
     held = float(epsilon(spent, DELTA, Relation.REPLACE))
     assert held <= EPSILON * (1 + 1e-9)
     assert held == pytest.approx(plan.terms.guarantee.epsilon)

@@ -1,18 +1,21 @@
 """Every method that carries a guarantee keeps the privacy contract; planted bugs show that the contract can fail."""
 
 import math
-from importlib import import_module
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tacit.boundary import bounded, gradients, projected
+from tacit.boundary.code import Floats, Grid
+from tacit.boundary.gate import Gate
 from tacit.boundary.gradients import EmbeddingGradient
 from tacit.boundary.randomize import RandomizedResponse
+from tacit.boundary.spec import StepTerms, Terms
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
 from tacit.partition import Setting
+from tacit.prepare import plan
 from tacit.testing.privacy import PrivacyContract
 
 CHAIN = {"factors": 3, "rounds": 2, "local_steps": 2, "sampling": 1.0}
@@ -120,7 +123,7 @@ class TestReduced(PrivacyContract):
 
     name = "gd-dr"
     parameters = {"factors": 2, "rounds": 4, "projection": 2}
-    units = USER
+    units, declared = USER, 1
 
 
 class TestObjectivePerturbation(PrivacyContract):
@@ -137,15 +140,22 @@ class TestObjectivePerturbation(PrivacyContract):
         (H, g), (near_H, near_g) = here.squares(stream()), there.squares(stream())
         H, g = H - near_H, g - near_g
         changed = H.any(axis=(1, 2)) | g.any(axis=1)
-        assert np.count_nonzero(changed) <= times * here.conditions.theta
-        radius = math.sqrt(here.conditions.span)
+        assert np.count_nonzero(changed) <= times * here.query.theta
+        radius = math.sqrt(here.query.scale.span)
         ends = radius * np.concatenate([np.linalg.eigh(H)[1], -np.linalg.eigh(H)[1]], axis=2)
         return float(np.linalg.norm(H @ ends - g[:, :, None], axis=1).max())
 
 
 def test_every_method_with_a_guarantee_is_here():
     here = {case.name for case in PrivacyContract.__subclasses__() if case.__module__ == __name__}
-    assert here == {name for name, method in known().items() if method.schedule is not None}
+    assert here == {name for name, method in known().items() if method.guaranteed}
+
+
+class Sealed(TestBias):
+    """The sums of integers of `bias` alone."""
+
+    def plan(self, setting, unit, sealed=False):
+        return super().plan(setting, unit, sealed=True)
 
 
 # -- planted ----------------------------------------------------------------------------------------------------------
@@ -174,8 +184,7 @@ def test_planted_a_clip_that_is_not_applied(monkeypatch):
 
 def test_planted_zero_out_where_it_is_replace(monkeypatch):
     """The climb finds a rating that moves its user's answer further than her whole record's bound."""
-    both = SimpleNamespace(REPLACE=Relation.ZERO_OUT, ZERO_OUT=Relation.ZERO_OUT)
-    monkeypatch.setattr(import_module("tacit.methods.sgdmf.schedule"), "Relation", both)
+    monkeypatch.setattr(EmbeddingGradient, "counted", lambda self, unit: (Unit.USER, Relation.ZERO_OUT))
     assert "times as far apart" in caught(TestPretrained, Setting.HORIZONTAL, Unit.RATING)
     for case, setting in ((TestPretrained, Setting.HORIZONTAL), (TestDevicesThatSendARating, Setting.DEVICE)):
         with pytest.raises(AssertionError):
@@ -183,11 +192,48 @@ def test_planted_zero_out_where_it_is_replace(monkeypatch):
 
 
 def test_planted_half_the_noise(monkeypatch):
-    from tacit.boundary.protection import Protection
+    """The plan charges a multiplier, and the gate adds half of that."""
+    with monkeypatch.context() as broken:
+        broken.setattr(StepTerms, "sigma", property(lambda self: self.multiplier * self.sensitivity / 2))
+        assert "less noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
+    real = Floats.__init__
+    monkeypatch.setattr(Floats, "__init__", lambda self, sigma=0.0: real(self, sigma / 2))
+    assert "less noise" in caught(TestBias, Setting.DEVICE, Unit.USER)
 
-    scale = Protection.scale
-    monkeypatch.setattr(Protection, "scale", lambda self, query: scale(self, query) / 2)
-    assert "less noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
+
+def test_planted_noise_that_is_not_added(monkeypatch):
+    """What is exact leaves: nothing is noised, so that the climb finds nothing that it could measure."""
+    exact = lambda self, answering, terms, state, step: {  # noqa: E731
+        name: bounded.rounded(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
+    }
+    monkeypatch.setattr(Gate, "_answer", exact)
+    assert "no noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_a_charge_for_more_noise_than_there_is(monkeypatch):
+    """A plan whose events claim twice the multiplier that the noise has; and fewer answers than are given."""
+    real = plan._event
+
+    with monkeypatch.context() as broken:
+        broken.setattr(plan, "_event", lambda terms, z, how: real(terms, 2 * z, how))
+        assert "less noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
+        assert "less noise in integers" in caught(Sealed, Setting.HORIZONTAL, Unit.USER)
+    monkeypatch.setattr(plan, "_event", lambda terms, z, how: replace(real(terms, z, how), count=1))
+    assert "are charged" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
+    assert "are charged" in caught(TestVerticalUsers, Setting.VERTICAL, Unit.USER)
+
+
+def test_planted_noise_for_one_round(monkeypatch):
+    """Noise that is calibrated for fewer releases than the run makes."""
+    monkeypatch.setattr(Terms, "events", property(lambda self: tuple(one.event for one in self.steps.values())))
+    with pytest.raises(AssertionError):
+        TestPretrained().test_what_is_charged_is_what_was_asked_for(Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_a_grid_with_too_little_variance(monkeypatch):
+    real = Grid.variance.fget
+    monkeypatch.setattr(Grid, "variance", property(lambda self: real(self) / 4))
+    assert "less noise in integers" in caught(Sealed, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_pieces_that_are_no_users(monkeypatch):

@@ -7,17 +7,24 @@ import numpy as np
 import pytest
 
 from tacit.config import RunFile
-from tacit.engine.simulate import train
-from tacit.experiment import check, plan, prepare, run
+from tacit.data.public import PublicFacts
+from tacit.data.ratings import Scale
+from tacit.experiment import run
+from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.kernels.bounded import bounded_gradients_numpy
 from tacit.kernels.embed import embed
 from tacit.methods import chosen
-from tacit.methods.asked import Situation
 from tacit.methods.baselines.clipping import GradientClippingParameters
 from tacit.methods.baselines.sgld import SGLDParameters
+from tacit.methods.context import Context, Target
+from tacit.methods.sgdmf.rule import CLIPPED, LANGEVIN
 from tacit.methods.start import start_factors
 from tacit.partition import Setting
+from tacit.prepare.data import prepare
+from tacit.prepare.file import check, plan
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 
 SMALL = {"data": {"source": "demo", "users": 60, "items": 30, "ratings": 900}, "partition": {"by": "user", "into": 3}}
 QUICK = {"factors": 3, "rounds": 2, "local_steps": 2}
@@ -44,7 +51,7 @@ def planned(*args, **parameters):
 )
 def test_gradient_clipping_is_noised_for_its_threshold(by, unit, expected):
     made = planned("gradient-clipping", by=by, unit=unit, threshold=4.0, **QUICK)
-    assert {n.step: n.sensitivity for n in made.noisy} == pytest.approx(expected)
+    assert {name: terms.sensitivity for name, terms in made.terms.steps.items()} == pytest.approx(expected)
 
 
 def test_gradient_clipping_moves_by_clipped_gradients_and_projects_nothing():
@@ -52,14 +59,14 @@ def test_gradient_clipping_moves_by_clipped_gradients_and_projects_nothing():
     ratings = prepare(file("bias")).train
     rng = np.random.default_rng(0)
     U, V = (rng.normal(0, 3, (rows, 3)).astype(np.float32) for rows in (ratings.n_users, ratings.n_items))
-    assert (parameters.project(V, 4.0) == V).all()
-    facts = train(*chosen({"name": "sgdmf", **QUICK, "rounds": 1}), prepare(file("bias")).parties, seed=7).facts
-    query = parameters.gradient(ratings, facts, ("users", "items"), users_are_public=True)
-    answer = query({"users": U, "items": V}, np.random.default_rng(1))
+    assert (CLIPPED.project(parameters, V, 4.0) == V).all()
+    context = Context(PublicFacts(ratings.n_users, ratings.n_items, ratings.scale, 900), Setting.VERTICAL, 3)
+    query = CLIPPED.query(parameters, context, ("users", "items"), users_are_public=True)
+    answer = query.over(ratings)({"users": U, "items": V}, np.random.default_rng(1))
     shifted, wide = ratings.values.astype(np.float64) - 1, (U.astype(np.float64), V.astype(np.float64))
     _, by_item = bounded_gradients_numpy(ratings.indptr, ratings.items, shifted, *wide, 0.5)
     np.testing.assert_allclose(answer["items"], by_item, rtol=1e-4, atol=1e-5)
-    moved = parameters.mover(4.0, 0.0, rng)(V.copy(), answer["items"], 0.1, 0.0)
+    moved = CLIPPED.mover(parameters, 4.0, 0.0, rng)(V.copy(), answer["items"], 0.1, 0.0)
     np.testing.assert_allclose(moved, V - 0.1 * by_item, rtol=1e-4, atol=1e-4)
     assert (moved < 0).any()
 
@@ -70,7 +77,8 @@ def test_langevin_adds_what_privacy_leaves_missing(part):
     parameters, c, span = SGLDParameters(sampling=0.5, spread=1e-5), 0.01, 1e6  # rows far shorter than √R, far above 0
     h = 4 * (1e-5 * span) ** 2 * 0.5 * c
     x = np.full((40_000, 1), 500.0, np.float32)
-    moved = parameters.mover(span, math.sqrt(part * h) / c, np.random.default_rng(3))(x, np.zeros_like(x), c, 0.0)
+    move = LANGEVIN.mover(parameters, span, math.sqrt(part * h) / c, np.random.default_rng(3))
+    moved = move(x, np.zeros_like(x), c, 0.0)
     missing = max(0.0, 1 - part) * h
     assert float(np.var(moved.astype(np.float64))) == pytest.approx(missing, rel=0.05)  # seven standard errors
 
@@ -79,7 +87,7 @@ def test_synchronous_descends_by_the_sum_of_all_silos():
     """V ← Π(V − γ/(η|Ω|) Σ_k g_k) after one round, without noise and with everybody sampled."""
     parties = prepare(file("bias")).parties
     settings = {"factors": 3, "rounds": 1, "sampling": 1.0, "rate": 2.0, "users": "pretrained"}
-    trained = train(*chosen({"name": "synsgd", **settings}), parties, seed=7)
+    trained = train(PreparedRun.of(*chosen({"name": "synsgd", **settings}), Facts.of(parties, 7)), parties)
     V, total, R = start_factors(trained.facts, trained.facts.items, 3, "items"), 0.0, 4.0
     for silo in trained.parties:
         r, U = silo.ratings, silo.home["users"].astype(np.float64)
@@ -104,25 +112,29 @@ def test_synchronous_under_one_noise_carries_less(tmp_path):
 @pytest.mark.parametrize(("unit", "parties"), [("user", 3), ("rating", 1)])
 def test_alone_composes_over_the_parties_that_a_unit_is_in(unit, parties):
     made = planned("local-private", by="item", unit=unit, **QUICK)
-    (train_step,) = made.noisy
-    assert (train_step.releases, train_step.answers, train_step.parties) == (1, 4, parties)
+    (terms,) = made.terms.steps.values()
+    assert (terms.spec.releases, terms.spec.answers, terms.parties, terms.event.count) == (1, 4, parties, 4 * parties)
 
 
 def test_alone_learns_nothing_from_others():
     """One party's factors are what they are whoever else takes part."""
     wanted = file("local-private", by="item", **QUICK)
     parties, (method, parameters) = prepare(wanted).parties, chosen(wanted.method)
-    before = train(method, parameters, parties, seed=7).parties[0].home["users"]
+    before = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties).parties[0].home["users"]
     first, second, third = parties.shares
     emptied = replace(third, ratings=replace(third.ratings, values=np.ones_like(third.ratings.values)))
     changed = replace(parties, shares=(first, second, emptied))
-    after = train(method, parameters, changed, seed=7).parties
+    after = train(PreparedRun.of(method, parameters, Facts.of(changed, 7)), changed).parties
     np.testing.assert_array_equal(after[0].home["users"], before)
     assert (after[2].home["users"] != before).any()
 
 
 def test_defaults_follow_the_paper():
+    def resolved(setting, parties):
+        facts = PublicFacts(600, 300, Scale(1, 5), 9000)
+        return GradientClippingParameters().resolved(Context(facts, setting, parties, Target(1.0, 1e-6, Unit.USER)))
+
     for parties, theta in ((1, 10), (5, 5), (10, 5), (18, 2)):
-        vertical = GradientClippingParameters().resolved(Unit.USER, Situation(Setting.VERTICAL, parties, False))
+        vertical = resolved(Setting.VERTICAL, parties)
         assert (vertical.trim, vertical.sampling, vertical.rounds, vertical.local_steps) == (theta, 0.01, 100, 10)
-    assert GradientClippingParameters().resolved(Unit.USER, Situation(Setting.HORIZONTAL, 40, False)).trim == 10
+    assert resolved(Setting.HORIZONTAL, 40).trim == 10

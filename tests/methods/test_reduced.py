@@ -8,19 +8,23 @@ import pytest
 
 from tacit.boundary.events import Pure, Shuffled
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.projected import OneBit, ProjectedGradient
+from tacit.boundary.projected import OneBit, ProjectedBit, ProjectedGradient
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import synthesize
-from tacit.engine.simulate import train
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
-from tacit.experiment import check, plan, prepare, run
+from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.methods import chosen
 from tacit.methods.baselines import reduced
 from tacit.methods.baselines.reduced import ReducedCoordinator, ReducedParameters, even_start, projection_signs
 from tacit.partition import Setting, partition
+from tacit.prepare import plan as plans
+from tacit.prepare.data import prepare
+from tacit.prepare.file import check, plan
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.method import MethodContract
 
 QUICK = {"factors": 4, "rounds": 3}
@@ -30,7 +34,7 @@ class TestContract(MethodContract):
     name = "gd-dr"
     parameters = QUICK
     never = {"device": ("users",)}
-    refused = {("device", "secagg"): "has no sum to protect"}
+    refused = {("device", "secagg"): "gd-dr has none here"}
 
     def test_one_party_is_enough(self):
         assert self.fit(partition(self.ratings(), into=1, by="device")).rounds == 3
@@ -54,7 +58,7 @@ def planned(*args, **options):
 
 
 def local_epsilon(made) -> float:
-    return 1 / made.terms.multiplier
+    return 1 / made.multiplier
 
 
 # -- what it costs ---------------------------------------------------------------------------------------------------
@@ -97,23 +101,31 @@ def test_a_run_keeps_its_guarantee_and_a_row_for_every_round(tmp_path, aggregati
         assert [row.contributors for row in rows[:3]] == [100] * 3
 
 
-def test_the_response_is_the_plans(tmp_path, monkeypatch):
-    """What leaves was randomised at the ε₀ that the ledger was charged with, neither more nor less."""
-    seen = []
-    original = reduced.told
-    monkeypatch.setattr(reduced, "told", lambda *args: seen.append(original(*args)) or seen[-1])
-    run(file(), tmp_path / "run")
-    assert {bit.epsilon for bit in seen} == {local_epsilon(planned())}
-
-
-@pytest.mark.parametrize("epsilon", [lambda e: 2 * e, lambda e: 1.001 * e, lambda e: math.inf])
 @pytest.mark.parametrize("aggregation", ["plain", "shuffle"])
-def test_a_response_that_tells_more_than_planned_never_leaves(tmp_path, monkeypatch, aggregation, epsilon):
-    original = reduced.told
-    planted = lambda *args: replace(bit := original(*args), epsilon=epsilon(bit.epsilon))  # noqa: E731
-    monkeypatch.setattr(reduced, "told", planted)
-    with pytest.raises(PrivacyRefused, match="more than was planned"):
-        run(file(aggregation), tmp_path / "run")
+def test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation):
+    """What leaves was randomised at the ε₀ that the ledger was charged with, neither more nor less."""
+    seen, real = [], ProjectedGradient.reports
+
+    def noting(self, stream, coins, epsilon):
+        seen.append(epsilon)
+        return real(self, stream, coins, epsilon)
+
+    monkeypatch.setattr(ProjectedGradient, "reports", noting)
+    run(file(aggregation), tmp_path / "run")
+    ledger = Ledger.open(tmp_path / "run" / "ledger" / "party-1.sqlite")
+    charged = {row.spent for row in ledger.rows() if row.kind == "report"}
+    ledger.close()
+    assert {getattr(event, "local_epsilon", None) or event.epsilon for event in charged} == set(seen)
+    assert set(seen) == {local_epsilon(planned(aggregation))}
+
+
+@pytest.mark.parametrize("part", [2, 1.001])
+@pytest.mark.parametrize("aggregation", ["plain", "shuffle"])
+def test_planted_a_plan_that_charges_less_than_a_response_tells_is_noticed(tmp_path, monkeypatch, aggregation, part):
+    real = plans._event
+    monkeypatch.setattr(plans, "_event", lambda terms, z, how: real(terms, part * z, how))
+    with pytest.raises(AssertionError):
+        test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation)
 
 
 def test_an_emptied_device_reports_like_the_others():
@@ -123,7 +135,8 @@ def test_an_emptied_device_reports_like_the_others():
     emptied = replace(share, ratings=share.ratings.keep(share.ratings.users != 5))
     method, parameters = chosen({"name": "gd-dr", **QUICK})
     request = Request("gd-dr", "", "report", 1, 0, encode({"items": even_start(facts, 30, 4, "items"), "t": 0}))
-    sent = [decode(method.make_party(s, parameters, facts).answer(request).body) for s in (share, emptied)]
+    ready = PreparedRun.of(method, parameters, facts)
+    sent = [decode(ready.party(s).answer(request).body) for s in (share, emptied)]
     assert len(sent[0]["bit"]) == len(sent[1]["bit"]) == facts.users
     np.testing.assert_array_equal(sent[0]["coordinate"], sent[1]["coordinate"])
     np.testing.assert_array_equal(np.delete(sent[0]["bit"], 5), np.delete(sent[1]["bit"], 5))
@@ -146,14 +159,21 @@ def test_drop_outs_make_no_smaller_crowd(tmp_path):
 
 @pytest.mark.parametrize("aggregation", ["ideal", "secagg"])
 def test_there_is_no_sum_to_seal(aggregation):
-    with pytest.raises(PrivacyRefused, match="single reports"):
+    with pytest.raises(PrivacyRefused, match="gd-dr has none here"):
         planned(aggregation)
 
 
 def test_without_privacy_it_says_so():
-    trained = train(*chosen({"name": "gd-dr", **QUICK}), prepare(file()).parties, seed=7)
+    parties = prepare(file()).parties
+    trained = train(PreparedRun.of(*chosen({"name": "gd-dr", **QUICK}), Facts.of(parties, 7)), parties)
     assert trained.model.stamp == "NON-PRIVATE"
-    assert reduced.told(ReducedParameters(), trained.facts).epsilon == math.inf
+
+
+def test_without_privacy_nothing_is_randomised(monkeypatch):
+    seen, real = [], ProjectedGradient.reports
+    monkeypatch.setattr(ProjectedGradient, "reports", lambda self, s, c, e: seen.append(e) or real(self, s, c, e))
+    test_without_privacy_it_says_so()
+    assert set(seen) == {math.inf}
 
 
 def test_silos_are_not_devices():
@@ -175,7 +195,9 @@ def crowd():
 
 def error(crowd, **parameters) -> float:
     parties, test = crowd
-    trained = train(*chosen({"name": "gd-dr", "factors": 4, **parameters}), parties, seed=7)
+    trained = train(
+        PreparedRun.of(*chosen({"name": "gd-dr", "factors": 4, **parameters}), Facts.of(parties, 7)), parties
+    )
     predicted = trained.predictor.predict(test.users, test.items)
     return float(np.mean((predicted - test.values) ** 2, dtype=np.float64))
 
@@ -196,7 +218,7 @@ def test_one_round_is_a_step_along_the_projected_estimate(tmp_path):
     """V ← Π(V − c·n·Φᵀ·mean), from the reports that were sent."""
     parties = prepare(file(into=1)).parties
     method, parameters = chosen({"name": "gd-dr", "factors": 4, "rounds": 1, "rate": 1e-4, "projection": 7})
-    trained = train(method, parameters, parties, seed=7, payloads=tmp_path)
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties, payloads=tmp_path)
     sent, facts = decode((tmp_path / "000000-up-party-1.tct").read_bytes()), trained.facts
     phi = projection_signs(facts, 7) / math.sqrt(7)
     mean = np.zeros(28)
@@ -229,20 +251,20 @@ def test_the_bound_clips_few_numbers(crowd):
     (share,), facts = crowd[0], Facts.of(crowd[0], 7)
     parameters = ReducedParameters(factors=4)
     U, V = (even_start(facts, rows, 4, name) for rows, name in ((facts.users, "users"), (facts.items, "items")))
-    told = OneBit(1.0, parameters.bound(facts))
+    query = ProjectedBit(parameters.shape(facts.items), parameters.bound(facts))
     signs = projection_signs(facts, parameters.shape(facts.items)[0])
-    query = ProjectedGradient(share.ratings, U, V, signs, np.arange(facts.users), told)
-    numbers = query.numbers(np.random.default_rng(1).integers(len(signs) * 4, size=facts.users))
-    assert 0.02 < np.mean(np.abs(numbers) > told.bound) < 0.35
+    numbers = query.over(share.ratings, U, V, signs).numbers(
+        np.random.default_rng(1).integers(len(signs) * 4, size=facts.users)
+    )
+    assert 0.02 < np.mean(np.abs(numbers) > query.bound) < 0.35
 
 
 def test_steps_are_shorter_the_louder_the_noise():
-    facts = replace(Facts.of(prepare(file()).parties, 7), noise={"report": 1.0})
-    loud, louder = (
-        ReducedCoordinator(ReducedParameters(), replace(facts, noise={"report": z})).first for z in (10.0, 20.0)
-    )
+    facts, parameters = Facts.of(prepare(file()).parties, 7), ReducedParameters()
+    told = [OneBit(1 / z, parameters.bound(facts)) for z in (10.0, 20.0)]
+    loud, louder = (ReducedCoordinator(parameters, facts).first(bit) for bit in told)
     assert loud == pytest.approx(2 * louder, rel=0.01)  # noise grows like 1/ε₀ where that is large
-    assert ReducedCoordinator(ReducedParameters(rate=0.5), facts).first == 0.5
+    assert ReducedCoordinator(ReducedParameters(rate=0.5), facts).first(told[0]) == 0.5
 
 
 def test_it_runs_in_one_setting():

@@ -12,20 +12,22 @@ import pytest
 from tacit.boundary import ledger as ledgers
 from tacit.boundary.events import SampledSkellam, Skellam
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.boundary.protection import Budget
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.engine import log
 from tacit.engine.inprocess import InProcess
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Safeguards, train
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
-from tacit.experiment import check, plan, prepare, run
-from tacit.federation import sums
+from tacit.experiment import run
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
 from tacit.methods import chosen
 from tacit.model import Model
+from tacit.prepare.data import prepare
+from tacit.prepare.file import check, plan
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 700}
 DEVICES = {"source": "demo", "users": 12, "items": 30, "ratings": 200}
@@ -182,7 +184,7 @@ def test_a_void_round_is_charged_and_with_retries_the_run_goes_on(tmp_path, monk
         away = {f"party-{k}": np.array([False]) for k in (1, 2, 3, 4)} if call == 0 else {}
         return [Attendance.full()] * 3 + [Attendance(away, away)] * 2
 
-    monkeypatch.setattr(sums.Attendance, "over", over)
+    monkeypatch.setattr(Attendance, "over", over)
     with pytest.raises(PeerFailed, match="what left is charged"):
         run(file(), tmp_path / "void")
     left = contributions(tmp_path / "void")
@@ -199,8 +201,8 @@ def test_a_void_round_is_charged_and_with_retries_the_run_goes_on(tmp_path, monk
 def test_the_budget_is_planned_for_retries():
     """More releases of the same noise would cost more, so each is noisier."""
     once, often = (plan(f, *chosen(f.method)) for f in (file(), file(aggregation={"retries": 6})))
-    assert (once.terms.schedule["contribute"], often.terms.schedule["contribute"]) == (1, 7)
-    assert often.terms.multiplier > 2 * once.terms.multiplier
+    assert (once.terms.releases["contribute"], often.terms.releases["contribute"]) == (1, 7)
+    assert often.multiplier > 2 * once.multiplier
     assert max(once.terms.guarantee.epsilon, often.terms.guarantee.epsilon) <= 4.0
 
 
@@ -223,9 +225,10 @@ def test_one_local_step_is_a_sum_with_one_noise(tmp_path):
         assert [type(event) for event in spent] == [SampledSkellam] * 2
 
 
-def test_more_local_steps_are_a_chain_under_masks(tmp_path):
+def test_more_local_steps_are_a_chain_under_masks(tmp_path, monkeypatch):
     """Each silo has its own noise, so the trust model is the silo's; the coordinator sees the mean alone, which is the
     plain one but for fixed-point rounding. One round: another V would be another request, with another noise."""
+    monkeypatch.setattr(PreparedRun, "bound", "the same noise for both")
     chain = {**SGDMF, "rounds": 1, "local_steps": 3, "sampling": 1.0}
     masked = run(file(6, method=chain, engine={"transcript": "full"}), tmp_path / "masked")
     plain = run(file(6, method=chain, aggregation={"name": "plain"}), tmp_path / "plain")
@@ -241,24 +244,19 @@ def test_more_local_steps_are_a_chain_under_masks(tmp_path):
     assert seen == {"sum": {"mean"}}
 
 
-def guarded(run_file, folder):
-    """What `train` needs for a private run."""
-    prepared = prepare(run_file)
-    budget = Budget(run_file.privacy.epsilon, prepared.plan.delta)
-    return prepared, Safeguards(prepared.plan, "run", folder, budget)
-
-
-def test_synsgd_is_sgdmf_with_one_local_step(tmp_path):
-    """Under one name, since noise derives from the method's name too."""
+def test_synsgd_is_sgdmf_with_one_local_step(tmp_path, monkeypatch):
+    """Under one name and one hash of terms, since noise derives from these too."""
+    monkeypatch.setattr(PreparedRun, "bound", "the same noise for both")
     common = {k: v for k, v in SGDMF.items() if k != "name"} | {"rounds": 2}
     models = []
     for method in (
         {"name": "sgdmf", **common, "local_steps": 1, "users": "together"},
         {"name": "synsgd", **common},
     ):
-        prepared, guards = guarded(file(6, method=method), tmp_path / method["name"])
-        named = replace(prepared.method, name="sgdmf")
-        models.append(train(named, prepared.parameters, prepared.parties, seed=7, safeguards=guards).model)
+        prepared = prepare(file(6, method=method))
+        named = replace(prepared.run, method=replace(prepared.run.method, name="sgdmf"), run="run")
+        records = Records.of(named, tmp_path / method["name"])
+        models.append(train(named, prepared.parties, records=records).model)
     np.testing.assert_array_equal(models[0].item_factors, models[1].item_factors)
 
 
@@ -423,7 +421,7 @@ def test_a_run_with_drop_outs_is_resumed(tmp_path, monkeypatch):
         away = {"party-4": np.array([False])}
         return [Attendance.full()] * 2 + [Attendance({}, away)] * 3
 
-    monkeypatch.setattr(sums.Attendance, "over", over)
+    monkeypatch.setattr(Attendance, "over", over)
     expected = run(SMALL, tmp_path / "whole")
     killed(monkeypatch, InProcess, "deliver", 5, False, tmp_path / "run")
     assert run(SMALL, tmp_path / "run")["digest"] == expected["digest"]

@@ -4,22 +4,20 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.boundary import Gate
+from tacit.config import AggregationSection
 from tacit.data.synthetic import synthesize
 from tacit.engine import InProcess
-from tacit.engine.simulate import train
 from tacit.errors import UsageError
-from tacit.federation import Facts, Federation
+from tacit.federation import Facts
 from tacit.kernels.embed import embed
 from tacit.kernels.gradient import factor_gradients_numpy
 from tacit.methods import chosen
-from tacit.methods.asked import Situation
-from tacit.methods.sgdmf.horizontal import HorizontalSilo
 from tacit.methods.start import falling, start_factors
-from tacit.partition import Setting, partition
+from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
 
-TWO_SILOS = Situation(Setting.HORIZONTAL, 2, sealed=False)
 BY = {"horizontal": ("user", 4), "vertical": ("item", 4), "device": ("device", None)}
 
 
@@ -30,13 +28,15 @@ def mse(trained, test) -> float:
 def fit(ratings, setting="horizontal", seed=7, **parameters):
     by, into = BY[setting]
     method, checked = chosen({"name": "sgdmf", **parameters})
-    return train(method, checked, partition(ratings, by=by, into=into), seed=seed)
+    parties = partition(ratings, by=by, into=into)
+    return train(PreparedRun.of(method, checked, Facts.of(parties, seed)), parties)
 
 
 @pytest.mark.parametrize("setting", BY)
 def test_a_checkerboard_is_predicted(setting):
     seen, hidden = checkerboard()
-    trained = fit(seen, setting, factors=4, rounds=150, local_steps=5, sampling=0.5)
+    sampled = {} if setting == "device" else {"local_steps": 5, "sampling": 0.5}
+    trained = fit(seen, setting, factors=4, rounds=150, **sampled)
     assert mse(trained, hidden) < 0.1  # its means alone leave 4
 
 
@@ -51,19 +51,20 @@ def test_a_planted_rank_is_recovered(setting):
 
 
 def test_one_round_is_the_papers_equation_five():
-    """Two silos, one full step each: U_k ← Π(U_k − γ (n_k/n) g_U), V^(k) ← Π(V − γ g_V), V ← Σ (n_k/n) V^(k)."""
+    """Two silos, a chain of one full step each, in which users move along:
+
+    U_k ← Π(U_k − γ (n_k/n) g_U), V^(k) ← Π(V − γ g_V), V ← Σ (n_k/n) V^(k).
+    """
     ratings = synthesize(20, 10, 120, seed=3).ratings
     parties = partition(ratings, into=2, size_skew=0.5)
-    _method, parameters = chosen(
-        {"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 1, "sampling": 1.0, "rate": 2.0}
+    method, parameters = chosen(
+        {"name": "sgdmf", "factors": 3, "local_steps": 1, "sampling": 1.0, "rate": 2.0, "users": "noised"}
     )
-    parameters = parameters.resolved(None, TWO_SILOS)
-    facts = Facts.of(parties, 7)
-    silos = [HorizontalSilo(share, parameters, facts, Gate(share.name, 7, {})) for share in parties]
-    V = start_factors(facts, facts.items, 3, "items")
+    run = PreparedRun.of(method, parameters, Facts.of(parties, 7))
+    silos = [run.party(share) for share in parties]
+    V = start_factors(run.facts, run.facts.items, 3, "items")
     before = [silo.home["users"].copy() for silo in silos]
-    federation = Federation(InProcess(silos), facts, HorizontalSilo.steps, dimensions={"factors": 3})
-    averaged = federation.mean("improve", items=V, t=0)
+    averaged = run.federation(InProcess(silos)).mean("improve", items=V, t=0)
 
     expected, R = np.zeros_like(V), ratings.scale.span
     for share, silo, U in zip(parties, silos, before, strict=True):
@@ -90,18 +91,15 @@ def test_a_peers_factors_are_projected_before_use():
     """What a coordinator sends is clipped by the party: a huge, negative V has the effect of its projection."""
     seen, _hidden = checkerboard(20, 12)
     parties = partition(seen, into=2)
-    _method, parameters = chosen({"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 1})
-    parameters = parameters.resolved(None, TWO_SILOS)
-    facts = Facts.of(parties, 7)
-    wild = (1e6 * start_factors(facts, 12, 3, "items") - 3e5).astype(np.float32)
-    silo = HorizontalSilo(parties[0], parameters, facts, Gate("party-1", 7, {}))
-    other = HorizontalSilo(parties[0], parameters, facts, Gate("party-1", 7, {}))
+    method, parameters = chosen({"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 2, "sampling": 1.0})
+    run = PreparedRun.of(method, parameters, Facts.of(parties, 7))
+    wild = (1e6 * start_factors(run.facts, 12, 3, "items") - 3e5).astype(np.float32)
     from tacit.boundary.wire import decode, encode
     from tacit.federation.messages import Request
 
     answers = []
-    for party, sent in ((silo, wild), (other, embed(wild, 4.0))):
-        party.parameters = parameters.model_copy(update={"sampling": 1.0})
+    for sent in (wild, embed(wild, 4.0)):
+        party = run.party(parties[0])
         answers.append(
             decode(party.answer(Request("sgdmf", "", "improve", 1, 0, encode({"items": sent, "t": 0}))).body)
         )
@@ -114,16 +112,18 @@ def test_federated_lies_between_alone_and_central():
     errors = {}
     for name in ("central", "sgdmf", "local"):
         method, parameters = chosen({"name": name})
-        errors[name] = mse(train(method, parameters, parties, seed=7), hidden)
+        errors[name] = mse(train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties), hidden)
     assert errors["central"] < errors["sgdmf"] < errors["local"]
 
 
 def test_devices_that_drop_out_slow_learning_down_a_little_and_break_nothing():
     seen, hidden = checkerboard()
-    method, parameters = chosen({"name": "sgdmf", "factors": 4, "rounds": 150, "sampling": 0.5})
+    method, parameters = chosen({"name": "sgdmf", "factors": 4, "rounds": 150})
     parties = partition(seen, by="device")
-    dropped = train(method, parameters, parties, seed=7, dropout=0.3)
-    full = train(method, parameters, parties, seed=7)
+    leaving = AggregationSection(dropout=0.3)
+    facts = Facts.of(parties, 7)
+    dropped = train(PreparedRun.of(method, parameters, facts, aggregation=leaving), parties)
+    full = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties)
     assert mse(dropped, hidden) < 0.3
     assert dropped.transcript.meter.bytes_up < 0.85 * full.transcript.meter.bytes_up
 

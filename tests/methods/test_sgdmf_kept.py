@@ -5,16 +5,15 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sgdmf_cases import CASES, FACTORS, ITEMS, LOCAL, USERS, parties_of
+from sgdmf_cases import CASES, FACTORS, ITEMS, USERS, parties_of
 from sgdmf_talks import InMemory, converse
 
-from tacit.boundary import Unbounded
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.errors import PrivacyRefused
 from tacit.federation import step
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
-from tacit.model import Model
+from tacit.model import Model, NonNegative
 
 HOME = CASES["horizontal, user, pretrained"]
 RECORDS = [[(j, float(1 + (i + j) % 5)) for j in range(ITEMS)] for i in range(USERS)]
@@ -34,37 +33,11 @@ class Asking:
             if name == "improve":
                 next(federation.rounds(1))
             federation.ask(name, items=block, **({"t": 0} if name == "improve" else {}))
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=block)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, NonNegative(1.0, 5.0, block))
 
 
 def flat(value: float = 0.5) -> np.ndarray:
     return np.full((ITEMS, FACTORS), value, dtype=np.float32)
-
-
-class Lie:
-    """A query, or a problem, that says it is nearly insensitive, and answers with what it is given."""
-
-    def __init__(self, **blocks):
-        self.blocks, self.sampling = blocks, HOME.sampling
-
-    def exact(self, state, stream):
-        return {name: np.array(block, dtype=np.float64) for name, block in self.blocks.items()}
-
-    def sensitivity(self, unit, relation):
-        return 1e-30
-
-    def blank(self):
-        return {name: np.zeros(np.shape(block)) for name, block in self.blocks.items()}
-
-    def event(self, multiplier):
-        return HOME.plan().noisy[0].event_of(multiplier, LOCAL)
-
-    def minimisers(self, linear, multiplier, stream):
-        return dict(self.blocks)
-
-
-def answer_itself(state, answer, number):
-    return {**state, "items": answer["items"]}
 
 
 def put(**blocks):
@@ -72,11 +45,11 @@ def put(**blocks):
 
 
 def chained(update, lets_out=("items",), **state):
-    """A chain of honest queries whose state, or whose update, brings what it should not."""
+    """A chain of honest answers whose state, or whose update, brings what it should not."""
 
     def act(silo):
         made = {name: block(silo) for name, block in state.items()} or {"items": flat()}
-        return silo.gate.chain(silo._query(), update(silo), made, LOCAL, lets_out)
+        return silo.gate.chain(silo.ratings, at=silo._at_home(), update=update(silo), state=made, lets_out=lets_out)
 
     return act
 
@@ -102,16 +75,14 @@ EVIL = {
     "V_k as a view, by the update": (Kind.CHAIN, chained(lambda s: put(items=s.home["own items"][::-1]))),
     "loss by the update": (Kind.CHAIN, chained(lambda s: put(loss=np.array(s.home["loss"])))),
     "loss under another name": (Kind.CHAIN, chained(lambda s: put(so_far=float(s.home["loss"])), ("items", "so_far"))),
-    "V_k through a query that lies": (
-        Kind.CHAIN,
-        lambda s: s.gate.chain(Lie(items=s.home["own items"]), answer_itself, {"items": flat()}, LOCAL, ("items",)),
+    "V_k as a sum": (Kind.SUM, lambda s: s.gate.sum(s.home["own items"])),
+    "V_k as a sum over ratings": (
+        Kind.SUM,
+        lambda s: s.gate.sum(s.ratings, at={"users": s.home["users"], "items": s.home["own items"]}),
     ),
-    "V_k as a sum": (Kind.SUM, lambda s: s.gate.sum(Unbounded(lambda *_: {"items": s.home["own items"]}))),
-    "V_k as a sum that lies": (Kind.SUM, lambda s: s.gate.sum(Lie(items=s.home["own items"]))),
-    "V_k as a minimiser": (Kind.CHAIN, lambda s: s.gate.solve(Lie(items=s.home["own items"]))),
     "V_k disclosed": (Kind.DISCLOSE, lambda s: s.gate.disclose(items=s.home["own items"])),
     "U disclosed": (Kind.DISCLOSE, lambda s: s.gate.disclose(items=s.home["users"])),
-    "V_k as reports": (Kind.REPORT, lambda s: s.gate.report(Unbounded(lambda *_: {"items": s.home["own items"]}))),
+    "V_k as reports": (Kind.REPORT, lambda s: s.gate.report(s.home["own items"])),
     "V_k as a public fact": (Kind.PUBLIC, lambda s: s.gate.public("done", s.home["own items"])),
     "loss as a public fact": (Kind.PUBLIC, lambda s: s.gate.public("loss", float(s.home["loss"]))),
     "V_k past the gate": (Kind.CHAIN, lambda s: s.home["own items"]),

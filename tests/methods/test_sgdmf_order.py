@@ -7,15 +7,15 @@ import pytest
 
 from tacit.boundary import Gate
 from tacit.boundary.wire import decode, encode
+from tacit.config import PrivacySection
 from tacit.data.synthetic import synthesize
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.guarantee import Unit
 from tacit.methods import chosen
-from tacit.methods.asked import Situation
-from tacit.methods.sgdmf.horizontal import HorizontalSilo
 from tacit.methods.start import start_factors
-from tacit.partition import Setting, partition
+from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun
 
 PARTIES = partition(synthesize(40, 15, 300, seed=3).ratings, into=2)
 MODES = {"pretrained": Unit.USER, "together": Unit.USER, "noised": Unit.RATING}
@@ -23,11 +23,12 @@ MODES = {"pretrained": Unit.USER, "together": Unit.USER, "noised": Unit.RATING}
 
 def answers(users: str, order: list[str]) -> list[dict[str, np.ndarray]]:
     """What a silo without noise says to `order`; equal requests are equal, whatever came between."""
-    _method, parameters = chosen({"name": "sgdmf", "factors": 3, "users": users, "sampling": 0.5, "rate": 1.0})
-    unit = MODES[users]
-    parameters = parameters.resolved(unit, Situation(Setting.HORIZONTAL, 2, sealed=False))
-    facts = replace(Facts.of(PARTIES, 7), unit=unit)
-    silo = HorizontalSilo(PARTIES[0], parameters, facts, Gate("party-1", 7, {}))
+    method, parameters = chosen({"name": "sgdmf", "factors": 3, "users": users, "sampling": 0.5, "rate": 1.0})
+    privacy = PrivacySection(epsilon=4.0, delta=1e-6, unit=str(MODES[users]))
+    run = PreparedRun.of(method, parameters, Facts.of(PARTIES, 7), privacy=privacy)
+    silent = {name: replace(terms, multiplier=0.0) for name, terms in run.plan.terms.steps.items()}
+    gate, facts = Gate("party-1", 7, {}, terms=replace(run.plan.terms, steps=silent)), run.facts
+    silo = run.sides.party(PARTIES[0], run.parameters, facts, gate)
     V, heard = start_factors(facts, facts.items, 3, "items"), []
     for step in order:
         payload = {"items": V, "t": 0} if step == "improve" else {"items": V}

@@ -11,38 +11,36 @@ from sgdmf_cases import CASES
 from sgdmf_checks import check_plan
 from typer.testing import CliRunner
 
+from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian, SampledGaussian
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.cli import app
-from tacit.config import PrivacySection, RunFile
+from tacit.config import RunFile
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused
 from tacit.experiment import run
-from tacit.guarantee import Relation
-from tacit.methods.asked import Situation
-from tacit.methods.plan import Plan, make_plan
+from tacit.guarantee import Relation, Unit
+from tacit.methods.context import Context, Target
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Setting
+from tacit.prepare.plan import AS_REPLACED, Plan, make_plan
 
 ZERO_OUT, HORIZONTAL, VERTICAL = Relation.ZERO_OUT, Setting.HORIZONTAL, Setting.VERTICAL
 #: 2R^1.5 for the scale 1 … 5.
 ONE = 2 * 4**1.5
 
 
-def planned(setting=HORIZONTAL, parties=10, parameters=None, **privacy) -> Plan:
+ML_1M = PublicFacts(6040, 3883, Scale(1, 5), 1_000_209)
+
+
+def planned(setting=HORIZONTAL, parties=10, parameters=None, unit="user", accounting="sound") -> Plan:
     """A plan at ML-1M's size; parameters left out are the paper's: T = 100, T' = 10, η = .01, θ = 10."""
-    return make_plan(
-        "sgdmf",
-        SGDMF.schedule,
-        SGDMFParameters.model_validate(parameters or {}),
-        PrivacySection(**{"epsilon": 1.0, "delta": 1e-6, **privacy}),
-        PublicFacts(6040, 3883, Scale(1, 5), 1_000_209),
-        Situation(setting, parties, sealed=False),
-        seeded=True,
-    )
+    context = Context(ML_1M, setting, parties, Target(1.0, 1e-6, Unit(unit)))
+    asked = SGDMFParameters.model_validate(parameters or {})
+    return make_plan(SGDMF, asked, context, Plain(setting, parties), seeded=True, paper=accounting == "paper")
 
 
 # -- known values -----------------------------------------------------------------------------------------------------
@@ -51,9 +49,9 @@ def planned(setting=HORIZONTAL, parties=10, parameters=None, **privacy) -> Plan:
 def test_the_noise_of_the_papers_schedule():
     """T·T' = 1000 steps at η = .01, ε = 1, δ = 1e-6: z = 1.56, on √10·2R^1.5."""
     plan = planned()
-    assert plan.terms.multiplier == pytest.approx(1.56269, rel=1e-4)
+    assert plan.multiplier == pytest.approx(1.56269, rel=1e-4)
     assert plan.sigma()["improve"] == pytest.approx(1.56269 * math.sqrt(10) * ONE, rel=1e-4)
-    spent = epsilon([SampledGaussian(plan.terms.multiplier, 0.01, 1000)], 1e-6, ZERO_OUT)
+    spent = epsilon([SampledGaussian(plan.multiplier, 0.01, 1000)], 1e-6, ZERO_OUT)
     assert 0.999 < spent == plan.terms.guarantee.epsilon <= 1.0
 
 
@@ -67,7 +65,7 @@ def test_what_each_setting_composes():
     small = {"rounds": 4, "local_steps": 2, "sampling": 1.0}
 
     def z(**given):
-        return planned(parties=4, **given).terms.multiplier
+        return planned(parties=4, **given).multiplier
 
     one = z(parameters={**small, "rounds": 1, "local_steps": 1})
     kappa = {**small, "final_steps": 2}
@@ -83,19 +81,19 @@ def test_what_each_setting_composes():
 def test_per_rating_at_factors_fitted_at_home_costs_more_than_per_user(users):
     """The same noise on the same answers, and a larger ε, sampled or not; the plan says why."""
     user, rating = CASES["horizontal, user, pretrained"].plan(), CASES[f"horizontal, rating, {users}"].plan()
-    assert rating.terms.multiplier > user.terms.multiplier
-    assert rating.terms.sensitivities == user.terms.sensitivities
+    assert rating.multiplier > user.multiplier
+    assert rating.terms.steps["improve"].sensitivity == user.terms.steps["improve"].sensitivity
     (event,) = user.terms.events
     assert epsilon([event], 1e-6, rating.terms.relation) > 1.3 * epsilon([event], 1e-6, user.terms.relation)
-    assert any("replace case" in warning for warning in rating.warnings)
+    assert rating.warnings == (AS_REPLACED,)
     guarantee = rating.terms.guarantee
     assert (guarantee.unit, guarantee.relation) == ("rating", "replace")
 
 
 def test_a_user_in_more_silos_costs_more():
-    z = [planned(VERTICAL, s, {"sampling": 1.0, "trim": 2}).terms.multiplier for s in (1, 2, 18)]
+    z = [planned(VERTICAL, s, {"sampling": 1.0, "trim": 2}).multiplier for s in (1, 2, 18)]
     assert [x / z[0] for x in z] == pytest.approx([1, math.sqrt(2), math.sqrt(18)], rel=1e-4)
-    ratings = [planned(VERTICAL, s, {"sampling": 1.0}, unit="rating").terms.multiplier for s in (1, 2, 18)]
+    ratings = [planned(VERTICAL, s, {"sampling": 1.0}, unit="rating").multiplier for s in (1, 2, 18)]
     assert len(set(ratings)) == 1
 
 
@@ -107,8 +105,9 @@ def test_defaults_are_the_papers(setting, parties, theta):
     parameters = planned(setting, parties, {"sampling": 1.0}).parameters
     assert parameters.trim == theta
     assert (parameters.factors, parameters.rounds, parameters.local_steps) == (20, 100, 10)
-    assert parameters.final_steps == (300 if setting is VERTICAL else 0)
-    assert SGDMFParameters().resolved("user", Situation(setting, parties, sealed=False)).eta == 0.01
+    assert parameters.final_steps == (300 if setting is VERTICAL else None)
+    context = Context(ML_1M, setting, parties, Target(1.0, 1e-6, Unit.USER))
+    assert SGDMFParameters().resolved(context).eta == 0.01
 
 
 # -- the paper's own formulas -----------------------------------------------------------------------------------------
@@ -126,7 +125,7 @@ def test_the_papers_formulas_and_what_holds():
     # The corrected noise is smaller than the paper's, and than what the paper's Δ needs once all T·T' steps compose.
     assert sound.sigma()["improve"] == pytest.approx(79.07, abs=0.01)
     assert paper.sigma()["improve"] == pytest.approx(139.5, abs=0.1)
-    assert sound.terms.multiplier * 10 * ONE == pytest.approx(250.0, abs=0.1)
+    assert sound.multiplier * 10 * ONE == pytest.approx(250.0, abs=0.1)
 
 
 def test_at_twice_the_claim_little_more_is_true():
@@ -143,8 +142,8 @@ def test_the_claim_can_lie_far_below_what_holds():
     """Many rounds of few steps and a small θ: ten answers where one is counted, and √2 in return."""
     plan = planned(parameters=SHORT, accounting="paper")
     claimed = planned(parameters={**SHORT, "rounds": 1, "trim": 1})
-    z = plan.terms.multiplier
-    assert z == pytest.approx(math.sqrt(2) * claimed.terms.multiplier, rel=1e-5)
+    z = plan.multiplier
+    assert z == pytest.approx(math.sqrt(2) * claimed.multiplier, rel=1e-5)
     assert plan.terms.guarantee.epsilon == epsilon([Gaussian(z, 10)], 1e-6, ZERO_OUT) == pytest.approx(2.40, abs=0.01)
 
 
@@ -227,11 +226,23 @@ REFUSED = {
     "θ per rating": ({"partition": PER_ITEM, "privacy": PER_RATING, "method": {"trim": 3}}, 2, "the unit is a rating"),
     "θ per rating, noised": ({"privacy": PER_RATING, "method": {"trim": 3}}, 2, "the unit is a rating"),
     "κ where users are divided": ({"method": {"final_steps": 3}}, 2, "final_steps = 3"),
-    "users where items are divided": ({"partition": PER_ITEM, "method": {"users": "noised"}}, 2, "horizontal setting"),
-    "fine-tuning, vertical": ({"partition": PER_ITEM, "method": {"fine_tuning": 3}}, 2, "horizontal setting"),
-    "θ on devices": ({"partition": BY_DEVICE, "method": {"trim": 3}}, 2, "one rating or its record"),
-    "sends without devices": ({"method": {"send": "record"}}, 2, "for private runs on devices"),
-    "the paper's, on devices": ({"partition": BY_DEVICE, "privacy": {"accounting": "paper"}}, 4, "no paper's account"),
+    "users where items are divided": (
+        {"partition": PER_ITEM, "method": {"users": "noised"}},
+        2,
+        "nothing in the vertical setting",
+    ),
+    "fine-tuning, vertical": (
+        {"partition": PER_ITEM, "method": {"fine_tuning": 3}},
+        2,
+        "nothing in the vertical setting",
+    ),
+    "θ on devices": ({"partition": BY_DEVICE, "method": {"local_steps": 10, "trim": 3}}, 2, "trim = 3 does nothing"),
+    "sends without devices": ({"method": {"send": "record"}}, 2, "nothing in the horizontal setting"),
+    "the paper's, on devices": (
+        {"partition": BY_DEVICE, "method": {"local_steps": 10}, "privacy": {"accounting": "paper"}},
+        4,
+        "no paper's account",
+    ),
     "the paper's, vertical": ({"partition": PER_ITEM, "privacy": {"accounting": "paper"}}, 4, "no paper's accounting"),
     "the paper's, per rating": ({"privacy": {"accounting": "paper", **PER_RATING}}, 4, "no paper's accounting"),
 }

@@ -17,9 +17,10 @@ from tacit.boundary.wire import decode
 from tacit.cli import app
 from tacit.config import RunFile
 from tacit.errors import PrivacyRefused
-from tacit.experiment import plan, run
+from tacit.experiment import run
 from tacit.methods import chosen
 from tacit.methods.start import start_factors
+from tacit.prepare.file import plan
 
 # -- noise on what leaves ---------------------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ def test_the_noise_on_every_released_block_is_as_planned(tmp_path, name, kappa):
     case = replace(CASES[name], sampling=1.0).with_(rounds=1, local_steps=1, factors=WIDE, rate=RATE)
     case = case if kappa is None else case.with_(final_steps=kappa)
     heard = converse(case, [[] for _ in range(CROWD)], pin=None, items=CATALOGUE, payloads=tmp_path)
-    z, facts, c = heard.plan.terms.multiplier, heard.trained.facts, RATE / heard.plan.facts.ratings
+    z, facts, c = heard.plan.multiplier, heard.trained.facts, RATE / heard.plan.context.facts.ratings
     seen = 0
     for member in facts.roster:
         sent = [decode(path.read_bytes()) for path in sorted(tmp_path.glob(f"*-up-{member.name}.tct"))]
@@ -113,10 +114,10 @@ def test_the_model_holds_shared_factors_and_nothing_else(done):
     assert files == {"model.json", "factors.npz"}
     with np.load(folder / "model" / "factors.npz") as arrays:
         shapes = {key: arrays[key].shape for key in arrays}
-    users = {"user_factors": (40, 3)} if name == "vertical" else {}
-    assert shapes == {"item_ids": (15,), "item_factors": (15, 3), **users}
+    users = {"states": (40, 3)} if name == "vertical" else {}
+    assert shapes == {"item_ids": (15,), "items": (15, 3), **users}
     about = json.loads((folder / "model" / "model.json").read_text())
-    assert sorted(about) == ["declared", "format", "method", "rates", "scale", "stamp"]
+    assert sorted(about) == ["declared", "form", "format", "method", "numbers", "scale", "stamp"]
     assert "-DP · per" in about["stamp"]
 
 
@@ -156,7 +157,7 @@ def test_what_silos_keep_is_in_no_file_but_their_ledgers(done):
     """Rows of U and of fine-tuned V_k, byte for byte; unrated items' rows of V_k are V's, and are left out."""
     name, folder = done
     with np.load(folder / "model" / "factors.npz") as arrays:
-        public = {row.tobytes() for key in ("item_factors", "user_factors") if key in arrays for row in arrays[key]}
+        public = {row.tobytes() for key in ("items", "states") if key in arrays for row in arrays[key]}
     kept, own = set(), {"own users", "own items"}
     names = {"pretrained": own | {"users"}, "together": own | {"users"}, "noised": own, "vertical": set()}[name]
     for path in sorted((folder / "ledger").glob("*.sqlite")):
@@ -177,7 +178,7 @@ def test_what_silos_keep_is_in_no_file_but_their_ledgers(done):
 
 def test_an_ideal_sum_that_no_step_uses_is_refused():
     """`bias` refuses it where items are divided; here the guarantee speaks of one colluding party instead."""
-    with pytest.raises(PrivacyRefused, match="no sum to protect"):
+    with pytest.raises(PrivacyRefused, match="hides contributions to a sum alone, and sgdmf has none here"):
         plan(file(aggregation={"name": "ideal"}), *chosen({"name": "sgdmf", "sampling": 1.0}))
 
 

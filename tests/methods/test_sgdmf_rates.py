@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.data.public import PublicFacts
 from tacit.data.synthetic import synthesize
 from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.methods import chosen
-from tacit.methods.asked import Situation
-from tacit.methods.baselines.clipping import FREE_DRIFT
-from tacit.methods.sgdmf.parameters import DRIFT
+from tacit.methods.context import Context, Target
 from tacit.methods.sgdmf.rates import LAST, LAST_DRIFT, Rates, stable
+from tacit.methods.sgdmf.rule import CLIPPED, DRIFT, EMBEDDED, FREE_DRIFT, LANGEVIN
 from tacit.partition import Setting, partition
 
 PARTIES = partition(synthesize(60, 30, 600, seed=5).ratings, by="item", into=3)
@@ -25,7 +25,8 @@ noises = st.floats(1e-3, 1e6)
 
 def resolved(name="sgdmf", **parameters):
     _method, checked = chosen({"name": name, "rounds": 20, "local_steps": 5, "sampling": 0.1, **parameters})
-    return checked.resolved(Unit.RATING, Situation(Setting.VERTICAL, 3, sealed=False))
+    public = PublicFacts(FACTS.users, FACTS.items, FACTS.scale, FACTS.ratings)
+    return checked.resolved(Context(public, Setting.VERTICAL, 3, Target(1.0, 1e-6, Unit.RATING)))
 
 
 def drifted(rates: Rates) -> float:
@@ -60,16 +61,17 @@ def test_more_noise_never_means_larger_steps(noise):
 
 
 @pytest.mark.parametrize(
-    ("name", "others", "drift"),
+    ("name", "rule", "others", "drift"),
     [
-        ("sgdmf", {}, DRIFT),
-        ("dp-sgld", {}, DRIFT),
-        ("gradient-clipping", {}, FREE_DRIFT),
-        ("gradient-clipping", {"projected": True}, DRIFT),
+        ("sgdmf", EMBEDDED, {}, DRIFT),
+        ("dp-sgld", LANGEVIN, {}, DRIFT),
+        ("gradient-clipping", CLIPPED, {}, FREE_DRIFT),
+        ("gradient-clipping", CLIPPED, {"projected": True}, DRIFT),
     ],
 )
-def test_factors_that_nothing_holds_are_treated_gently(name, others, drift):
-    assert drifted(Rates(resolved(name, **others), FACTS, 100, 1e4, 3)) == pytest.approx(drift)
+def test_factors_that_nothing_holds_are_treated_gently(name, rule, others, drift):
+    parameters = resolved(name, **others)
+    assert drifted(Rates(parameters, FACTS, 100, 1e4, 3, rule.drift(parameters))) == pytest.approx(drift)
 
 
 def test_last_steps_are_gentle():

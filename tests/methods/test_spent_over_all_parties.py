@@ -6,21 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget, Protection, total_epsilon
-from tacit.config import RunFile
+from tacit.config import AggregationSection, RunFile
 from tacit.data.public import public_facts
 from tacit.data.synthetic import demo
-from tacit.engine.simulate import Safeguards, train
 from tacit.errors import PrivacyRefused
+from tacit.federation import Facts
 from tacit.guarantee import Relation
 from tacit.methods import chosen
-from tacit.methods.asked import Asked, Noisy, Situation, Summed
-from tacit.methods.plan import affordable, make_plan
-from tacit.methods.runfile import plan
+from tacit.methods.bias import BIAS
 from tacit.partition import Setting, partition
+from tacit.prepare import plan as plans
+from tacit.prepare.file import plan
+from tacit.prepare.planned import affordable
+from tacit.prepare.planned import planned as planned_run
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train
 
 SILOS, DELTA = 4, 1e-6
 RATINGS = demo(users=40, items=24, ratings=400)
@@ -39,13 +45,15 @@ def planned(method: dict | None = None, unit: str = "user"):
     return file, chosen(file.method), plan(file, *chosen(file.method))
 
 
-def runs(folder: Path, budget: float, count: int, **asked) -> list[Safeguards]:
-    """So many runs that keep one folder of ledgers, each with its own name and seed."""
-    _file, (method, parameters), made = planned(**asked)
+def runs(folder: Path, budget: float, count: int, **asked) -> list[PreparedRun]:
+    """So many runs that keep one folder of ledgers, each with its own name and seed, and end at a refusal."""
+    file, (method, _parameters), made = planned(**asked)
+    privacy = file.privacy.model_copy(update={"on_refusal": "stop"})
     held = []
     for number in range(1, count + 1):
-        held.append(Safeguards(made, f"run-{number}", folder, Budget(budget, DELTA), stop_on_refusal=True))
-        train(method, parameters, PARTIES, seed=number, safeguards=held[-1])
+        facts = Facts.of(PARTIES, number)
+        held.append(PreparedRun.by_plan(method, facts, made, privacy=privacy, run=f"run-{number}"))
+        train(held[-1], PARTIES, records=Records(folder, Budget(budget, DELTA)))
     return held
 
 
@@ -60,8 +68,8 @@ def rows_in(folder: Path) -> dict[str, list]:
 
 def true_epsilon(made, times: int) -> float:
     """What one user's releases cost: every answer of every silo, one after another."""
-    z = made.terms.multiplier
-    answers = [Gaussian(z) for n in made.noisy for _ in range(times * n.releases * n.answers * SILOS)]
+    specs = [terms.spec for terms in made.terms.steps.values()]
+    answers = [Gaussian(made.multiplier, times * spec.releases * spec.answers * SILOS) for spec in specs]
     return float(epsilon(answers, DELTA, Relation.ZERO_OUT))
 
 
@@ -77,12 +85,12 @@ def test_what_is_read_is_the_joint_epsilon(tmp_path):
     made, ledgers = held[-1].plan, rows_in(tmp_path)
     true = true_epsilon(made, 3)
     assert made.terms.guarantee.epsilon == pytest.approx(true_epsilon(made, 1), rel=1e-9)
-    assert list(made.terms.events) == [Gaussian(made.terms.multiplier, SILOS)]
+    assert list(made.terms.events) == [Gaussian(made.multiplier, SILOS)]
     assert len(ledgers) == SILOS
     for rows in ledgers.values():
         assert [row.spent.count for row in rows] == [SILOS] * 3
         assert true <= total_epsilon(rows, DELTA) <= 1.1 * true
-    (note,) = held[-1].lifetime_notes()
+    (note,) = Records(tmp_path, Budget(5.0, DELTA)).lifetime_notes(held[-1])
     (said,) = re.findall(r"ε = ([\d.]+)", note)
     assert true <= float(said) <= 1.1 * true + 0.01
 
@@ -117,39 +125,38 @@ def test_chains_are_charged_over_all_parties_too(tmp_path, name):
 def test_a_rating_is_in_one_party_and_charged_once(tmp_path):
     runs(tmp_path, 1.0, 1, unit="rating")
     assert {row.event for rows in rows_in(tmp_path).values() for row in rows} == {
-        f'{{"count":1,"kind":"Gaussian","multiplier":{planned(unit="rating")[2].terms.multiplier!r}}}'
+        f'{{"count":1,"kind":"Gaussian","multiplier":{planned(unit="rating")[2].multiplier!r}}}'
     }
 
 
 def test_planted_a_gate_that_charges_its_own_share_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Protection, "charged", lambda _self, _step, own: own)
+    real = Gate._admitted
+    monkeypatch.setattr(Gate, "_admitted", lambda self, terms: replace(real(self, terms), count=1))
     with pytest.raises(AssertionError):
         test_what_is_read_is_the_joint_epsilon(tmp_path)
 
 
 def test_planted_a_plan_of_own_shares_is_noticed(tmp_path, monkeypatch):
-    def own_share(self, multiplier, releases=None):
-        return self.event_of(multiplier, (self.releases if releases is None else releases) * self.answers)
-
-    monkeypatch.setattr(Noisy, "event", own_share)
+    real = plans._event
+    monkeypatch.setattr(plans, "_event", lambda terms, z, how: real(replace(terms, parties=1), z, how))
     with pytest.raises((AssertionError, PrivacyRefused)):
         test_what_is_read_is_the_joint_epsilon(tmp_path)
 
 
 def test_a_sealed_sum_over_parties_of_the_same_users_is_refused():
     """One noise, which a user in s parties moves s times as far: s events would understate that."""
-    summed = Noisy("add", 1, 1, 1.0, 1.0, 10, 1.0, parties=SILOS, summed=Summed(1.0, 10, 40))
+    adds = replace(BIAS, sides={Setting.VERTICAL: BIAS.sides[Setting.HORIZONTAL]})
     file, (_method, parameters), _made = planned()
-    facts = public_facts(file.data, file.public)
-    here = Situation(Setting.VERTICAL, SILOS, sealed=True)
+    public = public_facts(file.data, file.public)
 
-    def schedule(*_given):
-        return Asked((summed,))
+    def under(name):
+        section = AggregationSection(name=name)
+        return planned_run(adds, parameters, Setting.VERTICAL, SILOS, public, file.privacy, section, seeded=True)
 
-    with pytest.raises(PrivacyRefused, match="several parties"):
-        make_plan("adds", schedule, parameters, file.privacy, facts, here, seeded=True)
-    alone = make_plan("adds", schedule, parameters, file.privacy, facts, replace(here, sealed=False), seeded=True)
-    assert alone.terms.parties == {"add": SILOS}
+    for name in ("ideal", "secagg"):
+        with pytest.raises(PrivacyRefused, match="several parties"):
+            under(name)
+    assert under("plain").terms.steps["contribute"].parties == SILOS
 
 
 # -- several ledgers of one folder ----------------------------------------------------------------------------
@@ -157,16 +164,16 @@ def test_a_sealed_sum_over_parties_of_the_same_users_is_refused():
 
 def test_the_lifetime_is_that_of_the_ledger_that_spent_most(tmp_path):
     """One party took part in four runs and another in two, so their users spent different amounts."""
-    _file, _method, made = planned()
+    _file, (method, _parameters), made = planned()
     for name, count in (("party-1", 4), ("party-2", 2)):
         ledger = Ledger(tmp_path / f"{name}.sqlite", name)
         for number in range(1, count + 1):
             protection = Protection(made.terms, ledger, Budget(9.0, DELTA), f"run-{number}", 7)
-            event = protection.charged("contribute", Gaussian(made.terms.multiplier))
-            protection.admit("contribute", event)
-            record(ledger, f"run-{number}", event)
+            protection.admit("contribute")
+            record(ledger, f"run-{number}", made.terms.steps["contribute"].event)
         ledger.close()
-    (note,) = Safeguards(made, "run-4", tmp_path, Budget(9.0, DELTA)).lifetime_notes()
+    run = PreparedRun.by_plan(method, Facts.of(PARTIES, 7), made, run="run-4")
+    (note,) = Records(tmp_path, Budget(9.0, DELTA)).lifetime_notes(run)
     (said,) = re.findall(r"ε = ([\d.]+)", note)
     assert float(said) >= true_epsilon(made, 4) > 1.3 * true_epsilon(made, 2)
 

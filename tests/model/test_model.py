@@ -16,7 +16,7 @@ from tacit.data.ratings import Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError
 from tacit.kernels.embed import embed
-from tacit.model import Model
+from tacit.model import Linear, Model, NonNegative, forms
 from tacit.model.model import best
 from tacit.rng import derive
 
@@ -26,14 +26,18 @@ def model(text=False, m=12, p=3, **changes):
     numbers = np.arange(1, m + 1) * 10
     ids = Vocabulary.of([f"i{k}" for k in numbers] if text else numbers, "item")
     factors = embed(derive(3, "model", m).exponential(size=(m, p)).astype(np.float32), 4.0)
-    return replace(Model("sgdmf", Scale(1, 5), ids, item_factors=factors), **changes)
+    return replace(Model("sgdmf", Scale(1, 5), ids, NonNegative(1.0, 5.0, factors)), **changes)
 
 
-def flat_model(scores, **changes):
+def flat_model(scores, rates=True, **changes):
     """A model that predicts the same for everyone."""
     scores = np.asarray(scores, dtype=np.float32)
     ids = Vocabulary.of(np.arange(len(scores)), "item")
-    return replace(Model("item-mean", Scale(1, 5), ids, item_scores=scores), **changes)
+    return replace(Model("item-mean", Scale(1, 5), ids, Linear.scores(scores, Scale(1, 5), rates)), **changes)
+
+
+def of_factors(factors):
+    return NonNegative(1.0, 5.0, factors)
 
 
 # -- on disk -------------------------------------------------------------------------------------------------------
@@ -44,12 +48,12 @@ def assert_same(a, b):
     assert a.item_ids == b.item_ids
     assert a.item_ids.ids.dtype == b.item_ids.ids.dtype
     assert a.item_ids.kind == b.item_ids.kind
-    for name in ("item_factors", "item_scores", "user_factors"):
-        x, y = getattr(a, name), getattr(b, name)
-        assert (x is None) == (y is None)
-        if x is not None:
-            assert x.dtype == y.dtype
-            np.testing.assert_array_equal(x, y)
+    assert forms.same(a.form, b.form)
+    assert [array.dtype for array in forms.arrays_of(a.form).values()] == [
+        array.dtype for array in forms.arrays_of(b.form).values()
+    ]
+    assert (a.states is None) == (b.states is None)
+    np.testing.assert_array_equal(a.states, b.states)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +63,11 @@ def assert_same(a, b):
         model(text=True),
         model(m=1, p=1),
         model(scale=Scale(0.5, 5, declared=False), stamp="(1.00, 1e-06)-DP · per user"),
-        model(user_factors=np.ones((4, 3), dtype=np.float32)),
+        model(states=np.ones((4, 3), dtype=np.float32)),
         flat_model([1, 2, 3]),
         flat_model([7, 9], method="popularity", rates=False),
-        Model("sgdmf", Scale(1, 5), Vocabulary.of([], "item"), item_factors=np.empty((0, 3), dtype=np.float32)),
-        Model("bare", Scale(1, 5), Vocabulary.of(["ä", "日本", "b c"], "item")),
+        Model("sgdmf", Scale(1, 5), Vocabulary.of([], "item"), of_factors(np.empty((0, 3), dtype=np.float32))),
+        replace(flat_model([1, 2, 3]), item_ids=Vocabulary.of(["ä", "日本", "b c"], "item")),
     ],
 )
 def test_a_model_comes_back_as_it_was_saved(tmp_path, saved):
@@ -80,7 +84,7 @@ def test_a_model_comes_back_as_it_was_saved(tmp_path, saved):
 @settings(deadline=None, max_examples=50)
 def test_any_ids_come_back(tmp_path_factory, ids):
     vocabulary = Vocabulary.of(np.array(ids, dtype=object), "item")
-    saved = Model("x", Scale(0, 1), vocabulary, item_scores=np.arange(len(ids), dtype=np.float32))
+    saved = Model("x", Scale(0, 1), vocabulary, Linear.scores(np.arange(len(ids), dtype=np.float32), Scale(0, 1)))
     loaded = Model.load(saved.save(tmp_path_factory.getbasetemp() / "ids"))
     assert loaded.item_ids.ids.tolist() == vocabulary.ids.tolist()
 
@@ -104,13 +108,13 @@ def test_a_folder_without_a_model_says_what_to_name(tmp_path):
         Model.load(tmp_path / "half")
 
 
-@pytest.mark.parametrize("format", ["tacit model 2", "", None, 1])
+@pytest.mark.parametrize("format", ["tacit model 3", "", None, 1])
 def test_another_format_is_refused_before_anything_else_is_read(tmp_path, format):
     folder = model().save(tmp_path)
     about = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps({**about, "format": format}))
     (folder / "factors.npz").write_bytes(b"a layout of the future")
-    with pytest.raises(DataError, match=re.escape(f"has the format {format!r}; this version reads 'tacit model 1'")):
+    with pytest.raises(DataError, match=re.escape(f"has the format {format!r}; this version reads 'tacit model 2'")):
         Model.load(folder)
 
 
@@ -130,7 +134,7 @@ def change_about(folder, **changes):
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"7", b"null", b'"x"', b"\xff\xfe", b"{}", b'{"format": "tacit model 1"}', b"[" * 10**5]
+    "text", [b"", b"{", b"[]", b"7", b"null", b'"x"', b"\xff\xfe", b"{}", b'{"format": "tacit model 2"}', b"[" * 10**5]
 )
 def test_a_damaged_description_gets_one_sentence(tmp_path, text):
     folder = model().save(tmp_path)
@@ -148,7 +152,14 @@ def test_a_damaged_description_gets_one_sentence(tmp_path, text):
         {"scale": [0, float("inf")]},
         {"method": "gone"},
         {"stamp": "gone"},
-        {"rates": "gone"},
+        {"form": "gone"},
+        {"form": ["linear"]},
+        {"numbers": "gone"},
+        {"numbers": {}},
+        {"numbers": {"low": 1.0, "high": 5.0, "more": 1}},
+        {"numbers": {"low": 1.0, "high": 5.0, "items": 1}},
+        {"numbers": {"low": "1", "high": 5.0}},
+        {"numbers": {"low": 1.0, "high": float("nan")}},
         {"declared": "gone"},
     ],
 )
@@ -161,25 +172,24 @@ def test_a_description_that_says_too_little_gets_one_sentence(tmp_path, changes)
 @pytest.mark.parametrize(
     "arrays",
     [
-        {"item_factors": np.ones((3, 2), dtype=np.float32)},
+        {"items": np.ones((3, 2), dtype=np.float32)},
         {"item_ids": np.array([1, 2, 3])},
-        {"item_ids": np.array([1, 1, 2]), "item_scores": np.ones(3, dtype=np.float32)},
-        {"item_ids": np.array([2, 1, 3]), "item_scores": np.ones(3, dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "item_scores": np.ones(4, dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "item_scores": np.ones((3, 1), dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "item_factors": np.ones((2, 2), dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "item_factors": np.ones(3, dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "item_factors": np.ones((3, 2))},
-        {"item_ids": np.array([[1, 2, 3]]), "item_scores": np.ones(1, dtype=np.float32)},
+        {"item_ids": np.array([1, 1, 2]), "items": np.ones((3, 2), dtype=np.float32)},
+        {"item_ids": np.array([2, 1, 3]), "items": np.ones((3, 2), dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "items": np.ones((4, 2), dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "items": np.ones(3, dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2))},
+        {"item_ids": np.array([1, 2, 3]), "items": np.full((3, 2), np.nan, dtype=np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "base": np.ones(3, np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "states": np.ones((4, 3), np.float32)},
+        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "states": np.ones((4, 2))},
+        {"item_ids": np.array([[1, 2, 3]]), "items": np.ones((1, 2), dtype=np.float32)},
     ],
 )
 def test_arrays_that_do_not_belong_together_get_one_sentence(tmp_path, arrays):
     folder = model().save(tmp_path)
     np.savez(folder / "factors.npz", **arrays)
-    if list(arrays) == ["item_ids"]:
-        assert Model.load(folder).item_factors is None  # legal: such a model only names its items
-    else:
-        assert_one_sentence(folder)
+    assert_one_sentence(folder)
 
 
 def test_a_file_cut_off_anywhere_gets_one_sentence(tmp_path):
@@ -205,9 +215,7 @@ def test_a_flipped_byte_gives_one_sentence_or_the_same_model(tmp_path):
             sentences.append(str(error))
         else:
             assert loaded.item_ids == saved.item_ids
-            for name in ("item_factors", "item_scores"):
-                x, y = getattr(loaded, name), getattr(saved, name)
-                assert x is None or np.array_equal(x, y)
+            np.testing.assert_array_equal(loaded.item_factors, saved.item_factors)
     assert len(sentences) > 200
     assert not any("\n" in sentence for sentence in sentences)
 
@@ -222,7 +230,7 @@ class Bomb:
         return (Path.touch, (Path("exploded"),))
 
 
-@pytest.mark.parametrize("name", ["item_ids", "item_factors", "item_scores", "user_factors"])
+@pytest.mark.parametrize("name", ["item_ids", "items", "states", "another"])
 def test_an_object_array_is_refused_and_not_run(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     folder = model().save(tmp_path / "model")
@@ -341,6 +349,8 @@ def test_predictions_are_the_scores_of_these_items():
     np.testing.assert_array_equal(m.predict(history, [120, 10, 10]), m.scores(history)[rows])
     assert m.predict(history, []).shape == (0,)
     np.testing.assert_array_equal(flat_model([1, 2, 3]).predict({}, [2, 0]), [3, 1])
+    with pytest.raises(UsageError, match="only ranks"):
+        flat_model([7, 9], rates=False).predict({}, [0])
 
 
 def test_a_newcomer_is_scored_by_her_own_factors():
@@ -353,13 +363,13 @@ def test_a_newcomer_is_scored_by_her_own_factors():
 
 
 def test_of_whom_nothing_is_known_the_middle_of_the_scale_is_predicted_on_average():
-    m = model(item_factors=embed(derive(1, "even").random((12, 3), dtype=np.float32), 1.0))
-    assert np.mean(m.item_factors @ m.prior + m.scale.low) == pytest.approx(3.0, abs=1e-6)
-    np.testing.assert_allclose(m.fold_in([0, 0], [], []), embed(m.prior[None], 4.0), rtol=1e-6)
+    m = model(form=of_factors(embed(derive(1, "even").random((12, 3), dtype=np.float32), 1.0)))
+    assert np.mean(m.item_factors @ m.form.prior + m.scale.low) == pytest.approx(3.0, abs=1e-6)
+    np.testing.assert_allclose(m.fold_in([0, 0], [], []), embed(m.form.prior[None], 4.0), rtol=1e-6)
 
 
 def test_items_without_factors_predict_the_lowest_rating():
-    m = model(item_factors=np.zeros((12, 3), dtype=np.float32))
+    m = model(form=of_factors(np.zeros((12, 3), dtype=np.float32)))
     np.testing.assert_array_equal(m.scores({10: 5}), np.ones(12))
 
 
@@ -367,16 +377,15 @@ def test_a_liked_item_draws_its_like():
     """Two kinds of items; whoever likes two of a kind is recommended the rest of it first."""
     factors = np.zeros((8, 2), dtype=np.float32)
     factors[::2, 0], factors[1::2, 1] = 2.0, 2.0
-    m = Model("sgdmf", Scale(1, 5), Vocabulary.of(np.arange(8), "item"), item_factors=factors)
+    m = Model("sgdmf", Scale(1, 5), Vocabulary.of(np.arange(8), "item"), of_factors(factors))
     found = m.recommend({0: 5, 2: 5, 1: 1}, n=6)
     assert [id for id, _ in found] == [4, 6, 3, 5, 7]
 
 
-def test_a_model_that_is_the_same_for_everyone_has_nothing_to_fold_into():
+def test_a_model_that_is_the_same_for_everyone_has_states_of_no_numbers():
     m = flat_model([1, 2, 3])
-    for ask in (lambda: m.prior, lambda: m.fold_in([0, 0], [], [])):
-        with pytest.raises(UsageError, match="predicts the same for everyone"):
-            ask()
+    assert m.fold_in([0, 0, 1], [2], [5.0]).shape == (2, 0)
+    assert m.item_factors is None
     np.testing.assert_array_equal(m.scores({0: 5}), m.scores({}))
 
 

@@ -1,20 +1,33 @@
 """Everything that predicts agrees with itself: rows of scores, pairs, and many parties put together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.model import Factors, ItemScores, Part, assemble
-from tacit.model.predictor import Assembled, Overlay, RandomScores, UserScores
+from tacit.data.ratings import Scale
+from tacit.model import Fitted, Hashed, Linear, NonNegative, Part, assemble
+from tacit.model.predictor import Assembled, Overlay
 from tacit.rng import derive, id_keys
 
 N, M, P = 7, 6, 3
+SCALE = Scale(1, 5)
 
 
 def factors(seed=1, n=N, m=M, low=1.0):
     stream = derive(seed, "factors")
-    return Factors(low, stream.random((n, P), dtype=np.float32), stream.random((m, P), dtype=np.float32))
+    states = stream.random((n, P), dtype=np.float32)
+    return Fitted(NonNegative(low, low + 4, stream.random((m, P), dtype=np.float32)), states)
+
+
+def flat(scores, rates=True, n=N):
+    return Fitted.alike(Linear.scores(np.asarray(scores, dtype=np.float32), SCALE, rates), n)
+
+
+def random_order(users, items):
+    return Fitted(Hashed(id_keys(1, "i", items)), id_keys(1, "u", users)[:, None])
 
 
 def owners(seed, size, parts):
@@ -24,28 +37,31 @@ def owners(seed, size, parts):
 
 
 def by_rows(whole, pieces, share=True):
-    items = [whole.items if share else whole.items.copy() for _ in pieces]
+    items = [whole.form.items if share else whole.form.items.copy() for _ in pieces]
     return [
-        Part(rows, np.arange(M), Factors(whole.low, whole.users[rows], v))
+        Part(rows, np.arange(M), Fitted(replace(whole.form, items=v), whole.states[rows]))
         for rows, v in zip(pieces, items, strict=True)
     ]
 
 
 def by_columns(whole, pieces):
-    return [Part(np.arange(N), columns, Factors(whole.low, whole.users, whole.items[columns])) for columns in pieces]
+    of = [replace(whole.form, items=whole.form.items[columns]) for columns in pieces]
+    return [Part(np.arange(N), columns, Fitted(form, whole.states)) for columns, form in zip(pieces, of, strict=True)]
 
 
 def all_kinds():
     whole = factors()
-    flat = ItemScores(derive(2, "flat").random(M, dtype=np.float32))
+    same = flat(1 + derive(2, "flat").random(M, dtype=np.float32))
+    levels = 1 + derive(2, "users").random((N, 1), dtype=np.float32)
     return {
         "factors": whole,
-        "item scores": flat,
-        "user scores": UserScores(derive(2, "users").random(N, dtype=np.float32), M),
-        "random": RandomScores(id_keys(1, "u", range(N)), id_keys(1, "i", range(M))),
+        "item scores": same,
+        "popularity": flat(np.arange(M), rates=False),
+        "levels": Fitted(Linear.levels(np.linspace(-1, 4, M, dtype=np.float32), SCALE, 1.0), levels),
+        "random": random_order(range(N), range(M)),
         "assembled rows": Assembled(by_rows(whole, owners(1, N, 3)), N, M, by_item=False),
         "assembled columns": Assembled(by_columns(whole, owners(1, M, 2)), N, M, by_item=True),
-        "overlay": Overlay(flat, np.array([5, 1]), factors(9, n=2), N),
+        "overlay": Overlay(same, np.array([5, 1]), factors(9, n=2), N),
     }
 
 
@@ -85,7 +101,7 @@ def test_many_parties_by_user_are_the_whole(seed, parts, share):
     whole = factors(seed)
     mine = by_rows(whole, owners(seed, N, parts), share)
     together, each = assemble(mine, N, M, by_item=False), Assembled(mine, N, M, by_item=False)
-    assert isinstance(together, Factors)
+    assert isinstance(together, Fitted)
     for found in (together, each):
         np.testing.assert_allclose(found.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
 
@@ -93,15 +109,17 @@ def test_many_parties_by_user_are_the_whole(seed, parts, share):
 def test_predictions_that_are_cut_to_the_scale_stay_so_together():
     whole = factors()
     mine = [
-        Part(rows, np.arange(M), Factors(1.0, 9 * whole.users[rows], whole.items.copy(), high=5.0))
+        Part(rows, np.arange(M), Fitted(Linear.factors(whole.form.items.copy(), SCALE), 9 * whole.states[rows]))
         for rows in owners(1, N, 2)
     ]
-    assert assemble(mine, N, M, by_item=False).scores(np.arange(N)).max() == 5.0
+    together = assemble(mine, N, M, by_item=False)
+    assert isinstance(together, Fitted)
+    assert together.scores(np.arange(N)).max() == 5.0
 
 
 def test_parties_with_item_factors_of_their_own_keep_them():
     mine = by_rows(factors(), owners(1, N, 2), share=False)
-    mine[0].predictor.items[3] += 1
+    mine[0].predictor.form.items[3] += 1
     together = assemble(mine, N, M, by_item=False)
     assert isinstance(together, Assembled)
     for part in mine:
@@ -129,17 +147,17 @@ def test_a_party_misplaced_is_seen():
 
 
 def test_predictions_start_at_the_low_end_of_the_scale():
-    nothing = Factors(0.5, np.zeros((2, P), dtype=np.float32), np.ones((3, P), dtype=np.float32))
+    form = NonNegative(0.5, 5.0, np.ones((3, P), dtype=np.float32))
+    nothing = Fitted(form, np.zeros((2, P), dtype=np.float32))
     np.testing.assert_array_equal(nothing.scores(np.arange(2)), np.full((2, 3), 0.5))
     np.testing.assert_array_equal(nothing.predict(np.array([0, 1]), np.array([2, 0])), [0.5, 0.5])
 
 
 def test_parties_that_only_rank_make_a_whole_that_only_ranks():
-    ranks, rates = ItemScores(np.ones(M, dtype=np.float32), rates=False), ItemScores(np.ones(M, dtype=np.float32))
-    halves = np.arange(3), np.arange(3, N)
-    for second, expected in ((ranks, False), (rates, True)):
-        parts = [Part(halves[0], np.arange(M), rates), Part(halves[1], np.arange(M), second)]
-        assert assemble(parts, N, M, by_item=False).rates is expected
+    for rates in (False, True):
+        first, second = flat(np.ones(M), n=3), flat(np.ones(M), rates, n=N - 3)
+        parts = [Part(np.arange(3), np.arange(M), first), Part(np.arange(3, N), np.arange(M), second)]
+        assert assemble(parts, N, M, by_item=False).rates is rates
 
 
 def test_an_overlay_answers_for_its_users_only():
@@ -149,9 +167,9 @@ def test_an_overlay_answers_for_its_users_only():
     expected[[5, 1]] = other.scores(np.array([0, 1]))
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert both.rates is base.rates
-    flat = ItemScores(np.ones(M, dtype=np.float32))
-    Overlay(flat, np.array([0]), other, N).scores(np.array([0]))
-    np.testing.assert_array_equal(flat.values, np.ones(M))
+    same = flat(np.ones(M))
+    Overlay(same, np.array([0]), other, N).scores(np.array([0]))
+    np.testing.assert_array_equal(same.form.base, np.ones(M))
 
 
 def test_an_overlay_of_nobody_is_its_base():
@@ -161,7 +179,7 @@ def test_an_overlay_of_nobody_is_its_base():
 
 
 def test_random_scores_depend_on_the_two_ids_alone():
-    a = RandomScores(id_keys(1, "u", [10, 20, 30]), id_keys(1, "i", ["a", "b"]))
-    b = RandomScores(id_keys(1, "u", [30, 10]), id_keys(1, "i", ["b", "a", "c"]))
+    a = random_order([10, 20, 30], ["a", "b"])
+    b = random_order([30, 10], ["b", "a", "c"])
     np.testing.assert_array_equal(b.scores(np.array([1, 0]))[:, [1, 0]], a.scores(np.array([0, 2])))
     assert not a.rates

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 import pytest
 from page_reader import Page
 
+from tacit.aggregation.secagg import EXCHANGES
 from tacit.boundary import events
 from tacit.boundary.events import (
     KINDS,
@@ -24,7 +25,6 @@ from tacit.boundary.events import (
     Shuffled,
     Skellam,
 )
-from tacit.boundary.gate import EXCHANGES
 from tacit.boundary.ledger import Ledger, Row, canonical
 from tacit.boundary.protection import Budget
 from tacit.errors import UsageError

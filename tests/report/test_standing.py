@@ -48,8 +48,8 @@ def test_terminal_report_and_card_say_the_verdict_in_their_headline(tmp_path, ms
 def test_terminal_and_report_have_all_of_them_with_intervals(tmp_path):
     record = a_run(tmp_path / "run")
     lines = {line.split()[0]: line for line in terminal(record).splitlines() if line.strip()}
-    assert "0.7000  0.6900 … 0.7100" in lines["bias"]
-    assert "ε = 1.00" in lines["bias"]
+    assert "0.7000  0.6900 … 0.7100" in lines["bias,"]
+    assert "ε = 1.00" in lines["bias,"]
     assert "0.8000  0.7900 … 0.8100" in lines["local"]
     for name in ("local", "popularity", "central"):
         assert f"  {name}: " in terminal(record)
@@ -64,7 +64,7 @@ def test_terminal_and_report_have_all_of_them_with_intervals(tmp_path):
 
 def test_what_was_learned_together_stands_beside_what_parties_made_of_it(tmp_path):
     record = a_run(tmp_path / "run", summary={"metrics_shared": {"mse": 1.1}})
-    assert [one.name for one in contenders(record)][:3] == ["this run", "before tuning", "bias"]
+    assert [one.name for one in contenders(record)][:3] == ["this run", "bias, the floor", "before tuning"]
     assert "before tuning" in terminal(record)
     assert "1.1" in Page(report(record)).data
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.bounded import ClippedSum, NormalisedSum
-from tacit.boundary.deviations import DeviationSum
+from tacit.boundary.bounded import Clipped, Normalised
+from tacit.boundary.deviations import Deviations
 from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient
 from tacit.boundary.noise import Skellam
 from tacit.boundary.query import Rows
@@ -21,7 +21,6 @@ from tacit.boundary.source import Seeded
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, PrivacyRefused, UsageError
-from tacit.guarantee import Relation, Unit
 from tacit.rng import derive, stream_key
 from tacit.secure.masks import words
 from tacit.secure.quantize import TRIES, WIDTHS, WRAP, Pieces, Rounding, bits_for, centred, reduced, wrapped
@@ -398,18 +397,19 @@ def ratings_of(lists, items=14):
 def normalised(lists):
     ratings = ratings_of(lists)
     channels = {"weights": np.full(ratings.n_ratings, 0.7), "errors": ratings.values - 3.0}
-    return NormalisedSum(ratings.indptr, ratings.items, channels, ratings.n_items), 1.0
+    return Normalised(("errors", "weights")).over(ratings, channels), 1.0
 
 
 def deviations(lists):
-    return DeviationSum(ratings_of(lists), 0.7), math.hypot(2.0, 0.7)
+    return Deviations(Scale(1, 5), 0.7).over(ratings_of(lists)), math.hypot(2.0, 0.7)
 
 
 def clipped(lists):
     ratings = ratings_of(lists)
     x = np.zeros((ratings.n_users, 14))
     x[ratings.users, ratings.items] = ratings.values
-    return ClippedSum({"b": x, "a": -x[:, :3].reshape(-1, 3, 1)}, ratings.counts, 2.5), 2.5
+    blocks = {"b": x, "a": -x[:, :3].reshape(-1, 3, 1)}
+    return Clipped(("a", "b"), 2.5).over(blocks, ratings.counts), 2.5
 
 
 def factors(rows, purpose):
@@ -419,8 +419,8 @@ def factors(rows, purpose):
 def gradient(kind, trim=14, sampling=1.0, **others):
     def query(lists):
         at = {"users": factors(len(lists), "users"), "items": factors(14, "items")}
-        asked = kind(ratings_of(lists), sampling, trim, ("items",), users_are_public=False, at=at, **others)
-        return asked, asked.sensitivity(Unit.USER, Relation.ZERO_OUT)
+        asked = kind(Scale(1, 5), sampling, trim, ("items",), users_are_public=False, **others)
+        return asked.over(ratings_of(lists), at), asked.clip
 
     return query
 
@@ -497,7 +497,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
 
 
 def test_gradients_of_user_factors_have_no_pieces():
-    query = EmbeddingGradient(ratings_of(records(7)), 1.0, 3, users_are_public=True)
+    query = EmbeddingGradient(Scale(1, 5), 1.0, 3, users_are_public=True).over(ratings_of(records(7)))
     with pytest.raises(UsageError, match="item factors alone"):
         query.pieces({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
 

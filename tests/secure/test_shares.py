@@ -6,8 +6,10 @@ from itertools import product
 
 import pytest
 
+from tacit.aggregation.ideal import Ideal
+from tacit.aggregation.secagg import SecAgg
 from tacit.errors import PrivacyRefused
-from tacit.secure.ideal import IdealSum, SecureSum
+from tacit.partition import Setting
 from tacit.secure.shares import LEVELS, UP, Shares
 
 VARIANCE = 3.7
@@ -84,7 +86,7 @@ def test_fewer_survivors_than_the_noise_was_shared_among_are_refused(n, tolerate
         with pytest.raises(PrivacyRefused, match="fewer than the"):
             shares.spare(survivors)
         with pytest.raises(PrivacyRefused, match="fewer than the"):
-            SecureSum(shares).noise(1.0, survivors)
+            SecAgg(Setting.HORIZONTAL, n, tolerate, c).noise(1.0, survivors)
 
 
 @pytest.mark.parametrize(("n", "tolerate", "c"), [(1, 0.0, 1), (3, 0.5, 2), (10, 0.9, 1), (100, 0.3, 70)])
@@ -102,11 +104,12 @@ def test_fractions_that_float64_does_not_hold_are_counted_right():
 
 def test_aggregations_say_the_noise_that_shares_leave():
     shares = Shares.of(20, 0.3, 2)
+    secagg, ideal = SecAgg(Setting.HORIZONTAL, 20, 0.3, 2), Ideal(Setting.HORIZONTAL, 20, 2)
     for survivors in range(14, 21):
-        real = SecureSum(shares).noise(1.5, survivors)
+        real = secagg.noise(1.5, survivors)
         assert real**2 == pytest.approx(shares.left(1.5**2, survivors))
-        assert real >= IdealSum(2).noise(1.5, survivors) >= 1.5
-    assert SecureSum(shares).noise(1.5, 20) == pytest.approx(IdealSum(2).noise(1.5, 20))
+        assert real >= ideal.noise(1.5, survivors) >= 1.5
+    assert secagg.noise(1.5, 20) == pytest.approx(ideal.noise(1.5, 20))
 
 
 # -- planted bugs -----------------------------------------------------------------------------------------------------

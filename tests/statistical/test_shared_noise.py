@@ -5,33 +5,28 @@ looked at cell by cell. Seeds are fixed, so that the chance of a false alarm, st
 """
 
 import math
-import sqlite3
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 from scipy import stats
+from stated import InMemory
 
-from tacit.boundary.gate import Gate
-from tacit.boundary.ledger import Ledger
+from tacit.aggregation.ideal import HiddenSum
+from tacit.aggregation.secagg import SecAgg
 from tacit.boundary.noise import Skellam
-from tacit.boundary.protection import Budget, Protection
-from tacit.boundary.seals import Circle
+from tacit.boundary.protection import Budget
 from tacit.boundary.source import Keyed, Seeded
-from tacit.config import PrivacySection
+from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public import PublicFacts
 from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
-from tacit.federation import Facts, Federation, sums
+from tacit.federation import Facts
 from tacit.federation.cohort import Attendance
-from tacit.guarantee import Unit
-from tacit.methods.asked import Situation
-from tacit.methods.baselines.bias import BIAS, BiasParameters
-from tacit.methods.plan import make_plan
+from tacit.methods.bias import BIAS, BiasParameters
 from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import stream_key
-from tacit.secure.graph import choose
 from tacit.secure.shares import Shares
 
 SILOS, ITEMS, TOLERATE = 10, 10_000, 0.3
@@ -40,15 +35,6 @@ CELLS = 2 * ITEMS
 #: on one side once in 3.5 million times.
 SPREAD, ALLOWED = math.sqrt(2 / CELLS), 5.0
 DATA = demo(users=SILOS, items=ITEMS, ratings=200)
-
-
-class InMemory(Ledger):
-    """A ledger that forgets when the process ends; all else is as on disk."""
-
-    def __init__(self, party):
-        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._begin()
 
 
 @dataclass
@@ -64,7 +50,11 @@ class Seen:
 
     @property
     def grid(self):
-        return self.plan.terms.grids["contribute"]
+        return self.plan.terms.steps["contribute"].code
+
+    @property
+    def shares(self):
+        return self.plan.how.shares
 
     @property
     def noise(self):
@@ -88,45 +78,40 @@ def secure_sum(gone=None, by="user", seed=7, parties=SILOS):
     """One real sum of `bias`, with everything that an experimenter can see of it."""
     seen = Seen()
     divided = partition(DATA, into=parties if by == "user" else 1, by=by)
-    count = sum(max(1, share.devices) for share in divided)
-    situation = Situation(divided.setting, count, sealed=True, tolerate=TOLERATE)
-    public = PublicFacts(DATA.n_users, ITEMS, DATA.scale, 200)
-    privacy = PrivacySection(epsilon=1.0, delta=1e-6)
-    seen.plan = plan = make_plan("bias", BIAS.schedule, BiasParameters(), privacy, public, situation, seeded=True)
-    facts = replace(Facts.of(divided, seed), unit=Unit.USER, noise=plan.sigma())
-    names = tuple(member.name for member in facts.roster)
-    circle = Circle("run", names, choose(count, TOLERATE, 1), situation.shares) if by == "user" else None
-    budget = Budget(privacy.epsilon, plan.delta)
-    members = [
-        BIAS.make_party(
-            share, plan.parameters, facts, Protection(plan.terms, InMemory(share.name), budget, "run", seed, (), circle)
-        )
-        for share in divided
-    ]
-    whole, contributed, excess_of = Gate._whole, {}, sums.excess_of
+    run = PreparedRun.of(
+        BIAS,
+        BiasParameters(),
+        Facts.of(divided, seed),
+        privacy=PrivacySection(epsilon=1.0, delta=1e-6),
+        aggregation=AggregationSection(name="secagg", tolerate=TOLERATE),
+        public=PublicFacts(DATA.n_users, ITEMS, DATA.scale, 200),
+        run="run",
+    )
+    assert sum(max(1, share.devices) for share in divided) == run.how.parties
+    seen.plan, budget = run.plan, Budget(1.0, run.plan.delta)
+    members = [run.party(share, Record(InMemory(share.name), budget)) for share in divided]
+    contributed, excess_of = {}, SecAgg._excess
 
-    def noted(self, query, grid):
-        contributed[self.party] = whole(self, query, grid), self._serving()
-        return contributed[self.party][0]
+    def noted(kind):
+        noised = kind.noised
+
+        def note(self, exact, terms, endpoint):
+            by_name = {party.name: party for party in members}
+            contributed[endpoint.party] = exact, by_name[endpoint.party].gate._serving()
+            return noised(self, exact, terms, endpoint)
+
+        return note
 
     def excess(*args):
         seen.taken = excess_of(*args)
         return seen.taken
 
-    engine = InProcess(members, workers=1)
-    federation = Federation(
-        engine,
-        facts,
-        type(members[0]).steps,
-        aggregation=situation.aggregation,
-        sigma=plan.sigma(),
-        grids=plan.terms.grids,
-        circle=circle,
-    )
+    federation = run.federation(InProcess(members, workers=1))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Gate, "_whole", noted)
-        patched.setattr(sums, "excess_of", excess)
-        patched.setattr(sums.Attendance, "over", attend(gone or {}))
+        for kind in (SecAgg, HiddenSum):
+            patched.setattr(kind, "noised", noted(kind))
+        patched.setattr(SecAgg, "_excess", excess)
+        patched.setattr(Attendance, "over", attend(gone or {}))
         for _ in federation.rounds(1):
             total = federation.sum("contribute")
     flat = np.concatenate([total["errors"], total["weights"]]).astype(np.float64) / seen.grid.rounding.step
@@ -134,14 +119,14 @@ def secure_sum(gone=None, by="user", seed=7, parties=SILOS):
     np.testing.assert_array_equal(seen.released, flat)  # the step is a power of two, so float32 lost nothing
     stayed = [party for party in members if (gone or {}).get(party.name, 5) >= 4]
     seen.exact = {party.name: contributed[party.name][0] for party in stayed}
-    if circle is not None:
+    if by == "user":
         seen.kept = {party.name: kept_share(party, seen, contributed[party.name][1]) for party in stayed}
     return seen
 
 
 def kept_share(party, seen, served):
     """What is left of one party's share, recomputed from its own streams, as only it can."""
-    shares, variance, own = seen.grid.shares, seen.grid.variance, party.gate.protection
+    shares, variance, own = seen.shares, seen.grid.variance, party.gate.protection
     source = own.source("noise", served.round, served.step, 0, served.hash)
     share = Skellam(shares.base(variance)).sample(CELLS, source)
     for level, more in list(enumerate(shares.excess(variance)))[shares.spare(seen.survivors) :]:
@@ -173,7 +158,7 @@ def seen(request):
 
 def test_the_noise_on_the_sum_is_what_the_shares_leave(seen):
     """20,000 cells, both sides: a false alarm in about 1.7 million, for each of three numbers of survivors."""
-    expected = seen.grid.shares.left(seen.grid.variance, seen.survivors)
+    expected = seen.shares.left(seen.grid.variance, seen.survivors)
     assert seen.survivors == len(seen.exact) == SILOS - len(GONE[SILOS - seen.survivors])
     assert abs(spread_of(seen.noise) / expected - 1) < ALLOWED * SPREAD
     assert abs(seen.noise.mean()) < ALLOWED * math.sqrt(expected / CELLS)
@@ -217,15 +202,15 @@ def test_shares_sized_without_colluders_are_noticed(monkeypatch):
 
 def test_taking_out_other_noise_than_was_added_is_noticed(monkeypatch):
     """Planted bug: the coordinator grows the spare noise from other seeds than the parties."""
-    right = sums.excess_of
+    right = SecAgg._excess
 
-    def wrong(revealed, *others):
+    def wrong(self, revealed, *others):
         mixed = {name: {level: seed[::-1] for level, seed in seeds.items()} for name, seeds in revealed.items()}
-        return right(mixed, *others)
+        return right(self, mixed, *others)
 
-    monkeypatch.setattr(sums, "excess_of", wrong)
+    monkeypatch.setattr(SecAgg, "_excess", wrong)
     seen = secure_sum()
-    assert spread_of(seen.noise) > seen.grid.shares.left(seen.grid.variance, SILOS) * (1 + ALLOWED * SPREAD)
+    assert spread_of(seen.noise) > seen.shares.left(seen.grid.variance, SILOS) * (1 + ALLOWED * SPREAD)
     assert not np.array_equal(seen.noise, sum(seen.kept.values()))
 
 
@@ -239,7 +224,7 @@ def cohort():
 
 
 def test_a_cohort_has_the_noise_of_its_devices_shares(cohort):
-    expected = cohort.grid.shares.left(cohort.grid.variance, SILOS)
+    expected = cohort.shares.left(cohort.grid.variance, SILOS)
     assert cohort.survivors == SILOS
     assert abs(spread_of(cohort.noise) / expected - 1) < ALLOWED * SPREAD
     assert not too_small(cohort.noise, cohort.grid.variance)
@@ -250,7 +235,7 @@ def test_a_cohort_has_the_distribution_of_single_shares(cohort, seen):
     against the exact distribution, in 50 bins by chi-square, 10⁻⁶ each."""
     samples = []
     for one in (cohort, seen):
-        variance = one.grid.shares.left(one.grid.variance, one.survivors)
+        variance = one.shares.left(one.grid.variance, one.survivors)
         edges = stats.norm.ppf(np.linspace(0, 1, 51)[1:-1], scale=math.sqrt(variance)).round() + 0.5
         counts = np.bincount(np.searchsorted(edges, one.noise), minlength=50)
         below = np.concatenate([[0], stats.norm.cdf(edges, scale=math.sqrt(variance)), [1]])

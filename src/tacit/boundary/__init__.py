@@ -3,5 +3,6 @@
 from tacit.boundary.gate import Gate
 from tacit.boundary.query import Query, Unbounded
 from tacit.boundary.release import Release
+from tacit.boundary.role_gate import RoleGate
 
-__all__ = ["Gate", "Query", "Release", "Unbounded"]
+__all__ = ["Gate", "Query", "Release", "RoleGate", "Unbounded"]

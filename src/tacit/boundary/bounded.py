@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from tacit.boundary.query import Blocks, Exact, Rows
+from tacit.boundary.query import Blocks, Exact, Query, Rows
 from tacit.boundary.trim import check_rows
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, PrivacyRefused, UsageError
@@ -27,14 +29,27 @@ from tacit.secure.quantize import Pieces
 ROOM = 1 - 2.0**-20
 
 
+class Compressed(Protocol):
+    """Who rated which items, as `Ratings` has it: compressed rows, items increasing within a row."""
+
+    @property
+    def indptr(self) -> Array: ...
+    @property
+    def items(self) -> Array: ...
+    @property
+    def n_users(self) -> int: ...
+    @property
+    def n_items(self) -> int: ...
+
+
 class Bounded:
-    """A query whose answer is computed in float64, `exact`, and given out in float32.
+    """An answer that is computed in float64, `exact`, and given out in float32; `query` says what bounds it.
 
     Bounds hold for `exact`, rounding included. The answer is rounded once, to half a unit in the last place of each
     cell: a relative 6e-8, which the analysis of seeded noise leaves out as it leaves out the rounding of the noise.
     """
 
-    sampling: float = 1.0
+    query: Query
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> Mapping[str, Exact]:
         """The answer, float64."""
@@ -98,17 +113,15 @@ def on_grid(x: Array, limit: float, n: int) -> Array:
     return cut
 
 
-class NormalisedSum(Bounded):
+@dataclass(frozen=True)
+class Normalised(Query):
     """Σ_u w_u·x_uj per item j, every user's whole contribution having ℓ2 norm 1.
 
     x_uj has one number a channel, and w_u = 1/√(Σ_j ‖x_uj‖²); a user without ratings, or with zeros only, adds 0.
 
-    Parameters
+    Attributes
     ----------
-    indptr, items : compressed rows, items increasing within a row
-    channels : name → (nnz,); user u's entries may depend on her own record and on released state only
-    n_items : m, the size of the public catalogue
-    present : (n,) bool, who takes part; None means all
+    channels : what the numbers of a rating are called, and the blocks of the answer
 
     Guarantee
     ---------
@@ -117,57 +130,80 @@ class NormalisedSum(Bounded):
     2 under every relation: her mean and her w_u change with it, and ‖x − x'‖ ≤ ‖x‖ + ‖x'‖ ≤ 2. The bound holds in
     floating point: norms are cut to 1 − 2⁻²⁰, contributions to a grid on which sums are exact.
 
-    >>> query = NormalisedSum(np.array([0, 2]), np.array([0, 2]), {"sum": np.array([3.0, 4.0])}, 3)
-    >>> query({}, np.random.default_rng(0))["sum"].round(3).tolist()
-    [0.6000000238418579, 0.0, 0.800000011920929]
+    >>> Normalised(("sum",)).sensitivity(Unit.USER, Relation.REPLACE)
+    2.0
     """
 
+    channels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "channels", names("channels", self.channels))
+
+    @property
+    def clip(self) -> float:
+        return 1.0
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return of_record(self.clip, unit, relation)
+
+    def over(self, ratings: Compressed, channels: Mapping[str, Array], present: Array | None = None) -> NormalisedSum:
+        """The sums over a party's ratings.
+
+        Parameters
+        ----------
+        channels : name → (nnz,); user u's entries may depend on her own record and on released state only
+        present : (n,) bool, who takes part; None means all
+        """
+        return NormalisedSum(self, ratings, channels, present)
+
+
+class NormalisedSum(Bounded):
+    """What answers `Normalised`."""
+
+    query: Normalised
+
     def __init__(
-        self, indptr: Array, items: Array, channels: Mapping[str, Array], n_items: int, present: Array | None = None
+        self, query: Normalised, ratings: Compressed, channels: Mapping[str, Array], present: Array | None = None
     ) -> None:
-        check_rows(indptr, items, n_items)
-        if not channels or any(np.shape(x) != (len(items),) for x in channels.values()):
-            raise DataError(f"A normalised sum needs channels of one number for each of the {len(items):,} ratings.")
-        self.indptr, self.items, self.n_items = indptr, items, n_items
-        self.channels = dict(channels)
-        self.present = attendance(present, len(indptr) - 1)
+        fitting_rows(ratings)
+        fitting_blocks("channels", query.channels, channels)
+        if any(np.shape(x) != (len(ratings.items),) for x in channels.values()):
+            raise DataError(
+                f"A normalised sum needs channels of one number for each of the {len(ratings.items):,} ratings."
+            )
+        self.query, self.ratings = query, ratings
+        self.channels = {name: channels[name] for name in query.channels}
+        self.present = attendance(present, ratings.n_users)
 
     def contributions(self) -> dict[str, Array]:
         """What every entry adds, (nnz,) float64 a channel: the numbers to quantise, user by user, in a deployment."""
+        indptr, limit = self.ratings.indptr, self.query.clip
         x = bounded_rows(
-            self.indptr, np.stack([np.asarray(x, np.float64) for x in self.channels.values()]), 1.0, exactly=True
+            indptr, np.stack([np.asarray(x, np.float64) for x in self.channels.values()]), limit, exactly=True
         )
-        x *= np.repeat(self.present, np.diff(self.indptr))
-        return dict(zip(self.channels, on_grid(x, 1.0, len(self.indptr) - 1), strict=True))
+        x *= np.repeat(self.present, np.diff(indptr))
+        return dict(zip(self.channels, on_grid(x, limit, self.ratings.n_users), strict=True))
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return {
-            name: np.bincount(self.items, weights=x, minlength=self.n_items).astype(np.float64)
+            name: np.bincount(self.ratings.items, weights=x, minlength=self.ratings.n_items).astype(np.float64)
             for name, x in self.contributions().items()
         }
 
     def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
         """A user's numbers in all channels are one piece."""
-        return in_channels(self.indptr, self.items, self.contributions(), self.n_items)
-
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return self.bound(unit, relation)
-
-    @staticmethod
-    def bound(unit: Unit, relation: Relation) -> float:
-        """The sensitivity of any such sum, before there is data."""
-        return of_record(1.0, unit, relation)
+        ratings = self.ratings
+        return in_channels(ratings.indptr, ratings.items, self.contributions(), ratings.n_items)
 
 
-class ClippedSum(Bounded):
+@dataclass(frozen=True)
+class Clipped(Query):
     """Σ_u min(1, C/‖x_u‖)·x_u, where x_u is all of user u's blocks together.
 
-    Parameters
+    Attributes
     ----------
-    vectors : name → (n, …), one row a user, a function of her own record and of released state
-    counts : (n,), how many ratings each user has; who has none adds exactly 0, whatever her row says
-    clip : C, public
-    present : (n,) bool, who takes part; None means all
+    blocks : the names of x_u's blocks, and of the answer's
+    limit : C
 
     Guarantee
     ---------
@@ -176,17 +212,52 @@ class ClippedSum(Bounded):
     matrix at its Frobenius norm send its upper triangle with off-diagonals times √2 (`packed`).
     """
 
-    def __init__(self, vectors: Mapping[str, Array], counts: Array, clip: float, present: Array | None = None) -> None:
-        if not vectors or any(len(x) != len(counts) for x in vectors.values()):
+    blocks: tuple[str, ...]
+    limit: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", names("blocks", self.blocks))
+        object.__setattr__(self, "limit", positive("limit", self.limit))
+
+    @property
+    def clip(self) -> float:
+        return self.limit
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return of_record(self.limit, unit, relation)
+
+    def over(self, vectors: Mapping[str, Array], counts: Array, present: Array | None = None) -> ClippedSum:
+        """The sum over a party's users.
+
+        Parameters
+        ----------
+        vectors : name → (n, …), one row a user, a function of her own record and of released state
+        counts : (n,), how many ratings each user has; who has none adds exactly 0, whatever her row says
+        present : (n,) bool, who takes part; None means all
+        """
+        return ClippedSum(self, vectors, counts, present)
+
+
+class ClippedSum(Bounded):
+    """What answers `Clipped`."""
+
+    query: Clipped
+
+    def __init__(
+        self, query: Clipped, vectors: Mapping[str, Array], counts: Array, present: Array | None = None
+    ) -> None:
+        fitting_blocks("blocks", query.blocks, vectors)
+        if any(len(x) != len(counts) for x in vectors.values()):
             raise DataError(f"A clipped sum needs blocks of one row for each of the {len(counts):,} users.")
-        self.vectors, self.clip = {name: np.asarray(x) for name, x in vectors.items()}, positive("clip", clip)
+        self.query, self.vectors = query, {name: np.asarray(vectors[name]) for name in query.blocks}
         self.taking_part = attendance(present, len(counts)) & (np.asarray(counts) > 0)
 
     def contributions(self) -> dict[str, Array]:
         """What every user adds, (n, …) float64 a block: the numbers to quantise, user by user, in a deployment."""
-        n, widths = len(self.taking_part), [math.prod(x.shape[1:]) for x in self.vectors.values()]
+        limit, n = self.query.limit, len(self.taking_part)
+        widths = [math.prod(x.shape[1:]) for x in self.vectors.values()]
         flat = np.concatenate([x.reshape(n, w) for x, w in zip(self.vectors.values(), widths, strict=True)], axis=1)
-        clipped = on_grid(clipped_rows(flat, self.clip), self.clip, n) * self.taking_part[:, None]
+        clipped = on_grid(clipped_rows(flat, limit), limit, n) * self.taking_part[:, None]
         parts = np.split(clipped, np.cumsum(widths)[:-1], axis=1)
         return {name: part.reshape(x.shape) for (name, x), part in zip(self.vectors.items(), parts, strict=True)}
 
@@ -200,17 +271,14 @@ class ClippedSum(Bounded):
         size = flat.shape[1]
         return Pieces(size * np.arange(n + 1), np.tile(np.arange(size), n), flat.ravel(), size)
 
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return self.bound(self.clip, unit, relation)
 
-    @staticmethod
-    def bound(clip: float, unit: Unit, relation: Relation) -> float:
-        """The sensitivity of such a sum, before there is data."""
-        return of_record(clip, unit, relation)
-
-
-class ClippedWhole(Bounded):
+@dataclass(frozen=True)
+class ClippedWhole(Query):
     """min(1, C/‖x‖)·x for one x computed from everybody's record: trained factors, a group's upload.
+
+    Attributes
+    ----------
+    limit : C
 
     Guarantee
     ---------
@@ -218,24 +286,34 @@ class ClippedWhole(Bounded):
     of radius C that both lie in, and x and −x attain it. It is not a sum over units, so no smaller number holds.
     """
 
-    def __init__(self, blocks: Mapping[str, Array], clip: float) -> None:
+    limit: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", positive("limit", self.limit))
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return 2 * self.limit
+
+    def over(self, blocks: Mapping[str, Array], present: Array | None = None) -> ClippedAnswer:
+        """The clipped x, given as `blocks`; whoever computed it left out those who are not present."""
+        return ClippedAnswer(self, blocks)
+
+
+class ClippedAnswer(Bounded):
+    """What answers `ClippedWhole`."""
+
+    query: ClippedWhole
+
+    def __init__(self, query: ClippedWhole, blocks: Mapping[str, Array]) -> None:
         if not blocks:
             raise DataError("A clipped answer needs at least one block.")
-        self.blocks, self.clip = {name: np.asarray(x) for name, x in blocks.items()}, positive("clip", clip)
+        self.query, self.blocks = query, {name: np.asarray(x) for name, x in blocks.items()}
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         flat = np.concatenate([x.reshape(1, -1) for x in self.blocks.values()], axis=1)
         ends = np.cumsum([x.size for x in self.blocks.values()])
-        parts = np.split(clipped_rows(flat, self.clip)[0], ends[:-1])
+        parts = np.split(clipped_rows(flat, self.query.limit)[0], ends[:-1])
         return {name: part.reshape(x.shape) for (name, x), part in zip(self.blocks.items(), parts, strict=True)}
-
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return self.bound(self.clip, unit, relation)
-
-    @staticmethod
-    def bound(clip: float, unit: Unit, relation: Relation) -> float:
-        """The sensitivity of such an answer, before there is data."""
-        return 2 * clip
 
 
 def in_channels(starts: Array, items: Array, channels: Mapping[str, Array], n_items: int) -> Pieces:
@@ -257,6 +335,39 @@ def attendance(present: Array | None, n: int) -> Array:
     if present is not None and np.shape(present) != (n,):
         raise DataError(f"Who is present has the shape {np.shape(present)}; give one entry for each of {n:,} users.")
     return np.ones(n, dtype=bool) if present is None else np.asarray(present, dtype=bool)
+
+
+def fitting_rows(ratings: Compressed) -> None:
+    """Refuse rows that are not one a user, with one rating per user and item."""
+    check_rows(ratings.indptr, ratings.items, ratings.n_items)
+    if len(ratings.indptr) != ratings.n_users + 1:
+        raise DataError(f"There are {len(ratings.indptr) - 1:,} rows for {ratings.n_users:,} users.")
+
+
+def fitting_blocks(what: str, declared: Sequence[str], given: Mapping[str, Array]) -> None:
+    """Refuse data under other names than a query declares."""
+    if set(given) != set(declared):
+        raise DataError(
+            f"The query declares the {what} {', '.join(declared)}, and the data has {', '.join(given) or 'none'}; "
+            "give one array for each that is declared."
+        )
+
+
+def in_turn(indptr: Array, most: int) -> Iterator[tuple[int, int]]:
+    """Users first … last − 1, so many at a time that they have `most` ratings or fewer, or one user."""
+    first, n = 0, len(indptr) - 1
+    while first < n:
+        reach = indptr[first] + max(1, most)
+        last = min(max(first + 1, int(np.searchsorted(indptr, reach, side="right")) - 1), n)
+        yield first, last
+        first = last
+
+
+def names(what: str, given: Sequence[str]) -> tuple[str, ...]:
+    """The names of an answer's blocks: at least one, each of them once."""
+    if isinstance(given, str) or not given or len(set(given)) != len(given):
+        raise UsageError(f"{what} = {given!r} is not possible; give one name or more, each of them once.")
+    return tuple(given)
 
 
 def positive(name: str, value: float) -> float:

@@ -8,28 +8,29 @@ somebody else, so for the unit rating nothing but its own two cells can move.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.bounded import ROOM, Bounded, attendance, finite, in_channels, on_grid, positive
-from tacit.boundary.query import Blocks
-from tacit.boundary.trim import check_rows
+from tacit.boundary.bounded import ROOM, Bounded, attendance, finite, fitting_rows, in_channels, on_grid, positive
+from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Ratings, Scale
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
 from tacit.secure.quantize import Pieces
 
 
-class DeviationSum(Bounded):
+@dataclass(frozen=True)
+class Deviations(Query):
     """Per item j, Σ_i (r_ij − middle) as "errors" and Σ_i s as "weights", over all ratings of j.
 
-    Parameters
+    Attributes
     ----------
-    ratings : one per user and item, on a declared scale [low, high] of span R; middle = low + R/2. What lies outside
-        the scale is clipped to it, what is not a finite number counts as the middle
-    count_weight : s, public
-    present : (n,) bool, who takes part; None means all
+    scale : [low, high] of span R, declared; middle = low + R/2. What lies outside the scale is clipped to it, whatever
+        the ratings themselves say their scale is; what is not a finite number counts as the middle
+    count_weight : s
 
     Guarantee
     ---------
@@ -45,23 +46,49 @@ class DeviationSum(Bounded):
     everything on a scale read off the data. The bound holds in floating point: x and s are cut by `ROOM` and to a grid
     on which sums are exact; a cell gets at most one rating of each user.
 
-    >>> DeviationSum.bound(4.0, 1.5, Unit.RATING, Relation.ZERO_OUT)
+    >>> Deviations(Scale(1, 5), 1.5).sensitivity(Unit.RATING, Relation.ZERO_OUT)
     2.5
     """
 
-    def __init__(self, ratings: Ratings, count_weight: float, present: Array | None = None) -> None:
-        check_rows(ratings.indptr, ratings.items, ratings.n_items)
-        if len(ratings.indptr) != ratings.n_users + 1 or len(ratings.values) != len(ratings.items):
-            raise DataError(
-                f"Sums of deviations need a row for each of {ratings.n_users:,} users and a value for each of "
-                f"{len(ratings.items):,} ratings."
-            )
-        self.ratings, self.count_weight = ratings, positive("count_weight", count_weight)
-        self.present = attendance(present, ratings.n_users)
+    scale: Scale
+    count_weight: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count_weight", positive("count_weight", self.count_weight))
+
+    @property
+    def clip(self) -> float:
+        """a: a rating is a piece of its own."""
+        return math.hypot(self.scale.span / 2, self.count_weight)
+
+    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """One cell of each block."""
+        return 2
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        if unit is not Unit.RATING or not self.scale.declared:
+            return math.inf
+        return 2 * self.clip if relation is Relation.REPLACE else self.clip
+
+    def over(self, ratings: Ratings, present: Array | None = None) -> DeviationSum:
+        """The sums over a party's ratings, one per user and item; `present` (n,) bool is who takes part."""
+        return DeviationSum(self, ratings, present)
+
+
+class DeviationSum(Bounded):
+    """What answers `Deviations`."""
+
+    query: Deviations
+
+    def __init__(self, query: Deviations, ratings: Ratings, present: Array | None = None) -> None:
+        fitting_rows(ratings)
+        if len(ratings.values) != len(ratings.items):
+            raise DataError(f"Sums of deviations need a value for each of {len(ratings.items):,} ratings.")
+        self.query, self.ratings, self.present = query, ratings, attendance(present, ratings.n_users)
 
     def contributions(self) -> dict[str, Array]:
         """What every rating adds, (nnz,) float64 a block: the numbers to quantise, one by one, in a deployment."""
-        scale, s = self.ratings.scale, self.count_weight
+        scale, s = self.query.scale, self.query.count_weight
         half = scale.span / 2
         x = np.clip(finite(self.ratings.values - np.float64(scale.low + half)), -ROOM * half, ROOM * half)
         both = np.stack([x, np.full(len(x), ROOM * s)]) * np.repeat(self.present, np.diff(self.ratings.indptr))
@@ -79,15 +106,3 @@ class DeviationSum(Bounded):
         """Every rating is a piece of its own, in two cells."""
         ratings = self.ratings
         return in_channels(np.arange(ratings.n_ratings + 1), ratings.items, self.contributions(), ratings.n_items)
-
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        scale = self.ratings.scale
-        return self.bound(scale.span, self.count_weight, unit, relation) if scale.declared else math.inf
-
-    @staticmethod
-    def bound(span: float, count_weight: float, unit: Unit, relation: Relation) -> float:
-        """The sensitivity of such a sum, before there is data."""
-        if unit is not Unit.RATING:
-            return math.inf
-        one = math.hypot(span / 2, count_weight)
-        return 2 * one if relation is Relation.REPLACE else one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,17 +12,20 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.boundary import release as _release
+from tacit.boundary.endpoint import Endpoint, OwnNoise, Peers, Sealing
 from tacit.boundary.events import Event, Public
 from tacit.boundary.kept import Kept
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.protection import Protection
 from tacit.boundary.release import Kind, Release
-from tacit.boundary.seals import STATE, Seals
+from tacit.boundary.source import Seeded, Source
+from tacit.boundary.spec import Terms
 from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE
-from tacit.rng import derive
+from tacit.kernels.streams import derive
+from tacit.rng import stream_key
 
 #: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
 NAMES = ""
@@ -31,34 +34,44 @@ NAMES = ""
 Agreed = Callable[[Kind, Mapping[str, Value]], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Served:
-    """The request that a gate is serving."""
+    """The request that a gate is serving: what came with it by name, and for a cohort which devices take part."""
 
     step: str
     round: int
     attempt: int
     hash: str
     agreed: Agreed | None = None
+    received: frozenset[str] = frozenset()
+    present: Array | None = None
 
 
 class Door:
     """What every way out of a party goes through; `Gate` has the ways. Parameters and guarantee are told there."""
 
     def __init__(
-        self, party: str, seed: int, home: dict[str, Any], devices: int = 0, protection: Protection | None = None
+        self,
+        party: str,
+        seed: int,
+        home: dict[str, Any],
+        devices: int = 0,
+        protection: Protection | None = None,
+        terms: Terms | None = None,
+        how: Sealing | None = None,
+        peers: Peers | None = None,
+        weight: float = 1.0,
+        users: int = 1,
     ) -> None:
         self.party, self.home, self.protection = party, home, protection
+        self.terms = protection.terms if protection is not None else terms or Terms(NON_PRIVATE, {})
+        self.how: Sealing = OwnNoise() if how is None else how
+        self._peers, self._weight, self._users = peers or Peers("", (party,)), weight, users
         self._seed, self._devices = seed, devices
         self._request: Served | None = None
         self._made: Release | None = None
         self._owed: tuple[Kind, Event] | None = None  # noise that was drawn, and is in no release yet
         self._kept = Kept(home)
-        self._seals: Seals | None = None
-        if protection is not None and protection.circle is not None and devices <= 1:
-            self._seals = Seals(
-                party, protection.circle, lambda: home.get(STATE), partial(self.keep, STATE), protection.key
-            )
         if protection is not None:
             saved, secret = saved_home(protection.ledger, protection.run)
             home.update({name: np.array(array) for name, array in saved.items()})
@@ -67,14 +80,22 @@ class Door:
 
     @contextmanager
     def serving(
-        self, step: str, round: int, attempt: int, request_hash: str, agreed: Agreed | None = None
+        self,
+        step: str,
+        round: int,
+        attempt: int,
+        request_hash: str,
+        agreed: Agreed | None = None,
+        received: Iterable[str] = (),
+        present: Array | None = None,
     ) -> Iterator[None]:
         """While one request is served: streams derive from it, and one release can be made, as `agreed` allows.
 
         Noise that was drawn and led to no release is charged all the same. That something failed can be seen, and may
         depend on the noisy answer: were it free, one could ask until the noise is as one likes it.
         """
-        self._request, self._made, self._owed = Served(step, round, attempt, request_hash, agreed), None, None
+        request = Served(step, round, attempt, request_hash, agreed, frozenset(received), present)
+        self._request, self._made, self._owed = request, None, None
         try:
             yield
         finally:
@@ -130,6 +151,11 @@ class Door:
             self._kept.mark(name)
         return kept
 
+    @property
+    def present(self) -> Array | None:
+        """Of a cohort, which devices take part in what is being served, (n,) bool; None means all."""
+        return self._serving().present
+
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _serving(self) -> Served:
@@ -138,6 +164,40 @@ class Door:
                 f"{self.party}'s gate was used outside a request; only a step of the party may use it."
             )
         return self._request
+
+    def _endpoint(self, contributors: int, context: str | None = None) -> Endpoint:
+        """What an aggregation may use while the present request is served; of an exchange `context` is the sum's."""
+        request = self._serving()
+        return Endpoint(
+            self.party,
+            self._peers,
+            request.hash if context is None else context,
+            contributors,
+            source=self._source,
+            seed=self._key,
+            load=self.home.get,
+            save=self.keep,
+            simulate=self._only_simulated,
+            recorded=self.protection is not None,
+        )
+
+    def _source(self, purpose: str, *more: str | int) -> Source:
+        """The party's private randomness for one purpose within the present request."""
+        request = self._serving()
+        if self.protection is None:
+            return Seeded(stream_key(self._seed, self.party, request.round, purpose, *more, request.hash))
+        place = (purpose, request.round) if purpose == "coins" else (purpose, request.round, request.step)
+        return self.protection.source(*place, *more, request.hash)
+
+    def _key(self, *purpose: str | int) -> bytes:
+        """32 private bytes for one purpose."""
+        return (
+            stream_key(self._seed, self.party, *purpose) if self.protection is None else self.protection.key(*purpose)
+        )
+
+    def _only_simulated(self, what: str) -> None:
+        if self.protection is not None:
+            self.protection.only_simulated(what)
 
     @contextmanager
     def _recording_refusals(self) -> Iterator[None]:
@@ -194,7 +254,7 @@ class Door:
                 raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
             row = self._record(kind, event, body, self._saved(home, payload), sealed, contributors, present)
         self.home.update(home)
-        self._made = self._sealed(kind, body, contributors, row)
+        self._made = self._sealed(kind, body, contributors, row, "" if row is None or sealed else row.payload)
         return self._made
 
     def _record(
@@ -210,7 +270,7 @@ class Door:
         """Write down what the present request is answered with, and what it costs, before it leaves."""
         assert self.protection is not None
         request, self._owed = self._serving(), None
-        row = self.protection.ledger.record(
+        return self.protection.ledger.record(
             run=self.protection.run,
             round=request.round,
             step=request.step,
@@ -223,10 +283,8 @@ class Door:
             contributors=contributors,
             present=None if present is None else np.packbits(present).tobytes(),
             state=self._saved(self.home, {}) if state is None else state,
-            admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step, event),
+            admit=None if isinstance(event, Public) else partial(self.protection.admit, request.step),
         )
-        self.protection.count(request.step)
-        return row
 
     def _saved(self, home: Mapping[str, Any], payload: Mapping[str, Value | Array]) -> bytes:
         """What is at home, to start again from; a block that leaves as it is stands in the answer and is only named."""
@@ -234,12 +292,12 @@ class Door:
         rest = {name: block for name, block in home.items() if name not in sent}
         return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})
 
-    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None) -> Release:
+    def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None, sha: str = "") -> Release:
         if row is None or self.protection is None:
-            return Release(self.party, kind, body, NON_PRIVATE, contributors, seal=_release._SEAL)
+            return Release(self.party, kind, body, self.terms.guarantee, contributors, seal=_release._SEAL)
         promised = self.protection.terms.guarantee
         recorded = (row.event, row.payload, row.head)
-        return Release(self.party, kind, body, promised, contributors, *recorded, seal=_release._SEAL)
+        return Release(self.party, kind, body, promised, contributors, *recorded, sha, _release._SEAL)
 
 
 def saved_home(ledger: Ledger, run: str) -> tuple[dict[str, Value], list[str]]:

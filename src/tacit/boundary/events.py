@@ -8,7 +8,7 @@ brings in what another relation costs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tacit.errors import PrivacyRefused
@@ -149,7 +149,7 @@ def to_json(event: Event) -> dict[str, Any]:
     """An event as plain values, with its kind."""
     if KINDS.get(type(event).__name__) is not type(event):
         raise PrivacyRefused(f"{type(event).__name__} is not an event that the accountant knows; nothing was released.")
-    return {"kind": type(event).__name__, **asdict(event)}
+    return {"kind": type(event).__name__, **vars(event)}
 
 
 def from_json(table: Mapping[str, Any]) -> Event:

@@ -2,7 +2,8 @@
 
 A *chain* is a number of queries with a pure update between them, or a convex problem *solved* with noise inside it; a
 *sum* is one linear contribution, a *report* is a set of single reports for the shuffler, a *public* fact has no data
-in it, no more than an *exchange* of keys and shares for a secure sum, and *disclose* hands out data as it is.
+in it, no more than an *exchange* of keys and shares for a hidden sum, and *disclose* hands out data as it is. What a
+chain, a sum or a report asks stands in the run's terms under the step's name: a step brings data and nothing else.
 With a protection every one of them is noised or refused, charged and recorded before it leaves; without one,
 NON-PRIVATE. What a party *keeps* stays at home for good: under a protection the gate refuses to let it out.
 """
@@ -10,31 +11,24 @@ NON-PRIVATE. What a party *keeps* stays at home for good: under a protection the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
+from tacit.boundary import noise as mechanism
+from tacit.boundary.bounded import rounded
+from tacit.boundary.code import AVERAGED, on_public_grid
 from tacit.boundary.door import Door
 from tacit.boundary.events import Event, Public
-from tacit.boundary.noise import Skellam
-from tacit.boundary.objective import Problem
-from tacit.boundary.protection import Protection
-from tacit.boundary.query import Query, Randomised, Sensitive, Summable, Update
+from tacit.boundary.query import Answering, Mechanism, Reporting, Solving, Update
 from tacit.boundary.release import Kind, Release
-from tacit.boundary.sealed import SEALED, Fixed, Grid, on_public_grid
-from tacit.boundary.source import Seeded, Source
+from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.rng import stream_key
-from tacit.secure.masks import pack
-from tacit.secure.quantize import wrapped
 
 #: Facts that no data goes into, and the only values they can have; keys and shares leave by `exchange`.
 PUBLIC_FACTS: Mapping[str, frozenset[object]] = {"done": frozenset({True})}
-
-#: What a party can be asked in the course of a secure sum, beside the contribution itself.
-EXCHANGES = ("advertise", "share", "collect", "confirm", "unmask")
 
 
 class Gate(Door):
@@ -47,6 +41,11 @@ class Gate(Door):
     home : what the party keeps between steps; a chain leaves its final state there
     devices : how many devices a cohort has, 0 for a silo
     protection : the party's ledger, budget and noise, or None for a run without privacy
+    terms : what the run promises about each step; the protection's own, where there is one
+    how : the party's side of the run's aggregation
+    peers : among whom it is
+    weight : the party's public weight in a mean over parties
+    users : how many users it has, a public number: what bounds a sum without noise
 
     Guarantee
     ---------
@@ -57,94 +56,89 @@ class Gate(Door):
     leaves as bytes, once per request; and a public fact is one of `PUBLIC_FACTS`.
     """
 
+    ways = "gate.chain, gate.sum or gate.public"
+
+    @property
+    def noise(self) -> float:
+        """σ of the noise on a cell of one answer of the step that is being served; 0 where none is added."""
+        terms = self.terms.steps.get(self._serving().step)
+        return 0.0 if terms is None else terms.sigma
+
     def chain(
         self,
-        query: Query,
-        update: Update,
-        state: Mapping[str, Any],
-        steps: int,
-        lets_out: Sequence[str],
-        received: Sequence[str] = (),
-        weight: float | None = None,
+        *data: Any,
+        update: Update | None = None,
+        state: Mapping[str, Any] | None = None,
+        lets_out: Sequence[str] | None = None,
+        **at_home: Any,
     ) -> Release:
-        """`steps` times state ← update(state, query(state) + noise); the blocks named in `lets_out` leave.
+        """As often as the step's spec says: state ← update(state, query(state) + noise); `lets_out` leaves.
 
-        `weight` is the public weight that the blocks have in a mean over parties; None where they are in no mean. Where
-        a run masks its means, blocks with a weight leave under the masks of this very request, or not at all. Their
-        noise is the party's own all the same: a chain is not linear, so that no sum of parts of it could carry a common
-        noise.
+        `data` and `at_home` are what the query is asked over. Without an update, what was noised is the state.
+
+        Where an aggregation hides what is averaged over parties, blocks leave under this very request's seal or not at
+        all. Their noise is the party's own all the same: a chain is not linear, so that no sum of parts of it could
+        carry a common noise.
 
         All of the final state stays in `home`, as public and noised values, so under a protection no block of it may be
-        a secret, or bear the name of one. Blocks that came with the request are named in `received`: that one of these
-        equals a secret, as a guess may, must change nothing.
+        a secret, or bear the name of one. That a block that came with the request equals a secret, as a guess may,
+        changes nothing.
         """
-        self._no_secret(state, lets_out, received)
-        self._can_mask(weight)
-        current, event = dict(state), self._admitted(query, steps)
+        terms = self.terms.step(self._serving().step, Kind.CHAIN)
+        current = dict(state or {})
+        received = [name for name in current if name in self._serving().received]
+        self._no_secret(current, lets_out or (), received)
+        if self._devices > 1 and (self.protection is not None or terms.sealed):
+            raise PrivacyRefused(
+                f"{self.party} is {self._devices:,} simulated devices, each of which would add noise of its own to a "
+                "chain; let each be a party, or make the step a sum."
+            )
+        answering = terms.query.over(*data, **at_home, present=self._serving().present)
+        self._can_seal(terms)
+        event = self._admitted(terms)
+        self._count_hidden(terms)
         self._owe(Kind.CHAIN, event)
-        for step in range(steps):
-            current = update(current, self._answer(query, current, step), step)
-        payload = self._masked({name: current[name] for name in lets_out}, weight)
-        return self._let_out(Kind.CHAIN, payload, event, state=current, received=received)
+        if terms.query.mechanism is Mechanism.PERTURBED:
+            current |= self._solved(cast(Solving, answering), terms)
+        else:
+            for step in range(terms.spec.answers):
+                noised = self._answer(answering, terms, current, step)
+                current = noised if update is None else update(current, noised, step)
+        leaving = {name: current[name] for name in (current if lets_out is None else lets_out)}
+        kept = {} if terms.query.mechanism is Mechanism.PERTURBED else current
+        return self._let_out(Kind.CHAIN, self._averaged(leaving, terms), event, state=kept, received=received)
 
-    def solve(self, problem: Problem, weight: float | None = None) -> Release:
-        """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them.
+    def sum(self, *data: Any, present: Array | None = None, **at_home: Any) -> Release:
+        """One contribution to a sum over parties, of the query that the step's spec names.
 
-        With a `weight` in a mean they leave masked, or not at all, as the blocks of a chain do.
+        `present` says who takes part, where fewer do than are there. The aggregation decides whose noise the sum
+        carries: under `plain` every party, and every device of a cohort, adds all of it; else a share of it, or a
+        simulation adds it to the sum.
         """
-        self._can_mask(weight)
-        event = self._allowed(problem, lambda protection: problem.event(protection.terms.multiplier))
-        self._owe(Kind.CHAIN, event)
-        request, linear, multiplier = self._serving(), problem.blank(), None
-        if self.protection is not None:
-            sigma, multiplier = self.protection.scale(problem), self.protection.terms.multiplier
-            linear = self.protection.noised(linear, sigma, request.round, request.step, 0, request.hash)
-        found = problem.minimisers(linear, multiplier, self.stream("sample", 0))
-        return self._let_out(Kind.CHAIN, self._masked(found, weight), event)
-
-    def sum(self, query: Query, contributors: int = 1, present: Array | None = None) -> Release:
-        """One contribution to a sum over parties; `contributors` devices or parties are in it.
-
-        Where the sum as a whole carries the noise the contribution is made of whole numbers: a party adds its share of
-        the noise and its masks, and a simulated cohort leaves both to the aggregation that alone opens it. Otherwise
-        every party, and every device of a cohort, adds noise of its own.
-        """
-        event, request, protection = self._admitted(query, 1), self._serving(), self.protection
-        grid = None if protection is None else protection.terms.grids.get(request.step)
-        if protection is None or grid is None:
-            self._owe(Kind.SUM, event)
-            answer = self._answer(query, {}, 0, max(1, contributors) if self._devices else 1)
-            return self._let_out(Kind.SUM, answer, event, contributors, present=present)
-        whole = self._whole(query, grid)
-        if grid.own:
-            self._owe(Kind.SUM, event)
-            noise = Skellam(grid.variance * (max(1, contributors) if self._devices else 1))
-            source = protection.source("noise", request.round, request.step, 0, request.hash)
-            own = {SEALED: pack(wrapped(noise.add(whole, source), grid.bits), grid.bits)}
-            return self._let_out(Kind.SUM, own, event, contributors, present=present)
-        if grid.shares is None or self._seals is None:
-            protection.only_simulated("leave the noise of a sum to the aggregation")
-            sealed = {SEALED: pack(wrapped(whole, grid.bits), grid.bits)}
-            return self._let_out(Kind.SUM, sealed, event, contributors, sealed=True, present=present)
-        source = protection.source("noise", request.round, request.step, 0, request.hash)
+        terms = self.terms.step(self._serving().step, Kind.SUM)
+        here = self._serving().present if present is None else present
+        answering = terms.query.over(*data, **at_home, present=here)
+        contributors = self._contributors(here)
+        event, endpoint = self._admitted(terms), self._endpoint(contributors)
         with self._recording_refusals():
-            self._seals.check(request.hash)
-            noised = self._seals.noised(whole, grid, source, request.hash)
-            self._owe(Kind.SUM, event)
-            masked = self._seals.masked(wrapped(noised, grid.bits), grid.bits, request.hash)
-        return self._let_out(Kind.SUM, masked, event, contributors, present=present)
+            self.how.ready(terms, endpoint)
+        self._count_hidden(terms)
+        self._owe(Kind.SUM, event)
+        users = contributors if self._devices else self._users
+        exact = terms.code.exact(answering, self.stream("sample", 0), endpoint.source("rounding"), users)
+        with self._recording_refusals():
+            payload = self.how.seal(self.how.noised(exact, terms, endpoint), terms, endpoint)
+        return self._let_out(Kind.SUM, payload, event, contributors, sealed=self._left_to_sum(terms), present=here)
 
-    def report(self, query: Randomised, contributors: int = 1, present: Array | None = None) -> Release:
+    def report(self, *data: Any, **at_home: Any) -> Release:
         """Single reports, one per entry of the arrays' first axis, that a shuffler may part from their sender."""
-        request, protection = self._serving(), self.protection
-        if protection is None:
-            coins: Source = Seeded(stream_key(self._seed, self.party, request.round, "coins", request.hash))
-            return self._let_out(Kind.REPORT, query.reports(self.stream("sample", 0), coins), None, contributors)
-        event = protection.charged(request.step, protection.reported(request.step, query))
-        protection.admit(request.step, event)
+        terms, here = self.terms.step(self._serving().step, Kind.REPORT), self._serving().present
+        answering = cast(Reporting, terms.query.over(*data, **at_home, present=here))
+        event, endpoint = self._admitted(terms), self._endpoint(self._contributors(here))
         self._owe(Kind.REPORT, event)
-        reports = query.reports(self.stream("sample", 0), protection.source("coins", request.round, request.hash))
-        return self._let_out(Kind.REPORT, reports, event, contributors, present=present)
+        local = 1 / terms.multiplier if terms.multiplier else math.inf
+        reports = answering.reports(self.stream("sample", 0), endpoint.source("coins"), local)
+        return self._let_out(Kind.REPORT, reports, event, endpoint.contributors, present=here)
 
     def public(self, fact: str, value: object = True) -> Release:
         """A fact that no data went into, by schema."""
@@ -157,16 +151,23 @@ class Gate(Door):
             self.protection.afford()
         return self._let_out(Kind.PUBLIC, {fact: True}, Public(), max(1, self._devices))
 
+    def tell(self, **blocks: Value) -> Release:
+        """Refused: arrays leave so from a role that holds nobody's ratings, and from no party."""
+        raise PrivacyRefused(
+            f"{self.party} has ratings, and gate.tell is for roles that hold none; nothing was released: let anything "
+            "computed from data leave through gate.chain or gate.sum."
+        )
+
     def exchange(self, name: str, payload: Mapping[str, Any]) -> Release:
-        """One exchange of a secure sum: keys, shares, and what unmasks it; random numbers alone, drawn by `Seals`."""
-        if self._seals is None or self.protection is None or name not in EXCHANGES:
-            raise PrivacyRefused(f'{self.party} takes part in no secure sum here; "{name}" was not answered.')
-        self.protection.afford()
+        """One exchange in the course of a hidden sum: keys, shares, and what opens it; random numbers alone."""
+        if self.protection is not None:
+            self.protection.afford()
         with self._recording_refusals():
-            if name == "advertise" and self.protection.ledger.answered(payload["context"]) is not None:
-                raise PrivacyRefused(f"{self.party} has given what this secure sum is about, and masks nothing twice.")
+            context, begins = str(payload.get("context", "")), name in self.how.first
+            if begins and self.protection is not None and self.protection.ledger.answered(context) is not None:
+                raise PrivacyRefused(f"{self.party} has given what this sum is about, and seals nothing twice.")
             try:
-                answer = getattr(self._seals, name)(**payload)
+                answer = self.how.answer(name, payload, self._endpoint(1, context))
             except UsageError as wrong:  # asked in the wrong order, or for what there is not
                 raise PrivacyRefused(f"{self.party} refuses an exchange: {wrong}") from None
         return self._let_out(Kind.PUBLIC, answer, Public())
@@ -182,71 +183,79 @@ class Gate(Door):
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _can_mask(self, weight: float | None) -> None:
-        """Refuse, before any noise is drawn, blocks of a masked mean for which no masks were agreed on.
+    def _contributors(self, present: Array | None) -> int:
+        """How many devices are in a release; one silo is one."""
+        if not self._devices:
+            return 1
+        return max(1, self._devices) if present is None else int(np.count_nonzero(present))
 
-        That means are masked is a term of the run, which no request changes: whoever skips the exchange of keys gets
+    def _left_to_sum(self, terms: StepTerms) -> bool:
+        """Whether a simulated sum as a whole gets the noise that this contribution lacks: then nobody may see it."""
+        return self.protection is not None and terms.sealed and not self.how.seals(terms)
+
+    def _can_seal(self, terms: StepTerms) -> None:
+        """Refuse, before any noise is drawn, blocks of a hidden mean that could not be sealed.
+
+        That means are hidden is a term of the run, which no request changes: whoever skips the exchange of keys gets
         nothing. A simulation of many devices, or of an ideal mean, runs no protocol, and says SIMULATED.
         """
-        if weight is None or self.protection is None:
+        if not terms.sealed:
             return
-        if self._seals is not None:
+        if self.how.seals(terms):
             with self._recording_refusals():
-                self._seals.check(self._serving().hash)
-        elif self.protection.terms.masked:
+                self.how.ready(terms, self._endpoint(1))
+        elif self.protection is not None:
             self.protection.only_simulated("let out by itself what only a mean may show")
 
-    def _masked(self, blocks: Mapping[str, Array], weight: float | None) -> Mapping[str, Value]:
-        """Blocks times their weight in a mean, under this request's masks where such were agreed on; else as they are.
+    def _averaged(self, blocks: Mapping[str, Array], terms: StepTerms) -> Mapping[str, Value]:
+        """What leaves of a chain: its blocks, or where a mean hides them, weighted and under the request's seal.
 
-        They carry their noise already: encoding and masking them is post-processing.
+        They carry their noise already: encoding and sealing them is post-processing.
         """
-        if self._seals is None or not self._seals.ready(context := self._serving().hash):
-            deployed = self.protection is not None and not self.protection.simulated
-            return {name: on_public_grid(block) for name, block in blocks.items()} if deployed else blocks
-        return self._seals.masked(Fixed.encoded(blocks, 1.0 if weight is None else weight), Fixed.BITS, context)
+        if self.how.seals(terms):
+            encoded = AVERAGED.encoded(blocks, self._weight)
+            return self.how.seal(encoded, terms, self._endpoint(1))
+        deployed = self.protection is not None and not self.protection.simulated
+        return {name: on_public_grid(block) for name, block in blocks.items()} if deployed else blocks
 
     def _owe(self, kind: Kind, event: Event | None) -> None:
         """From here on noise is drawn: what it costs is recorded, whatever becomes of it."""
         self._owed = None if event is None else (kind, event)
 
-    def _admitted(self, query: Query, answers: int) -> Event | None:
-        """The event of so many noisy answers."""
-        step = self._serving().step
-        return self._allowed(query, lambda protection: protection.event(step, query, answers))
-
-    def _allowed(self, query: Sensitive, spends: Callable[[Protection], Event]) -> Event | None:
-        """What a noisy release is charged with, once the schedule and the budget allow it; None without a protection.
-
-        `spends` gives this party's own share of it.
-        """
-        request = self._serving()
+    def _admitted(self, terms: StepTerms) -> Event | None:
+        """What a release is charged with, once plan and budget allow it; None without a protection."""
         if self.protection is None:
             return None
-        self.protection.scale(query)
-        self.protection.fits(request.step, query)
-        event = self.protection.charged(request.step, spends(self.protection))
-        self.protection.admit(request.step, event)
-        return event
+        self.protection.admit(terms.spec.step)
+        return terms.event
 
-    def _answer(self, query: Query, state: Mapping[str, Any], step: int, shares: int = 1) -> dict[str, Array]:
-        """The query's answer, plus the sum of `shares` independent fresh noises on every cell."""
-        request, stream = self._serving(), self.stream("sample", step)
-        if self.protection is None:
-            return query(state, stream)
-        sigma = self.protection.scale(query) * math.sqrt(shares)
-        return self.protection.noised(
-            query.exact(state, stream), sigma, request.round, request.step, step, request.hash
-        )
+    def _count_hidden(self, terms: StepTerms) -> None:
+        """Without a ledger too, what is hidden is released as often as was planned and no oftener.
 
-    def _whole(self, query: Query, grid: Grid) -> Array:
-        """A query's answer in whole numbers, each piece rounded by itself; (size,) int64."""
-        if self.protection is None or not hasattr(query, "chunks"):
+        Two sums over different parties, subtracted, would show one of them. How many there were is kept at home.
+        """
+        if self.protection is not None or not terms.sealed:
+            return
+        name, step = f"hidden {terms.spec.step}", terms.spec.step
+        made, most = int(self.home.get(name, 0)), self.terms.releases[step]
+        if made >= most:
             raise PrivacyRefused(
-                f"A sum of {self.party} is no sum of bounded pieces, and cannot be sealed; nothing was released."
+                f'{self.party} was asked for release {made + 1} of step "{step}", which is hidden, and {most} were '
+                "planned; nothing was released."
             )
-        request, summable = self._serving(), cast(Summable, query)
-        coins = self.protection.source("rounding", request.round, request.step, request.hash)
-        parts = [grid.rounding.summed(part, coins) for part in summable.chunks({}, self.stream("sample", 0))]
-        whole: Array = np.sum(parts, axis=0)
-        return whole
+        self.keep(name, made + 1)
+
+    def _answer(self, answering: Answering, terms: StepTerms, state: Mapping[str, Any], step: int) -> dict[str, Array]:
+        """The query's answer plus fresh noise on every cell of every block, sampled or not."""
+        exact = answering.exact(state, self.stream("sample", step))
+        if terms.sigma == 0 or self.protection is None:
+            return {name: rounded(block) for name, block in exact.items()}
+        return mechanism.Gaussian(terms.sigma).noised(exact, self._source("noise", step))
+
+    def _solved(self, problem: Solving, terms: StepTerms) -> dict[str, Array]:
+        """The minimisers of convex objectives with a random linear term, drawn here: the noise is inside them."""
+        linear, multiplier = problem.blank(), None
+        if self.protection is not None:
+            linear = mechanism.Gaussian(terms.sigma).noised(linear, self._source("noise", 0))
+            multiplier = terms.multiplier
+        return problem.minimisers(linear, multiplier, self.stream("sample", 0))

@@ -17,15 +17,16 @@ user.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tacit.boundary.bounded import ROOM, Bounded, attendance, chosen, finite, of_record, positive
-from tacit.boundary.query import Blocks, Rows
-from tacit.boundary.trim import Part, check_rate, check_rows, sample_ratings, sample_users, trim
+from tacit.boundary.bounded import ROOM, Bounded, attendance, chosen, finite, fitting_rows, of_record, positive
+from tacit.boundary.query import Blocks, Query, Rows
+from tacit.boundary.trim import Part, check_rate, sample_ratings, sample_users, trim
 from tacit.boundary.wire import Array
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Ratings, Scale
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.bounded import bounded_gradients, bounded_slopes
@@ -39,14 +40,15 @@ BLOCKS = ("users", "items")
 LARGEST = 1e38
 
 
-class Gradient(Bounded):
+@dataclass(frozen=True)
+class Gradient(Query):
     """What both ways of clipping share: sampling, trimming, the sum, and which unit is bounded by what.
 
     Answers at {"users": U (n, p), "items": V (m, p)} with sums over ratings, in blocks of the same names and shapes.
 
-    Parameters
+    Attributes
     ----------
-    ratings : one per user and item, on a declared scale; r − low is clipped into [0, R]
+    scale : declared, of span R; r − low is clipped into [0, R], whatever the ratings themselves say their scale is
     sampling : η, the rate of the Poisson sample that every answer draws for itself
     trim : θ, the ratings kept of each user, drawn anew for every answer; None keeps all, and leaves the unit user
         unbounded
@@ -54,9 +56,6 @@ class Gradient(Bounded):
     users_are_public : True where the users' factors are public or noised, as in the vertical setting; False where
         they were fitted at home to raw ratings
     sampled : Unit.USER or Unit.RATING, what the sample is of
-    present : (n,) bool, who takes part; None means all
-    at : blocks that `state` does not bring, or a function that makes them from it; of a user's factors fitted at home
-        each row may depend on her own ratings, on `state` and on secret coins, and on nobody else's ratings
 
     Guarantee
     ---------
@@ -71,112 +70,84 @@ class Gradient(Bounded):
     A scale read off the data bounds nothing: infinite.
     """
 
+    scale: Scale
+    sampling: float = field()
+    trim: int | None = None
+    blocks: tuple[str, ...] = BLOCKS
+    users_are_public: bool = field(kw_only=True)
+    sampled: Unit = field(default=Unit.USER, kw_only=True)
+
     threshold = math.inf
 
-    def __init__(
-        self,
-        ratings: Ratings,
-        sampling: float,
-        trim: int | None = None,
-        blocks: Sequence[str] = BLOCKS,
-        *,
-        users_are_public: bool,
-        sampled: Unit = Unit.USER,
-        present: Array | None = None,
-        at: Blocks | Callable[[Blocks], Blocks] | None = None,
-    ) -> None:
-        check_rows(ratings.indptr, ratings.items, ratings.n_items)
-        if trim is not None and (int(trim) != trim or trim < 1):
-            raise UsageError(f"trim = {trim!r} is not possible; give a whole number of ratings above 0.")
-        if trim is not None and sampled is Unit.RATING:
+    def __post_init__(self) -> None:
+        if self.trim is not None and (int(self.trim) != self.trim or self.trim < 1):
+            raise UsageError(f"trim = {self.trim!r} is not possible; give a whole number of ratings above 0.")
+        if self.trim is not None and self.sampled is Unit.RATING:
             raise UsageError("Trimming bounds users, and a sample of ratings is for the unit rating; leave trim out.")
-        if len(ratings.indptr) != ratings.n_users + 1:
-            raise DataError(f"There are {len(ratings.indptr) - 1:,} rows for {ratings.n_users:,} users.")
-        self.ratings, self.sampling, self.sampled = ratings, check_rate(sampling), sampled
-        self.trim = None if trim is None else int(trim)
-        self.blocks, self.users_are_public = chosen(blocks, BLOCKS), bool(users_are_public)
-        self.present = None if present is None else attendance(present, ratings.n_users)
-        self._at = at or {}
+        object.__setattr__(self, "sampling", check_rate(self.sampling))
+        object.__setattr__(self, "trim", None if self.trim is None else int(self.trim))
+        object.__setattr__(self, "blocks", chosen(self.blocks, BLOCKS))
+        object.__setattr__(self, "users_are_public", bool(self.users_are_public))
 
-    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:
-        U, V = self._factors({**(self._at(state) if callable(self._at) else self._at), **state})
-        part = self._part(stream)
-        touched, places = looked_up(self.ratings.items, part.entries, len(V))
-        by_user, by_item = bounded_gradients(
-            part.indptr,
-            places,
-            self._rated(part.entries),
-            self._clipped(U, part.rows),
-            self._clipped(V, touched),
-            ROOM * self.threshold,
-            "users" in self.blocks,
-            "items" in self.blocks,
-        )
-        answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
-        return {name: answer[name] for name in self.blocks}
+    @property
+    def clip(self) -> float | None:
+        """A, of item gradients alone: a piece is all that a user adds.
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
-        """What each sampled user adds to the item rows; of item gradients alone."""
-        if self.blocks != ("items",) or self.users_are_public:
-            raise UsageError(
-                "Only gradients of item factors alone are summed over parties, a piece being all that a user adds; "
-                "where users' factors are public, and a rating moves less, sums are not sealed."
-            )
-        U, V = self._factors({**(self._at(state) if callable(self._at) else self._at), **state})
-        part, p = self._part(stream), V.shape[1]
-        touched, places = looked_up(self.ratings.items, part.entries, len(V))
-        u = self._clipped(U, part.rows)
-        slopes = bounded_slopes(
-            part.indptr, places, self._rated(part.entries), u, self._clipped(V, touched), ROOM * self.threshold
-        )
-        owners = np.repeat(np.arange(len(part.rows)), np.diff(part.indptr))
-        cells = touched[places][:, None] * p + np.arange(p)
-        return Pieces(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
+        Where users' factors are public, and a rating moves less, sums are not sealed.
+        """
+        most = self.sensitivity(Unit.USER, Relation.ZERO_OUT)
+        return most if most < math.inf and self.blocks == ("items",) and not self.users_are_public else None
+
+    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """θ rows of the item block."""
+        return (self.trim or 1) * shapes["items"][1]
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        if not self.ratings.scale.declared:
+        if not self.scale.declared:
             return math.inf
-        return self.bound(
-            self._size,
-            unit,
-            relation,
-            self.sampling,
-            self.trim,
-            self.blocks,
-            users_are_public=self.users_are_public,
-            sampled=self.sampled,
-        )
+        if unit is Unit.RATING and self._by_rating:
+            one = self._of_ratings(self.size, 1, self.blocks)
+            return 2 * one if relation is Relation.REPLACE or self.trim is not None else one
+        if self.trim is None or (self.sampling < 1 and self.sampled is Unit.RATING):
+            return math.inf
+        return of_record(self._of_ratings(self.size, self.trim, self.blocks), unit, relation)
 
-    @classmethod
-    def bound(
-        cls,
-        size: float,
-        unit: Unit,
-        relation: Relation,
-        sampling: float,
-        trim: int | None = None,
-        blocks: Sequence[str] = BLOCKS,
-        *,
-        users_are_public: bool,
-        sampled: Unit = Unit.USER,
-    ) -> float:
-        """The sensitivity of such a query, before there is data; `size` is R or C."""
-        amplified = None if sampling == 1 else sampled
-        if unit is Unit.RATING and users_are_public and amplified is not Unit.USER:
-            one = cls._of_ratings(size, 1, blocks)
-            return 2 * one if relation is Relation.REPLACE or trim is not None else one
-        if trim is None or amplified is Unit.RATING:
-            return math.inf
-        return of_record(cls._of_ratings(size, trim, blocks), unit, relation)
+    @property
+    def largest(self) -> float:
+        """What one user adds to an entry of an item's row: at most one rating's part, however many she has."""
+        return self._of_ratings(self.size, 1, ("items",))
+
+    def counted(self, unit: Unit) -> tuple[Unit, Relation]:
+        """A rating that may change everything its user adds is the replace case of the user."""
+        if unit is Unit.RATING and not self._by_rating:
+            return Unit.USER, Relation.REPLACE
+        return unit, Relation.ZERO_OUT
+
+    def over(
+        self,
+        ratings: Ratings,
+        at: Blocks | Callable[[Blocks], Blocks] | None = None,
+        present: Array | None = None,
+    ) -> GradientSum:
+        """The sums over a party's ratings.
+
+        Parameters
+        ----------
+        ratings : one per user and item
+        at : blocks that `state` does not bring, or a function that makes them from it; of a user's factors fitted at
+            home each row may depend on her own ratings, on `state` and on secret coins, and on nobody else's ratings
+        present : (n,) bool, who takes part; None means all
+        """
+        return GradientSum(self, ratings, at, present)
 
     # -- what a way of clipping says ----------------------------------------------------------------------------
 
     @property
-    def _size(self) -> float:
-        """R or C."""
+    def size(self) -> float:
+        """R or C: what bounds grow with."""
         raise NotImplementedError
 
-    def _clipped(self, x: Array, rows: Array) -> Array:
+    def clipped(self, x: Array, rows: Array) -> Array:
         """Rows of factors as gradients use them, (k, p) float64 and finite."""
         raise NotImplementedError
 
@@ -185,27 +156,13 @@ class Gradient(Bounded):
         """What `kept` ratings of one user can add to these blocks: A for θ of them, a for one."""
         raise NotImplementedError
 
-    # -- inside -------------------------------------------------------------------------------------------------
-
-    def _part(self, stream: np.random.Generator) -> Part:
-        """The ratings that this answer looks at: a fresh sample, trimmed."""
-        draw = sample_users if self.sampled is Unit.USER else sample_ratings
-        part = draw(self.ratings.indptr, self.sampling, stream, self.present)
-        return part if self.trim is None else trim(part, self.ratings.items, self.trim, stream)
-
-    def _rated(self, entries: Array) -> Array:
-        """r − low in [0, R]; NaN counts as 0."""
-        scale = self.ratings.scale
-        return shifted(self.ratings.values, entries, scale.low, scale.span)
-
-    def _factors(self, state: Blocks) -> tuple[Array, Array]:
-        U, V = state["users"], state["items"]
-        n, m = self.ratings.n_users, self.ratings.n_items
-        if U.ndim != 2 or V.ndim != 2 or (len(U), len(V)) != (n, m) or U.shape[1] != V.shape[1]:
-            raise DataError(f"Factors of shapes {U.shape} and {V.shape} do not fit {n:,} users and {m:,} items.")
-        return U, V
+    @property
+    def _by_rating(self) -> bool:
+        """Whether a rating is bounded by itself, and no sample but one of ratings is drawn."""
+        return self.users_are_public and (self.sampling == 1 or self.sampled is Unit.RATING)
 
 
+@dataclass(frozen=True)
 class EmbeddingGradient(Gradient):
     """Gradient sums at Π(U), Π(V): factors non-negative with norm ≤ √R, whoever sent them.
 
@@ -217,16 +174,16 @@ class EmbeddingGradient(Gradient):
         rating: users 2R^1.5, items 2R^1.5, both 2√2·R^1.5
         user:   users θ·2R^1.5, items √θ·2R^1.5, both 2R^1.5·√(θ² + θ)
 
-    r = 0 where u·v = R attains all of them. Without Π's sign |u·v − r| could reach 2R. Other parameters, and what
+    r = 0 where u·v = R attains all of them. Without Π's sign |u·v − r| could reach 2R. Other attributes, and what
     holds for other relations, samples and homes: `Gradient`.
     """
 
     @property
-    def _size(self) -> float:
-        return self.ratings.scale.span
+    def size(self) -> float:
+        return self.scale.span
 
-    def _clipped(self, x: Array, rows: Array) -> Array:
-        return embed_rows(x, rows, ROOM * self.ratings.scale.span)
+    def clipped(self, x: Array, rows: Array) -> Array:
+        return embed_rows(x, rows, ROOM * self.scale.span)
 
     @staticmethod
     def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:
@@ -234,12 +191,13 @@ class EmbeddingGradient(Gradient):
         return 2 * size * math.sqrt(size * squares)
 
 
+@dataclass(frozen=True)
 class ClippedGradient(Gradient):
     """Gradient sums in which each rating's part, over the blocks answered, is clipped to norm C (as in DP-SGD).
 
-    Parameters
+    Attributes
     ----------
-    threshold : C, public; the others as in `Gradient`
+    threshold : C; the others as in `Gradient`
 
     Guarantee
     ---------
@@ -252,38 +210,94 @@ class ClippedGradient(Gradient):
     u = 0 attains "both", since then b_j = 0.
     """
 
-    def __init__(
-        self,
-        ratings: Ratings,
-        sampling: float,
-        trim: int | None = None,
-        blocks: Sequence[str] = BLOCKS,
-        *,
-        threshold: float,
-        users_are_public: bool,
-        sampled: Unit = Unit.USER,
-        present: Array | None = None,
-        at: Blocks | Callable[[Blocks], Blocks] | None = None,
-    ) -> None:
-        super().__init__(
-            ratings,
-            sampling,
-            trim,
-            blocks,
-            users_are_public=users_are_public,
-            sampled=sampled,
-            present=present,
-            at=at,
-        )
-        self.threshold = positive("threshold", threshold)
+    threshold: float = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "threshold", positive("threshold", self.threshold))
 
     @property
-    def _size(self) -> float:
+    def size(self) -> float:
         return self.threshold
 
-    def _clipped(self, x: Array, rows: Array) -> Array:
+    def clipped(self, x: Array, rows: Array) -> Array:
         return np.clip(finite(x[rows]), -LARGEST, LARGEST)
 
     @staticmethod
     def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:
         return size * (kept if "users" in blocks else math.sqrt(kept))
+
+
+class GradientSum(Bounded):
+    """What answers either gradient: a fresh sample, trimmed, and the sum of its bounded parts."""
+
+    query: Gradient
+
+    def __init__(
+        self,
+        query: Gradient,
+        ratings: Ratings,
+        at: Blocks | Callable[[Blocks], Blocks] | None = None,
+        present: Array | None = None,
+    ) -> None:
+        fitting_rows(ratings)
+        self.query, self.ratings, self._at = query, ratings, at or {}
+        self.present = None if present is None else attendance(present, ratings.n_users)
+
+    def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:
+        query, (U, V) = self.query, self._factors(state)
+        part = self._part(stream)
+        touched, places = looked_up(self.ratings.items, part.entries, len(V))
+        by_user, by_item = bounded_gradients(
+            part.indptr,
+            places,
+            self._rated(part.entries),
+            query.clipped(U, part.rows),
+            query.clipped(V, touched),
+            ROOM * query.threshold,
+            "users" in query.blocks,
+            "items" in query.blocks,
+        )
+        answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
+        return {name: answer[name] for name in query.blocks}
+
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+        """What each sampled user adds to the item rows; of item gradients alone."""
+        query = self.query
+        if query.blocks != ("items",) or query.users_are_public:
+            raise UsageError(
+                "Only gradients of item factors alone are summed over parties, a piece being all that a user adds; "
+                "where users' factors are public, and a rating moves less, sums are not sealed."
+            )
+        U, V = self._factors(state)
+        part, p = self._part(stream), V.shape[1]
+        touched, places = looked_up(self.ratings.items, part.entries, len(V))
+        u = query.clipped(U, part.rows)
+        slopes = bounded_slopes(
+            part.indptr, places, self._rated(part.entries), u, query.clipped(V, touched), ROOM * query.threshold
+        )
+        owners = np.repeat(np.arange(len(part.rows)), np.diff(part.indptr))
+        cells = touched[places][:, None] * p + np.arange(p)
+        return Pieces(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _part(self, stream: np.random.Generator) -> Part:
+        """The ratings that this answer looks at: a fresh sample, trimmed."""
+        query = self.query
+        draw = sample_users if query.sampled is Unit.USER else sample_ratings
+        part = draw(self.ratings.indptr, query.sampling, stream, self.present)
+        return part if query.trim is None else trim(part, self.ratings.items, query.trim, stream)
+
+    def _rated(self, entries: Array) -> Array:
+        """r − low in [0, R]; NaN counts as 0."""
+        scale = self.query.scale
+        return shifted(self.ratings.values, entries, scale.low, scale.span)
+
+    def _factors(self, state: Blocks) -> tuple[Array, Array]:
+        blocks = {**(self._at(state) if callable(self._at) else self._at), **state}
+        U, V = blocks["users"], blocks["items"]
+        n, m = self.ratings.n_users, self.ratings.n_items
+        if U.ndim != 2 or V.ndim != 2 or (len(U), len(V)) != (n, m) or U.shape[1] != V.shape[1]:
+            raise DataError(f"Factors of shapes {U.shape} and {V.shape} do not fit {n:,} users and {m:,} items.")
+        return U, V

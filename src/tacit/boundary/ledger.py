@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from tacit.boundary.answered import Answered
 from tacit.boundary.begun import lay_mark, lift_mark, mark, only_begun
 from tacit.boundary.events import Event, Public, from_json, to_json
 from tacit.boundary.wire import digest
@@ -100,13 +101,19 @@ def _parsed(line: str) -> Event:
 
 def canonical(event: Event) -> str:
     """An event as one line of JSON."""
-    return json.dumps(to_json(event), sort_keys=True, separators=(",", ":"))
+    return _LINE.encode(to_json(event))
+
+
+#: `json.dumps` would make it anew for every row.
+_LINE = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 class Ledger:
     """One party's ledger, opened or begun at `path`."""
 
     _turned = 0
+    #: How many rows were written here; others' are in `version`.
+    written = 0
     #: The state that was sealed last, and its seal: one that stays the same is compared sooner than sealed.
     _state: tuple[bytes | None, str] = (None, "")
     #: Entered while a commit waits for the disk: whoever computes may go on meanwhile.
@@ -194,6 +201,10 @@ class Ledger:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _answered(self) -> Answered:
+        return Answered(self._database)
+
     @property
     def version(self) -> tuple[int, int]:
         """Another one than before if another connection wrote meanwhile, or the first page was turned."""
@@ -221,12 +232,16 @@ class Ledger:
 
     def answered(self, request: str) -> tuple[Row, bytes | None] | None:
         """The latest row of a request that was answered before, with the answer's bytes if it is the latest of all."""
+        if not self._answered.request(request):
+            return None
         query = f"select {_ROW}, body from releases where request = ? order by number desc limit 1"
         found = self._database.execute(query, (request,)).fetchone()
         return None if found is None else (Row(*found[:-1]), found[-1])
 
     def another(self, run: str, round: int, step: str, attempt: int, request: str) -> bool:
         """Whether the same step of the same round was answered for other terms."""
+        if not self._answered.place(run, round, step, attempt):
+            return False
         query = "select 1 from releases where run = ? and round = ? and step = ? and attempt = ? and request != ?"
         return self._database.execute(query, (run, round, step, attempt, request)).fetchone() is not None
 
@@ -369,6 +384,8 @@ class Ledger:
             )
             if self._state[1] != was:
                 self._database.execute("insert or replace into home values (1, ?)", (state,))
+        self.written += 1
+        self._answered.add(request, run, round, step, attempt)
         return Row(*values)
 
     # -- checking ---------------------------------------------------------------------------------------------

@@ -20,12 +20,10 @@ from tacit.boundary import events
 from tacit.boundary.discrete import discrete_gaussian, discrete_laplace, skellam
 from tacit.boundary.query import Exact, Rows
 from tacit.boundary.source import Source
+from tacit.boundary.wire import all_finite
 from tacit.errors import PrivacyRefused, UsageError
 
 Array = np.ndarray[Any, Any]
-
-#: Numbers that are looked at one by one sooner than added up.
-FEW = 4096
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,10 @@ class Gaussian:
 
     def _noised(self, name: str, block: Exact, source: Source) -> Array:
         if isinstance(block, Rows):
-            _finite(name, block.values)
-            return source.noised_rows(block.n, block.rows, block.values, self.sigma)
+            try:
+                return source.noised_rows(block.n, block.rows, block.values, self.sigma)
+            except FloatingPointError:
+                raise _not_finite(name, block.values) from None
         whole = self.add({name: np.array(block, dtype=np.float64, order="C")}, source)
         return whole[name].astype(np.float32)
 
@@ -241,13 +241,12 @@ def _whole(x: Array) -> NDArray[np.int64]:
 
 
 def _finite(name: str, x: Array) -> None:
-    """A number that is not finite drowns its noise; in a large block the sum finds one at the cost of a glance."""
-    if x.size > FEW:
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(x.sum()):
-                return
-    if not np.isfinite(x).all():
-        x.fill(0)
-        raise PrivacyRefused(
-            f'"{name}" holds a number that is not finite, which noise cannot cover; clip before adding.'
-        )
+    """A number that is not finite drowns its noise."""
+    if not all_finite(x):
+        raise _not_finite(name, x)
+
+
+def _not_finite(name: str, x: Array) -> PrivacyRefused:
+    """What is said of a block that is not finite, and is emptied."""
+    x.fill(0)
+    return PrivacyRefused(f'"{name}" holds a number that is not finite, which noise cannot cover; clip before adding.')

@@ -53,17 +53,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
 from tacit.boundary.ball import least_in_ball
-from tacit.boundary.bounded import ROOM, finite
-from tacit.boundary.events import Event, PerturbedObjective
-from tacit.boundary.query import Blocks, Sensitive
-from tacit.boundary.trim import check_rows, sample_users, trim
+from tacit.boundary.bounded import ROOM, attendance, finite, fitting_rows
+from tacit.boundary.events import PerturbedObjective
+from tacit.boundary.query import Blocks, Mechanism, Query
+from tacit.boundary.trim import sample_users, trim
 from tacit.boundary.wire import Array
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Ratings, Scale
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.embed import embed
@@ -73,40 +73,56 @@ from tacit.kernels.embed import embed
 CURVATURE = 0.3
 
 
-class Problem(Sensitive, Protocol):
-    """A convex problem that a gate perturbs: its sensitivity is that of the gradient of one objective."""
-
-    def blank(self) -> dict[str, Array]:
-        """Zeros where linear terms go."""
-
-    def event(self, multiplier: float) -> Event:
-        """What the minimisers spend, if linear terms have that multiple of the sensitivity as standard deviation."""
-
-    def minimisers(self, linear: Blocks, multiplier: float | None, stream: np.random.Generator) -> dict[str, Array]:
-        """The exact minimisers with these linear terms; without a multiplier nothing is protected."""
-
-
 @dataclass(frozen=True)
-class Conditions:
-    """What the guarantee asks of the objectives, from public quantities.
+class Objectives(Query):
+    """One convex objective per item, in the block "items", perturbed and solved.
 
     Attributes
     ----------
-    span : R
+    scale : declared, of span R; r − low is clipped into [0, R]
     trim : θ; None keeps all ratings, and protects nobody
     least : the least λ, that of a run without privacy
+
+    Guarantee
+    ---------
+    That of this module; the sensitivity is that of the gradient of one objective. A scale read off the data and
+    untrimmed ratings bound nothing; nor does the unit rating: one rating moves its user's factors, and so all her
+    terms, which is the replace case of the unit user.
     """
 
-    span: float
+    scale: Scale
     trim: int | None
     least: float
 
+    mechanism: ClassVar[Mechanism] = Mechanism.PERTURBED
+
     def __post_init__(self) -> None:
-        if not (self.span > 0 and self.least > 0) or (self.trim is not None and self.trim < 1):
+        if not 0 < self.least < math.inf or (self.trim is not None and self.trim < 1):
             raise UsageError(
-                f"R = {self.span}, trim = {self.trim} and regularization = {self.least} are no conditions for an "
-                "objective; all are above 0."
+                f"trim = {self.trim} and regularization = {self.least} are no conditions for an objective; both are "
+                "above 0."
             )
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        promised = self.scale.declared and self.trim is not None
+        bounded = promised and unit is Unit.USER and relation is not Relation.REPLACE
+        return self.gradient if bounded else math.inf
+
+    def counted(self, unit: Unit) -> tuple[Unit, Relation]:
+        """A rating is the replace case of its user."""
+        return Unit.USER, Relation.ZERO_OUT if unit is Unit.USER else Relation.REPLACE
+
+    def over(self, ratings: Ratings, users: Array, centres: Array, present: Array | None = None) -> ItemObjectives:
+        """The objectives over a party's ratings.
+
+        Parameters
+        ----------
+        ratings : one per user and item
+        users : (n, p), each row a function of that user's own record and of public values; projected by Π
+        centres : (m, p), public
+        present : (n,) bool, who takes part; None means all
+        """
+        return ItemObjectives(self, ratings, users, centres, present)
 
     @property
     def theta(self) -> int:
@@ -118,72 +134,52 @@ class Conditions:
     @property
     def gradient(self) -> float:
         """L: residuals lie within 2R, since v may have either sign, and ‖u‖ ≤ √R."""
-        return 4 * self.span * math.sqrt(self.span)
+        return 4 * self.scale.span * math.sqrt(self.scale.span)
 
     def regularization(self, multiplier: float) -> float:
         """λ, so that curvature adds at most `CURVATURE`·μ to ε; it grows with the noise."""
-        return max(self.least, 2 * self.span / math.expm1(CURVATURE / math.sqrt(self.theta) / multiplier))
+        return max(self.least, 2 * self.scale.span / math.expm1(CURVATURE / math.sqrt(self.theta) / multiplier))
 
     def event(self, multiplier: float, count: int) -> PerturbedObjective:
         """What `count` objectives spend."""
-        return PerturbedObjective(multiplier, math.log1p(2 * self.span / self.regularization(multiplier)), count)
+        return PerturbedObjective(multiplier, math.log1p(2 * self.scale.span / self.regularization(multiplier)), count)
 
 
 class ItemObjectives:
-    """One objective per item, in the block "items".
+    """What answers `Objectives`."""
 
-    Parameters
-    ----------
-    ratings : one per user and item, on a declared scale; r − low is clipped into [0, R]
-    users : (n, p), each row a function of that user's own record and of public values; projected by Π
-    centres : (m, p), public
-    conditions : R of the ratings' scale, θ and the least λ
-
-    Guarantee
-    ---------
-    That of this module. A scale read off the data and untrimmed ratings bound nothing; nor does the unit rating: one
-    rating moves its user's factors, and so all her terms, which is the replace case of the unit user.
-    """
-
-    def __init__(self, ratings: Ratings, users: Array, centres: Array, conditions: Conditions) -> None:
-        check_rows(ratings.indptr, ratings.items, ratings.n_items)
+    def __init__(
+        self, query: Objectives, ratings: Ratings, users: Array, centres: Array, present: Array | None = None
+    ) -> None:
+        fitting_rows(ratings)
         if (len(users), len(centres)) != (ratings.n_users, ratings.n_items) or users.shape[1:] != centres.shape[1:]:
             raise DataError(
                 f"Factors of shapes {users.shape} and {centres.shape} do not fit {ratings.n_users:,} users and "
                 f"{ratings.n_items:,} items."
             )
-        if conditions.span != ratings.scale.span:
-            raise DataError(f"Objectives made for R = {conditions.span:g} do not fit R = {ratings.scale.span:g}.")
-        self.ratings, self.conditions, self.centres = ratings, conditions, finite(centres)
-        self.users = embed(users.astype(np.float64), ROOM * conditions.span)
-
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        promised = self.ratings.scale.declared and self.conditions.trim is not None
-        bounded = promised and unit is Unit.USER and relation is not Relation.REPLACE
-        return self.conditions.gradient if bounded else math.inf
+        self.query, self.ratings, self.centres = query, ratings, finite(centres)
+        self.users = embed(users.astype(np.float64), ROOM * query.scale.span)
+        self.present = None if present is None else attendance(present, ratings.n_users)
 
     def blank(self) -> dict[str, Array]:
         return {"items": np.zeros(self.centres.shape)}
 
-    def event(self, multiplier: float) -> Event:
-        return self.conditions.event(multiplier, self.conditions.theta)
-
     def minimisers(self, linear: Blocks, multiplier: float | None, stream: np.random.Generator) -> dict[str, Array]:
-        weight = self.conditions.least if multiplier is None else self.conditions.regularization(multiplier)
+        weight = self.query.least if multiplier is None else self.query.regularization(multiplier)
         curvature, slope = self.squares(stream)
         curvature += weight * np.eye(self.centres.shape[1])
         slope += weight * self.centres - linear["items"]
-        return {"items": least_in_ball(curvature, slope, math.sqrt(self.conditions.span)).astype(np.float32)}
+        return {"items": least_in_ball(curvature, slope, math.sqrt(self.query.scale.span)).astype(np.float32)}
 
     def squares(self, stream: np.random.Generator) -> tuple[Array, Array]:
         """Σ_i (r_ij − u_i·v)² as ½·vᵀHv − g·v for every item: H (m, p, p) and g (m, p), float64."""
-        ratings, (m, p) = self.ratings, self.centres.shape
-        part = sample_users(ratings.indptr, 1, stream)
-        if self.conditions.trim is not None:
-            part = trim(part, ratings.items, self.conditions.trim, stream)
+        query, ratings, (m, p) = self.query, self.ratings, self.centres.shape
+        part = sample_users(ratings.indptr, 1, stream, self.present)
+        if query.trim is not None:
+            part = trim(part, ratings.items, query.trim, stream)
         items, kept = ratings.items[part.entries], np.repeat(part.rows, np.diff(part.indptr))
-        shifted = ratings.values[part.entries].astype(np.float64) - ratings.scale.low
-        rated, u = np.clip(finite(shifted), 0.0, self.conditions.span), self.users[kept].T
+        shifted = ratings.values[part.entries].astype(np.float64) - query.scale.low
+        rated, u = np.clip(finite(shifted), 0.0, query.scale.span), self.users[kept].T
         H, g = np.empty((m, p, p)), np.empty((m, p))
         for f in range(p):
             g[:, f] = np.bincount(items, weights=2 * rated * u[f], minlength=m)

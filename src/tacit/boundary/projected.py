@@ -14,14 +14,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from tacit.boundary.bounded import attendance, fitting_rows
+from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.randomize import RandomizedResponse
 from tacit.boundary.source import Source
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
-from tacit.errors import BadMessage, UsageError
+from tacit.errors import BadMessage, DataError, UsageError
+from tacit.guarantee import Relation, Unit
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,7 @@ class OneBit:
     bound: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.bound < math.inf:
-            raise UsageError(f"A bound of {self.bound:g} on what is reported is not possible; give a number above 0.")
+        check_bound(self.bound)
         _ = self._response  # refuses an ε that cannot be kept
 
     @cached_property
@@ -76,44 +79,90 @@ class OneBit:
         return 1.0 if self._response is None else 1 / (self._response.truth - self._response.lie)
 
 
-@dataclass(frozen=True, eq=False)
-class ProjectedGradient:
+def check_bound(bound: float) -> None:
+    """Refuse a B that numbers cannot be clipped to."""
+    if not 0 < bound < math.inf:
+        raise UsageError(f"A bound of {bound:g} on what is reported is not possible; give a number above 0.")
+
+
+@dataclass(frozen=True)
+class ProjectedBit(Query):
     """One report of each device: which coordinate of its projected item gradient, and a bit about it.
 
     Attributes
     ----------
-    ratings : the devices' ratings, a row each
-    users, items : U (n, p), which stays at home and may depend on each device's own ratings, and V (m, p), as received
-    signs : √q·Φ, (q, m) int8 of ±1, public
-    rows : (k,) the devices that take part
-    told : how a number is told
+    shape : (q, p), that of ΦG_i
+    bound : B, what numbers are clipped to
 
     Formal guarantee
     ----------------
-    ε₀-local DP for a device's whole record, ε₀ = `told.epsilon`, under replace and hence under zero-out, whoever sees
-    the report (c, b). The coordinate c is drawn uniformly before the data is looked at, so that P(c, b | record) =
-    P(b | c, record)/(q·p); given c the number told is a function of the record and of what the device received, and
-    `OneBit` makes any bit within a factor e^ε₀ as likely for any two numbers. A device without ratings has the number 0
-    and reports like all others. A rating is part of a record: per rating the same ε₀ holds. Later reports may depend
-    on earlier ones through V; given those the same argument holds again, and T reports compose to T·ε₀ or less.
+    ε₀-local DP for a device's whole record under replace and hence under zero-out, whoever sees the report (c, b); ε₀
+    is what the reports are asked for with. The coordinate c is drawn uniformly before the data is looked at, so that
+    P(c, b | record) = P(b | c, record)/(q·p); given c the number told is a function of the record and of what the
+    device received, and `OneBit` makes any bit within a factor e^ε₀ as likely for any two numbers. A device without
+    ratings has the number 0 and reports like all others. A rating is part of a record: per rating the same ε₀ holds.
+    Later reports may depend on earlier ones through V; given those the same argument holds again, and T reports compose
+    to T·ε₀ or less.
     """
 
-    ratings: Ratings
-    users: Array
-    items: Array
-    signs: Array
-    rows: Array
-    told: OneBit
+    shape: tuple[int, int]
+    bound: float
 
-    @property
-    def epsilon(self) -> float:
-        """ε₀ of one report."""
-        return self.told.epsilon
+    mechanism: ClassVar[Mechanism] = Mechanism.RESPONSE
 
-    def reports(self, stream: np.random.Generator, coins: Source) -> dict[str, Array]:
+    def __post_init__(self) -> None:
+        if len(self.shape) != 2 or min(self.shape) < 1:
+            raise UsageError(f"A projected gradient of shape {self.shape} has no coordinates; give (q, p), above 0.")
+        object.__setattr__(self, "shape", (int(self.shape[0]), int(self.shape[1])))
+        check_bound(self.bound)
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        """1, by the multiplier's definition z = 1/ε₀: ε₀ holds whatever changes in a device's record."""
+        return 1.0
+
+    def over(
+        self, ratings: Ratings, users: Array, items: Array, signs: Array, present: Array | None = None
+    ) -> ProjectedGradient:
+        """The reports of a party's devices.
+
+        Parameters
+        ----------
+        ratings : the devices' ratings, a row each
+        users : U (n, p), which stays at home and may depend on each device's own ratings
+        items : V (m, p), as received
+        signs : √q·Φ, (q, m) int8 of ±1, public
+        present : (n,) bool, the devices that take part; None means all
+        """
+        return ProjectedGradient(self, ratings, users, items, signs, present)
+
+
+class ProjectedGradient:
+    """What answers `ProjectedBit`."""
+
+    def __init__(
+        self,
+        query: ProjectedBit,
+        ratings: Ratings,
+        users: Array,
+        items: Array,
+        signs: Array,
+        present: Array | None = None,
+    ) -> None:
+        fitting_rows(ratings)
+        (q, p), n, m = query.shape, ratings.n_users, ratings.n_items
+        if (users.shape, items.shape, signs.shape) != ((n, p), (m, p), (q, m)):
+            raise DataError(
+                f"Factors of shapes {users.shape} and {items.shape} and signs of shape {signs.shape} do not fit "
+                f"{n:,} users, {m:,} items and a projected gradient of shape {query.shape}."
+            )
+        self.query, self.ratings, self.users, self.items, self.signs = query, ratings, users, items, signs
+        self.rows = np.flatnonzero(attendance(present, n))
+
+    def reports(self, stream: np.random.Generator, coins: Source, epsilon: float) -> dict[str, Array]:
         """Coordinates a·p + f and bits, (k,) int32 each."""
-        drawn = stream.integers(len(self.signs) * self.items.shape[1], size=len(self.rows), dtype=np.int32)
-        return {"coordinate": drawn, "bit": self.told.bits(self.numbers(drawn), coins)}
+        (q, p), told = self.query.shape, OneBit(epsilon, self.query.bound)
+        drawn = stream.integers(q * p, size=len(self.rows), dtype=np.int32)
+        return {"coordinate": drawn, "bit": told.bits(self.numbers(drawn), coins)}
 
     def numbers(self, coordinates: Array) -> Array:
         """(ΦG_i)[a, f] of each device of `rows` at its own coordinate a·p + f, before clipping; (k,) float64.

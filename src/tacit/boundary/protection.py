@@ -6,26 +6,18 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-import numpy as np
-
-from tacit.boundary import noise as mechanism
-from tacit.boundary.bounded import rounded
-from tacit.boundary.events import Event, Gaussian, Public, Pure, SampledGaussian
+from tacit.boundary.events import Event, Public
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.query import Exact, Query, Randomised, Sensitive
-from tacit.boundary.sealed import Grid
-from tacit.boundary.seals import Circle
 from tacit.boundary.source import Secure, Seeded, Source
-from tacit.boundary.spending import Noised
+from tacit.boundary.spec import Terms, times
 from tacit.boundary.tally import Merged, Tally, together
-from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
-from tacit.guarantee import Guarantee, Relation, Unit
+from tacit.guarantee import Guarantee, Relation
 from tacit.rng import stream_key
 
 #: The relation that a ledger is read under.
@@ -34,46 +26,6 @@ ACCOUNTED = Relation.ZERO_OUT
 
 class BudgetSpent(PrivacyRefused):
     """A party's budget does not cover another release."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a run promises, fixed before its first release; the same for each of its parties.
-
-    Attributes
-    ----------
-    guarantee : what will hold after the whole schedule
-    multiplier : noise over sensitivity, of every noisy answer
-    schedule : how many releases of each step the whole run makes
-    events : what all of them cost one unit, over all parties that it is in
-    sensitivities : by step, the Δ that an aggregation's noise was made for; a query with a larger one is refused
-    grids : by step, the whole numbers of a sum that nobody sees a single contribution to, and whose noise it carries as
-        a whole; every other answer has noise of its own
-    reports : by step, what one round of randomised reports spends
-    parties : by step, in how many parties' releases one unit can be; 1 where it is not named
-    accounted : the unit that sensitivities are asked for and the relation that events are counted under, where the
-        guarantee rests on stronger ones than it names; None means the guarantee's own
-    masked : whether what is averaged over parties leaves under masks alone
-    """
-
-    guarantee: Guarantee
-    multiplier: float
-    schedule: Mapping[str, int]
-    events: tuple[Event, ...]
-    sensitivities: Mapping[str, float] = field(default_factory=dict)
-    grids: Mapping[str, Grid] = field(default_factory=dict)
-    reports: Mapping[str, Event] = field(default_factory=dict)
-    parties: Mapping[str, int] = field(default_factory=dict)
-    accounted: tuple[Unit, Relation] | None = None
-    masked: bool = False
-
-    @property
-    def unit(self) -> Unit:
-        return self.guarantee.unit if self.accounted is None else self.accounted[0]
-
-    @property
-    def relation(self) -> Relation:
-        return self.guarantee.relation if self.accounted is None else self.accounted[1]
 
 
 @dataclass(frozen=True)
@@ -91,10 +43,10 @@ class Protection:
 
     Guarantee
     ---------
-    Every noisy answer is the query's answer plus N(0, (multiplier·Δ)²) on every cell, Δ being the sensitivity that
-    the query itself enforces for the run's unit and relation; or, under a seal, whole numbers and Skellam noise as the
-    step's `Grid` says, of which this party adds its share. Releases beyond the schedule that the multiplier was
-    calibrated for are refused, so the guarantee of the terms covers everything that leaves in this run; what left in
+    Every noisy answer is the answer of the step's own query, as the run's terms hold it, plus N(0, (z·Δ)²) on every
+    cell, Δ being the sensitivity that this query enforces for the run's unit and relation; or, in sums of integers,
+    Skellam noise as the step's `Grid` says, of which this party adds all or its share. Releases beyond those that the
+    noise was calibrated for are refused, so the guarantee of the terms covers everything in this run; what left in
     earlier runs is composed by a privacy filter, and a release that would exceed the party's own budget is refused
     whatever the coordinator says. A release is charged with what it costs one unit over all parties that the unit is
     in, so that the ledger of each of these parties alone says what its users have spent in the run.
@@ -106,8 +58,6 @@ class Protection:
     run: str
     seed: int
     people: Sequence[str] = ()
-    circle: Circle | None = None
-    _made: Counter[str] = field(default_factory=Counter)
     _tally: Tally = field(init=False)
     _held: bool = False
 
@@ -117,54 +67,9 @@ class Protection:
         if self.people:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
-        self._made.update(row.step for row in self.ledger.rows() if row.run == self.run)
         self._tally = Tally(self.ledger, self.run)
 
-    # -- noise ------------------------------------------------------------------------------------------------
-
-    def scale(self, query: Sensitive) -> float:
-        """σ of one answer; a query that bounds nothing cannot be protected.
-
-        Multipliers are over the sensitivity under zero-out; the accountant brings in what another relation costs.
-        """
-        sensitivity = query.sensitivity(self.terms.unit, Relation.ZERO_OUT)
-        if not 0 < sensitivity < np.inf:
-            raise PrivacyRefused(
-                f"A query of {self.ledger.party} has no bound on what one {self.terms.unit} can change; "
-                "nothing was released."
-            )
-        return self.terms.multiplier * sensitivity
-
-    def event(self, step: str, query: Query, answers: int) -> Event:
-        """What `answers` noisy answers of a query spend at this party."""
-        if (grid := self.terms.grids.get(step)) is not None:
-            return grid.event(query.sampling, answers)
-        if query.sampling < 1:
-            return SampledGaussian(self.terms.multiplier, query.sampling, answers)
-        return Gaussian(self.terms.multiplier, answers)
-
-    def reported(self, step: str, query: Randomised) -> Event:
-        """What one report of every device spends; reports that tell more than was planned are refused."""
-        planned = self.terms.reports.get(step)
-        told = planned.epsilon if isinstance(planned, Pure) else getattr(planned, "local_epsilon", 0.0)
-        if planned is None or not 0 < getattr(query, "epsilon", math.inf) <= told * (1 + 1e-12):
-            raise PrivacyRefused(
-                f'Reports of step "{step}" of {self.ledger.party} tell more than was planned; nothing was released.'
-            )
-        return planned
-
-    def charged(self, step: str, own: Event) -> Event:
-        """What a release costs one unit over all parties that it is in: each of them makes one like this party's own.
-
-        It is the only thing that is admitted and recorded.
-        """
-        return replace(own, count=own.count * self.terms.parties.get(step, 1)) if isinstance(own, Noised) else own
-
-    def noised(self, blocks: Mapping[str, Exact], sigma: float, *purpose: str | int) -> dict[str, Array]:
-        """Fresh noise on every cell of every block, sampled or not."""
-        if sigma == 0:
-            return {name: rounded(block) for name, block in blocks.items()}
-        return mechanism.Gaussian(sigma).noised(blocks, self.source("noise", *purpose))
+    # -- randomness ------------------------------------------------------------------------------------------------
 
     def source(self, *purpose: str | int) -> Source:
         """The party's private randomness for one purpose: from the seed in a simulation, else from nowhere twice."""
@@ -177,7 +82,7 @@ class Protection:
     @property
     def simulated(self) -> bool:
         """Whether the guarantee says SIMULATED: only then may anything private come from a seed."""
-        return self.terms.guarantee.simulated
+        return isinstance(self.terms.guarantee, Guarantee) and self.terms.guarantee.simulated
 
     def only_simulated(self, what: str) -> None:
         """Refuse what only a simulation may do, under a guarantee that does not say SIMULATED."""
@@ -189,25 +94,25 @@ class Protection:
 
     # -- the veto ---------------------------------------------------------------------------------------------
 
-    def fits(self, step: str, query: Sensitive) -> None:
-        """Refuse a query whose bound is not the plan's: a larger one would drown in too little noise of an aggregation,
-        and a smaller one is not what was planned, whatever it is."""
-        planned, own = self.terms.sensitivities.get(step), query.sensitivity(self.terms.unit, Relation.ZERO_OUT)
-        if planned is not None and not math.isclose(own, planned, rel_tol=1e-9):
-            what = "more" if own > planned else "something else"
-            raise PrivacyRefused(
-                f'Step "{step}" of {self.ledger.party} asks for {what} than was planned; nothing was released.'
-            )
+    def admit(self, step: str) -> None:
+        """Refuse a release that the plan does not hold, or that the party's budget does not cover.
 
-    def admit(self, step: str, event: Event) -> None:
-        """Refuse a release that the schedule does not hold, or that the party's budget does not cover."""
-        if self._made[step] >= self.terms.schedule.get(step, 0):
+        Sealed sums may be asked for again, where they came to nothing: as often as the run's retries say, all together.
+        """
+        terms, made = self.terms.steps.get(step), self._tally.made()  # by whichever process
+        covered = 0 if terms is None else terms.spec.releases
+        if terms is not None and terms.retried:
+            others = [t for t in self.terms.steps.values() if t.retried and t.spec.step != step]
+            spare = self.terms.retries - sum(max(0, made[t.spec.step] - t.spec.releases) for t in others)
+            covered += max(0, spare)
+        if made[step] >= covered:
             raise PrivacyRefused(
-                f'{self.ledger.party} was asked for release {self._made[step] + 1} of step "{step}", and the '
-                f"run's guarantee covers {self.terms.schedule.get(step, 0)}; nothing was released."
+                f'{self.ledger.party} was asked for release {made[step] + 1} of step "{step}", and the '
+                f"run's guarantee covers {covered}; nothing was released."
             )
-        planned, now = _counts(together(self.terms.events)), _counts(together(self._tally.spent().mine, (event,)))
-        if planned is None or now is None or any(count > planned.get(kind, 0) for kind, count in now.items()):
+        planned = () if terms is None else (terms.event,)
+        now, most = _counts(together(self._tally.spent().mine, planned)), self._most()
+        if now is None or any(count > most[kind] for kind, count in now.items()):
             raise PrivacyRefused(
                 f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
                 "nothing was released."
@@ -216,6 +121,13 @@ class Protection:
         if not self._held:  # a run that is refused holds the ledger to nothing
             self.ledger.held_to(self.budget.epsilon, self.budget.delta, self.budget.days)
             self._held = True
+
+    def _most(self) -> Counter[Event]:
+        """How many answers of each kind the run's terms hold: what its rows say beyond that was spent under others."""
+        most: Counter[Event] = Counter()
+        for name, releases in self.terms.releases.items():
+            most.update(_counts(together((times(self.terms.steps[name].event, releases),))) or {})
+        return most
 
     def afford(self) -> None:
         """Refuse a run that the party's budget does not cover, before anything of it is released or recorded."""
@@ -245,10 +157,6 @@ class Protection:
             middle = (low + high) / 2
             low, high = (low, middle) if covers(middle) else (middle, high)
         return high
-
-    def count(self, step: str) -> None:
-        """One more release of a step was recorded."""
-        self._made[step] += 1
 
     def reading(self) -> float:
         """ε over everything in the ledger so far, for whoever looks; at most the budget, where that is for good."""

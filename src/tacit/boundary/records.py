@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.bounded import ROOM, Bounded, attendance, bounded_rows, finite, of_record, on_grid, positive
-from tacit.boundary.query import Blocks
-from tacit.boundary.trim import check_rows
+from tacit.boundary.bounded import (
+    ROOM,
+    Bounded,
+    attendance,
+    bounded_rows,
+    finite,
+    fitting_rows,
+    in_turn,
+    of_record,
+    on_grid,
+    positive,
+)
+from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Ratings, Scale
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.bounded import bounded_slopes
@@ -23,16 +34,14 @@ from tacit.secure.quantize import Pieces
 AT_ONCE = 4_000_000
 
 
-class RecordGradient(Bounded):
+@dataclass(frozen=True)
+class RecordGradient(Query):
     """Per item j, Σ_i w_i·2(u_i·v_j − r_ij)·u_i over all who rated j, w_i = min(1, C/‖g_i‖), g_i all of i's terms.
 
-    Parameters
+    Attributes
     ----------
-    ratings : one per user and item, on a declared scale; r − low is clipped into [0, R]
-    clip : C, public
-    users : U (n, p); row i may depend on i's own record, on what was released, and on secret coins
-    items : V (m, p), of whatever origin: Π is applied to both
-    present : (n,) bool, who takes part; None means all
+    scale : declared, of span R; r − low is clipped into [0, R]
+    limit : C
 
     Guarantee
     ---------
@@ -42,23 +51,55 @@ class RecordGradient(Bounded):
     holds in floating point: norms are cut by `ROOM`, terms to a grid on which sums are exact.
     """
 
-    def __init__(self, ratings: Ratings, clip: float, users: Array, items: Array, present: Array | None = None) -> None:
-        check_rows(ratings.indptr, ratings.items, ratings.n_items)
+    scale: Scale
+    limit: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", positive("limit", self.limit))
+
+    @property
+    def clip(self) -> float:
+        return self.limit
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return of_record(self.limit, unit, relation) if self.scale.declared else math.inf
+
+    def counted(self, unit: Unit) -> tuple[Unit, Relation]:
+        """A rating moves factors fitted at home, and so all that its user adds: the replace case of the user."""
+        return Unit.USER, Relation.ZERO_OUT if unit is Unit.USER else Relation.REPLACE
+
+    def over(self, ratings: Ratings, users: Array, items: Array, present: Array | None = None) -> RecordSum:
+        """The sum over a party's users.
+
+        Parameters
+        ----------
+        ratings : one per user and item
+        users : U (n, p); row i may depend on i's own record, on what was released, and on secret coins
+        items : V (m, p), of whatever origin: Π is applied to both
+        present : (n,) bool, who takes part; None means all
+        """
+        return RecordSum(self, ratings, users, items, present)
+
+
+class RecordSum(Bounded):
+    """What answers `RecordGradient`."""
+
+    query: RecordGradient
+
+    def __init__(
+        self, query: RecordGradient, ratings: Ratings, users: Array, items: Array, present: Array | None = None
+    ) -> None:
+        fitting_rows(ratings)
         if len(users) != ratings.n_users or len(items) != ratings.n_items or users.shape[1] != items.shape[1]:
             raise DataError(f"Factors of shapes {users.shape} and {items.shape} do not fit the ratings.")
-        self.ratings, self.clip, span = ratings, positive("clip", clip), ratings.scale.span
-        self.users, self.items = (finite(embed(x, span)) for x in (users, items))
+        self.query, self.ratings = query, ratings
+        self.users, self.items = (finite(embed(x, query.scale.span)) for x in (users, items))
         self.present = attendance(present, ratings.n_users)
 
     def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
         """What each user adds, some users at a time: a record has p numbers for every rating."""
-        indptr, p = self.ratings.indptr, self.items.shape[1]
-        first = 0
-        while first < self.ratings.n_users:
-            reach = indptr[first] + max(1, AT_ONCE // p)
-            last = max(first + 1, int(np.searchsorted(indptr, reach, side="right")) - 1)
-            yield self._of(first, min(last, self.ratings.n_users))
-            first = last
+        for first, last in in_turn(self.ratings.indptr, AT_ONCE // self.items.shape[1]):
+            yield self._of(first, last)
 
     def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
         """What each user adds, all at once."""
@@ -70,27 +111,19 @@ class RecordGradient(Bounded):
             total += np.bincount(part.cells, weights=part.values, minlength=part.size)
         return {"items": total.reshape(self.items.shape)}
 
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return self.bound(self.clip, unit, relation) if self.ratings.scale.declared else math.inf
-
-    @staticmethod
-    def bound(clip: float, unit: Unit, relation: Relation) -> float:
-        """The sensitivity of such a sum, before there is data."""
-        return of_record(clip, unit, relation)
-
     def _of(self, first: int, last: int) -> Pieces:
         """The pieces of users first … last − 1."""
         indptr, p = self.ratings.indptr, self.items.shape[1]
         entries = np.arange(indptr[first], indptr[last])
         starts = indptr[first : last + 1] - indptr[first]
-        mine, scale = self.ratings.items[entries], self.ratings.scale
+        mine, scale, limit = self.ratings.items[entries], self.query.scale, self.query.limit
         u = self.users[first:last] * self.present[first:last, None]
         rated = shifted(self.ratings.values, entries, scale.low, scale.span)
         slopes = bounded_slopes(starts, mine, rated, u, self.items, math.inf)
         owners = np.repeat(np.arange(last - first), np.diff(starts))
         lengths = np.sqrt(np.einsum("nf,nf->n", u, u))
-        clipped = bounded_rows(starts, (slopes * lengths[owners])[None], self.clip)[0]
+        clipped = bounded_rows(starts, (slopes * lengths[owners])[None], limit)[0]
         unit = u * np.divide(ROOM, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, None]
-        values = on_grid(clipped[:, None] * unit[owners], self.clip, self.ratings.n_users)
+        values = on_grid(clipped[:, None] * unit[owners], limit, self.ratings.n_users)
         cells = mine.astype(np.int64)[:, None] * p + np.arange(p)
         return Pieces(starts.astype(np.int64) * p, cells.ravel(), values.ravel(), self.items.size)

@@ -38,6 +38,7 @@ class Release:
     guarantee : Guarantee, or NON_PRIVATE
     contributors : how many parties or devices it speaks for
     event, payload, head : what it spent, the payload's hash, and the ledger's head with its row; empty without a ledger
+    digest : the body's SHA-256 where it was taken already, so that nobody in this process takes it again; else empty
     """
 
     party: str
@@ -48,6 +49,7 @@ class Release:
     event: str = ""
     payload: str = ""
     head: str = ""
+    digest: str = field(default="", repr=False, compare=False)
     seal: object = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -12,11 +12,13 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.boundary.wire import all_finite
 from tacit.errors import PrivacyRefused, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Source(Protocol):
 
     def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
         """x + σ·N where x, (n, p), is `values` in `rows`, which increase, and 0 elsewhere: what add_normal makes of
-        x in float64, rounded to float32."""
+        x in float64, rounded to float32. FloatingPointError where a value is not finite."""
 
 
 class _Words:
@@ -80,6 +82,8 @@ class _Words:
         return out
 
     def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+        if not all_finite(values):
+            raise FloatingPointError("the values of a noised block must be finite")
         x = np.zeros((n, values.shape[1]))
         x[rows] = values
         self.add_normal(x, sigma)
@@ -115,22 +119,18 @@ class Seeded(_Words):
         self._key, self._calls = key, 0
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        from tacit.kernels.noise import random_words
-
         self._calls += 1
-        return random_words(self._key, 2 * n, self._calls).view(np.uint64)
+        words: NDArray[np.uint64] = _kernels().random_words(self._key, 2 * n, self._calls).view(np.uint64)
+        return words
 
     def add_normal(self, x: Floats, sigma: float) -> None:
-        from tacit.kernels.noise import add_noise
-
         self._calls += 1
-        add_noise(x, sigma, self._key, self._calls)
+        _kernels().add_noise(x, sigma, self._key, self._calls)
 
     def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
-        from tacit.kernels.noise import noised_rows
-
         self._calls += 1
-        return noised_rows(n, rows, values, sigma, self._key, self._calls)
+        noised: NDArray[np.float32] = _kernels().noised_rows(n, rows, values, sigma, self._key, self._calls)
+        return noised
 
 
 class Secure(_Words):
@@ -242,6 +242,14 @@ class Keyed(_Words):
         raise PrivacyRefused("A keyed source cannot be copied or stored; make another from the same key.")
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+@cache
+def _kernels() -> Any:
+    """The seeded kernels; a deployment needs none of them, nor their compiler."""
+    from tacit.kernels import noise
+
+    return noise
 
 
 def _keystream() -> CipherContext:

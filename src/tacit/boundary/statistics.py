@@ -8,35 +8,44 @@ item: Krichene et al., *Multi-Task Differential Privacy Under Distribution Skew*
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.bounded import Bounded, attendance, bounded_rows, chosen, clipped_rows, finite, of_record, positive
-from tacit.boundary.query import Blocks
-from tacit.boundary.trim import check_rows
+from tacit.boundary.bounded import (
+    Bounded,
+    Compressed,
+    attendance,
+    bounded_rows,
+    chosen,
+    clipped_rows,
+    finite,
+    fitting_rows,
+    in_turn,
+    of_record,
+    positive,
+)
+from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
+from tacit.secure.quantize import Pieces
 
 BLOCKS = ("gram", "moment")
 
+#: Entries that are held at a time.
+AT_ONCE = 4_000_000
 
-class WeightedSum(Bounded):
+
+@dataclass(frozen=True)
+class Weighted(Query):
     """Per item, Σ_i c_ij·u_i·u_iᵀ as "gram" and Σ_i c_ij·y_ij·u_i as "moment", with Σ_j c_ij² ≤ B for every user.
 
-    Parameters
+    Attributes
     ----------
-    indptr, items : compressed rows, items increasing within a row
-    weights : (nnz,) c; scaled down where a user's exceed the budget
-    targets : (nnz,) y, clipped to ±y_max: centred ratings, before any sum
-    factors : (n, p) u; rows clipped to norm Γ
-    n_items : m, the size of the public catalogue
-    budget, factor_clip, target_clip : B, Γ and y_max, public
+    budget, factor_clip, target_clip : B, Γ and y_max
     blocks : which of the two to answer
-    present : (n,) bool, who takes part; None means all
-
-    A user's weights, targets and factors may depend on her own record and on released state only.
 
     Guarantee
     ---------
@@ -50,65 +59,110 @@ class WeightedSum(Bounded):
     Sums are float64; `ROOM` covers their rounding.
     """
 
+    budget: float
+    factor_clip: float
+    target_clip: float
+    blocks: tuple[str, ...] = BLOCKS
+
+    def __post_init__(self) -> None:
+        for name in ("budget", "factor_clip", "target_clip"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        object.__setattr__(self, "blocks", chosen(self.blocks, BLOCKS))
+
+    @property
+    def clip(self) -> float:
+        each = {"gram": self.factor_clip, "moment": self.target_clip}
+        return math.sqrt(self.budget) * self.factor_clip * math.hypot(*(each[name] for name in self.blocks))
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return of_record(self.clip, unit, relation)
+
+    def over(
+        self, ratings: Compressed, weights: Array, targets: Array, factors: Array, present: Array | None = None
+    ) -> WeightedSum:
+        """The sums over a party's ratings.
+
+        A user's weights, targets and factors may depend on her own record and on released state only.
+
+        Parameters
+        ----------
+        weights : (nnz,) c; scaled down where a user's exceed the budget
+        targets : (nnz,) y, clipped to ±y_max: centred ratings, before any sum
+        factors : (n, p) u; rows clipped to norm Γ
+        present : (n,) bool, who takes part; None means all
+        """
+        return WeightedSum(self, ratings, weights, targets, factors, present)
+
+
+class WeightedSum(Bounded):
+    """What answers `Weighted`."""
+
+    query: Weighted
+
     def __init__(
         self,
-        indptr: Array,
-        items: Array,
+        query: Weighted,
+        ratings: Compressed,
         weights: Array,
         targets: Array,
         factors: Array,
-        n_items: int,
-        *,
-        budget: float,
-        factor_clip: float,
-        target_clip: float,
-        blocks: Sequence[str] = BLOCKS,
         present: Array | None = None,
     ) -> None:
-        check_rows(indptr, items, n_items)
-        n = len(indptr) - 1
-        if not np.shape(weights) == np.shape(targets) == np.shape(items) or len(factors) != n:
+        fitting_rows(ratings)
+        if not np.shape(weights) == np.shape(targets) == np.shape(ratings.items) or len(factors) != ratings.n_users:
             raise DataError(
-                f"Weighted statistics need a weight and a target for each of {len(items):,} ratings and a row of "
-                f"factors for each of {n:,} users."
+                f"Weighted statistics need a weight and a target for each of {len(ratings.items):,} ratings and a row "
+                f"of factors for each of {ratings.n_users:,} users."
             )
-        self.indptr, self.items, self.n_items = indptr, items, n_items
+        self.query, self.ratings, self.present = query, ratings, attendance(present, ratings.n_users)
         self.weights, self.targets, self.factors = weights, targets, factors
-        self.budget, self.factor_clip = positive("budget", budget), positive("factor_clip", factor_clip)
-        self.target_clip = positive("target_clip", target_clip)
-        self.blocks, self.present = chosen(blocks, BLOCKS), attendance(present, n)
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         from scipy.sparse import csr_array
 
-        c = bounded_rows(self.indptr, np.asarray(self.weights)[None], math.sqrt(self.budget))[0]
-        c *= np.repeat(self.present, np.diff(self.indptr))
-        y = np.clip(finite(self.targets), -self.target_clip, self.target_clip)
-        u = clipped_rows(np.asarray(self.factors), self.factor_clip)
-        shape = (len(u), self.n_items)
+        ratings, shape = self.ratings, (self.ratings.n_users, self.ratings.n_items)
+        return {
+            name: csr_array((c, ratings.items, ratings.indptr), shape=shape).T @ rows
+            for name, (c, rows) in self._factored().items()
+        }
+
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+        """All that a user adds to both blocks is one piece."""
+        return self._of(self._factored(), 0, self.ratings.n_users)
+
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+        """The same, some users at a time: a rating has p(p+3)/2 numbers."""
+        factored = self._factored()
+        width = sum(rows.shape[1] for _c, rows in factored.values())
+        for first, last in in_turn(self.ratings.indptr, AT_ONCE // max(1, width)):
+            yield self._of(factored, first, last)
+
+    def _factored(self) -> dict[str, tuple[Array, Array]]:
+        """By block, the number (nnz,) of each rating and the row (n, …) of each user whose product is added."""
+        query, indptr = self.query, self.ratings.indptr
+        c = bounded_rows(indptr, np.asarray(self.weights)[None], math.sqrt(query.budget))[0]
+        c *= np.repeat(self.present, np.diff(indptr))
+        u = clipped_rows(np.asarray(self.factors), query.factor_clip)
         answer = {}
-        if "gram" in self.blocks:
-            answer["gram"] = csr_array((c, self.items, self.indptr), shape=shape).T @ packed(u)
-        if "moment" in self.blocks:
-            answer["moment"] = csr_array((c * y, self.items, self.indptr), shape=shape).T @ u
+        if "gram" in query.blocks:
+            answer["gram"] = c, packed(u)
+        if "moment" in query.blocks:
+            answer["moment"] = c * np.clip(finite(self.targets), -query.target_clip, query.target_clip), u
         return answer
 
-    def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return self.bound(self.budget, self.factor_clip, self.target_clip, unit, relation, self.blocks)
-
-    @staticmethod
-    def bound(
-        budget: float,
-        factor_clip: float,
-        target_clip: float,
-        unit: Unit,
-        relation: Relation,
-        blocks: Sequence[str] = BLOCKS,
-    ) -> float:
-        """The sensitivity of such sums, before there is data: of one block, or of both together."""
-        each = {"gram": factor_clip, "moment": target_clip}
-        one = math.sqrt(budget) * factor_clip * math.hypot(*(each[name] for name in blocks))
-        return of_record(one, unit, relation)
+    def _of(self, factored: dict[str, tuple[Array, Array]], first: int, last: int) -> Pieces:
+        """The pieces of users first … last − 1; blocks follow each other in the order of their names."""
+        indptr, m = self.ratings.indptr, self.ratings.n_items
+        mine = slice(indptr[first], indptr[last])
+        owners = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
+        items, cells, values, before = self.ratings.items[mine].astype(np.int64), [], [], 0
+        for _name, (c, rows) in sorted(factored.items()):
+            width = rows.shape[1]
+            cells.append(before + items[:, None] * width + np.arange(width))
+            values.append(c[mine, None] * rows[owners])
+            before += m * width
+        starts = (indptr[first : last + 1] - indptr[first]).astype(np.int64) * (before // m if m else 0)
+        return Pieces(starts, np.concatenate(cells, 1).ravel(), np.concatenate(values, 1).ravel(), before)
 
 
 def packed(u: Array) -> Array:

@@ -7,6 +7,7 @@ or another connection wrote are noticed by SQLite's own count of such commits; t
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -59,15 +60,26 @@ class Tally:
             )
         return Spent(self._mine.within(days), self._others.within(days), self._first)
 
+    def made(self) -> Counter[str]:
+        """By step, how many releases this run has made, whichever process recorded them."""
+        self._look()
+        return self._made
+
     def _look(self) -> None:
         """Add the rows that are new since the last look. The version is read first: what comes after it is new."""
         version = self._ledger.version
         if version != self._version:
-            self._version, self._last = version, 0
+            self._version, self._last, self._written = version, 0, -1
             self._mine, self._others = _Pile(), _Pile()
+            self._made: Counter[str] = Counter()
             self._first = tuple(self._ledger.first_schedule())
+        if self._ledger.written == self._written:
+            return
+        self._written = self._ledger.written
         for row in self._ledger.rows(after=self._last):
-            (self._mine if row.run == self._run else self._others).add(row)
+            mine = row.run == self._run
+            (self._mine if mine else self._others).add(row)
+            self._made[row.step] += mine
             self._last = row.number
 
 

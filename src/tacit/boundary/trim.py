@@ -64,7 +64,7 @@ def sample_users(indptr: Array, rate: float, stream: np.random.Generator, presen
     """
     n = len(indptr) - 1
     drawn = np.ones(n, dtype=bool) if rate == 1 else stream.random(n) < rate
-    rows = np.flatnonzero(drawn if present is None else drawn & present)
+    (rows,) = (drawn if present is None else drawn & present).nonzero()
     return Part(rows, *entries_of(indptr, rows))
 
 

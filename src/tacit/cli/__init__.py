@@ -345,13 +345,16 @@ def up(
 def join(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that this site was given.")],
     data: Annotated[
-        str | None, typer.Option("--data", metavar="SOURCE", help="This site's ratings: a file, a folder, a database.")
+        str | None,
+        typer.Option("--data", metavar="SOURCE", help="Ratings: a file, a folder, a database; a role's: its items."),
     ] = None,
     query: Annotated[str | None, typer.Option("--query", help="What to select from a database.")] = None,
     columns: Annotated[
         list[str] | None, typer.Option("--column", metavar="user=NAME", help="How a column is called here.")
     ] = None,
-    items: Annotated[Path | None, typer.Option("--items", help="Vertical runs: this site's public list.")] = None,
+    items: Annotated[
+        Path | None, typer.Option("--items", help="The public list of items; vertical runs: this site's.")
+    ] = None,
     feedback: Annotated[
         str | None, typer.Option("--feedback", help="explicit, implicit or count; default: as --run says, or explicit.")
     ] = None,

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from tacit.config import RunFile
-from tacit.methods.runfile import read
+from tacit.prepare.file import read
 
 
 def read_changed(file: Path, changes: Sequence[str], seed: int | None = None) -> RunFile:

@@ -19,7 +19,7 @@ import typer
 
 from tacit.cli.verified import check_finished
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.model import Model
+from tacit.model import Linear, Model, NonNegative, saved
 from tacit.report.record import RunRecord
 from tacit.report.words import plural
 
@@ -64,7 +64,8 @@ def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
     tables = {"items.parquet": _items(model)}
     if model.user_factors is not None:
         rows = pa.array(np.arange(len(model.user_factors)), pa.int64())
-        tables["users.parquet"] = pa.table({"row": rows, **_columns(model.user_factors)})
+        columns = {f"factor_{k}": column for k, column in enumerate(model.user_factors.T, start=1)}
+        tables["users.parquet"] = pa.table({"row": rows, **columns})
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(mkdtemp(prefix=f".{to.name}-", dir=to.parent))
@@ -87,7 +88,7 @@ def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
 
 def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
     """guarantee.json, which every table carries too."""
-    stated = record.summary.guarantee
+    stated, described = record.summary.guarantee, saved.described(model.form)
     return {
         "stamp": model.stamp,
         "guarantee": None if stated is None else stated.model_dump(exclude_none=True),
@@ -95,35 +96,24 @@ def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
         "setting": record.summary.setting,
         "scale": [model.scale.low, model.scale.high],
         "rates": model.rates,
+        "form": described,
         "digest": record.summary.digest,
         "tacit": record.about.tacit,
     }
 
 
 def _items(model: Model) -> pa.Table:
-    columns: dict[str, pa.Array] = {}
-    if model.item_factors is not None:
-        columns |= _columns(model.item_factors)
-    if model.item_scores is not None:
-        columns["score"] = pa.array(model.item_scores, pa.float32())
+    columns = saved.columns_of(model.form)
     return pa.table({"item": pa.array(model.item_ids.ids), **columns})
 
 
-def _columns(factors: np.ndarray) -> dict[str, pa.Array]:
-    """factor_1 … factor_p."""
-    return {f"factor_{k}": pa.array(column, pa.float32()) for k, column in enumerate(factors.T, start=1)}
-
-
 def _readme(model: Model) -> str:
-    low = f"{model.scale.low:g}"
-    if model.item_factors is not None:
-        p = model.item_factors.shape[1]
-        columns = f"`factor_1` … `factor_{p}` are its factors v"
-        use = f"A rating is predicted as {low} + u·v. Somebody new fits u to her own ratings, where she is: "
-        use += "`tacit.Model.load` on this folder, then `recommend({item: rating, …})`."
-    else:
-        columns = "`score` is the same for everybody"
-        use = "Scores are on the scale of the ratings." if model.rates else "Scores rank items; they are no ratings."
+    names = list(saved.columns_of(model.form))
+    columns = "the others are its numbers" if len(names) > 1 else f"`{names[0]}` is its number"
+    if len(names) > 1 and all(name.startswith("factor_") for name in names):
+        columns = f"`{names[0]}` … `{names[-1]}` are its factors v"
+    use = f"{_words(model)} Somebody new uses it where they are: `tacit.Model.load` on this folder, then "
+    use += "`recommend({item: rating, …})`."
     users = ""
     if model.user_factors is not None:
         users = (
@@ -138,6 +128,20 @@ def _readme(model: Model) -> str:
         users=users,
         use=use,
     )
+
+
+def _words(model: Model) -> str:
+    """How other programs predict from the tables."""
+    match model.form:
+        case NonNegative(low=low):
+            return f"A rating is predicted as {low:g} + u·v, where a user's u is fitted to their own ratings."
+        case Linear(width=0):
+            kind = "is the predicted rating" if model.rates else "only ranks items"
+            return f"`base` {kind}, and is the same for everybody."
+        case Linear(rates=True, order=order):
+            ranked = "" if order is None else f" Items are ranked by order + {model.form.personal:g}·z·v."
+            return f"A rating is predicted as base + z·v, where a user's z is fitted to their own ratings.{ranked}"
+    return f'The form "{model.form.name}" says what is predicted from them; its numbers are in `guarantee.json`.'
 
 
 def _refused(to: Path, error: OSError) -> UsageError:

@@ -15,6 +15,7 @@ from rich.console import Console
 from tacit.cli.stopping import stoppable
 from tacit.config import RunFile
 from tacit.errors import UsageError
+from tacit.federation.role import ROLE
 
 
 def join(
@@ -49,6 +50,7 @@ def join(
     from tacit.engine.cells import check_installed
 
     check_installed()
+    from tacit.deploy.brought import Brought
     from tacit.deploy.certificates import identity_text
     from tacit.deploy.kit import Kit
     from tacit.deploy.policy import Policy
@@ -66,9 +68,29 @@ def join(
             "This kit's keys were made with --insecure, so nothing would be encrypted; type --insecure here too if "
             "that is meant, or ask for another kit."
         )
+    file = None if run is None else RunFile.read(run)
+    if ROLE.fullmatch(own.name):
+        given = {
+            "--query": query,
+            "--column": columns,
+            "--items": items,
+            "--feedback": feedback,
+            "--duplicates": duplicates,
+            "--bad-rows": bad_rows,
+            "--max-epsilon": max_epsilon,
+            "--delta": delta,
+            "--days": days,
+            "--share-metrics": share_metrics,
+            "--align-key": align_key,
+        }
+        if unfit := [option for option, value in given.items() if value]:
+            raise UsageError(f"{unfit[0]} is for sites with ratings, and the kit is for {own.name}; leave it out.")
+        brings = Brought(None if data is None else Path(data))
+        policy = Policy(file=file, peers=None if peers is None else read_peers(peers))
+        _joined(own, folder, brings, policy, check, wait, stay, health, as_json, quiet)
+        return
     if data is None:
         raise UsageError("Say where this site's ratings are, with --data: a file, a folder, or a database and --query.")
-    file = None if run is None else RunFile.read(run)
     read_as = feedback or ("explicit" if file is None else file.data.feedback)
     twice = duplicates or ("error" if file is None else file.data.duplicates)
     bad = bad_rows or ("error" if file is None else file.data.bad_rows)
@@ -84,6 +106,22 @@ def join(
         shares_metrics=share_metrics,
         align_key=None if align_key is None else _secret(align_key),
     )
+    _joined(own, folder, source, policy, check, wait, stay, health, as_json, quiet)
+
+
+def _joined(
+    own: Any,
+    folder: Path,
+    source: Any,
+    policy: Any,
+    check: bool,
+    wait: float,
+    stay: bool,
+    health: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Look whether this site could join, or serve until a run has ended and say where what left is written."""
     if check:
         _checked(own, folder, source, policy, as_json)
         return
@@ -93,6 +131,8 @@ def join(
         outcome = _served(own, folder, source, policy, wait, stay, health, quiet)
     if as_json:
         typer.echo(json.dumps({"state": str(folder), **outcome}, ensure_ascii=False, allow_nan=False))
+    elif not quiet and ROLE.fullmatch(own.name):
+        typer.echo(f"Done. What {own.name} answered, by digest: {folder / 'log.jsonl'}")
     elif not quiet and not (folder / "ledger").exists():
         typer.echo("Done. The run was NON-PRIVATE, so there is no ledger of what left.")
     elif not quiet:
@@ -104,6 +144,7 @@ def _served(
 ) -> dict[str, Any]:
     """The service itself, until a run has ended."""
     from tacit.boundary.lock import alone
+    from tacit.deploy.brought import NoRatings
     from tacit.deploy.health import Health
     from tacit.deploy.logs import logger, quiet_engine
     from tacit.deploy.part import Home
@@ -116,8 +157,10 @@ def _served(
         alone(folder, f"the state of {kit.name}", "name another --state"),
         alone(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
     ):
-        source.ratings  # noqa: B018 — what is wrong with the data is found before anybody is told that the site is there
-        if source.ratings.dropped:
+        role = ROLE.fullmatch(kit.name) is not None
+        if role:  # what is wrong with the data is found before anybody is told that the site is there
+            source.check()
+        elif source.ratings.dropped:
             typer.echo(f"{kit.name}: {source.ratings.dropped:,} rows were no ratings and are left out.", err=True)
         log = logger(folder, kit.name)
         quiet_engine(log)
@@ -131,7 +174,8 @@ def _served(
                     where, told = f"{kit.host}:{kit.port}", "" if probe is None else f"; health at {probe.address}"
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
                 reached(kit, wait)
-                home = Home(kit, folder, ledgers, own_identity(folder), source, policy)
+                data, brings = (NoRatings(), source) if role else (source, None)
+                home = Home(kit, folder, ledgers, own_identity(folder), data, policy, brings)
                 return Site(home, log, status, stays=stay, tell=partial(_said_here, quiet)).serve(wait)
             finally:
                 if probe is not None:

@@ -67,7 +67,8 @@ feedback = "explicit"     # explicit · implicit · count
 [public]                  # facts that everyone may know; [privacy] needs the first three, unless a set brings them
 # scale = [1, 5]          # without it the scale is read off the data, and the run says so
 # users = 1000            # at least as many as the data has
-# catalogue = "items.csv" # the item ids that there are
+# catalogue = "items.csv" # the item ids that there are, and their attributes
+# features = ["genres"]   # which of these attributes a method may use: text, numbers, lists of text
 # ratings = 50000         # about how many; private step sizes rest on it, the guarantee does not
 
 [split]
@@ -95,7 +96,7 @@ local_steps = 10
 # ledger = "DIR"          # the parties' ledgers, kept over runs
 
 [aggregation]
-name = "plain"            # plain · with [privacy] also secagg (masks; sums carry one noise for all) · ideal (simulates
+name = "plain"            # plain · secagg (masks; with [privacy], sums carry one noise for all) · ideal (simulates
                           # that) · shuffle (simulates a shuffler, for single reports)
 # tolerate = 0.3          # secagg: the fraction that may drop out; noise is sized for it, and beyond it a round is void
 # collusion = 0.0         # the fraction that may collude; at least one always may
@@ -144,5 +145,5 @@ def new(file: Path, source: str, setting: str) -> None:
 
 def _choices(setting: str) -> str:
     """The methods for a setting, on as many lines as they need."""
-    names = [name for name, method in known().items() if Setting(setting) in method.sides]
+    names = [name for name, method in known().working().items() if Setting(setting) in method.sides]
     return f" ·\n{'':26}# ".join(" · ".join(names[at : at + 8]) for at in range(0, len(names), 8))

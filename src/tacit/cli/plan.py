@@ -12,20 +12,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.boundary.code import SEALED
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import Value, encode
 from tacit.cli.changed import read_changed
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.federation.messages import Choice, Floats, Schema, Whole
 from tacit.methods import Method, Parameters
-from tacit.methods.asked import Noisy
-from tacit.methods.plan import Plan
-from tacit.methods.runfile import check, setting_in_data, setting_of
-from tacit.methods.runfile import plan as planned
 from tacit.partition import Setting
-from tacit.report.promises import in_several_silos, meant
+from tacit.prepare.file import check, setting_in_data, setting_of
+from tacit.prepare.file import plan as planned
+from tacit.prepare.plan import Plan
+from tacit.report.promises import assumed_public, in_several_silos, meant
 from tacit.report.record import StatedGuarantee
 from tacit.report.sealing import fragile, sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
@@ -76,21 +75,22 @@ def _setting(file: RunFile) -> Setting:
 
 def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
     """Everything that is said, as one JSON object."""
-    guarantee, facts, situation = made.terms.guarantee, made.facts, made.situation
+    guarantee, facts, context = made.terms.guarantee, made.context.facts, made.context
     alone = made.epsilon_of_one()
     up, down = _bytes(method, made.parameters, made)
-    warning = fragile(made.sealing(), situation.setting is Setting.DEVICE)
+    warning = fragile(made.sealing(), context.setting is Setting.DEVICE)
     return {
         "method": method.name,
-        "setting": str(situation.setting),
-        "parties": situation.parties,
+        "setting": str(context.setting),
+        "parties": context.parties,
         "aggregation": file.aggregation.name,
         "users": facts.users,
         "items": facts.items,
+        "features": facts.features,
         "scale": [facts.scale.low, facts.scale.high],
         "guarantee": guarantee.to_json(),
         "in_words": str(guarantee),
-        "multiplier": made.terms.multiplier,
+        "multiplier": made.multiplier,
         "sealing": made.sealing(),
         "steps": [
             {
@@ -100,9 +100,9 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
             }
             for loud in made.loudness()
         ],
-        "rounds": _rounds(made.parameters),
+        "rounds": made.rounds,
         "forecast": {"bytes_up": up, "bytes_down": down},
-        "instead": [_instead(file, method, parameters, situation.setting, words, factor) for words, factor in INSTEAD],
+        "instead": [_instead(file, method, parameters, context.setting, words, factor) for words, factor in INSTEAD],
         "notes": _notes(file, made),
         "warnings": [*made.warnings, *([] if warning is None else [warning])],
     }
@@ -129,26 +129,28 @@ def _instead(
     return {
         "what": words,
         "epsilon": asked.epsilon,
-        "multiplier": made.terms.multiplier,
+        "multiplier": made.multiplier,
         "signal_to_noise": made.signal_to_noise(),
     }
 
 
 def _notes(file: RunFile, made: Plan) -> list[str]:
     """What the plan takes for granted."""
-    by, situation = file.partition.by, made.situation
-    notes = []
-    if situation.setting is not Setting.DEVICE and file.partition.into is None and by not in ("user", "item"):
+    by, context, facts = file.partition.by, made.context, made.context.facts
+    notes = [assumed_public(facts.items, file.public.features)]
+    if facts.features:
+        notes.append(f"The items' attributes make {plural(facts.features, 'feature column')}.")
+    if context.setting is not Setting.DEVICE and file.partition.into is None and by not in ("user", "item"):
         notes.append(
             f'How many parties [partition] by = "{by}" makes is only known from the data; '
-            f"{situation.parties} are assumed here."
+            f"{context.parties} are assumed here."
         )
-    own = any(noisy.mixed is None and not noisy.sealed for noisy in made.noisy)
-    if situation.parties > 1 and own:
-        who = "device" if situation.setting is Setting.DEVICE else "party"
+    own = any(made.mixed(terms) > 1 and not terms.retried for terms in made.terms.steps.values())
+    if context.parties > 1 and own:
+        who = "device" if context.setting is Setting.DEVICE else "party"
         notes.append(
-            f"Every {who} adds noise of its own, so a sum or mean over {count(situation.parties)} of them carries "
-            f"√{situation.parties} times that of one; the ratio of signal to noise has that in it."
+            f"Every {who} adds noise of its own, so a sum or mean over {count(context.parties)} of them carries "
+            f"√{context.parties} times that of one; the ratio of signal to noise has that in it."
         )
     notes.append("Signal is forecast from public facts for a typical cell; a seldom rated item has less.")
     return notes
@@ -157,32 +159,28 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
 # -- bytes ----------------------------------------------------------------------------------------------------
 
 
-def _rounds(parameters: Parameters) -> int:
-    """How many rounds a method announces; 1 where it has no such parameter."""
-    return int(getattr(parameters, "rounds", getattr(parameters, "epochs", 1)))
-
-
 def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int]:
     """Bytes up and down over all parties, forecast from the shapes of the steps' messages; nobody drops out.
 
     A step without noise is counted once. Parties are taken to be of equal size.
     """
-    parties, facts = made.situation.parties, made.facts
-    vertical = made.situation.setting is Setting.VERTICAL
+    parties, facts = made.context.parties, made.context.facts
+    vertical = made.context.setting is Setting.VERTICAL
     dimensions = {
         "users": facts.users if vertical else -(-facts.users // parties),
         "items": -(-facts.items // parties) if vertical else facts.items,
         **parameters.dimensions,
     }
     up = down = 0
-    traffic, used = made.situation.traffic, made.terms.schedule
-    for step in method.sides_for(made.situation.setting, private=True).party.steps.values():
+    traffic, used = made.how.traffic, made.terms.releases
+    for step in method.sides_in(made.context.setting).party.steps.values():
         if step.kind is not Kind.PUBLIC and step.name not in used:
             continue
-        times, grid = used.get(step.name, 1) * parties, made.terms.grids.get(step.name)
-        up += times * (
-            _message(step.gives, dimensions) if grid is None else _sealed(step.gives.cells(dimensions), grid.bits)
+        times, bits = (
+            used.get(step.name, 1) * parties,
+            made.terms.steps[step.name].code.bits if step.name in used else 0,
         )
+        up += times * (_sealed(step.gives.cells(dimensions), bits) if bits else _message(step.gives, dimensions))
         down += times * _message(step.takes, dimensions)
         if traffic is not None and step.name in used:
             up, down = up + times * traffic.up, down + times * traffic.down
@@ -230,7 +228,7 @@ def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
         f"\nNoise multiplier z = {told['multiplier']:g}: σ is z times the most that one {stated.unit} can change an "
         f"answer by. In total ε = {total} at δ = {delta(stated.delta)}.\n"
     )
-    console.print(_steps(made.noisy, told["steps"]))
+    console.print(_steps(told["steps"]))
     for step in told["steps"]:
         console.print(f"{step['step']}: signal over noise {step['signal_to_noise']:.3g} in a cell. {step['words']}")
     if told["sealing"] is not None:
@@ -248,18 +246,18 @@ def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
         console.print(f"WARNING: {line}")
 
 
-def _steps(noisy: tuple[Noisy, ...], steps: list[dict[str, Any]]) -> Table:
+def _steps(steps: list[dict[str, Any]]) -> Table:
     names = ("step", "sensitivity", "σ", "releases × answers", "sampling", "ε of one answer", "cells", "signal/noise")
     table = _columns(names)
-    for one, step in zip(noisy, steps, strict=True):
+    for step in steps:
         table.add_row(
             step["step"],
             f"{step['sensitivity']:.4g}",
             f"{step['sigma']:.4g}",
-            f"{count(one.releases)} × {count(one.answers)}",
-            "everybody" if one.sampling >= 1 else percent(one.sampling),
+            f"{count(step['releases'])} × {count(step['answers'])}",
+            "everybody" if step["sampling"] >= 1 else percent(step["sampling"]),
             epsilon(step["epsilon_of_one_answer"]),
-            count(one.cells),
+            count(step["cells"]),
             f"{step['signal_to_noise']:.3g}",
         )
     return table

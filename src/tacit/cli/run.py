@@ -16,7 +16,7 @@ from tacit.cli.verified import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.methods.runfile import check, setting_in_data
+from tacit.prepare.file import check, setting_in_data
 from tacit.report.folder import RunFolder
 from tacit.report.html import write_card, write_report
 
@@ -56,7 +56,8 @@ def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
                 f'Going on with "{out}" from the state that it saved last, or from the start if it saved none; '
                 "without [privacy] the result is the same."
             )
-        return run_experiment(run_file, out, watch, None if watch is None else watch.phase)
+        phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
+        return run_experiment(run_file, out, watch, phase, beside)
 
 
 def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:

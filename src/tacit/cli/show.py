@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from tacit.engine.simulate import Glance
 from tacit.errors import TacitError
+from tacit.prepare.progress import Glance
 from tacit.report.floor import verdict
 from tacit.report.record import RunRecord
 from tacit.report.standing import NON_PRIVATE, columns, contenders, remarks
@@ -34,9 +34,9 @@ def errors() -> Console:
 class Live:
     """One live line on stderr: round, metric, ε spent, bytes up, time left."""
 
-    def __init__(self, console: Console, title: str, budget: float | None) -> None:
+    def __init__(self, console: Console, title: str, budget: float | None, bar: Progress | None = None) -> None:
         self._console, self._title, self._budget = console, title, budget
-        self.bar = Progress(
+        self.bar = bar or Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -48,11 +48,13 @@ class Live:
         self._task = self.bar.add_task(title, total=None, words="")
         self._said = monotonic()
         self._doing, self._later = "", Timer(0, lambda: None)
+        self._beside: Live | None = None
 
     def __call__(self, glance: Glance) -> None:
         self._later.cancel()
         error = "" if glance.mse is None else f" · mse {glance.mse:.4f}"
-        stamp = "NON-PRIVATE" if glance.epsilon is None else f"ε {glance.epsilon:.2f} of {self._budget:g}"
+        of = "" if self._budget is None else f" of {self._budget:g}"
+        stamp = "NON-PRIVATE" if glance.epsilon is None else f"ε {glance.epsilon:.2f}{of}"
         words = f"round {glance.round}/{glance.rounds}{error} · {stamp} · {size(glance.bytes_up)} up"
         if self._console.is_terminal:
             if self._doing:
@@ -78,9 +80,16 @@ class Live:
         elif done is not None and monotonic() - self._said > EVERY:
             self._print(f"{doing}, {done:.0%}")
 
+    def beside(self, title: str) -> Live:
+        """A line of its own under this one, for what is trained beside the run: it has no budget."""
+        self._beside = Live(self._console, title, None, self.bar)
+        return self._beside
+
     def done(self) -> None:
         """Nothing is being done any more."""
         self._later.cancel()
+        if self._beside is not None:
+            self._beside.done()
 
     def _restart(self, doing: str) -> None:
         """A bar of its own for each phase, and for the rounds: the time left follows from its own speed."""
@@ -134,12 +143,13 @@ def _print_beside(record: RunRecord, console: Console) -> None:
         table.add_column("95 % interval", style="dim")
     table.add_column("guarantee")
     for one in found:
+        name = f"{record.about.method.name}, this run" if one is found[0] else one.name
         cells = []
-        for name in names:
-            value, interval = one.value(name), one.interval(name)
+        for metric in names:
+            value, interval = one.value(metric), one.interval(metric)
             cells += ["–" if value is None else f"{value:.4f}"]
             cells += ["" if interval is None or value is None else f"{interval[0]:.4f} … {interval[1]:.4f}"]
-        table.add_row(escape(one.name), *cells, one.guarantee.partition(" per ")[0].partition(",")[0])
+        table.add_row(escape(name), *cells, one.guarantee.partition(" per ")[0].partition(",")[0])
     console.print()
     console.print(table)
     if told := [one for one in found if one.guarantee == NON_PRIVATE]:
@@ -163,13 +173,15 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         low, high = summary["intervals"].get(name, (None, None))
         table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}")
     guarantee = summary["guarantee"]
+    record = _record(summary)
     stamp = "[bold red]NON-PRIVATE[/bold red]"
+    if record is not None and record.about.hidden:
+        stamp += f" · {escape(record.about.hidden)}"
     if guarantee is not None:
         simulated = " · SIMULATED" if guarantee["simulated"] else ""
         silo = summary["setting"] == "horizontal" and guarantee["unit"] == "user"
         unit = f"per {guarantee['unit']}{' and silo' if silo else ''}, against {guarantee['against']}"
         stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}[/bold] {unit}{simulated}"
-    record = _record(summary)
     found = None if record is None else verdict(record)
     judged = f" · [bold]{escape(found.brief)}[/bold]" if found is not None and found.brief else ""
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{judged}")

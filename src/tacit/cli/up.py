@@ -14,7 +14,7 @@ from tacit.cli.show import live, print_summary
 from tacit.cli.stopping import stoppable
 from tacit.config import EngineSection, RunFile
 from tacit.errors import UsageError
-from tacit.methods.runfile import check, setting_in_data
+from tacit.prepare.file import check, setting_in_data
 
 
 def up(
@@ -61,7 +61,8 @@ def up(
             if keys is None:
                 from tacit.experiment import run
 
-                summary = run(run_file, folder, watch, None if watch is None else watch.phase)
+                phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
+                summary = run(run_file, folder, watch, phase, beside)
             else:
                 from tacit.deploy.deployed import Terms
                 from tacit.deploy.deployed import up as coordinate

@@ -16,6 +16,7 @@ from tacit.boundary.ledger import START, Ledger, Row, ledgers_in, read_only, unr
 from tacit.config import RunFile
 from tacit.engine.log import CallLog
 from tacit.errors import TamperingFound, UsageError
+from tacit.federation.role import ROLE
 from tacit.federation.transcript import Entry, Transcript
 from tacit.guarantee import Relation
 from tacit.report.folder import SEALED, file_hash, read_run_id
@@ -134,7 +135,9 @@ class Run:
 
     @cached_property
     def parties(self) -> list[str]:
-        return sorted({entry.party for entry in self.messages if entry.kind != "sum" or entry.copies})
+        """Whoever has a ledger; other roles have none."""
+        named = {entry.party for entry in self.messages if entry.kind != "sum" or entry.copies}
+        return sorted(name for name in named if not ROLE.fullmatch(name))
 
     @property
     def private(self) -> bool:

@@ -143,8 +143,7 @@ def resolve(
             )
         if name and name not in names:
             raise DataError(
-                f'{_capital(where)} has no column "{name}"; its columns are {_listed(names)}.'
-                f"{did_you_mean(name, names)}"
+                f'{capital(where)} has no column "{name}"; its columns are {_listed(names)}.{did_you_mean(name, names)}'
             )
     taken = {name for name in asked.values() if name}
     found: dict[str, str | None] = {}
@@ -157,7 +156,7 @@ def resolve(
             found[role] = _guess(role, [name for name in names if name not in taken], feedback)
     twice = next((name for name in found.values() if name is not None and list(names).count(name) > 1), None)
     if twice is not None:
-        raise DataError(f'{_capital(where)} has two columns called "{twice}"; rename one of them.')
+        raise DataError(f'{capital(where)} has two columns called "{twice}"; rename one of them.')
     if feedback is Feedback.IMPLICIT:
         found["rating"] = None
     needed = ("user", "item") if feedback is Feedback.IMPLICIT else ("user", "item", "rating")
@@ -174,7 +173,7 @@ def id_column(names: Sequence[str], kind: str, where: str) -> str:
     name = _guess(kind, names, Feedback.EXPLICIT) or next((n for n in names if _plain(n) == "id"), None)
     if name is None:
         raise DataError(
-            f'{_capital(where)} has no column of {kind} ids among {_listed(names)}; call one of them "{kind}".'
+            f'{capital(where)} has no column of {kind} ids among {_listed(names)}; call one of them "{kind}".'
         )
     return name
 
@@ -237,7 +236,7 @@ def _missing(
     if "rating" in missing and feedback is Feedback.EXPLICIT:
         mend += f", or use {either('feedback', 'implicit')} if a row only says that something happened"
     what = f"{' and no '.join(missing)} column"
-    return f"{_capital(where)} has no {what} that Tacit knows among {_listed(names)}; {mend}."
+    return f"{capital(where)} has no {what} that Tacit knows among {_listed(names)}; {mend}."
 
 
 def _likely(role: str, names: Sequence[str]) -> str:
@@ -257,5 +256,5 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown}, … ({len(names)} in all)" if len(names) > 12 else shown
 
 
-def _capital(where: str) -> str:
+def capital(where: str) -> str:
     return where[:1].upper() + where[1:]

@@ -24,11 +24,12 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.data import frames, named, sql
+from tacit.data.catalogue import Catalogue
 from tacit.data.columns import ATTRIBUTE, Origin, Records
 from tacit.data.frames import is_frame
 from tacit.data.public import PUBLISHED
 from tacit.data.ratings import Feedback, Ratings, Scale
-from tacit.data.sides import align, listed_ids, read_catalogue, read_side
+from tacit.data.sides import align, catalogue_of, listed_ids, public_attributes, read_catalogue, read_side
 from tacit.data.tables import ratings_from_table
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, check_type, did_you_mean, is_number
@@ -67,6 +68,7 @@ def load(
     items: int | None = None,
     ratings: int | None = None,
     seed: int = 7,
+    features: Sequence[str] = (),
     attribute: str | None = None,
     private: bool = False,
 ) -> Ratings:
@@ -86,6 +88,8 @@ def load(
     scale : the declared range; without it, it is what the set's publisher says, or else read off the data
     user_table, item_table : CSV or Parquet files that describe users and items by id; the rest get nulls
     catalogue : a CSV or Parquet file with the ids of all items; a rating of any other is an error
+    features : attributes of items that everyone may know, and a method may use: columns of the catalogue, or else of
+        what describes the items
     users, items, ratings, seed : size and seed of "demo"
     attribute : a further column of the ratings, which describes their users or their items, to divide them by
     private : whether a column that describes items is refused, as with [privacy]
@@ -107,7 +111,9 @@ def load(
     if text == "demo":
         tables = {"columns": columns, "query": query, "user_table": user_table, "item_table": item_table}
         _leave_out({**tables, "catalogue": catalogue}, "the demo brings its own")
-        return _demo(declared, users=users, items=items, ratings=ratings, feedback=kind.value, seed=seed)
+        made = _demo(declared, users=users, items=items, ratings=ratings, feedback=kind.value, seed=seed)
+        described = made.item_attributes.add_column(0, "item", pa.array(made.item_ids.ids))  # type: ignore[union-attr]
+        return _featured(made, described, Origin("the demo"), features)
     _leave_out({"users": users, "items": items, "ratings": ratings}, 'it sizes source="demo" only')
     asked = columns if attribute is None else {**(columns or {}), ATTRIBUTE: attribute}
     if is_frame(source):
@@ -121,7 +127,8 @@ def load(
         notes += ('this set counts events and holds no opinions: it was loaded with feedback="count"',)
     people, people_origin = _side(records, user_table, "user")
     things, things_origin = _side(records, item_table, "item")
-    closed = None if catalogue is None else read_catalogue(catalogue)
+    listed, listed_origin = (things, things_origin) if catalogue is None else read_side(catalogue, "item")
+    closed = None if catalogue is None else listed_ids(listed, "item", listed_origin)
     described = {name for table in (people, things) if table is not None for name in table.column_names}
     loaded = ratings_from_table(
         records.table,
@@ -141,11 +148,54 @@ def load(
     pa.default_memory_pool().release_unused()
     if (published := PUBLISHED.get(text)) is not None and published.items == loaded.n_items:
         loaded.item_ids.listed = True  # the publisher says how many items there are, and these are all of them
-    return replace(
+    loaded = replace(
         loaded,
         user_attributes=_beside(_attributes(people, loaded.user_ids, people_origin), loaded.user_attributes),
         item_attributes=_beside(_attributes(things, loaded.item_ids, things_origin), loaded.item_attributes),
     )
+    return _featured(loaded, listed, listed_origin, features)
+
+
+def _featured(ratings: Ratings, table: pa.Table | None, origin: Origin, features: Sequence[str]) -> Ratings:
+    """The ratings with the items' public attributes, from the table that lists or describes the items."""
+    if isinstance(features, str):
+        raise UsageError(f'features takes a list of columns, as in features=["{features[:60]}"].')
+    if not features:
+        return ratings
+    public, others = public_attributes(table, ratings.item_ids, origin, features), ratings.item_attributes
+    if public is not None and others is not None:
+        for name in others.column_names:
+            public = public if name in features else public.append_column(name, others.column(name))
+    return replace(ratings, item_attributes=public, features=tuple(features))
+
+
+def public_items(
+    source: str | Path,
+    *,
+    catalogue: str | Path | None = None,
+    item_table: str | Path | None = None,
+    items: int | None = None,
+    seed: int = 7,
+    features: Sequence[str] = (),
+) -> Catalogue:
+    """The items and their public attributes, as `load` will find them where all are listed; no rating is read.
+
+    >>> public_items("demo", items=20, features=["year"])
+    Catalogue(20 items; year: 1 feature column)
+    """
+    if catalogue is not None:
+        return read_catalogue(catalogue, features)
+    if str(source) == "demo":
+        from tacit.data.synthetic import demo_items
+
+        return catalogue_of(demo_items(500 if items is None else items, seed), Origin("the demo"), features)
+    table, origin = read_side(item_table, "item") if item_table else (_sides(str(source))[1], Origin(f'"{source}"'))
+    if table is None:
+        raise UsageError(
+            f'Nothing describes the items of "{sql.displayed(str(source))}"; name a table of items with [public] '
+            "catalogue."
+        )
+    return catalogue_of(table, origin, features)
 
 
 def side_columns(
@@ -162,15 +212,20 @@ def side_columns(
 
         small = demo(users=10, items=10, ratings=40)
         own = small.user_attributes, small.item_attributes
-    elif (user_table and item_table) or sql.is_address(text) or not (path := named.find(text)).is_dir():
-        own = None, None
     else:
-        own = named.sides(path)
+        own = (None, None) if user_table and item_table else _sides(text)
     tables = {}
     for kind, given, table in (("user", user_table, own[0]), ("item", item_table, own[1])):
         described = table if given is None else read_side(given, kind)[0]
         tables[kind] = [] if described is None else [name for name in described.column_names if name != kind]
     return tables
+
+
+def _sides(source: str) -> tuple[pa.Table | None, pa.Table | None]:
+    """What a source itself brings to describe users and items, None for nothing."""
+    if sql.is_address(source) or not (path := named.find(source)).is_dir():
+        return None, None
+    return named.sides(path)
 
 
 def _records(source: str, query: str | None, columns: Mapping[str, str] | None, kind: Feedback) -> Records:

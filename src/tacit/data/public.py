@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.config import DataSection, PublicSection
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Scale
 from tacit.errors import UsageError
 
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """n, m, the scale and |Ω|, as declared; never counted. Only step sizes and forecasts rest on |Ω|."""
+    """n, m, the scale and |Ω|, as declared; never counted. Only step sizes and forecasts rest on |Ω|.
+
+    `features` is how many feature columns the catalogue has: see `Catalogue.width`.
+    """
 
     users: int
     items: int
     scale: Scale
     ratings: int
+    features: int = 0
 
 
 #: Ratings that a user is taken to have where nobody declares how many there are.
@@ -35,15 +40,16 @@ PUBLISHED = {
 }
 
 
-def public_facts(data: DataSection, public: PublicSection) -> PublicFacts:
-    """What [public] declares, or what a named set and the demo bring; a missing fact is an error."""
+def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> PublicFacts:
+    """What [public] declares, or what a named set and the demo of this seed bring; a missing fact is an error."""
     known = PUBLISHED.get(data.source)
     if data.source == "demo" and data.feedback == "explicit":
         size = data.users or 1_000
         known = PublicFacts(size, data.items or 500, Scale(1, 5), data.ratings or 50 * size)
     users = public.users or (None if known is None else known.users)
     scale = Scale(*public.scale) if public.scale is not None else None if known is None else known.scale
-    items = _listed(public.catalogue) if public.catalogue is not None else None if known is None else known.items
+    listed = _listed(data, public, seed) if public.catalogue is not None or (known and public.features) else None
+    items = len(listed) if public.catalogue is not None and listed else None if known is None else known.items
     if scale is None:
         raise _undeclared("scale", "scale = [1, 5]")
     if users is None:
@@ -51,7 +57,7 @@ def public_facts(data: DataSection, public: PublicSection) -> PublicFacts:
     if items is None:
         raise _undeclared("catalogue", 'catalogue = "items.csv"')
     ratings = public.ratings or (users * min(TYPICAL, items) if known is None else known.ratings)
-    return PublicFacts(users, items, scale, ratings)
+    return PublicFacts(users, items, scale, ratings, 0 if listed is None else listed.width)
 
 
 def _undeclared(name: str, example: str) -> UsageError:
@@ -61,7 +67,15 @@ def _undeclared(name: str, example: str) -> UsageError:
     )
 
 
-def _listed(catalogue: str) -> int:
-    from tacit.data.sides import read_catalogue
+def _listed(data: DataSection, public: PublicSection, seed: int) -> Catalogue:
+    """The catalogue that [public] names, or that of a named set or the demo."""
+    from tacit.data.load import public_items
 
-    return len(read_catalogue(catalogue))
+    return public_items(
+        data.source,
+        catalogue=public.catalogue,
+        item_table=data.item_table,
+        items=data.items,
+        seed=seed,
+        features=public.features,
+    )

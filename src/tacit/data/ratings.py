@@ -60,6 +60,7 @@ class Ratings:
     scale : Scale, public
     feedback : Feedback
     user_attributes, item_attributes : pyarrow.Table whose row r describes user or item r, or None
+    features : the columns of item_attributes that everyone may know, and a method may use
     name : where it came from, for reports
     dropped : how many rows of the source were left out, being no ratings
     """
@@ -77,6 +78,7 @@ class Ratings:
     name: str = "ratings"
     notes: tuple[str, ...] = field(default=())
     dropped: int = 0
+    features: tuple[str, ...] = ()
 
     @classmethod
     def from_columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.data import delimited, parquet
-from tacit.data.columns import Origin, id_column
+from tacit.data.catalogue import Catalogue, named_column
+from tacit.data.columns import Origin, capital, id_column
 from tacit.data.tables import shown
 from tacit.data.values import distinct_ids
 from tacit.data.vocabulary import Vocabulary
@@ -32,10 +34,35 @@ def read_side(path: str | Path, kind: str) -> tuple[pa.Table, Origin]:
     return table.select([found, *others]).rename_columns([kind, *others]), origin
 
 
-def read_catalogue(path: str | Path) -> np.ndarray:
-    """The ids of a file that lists all items, distinct; int64 or object (str)."""
-    table, origin = read_side(path, "item")
-    return distinct_ids(table["item"], "item", origin)[1]
+def read_catalogue(path: str | Path, features: Sequence[str] = ()) -> Catalogue:
+    """The items that a file lists, with those of their attributes that `features` names."""
+    return catalogue_of(*read_side(path, "item"), features)
+
+
+def catalogue_of(table: pa.Table, origin: Origin, features: Sequence[str] = ()) -> Catalogue:
+    """The items that a side table describes, with those of their attributes that `features` names."""
+    ids = Vocabulary(np.unique(distinct_ids(table["item"], "item", origin)[1]), "item")
+    return Catalogue(ids, public_attributes(table, ids, origin, features), tuple(features))
+
+
+def public_attributes(
+    table: pa.Table | None, items: Vocabulary, origin: Origin, features: Sequence[str]
+) -> pa.Table | None:
+    """The named columns of an item table, whose rows must describe every item; in the items' order."""
+    if not features:
+        return None
+    for name in features:
+        named_column(table, name, capital(origin.name))
+    assert table is not None
+    described = items.rows(distinct_ids(table["item"], "item", origin)[1])
+    missing = np.setdiff1d(np.arange(len(items)), described)
+    if len(missing):
+        raise DataError(
+            f"Item {shown(items.ids[missing[0]])} has no {origin.unit} in {origin.name}, and [public] features needs "
+            f"one of every item ({len(missing):,} of {len(items):,} have none); add it, with empty cells where nothing "
+            "is known."
+        )
+    return align(table.select(["item", *dict.fromkeys(features)]), items, origin)
 
 
 def listed_ids(table: pa.Table | None, kind: str, origin: Origin) -> np.ndarray | None:

@@ -27,6 +27,7 @@ from tacit.rng import derive
 
 OPENING = 946_684_800  # 1 January 2000, in seconds; all times lie within four years of it
 DAY = 86_400
+RANK = 5  # of planted tastes, where nobody says
 
 
 def demo(
@@ -48,12 +49,18 @@ def demo(
     return synthesize(users, items, ratings, feedback=feedback, seed=seed, name="demo").ratings
 
 
+def demo_items(items: int, seed: int = 7) -> pa.Table:
+    """What describes the demo's items, with their ids in the column "item"; no rating is made."""
+    described, _tastes = _items(items, RANK, seed)
+    return described.add_column(0, "item", pa.array(np.arange(1, items + 1)))
+
+
 def synthesize(
     users: int,
     items: int,
     ratings: int,
     *,
-    rank: int = 5,
+    rank: int = RANK,
     noise: float | None = None,
     scale: Scale | tuple[float, float] | None = None,
     step: float = 1.0,

@@ -20,11 +20,11 @@ import numpy as np
 from tacit.boundary.wire import Array, Value, decode, encode, reading
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.files import write_private
-from tacit.deploy.kept import as_written
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR
+from tacit.engine.files import write_private
+from tacit.engine.memory import as_written
 from tacit.errors import BadMessage, DataError, PeerFailed
 from tacit.kernels.entries import entries_of
 from tacit.secure.alignment import checked, common_rows, tags, travel

@@ -18,7 +18,6 @@ import numpy as np
 from cryptography import x509
 
 from tacit.boundary.wire import Array, Value
-from tacit.config import RunFile
 from tacit.deploy.align import aligned, rows_content
 from tacit.deploy.certificates import common_name, fingerprint
 from tacit.deploy.files import raise_descriptor_limit
@@ -29,7 +28,6 @@ from tacit.deploy.lobby import Lobby
 from tacit.deploy.logs import Log, one_line
 from tacit.deploy.status import Peer, State, Status
 from tacit.deploy.terms import Offer, Told, facts_content
-from tacit.engine.agreement import Agreement
 from tacit.engine.cells import COORDINATOR, LARGEST, Bounds, Cell
 from tacit.engine.desk import TAKEN, Content, Desk
 from tacit.engine.envelope import opened
@@ -37,8 +35,9 @@ from tacit.engine.flare import Flare
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Transcript
 from tacit.federation.line import Log as CallLog
-from tacit.methods.runfile import stops
+from tacit.federation.role import ROLE
 from tacit.model import Model
+from tacit.prepare.prepared import Keys, PreparedRun
 
 #: Seconds for a site to look at an offer and its data, to say goodbye, and for one step where the run does not say.
 CHECKING, PARTING, STEP = 1800.0, 60.0, 600.0
@@ -150,19 +149,20 @@ class Coordinator:
                     "run is offered to whoever is invited then."
                 )
             if monotonic() >= deadline:
+                data = "" if ROLE.fullmatch(missing[0]) else " --data … "
                 raise PeerFailed(
                     f"{', '.join(missing)} did not join within {seconds:,.0f} seconds; start it with: tacit join "
-                    f"{missing[0]}.kit --data … , or wait longer with --wait."
+                    f"{missing[0]}.kit{data}, or wait longer with --wait."
                 )
 
     def offered(self, offer: Offer, stop_on_refusal: bool) -> tuple[Offer, dict[str, Told]]:
-        """Offer the run until all that are in it accept; whoever refuses is left out, or ends it."""
+        """Offer the run until all that are in it accept; a party that refuses is left out, or ends the run."""
         first: TacitError | None = None
         while True:
             self._status.set(state=State.CHECKING, run=self.run)
             self.offers += 1
-            self._offer(offer, offer.roster)
-            replies = {name: self._looking[name][1].result() for name in offer.roster}
+            self._offer(offer, offer.everybody)
+            replies = {name: self._looking[name][1].result() for name in offer.everybody}
             self._looking = {}  # whoever is left is offered another run, without those that refused
             refused = {name: reply for name, reply in replies.items() if isinstance(reply, TacitError)}
             late = [name for name, reply in replies.items() if reply is None]
@@ -173,13 +173,14 @@ class Coordinator:
                 raise PeerFailed(f"{late[0]} did not answer the offer in time; its own log says what it does.")
             first = first or next(iter(refused.values()), None)
             failed = next((error for error in refused.values() if not isinstance(error, PrivacyRefused)), None)
-            if failed is not None:  # no rule of its own, but something to be mended there
+            failed = failed or next((refused[role] for role in offer.roles if role in refused), None)
+            if failed is not None:  # no rule of its own, but something to be mended there; or a role, that is needed
                 raise failed
             if first is not None and refused and (stop_on_refusal or len(staying) < 2):  # nobody learns alone
                 raise first
             if not refused:
-                self.desk.first("offer", offer.hash, _same(offer.roster, offer.content()))
-                return offer, {name: Told.of(reply, name) for name, reply in replies.items()}
+                self.desk.first("offer", offer.hash, _same(offer.everybody, offer.content()))
+                return offer, {name: Told.of(replies[name], name) for name in offer.roster}
             offer = replace(offer, roster=staying)
             self._possible(offer, first)
 
@@ -234,17 +235,17 @@ class Coordinator:
             raise PeerFailed(f"{ended[0]} was let in and is not any more; start again, and the run is offered anew.")
         return {name: known[name] for name in names}
 
-    def begin(self, offer: Offer, agreed: Agreement, heads: Mapping[str, str] | None = None) -> None:
+    def begin(self, offer: Offer, prepared: PreparedRun, heads: Mapping[str, str] | None = None) -> None:
         """Tell everybody what was agreed on; each reckons it anew and says what it found.
 
         `heads` are the last ones of earlier runs, by name: a site whose ledger does not hold its own refuses.
         """
-        identities = self.identities(offer.roster)
-        content: dict[str, Value] = {**facts_content(agreed.facts), "identities": json.dumps(identities)}
+        identities = self.identities(offer.everybody)
+        content: dict[str, Value] = {**facts_content(prepared.facts), "identities": json.dumps(identities)}
         before = {name: {"head": head} for name, head in (heads or {}).items()}
         about = hashlib.sha256(f"begin|{offer.hash}|{json.dumps([identities, before])}".encode()).hexdigest()
-        said = {name: partial(_said, {**content, **before.get(name, {})}) for name in offer.roster}
-        bound = hashlib.sha256(agreed.bound.encode()).hexdigest()
+        said = {name: partial(_said, {**content, **before.get(name, {})}) for name in offer.everybody}
+        bound = hashlib.sha256(prepared.bound.encode()).hexdigest()
         for name, reply in self._all("begin", about, said, CHECKING).items():
             if isinstance(reply, TacitError):
                 raise reply
@@ -253,48 +254,40 @@ class Coordinator:
                     f"{name} did not begin, or reckons other terms than the coordinator; compare versions."
                 )
         self.desk.first("begin", about, said)
-        self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.roster, Peer.CONNECTED))
+        self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.everybody, Peer.CONNECTED))
         self._log.info("serving", run=self.run, parties=len(offer.roster))
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def conduct(
         self,
-        agreed: Agreement,
-        file: RunFile,
+        prepared: PreparedRun,
+        timeout: float | None,
         transcript: Transcript,
         calls: CallLog | None,
-        watch: Callable[[int, Transcript], float | None],
+        watch: Callable[[int, int, Transcript], float | None],
     ) -> Conducted:
-        """Hold the method's conversation, under the time-outs and rules of a run file."""
-        names = [member.name for member in agreed.facts.roster]
+        """Hold a prepared run's conversation; `timeout` is in seconds, for one step."""
+        names = [member.name for member in (*prepared.facts.roster, *prepared.facts.roles)]
         latest: dict[str, Array] = {}
-        if file.privacy is not None:
-            self._status.set(budget=file.privacy.budget or file.privacy.epsilon)
+        if prepared.privacy is not None:
+            self._status.set(budget=prepared.privacy.budget or prepared.privacy.epsilon)
 
-        def look(round: int, shared: Mapping[str, Array]) -> None:
+        def look(round: int, rounds: int, shared: Mapping[str, Array]) -> None:
             latest.update(shared)
             meter = transcript.meter
-            spent = watch(round, transcript)
+            spent = watch(round, rounds, transcript)
             self._status.set(round=round, epsilon=spent, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down)
 
-        keys = {name: self._lobby.key(name) for name in names}
-        began, engine = perf_counter(), Flare(self.desk, names, file.engine.timeout or STEP)
-        federation = agreed.federation(
-            engine,
-            circle=agreed.known(keys),
-            log=calls,
-            stop_on_refusal=stops(file),
-            dropout=file.aggregation.dropout,
-            transcript=transcript,
-            observer=look,
-        )
+        keys = Keys({name: self._lobby.key(name) for name in names})
+        began, engine = perf_counter(), Flare(self.desk, names, timeout or STEP)
+        federation = prepared.federation(engine, keys=keys, log=calls, transcript=transcript, observer=look)
         try:
-            model = agreed.sides.coordinator(agreed.parameters, agreed.facts).run(federation)
+            model = prepared.coordinate(federation)
         finally:
             engine.close()
-            if agreed.plan is not None:  # what came after the last round counts too
-                self._status.set(epsilon=agreed.plan.spent(transcript.asked))
+            if prepared.private:  # what came after the last round counts too
+                self._status.set(epsilon=prepared.spent(transcript.asked))
         seconds = perf_counter() - began
         told = (seconds, federation.void, dict(federation.rejected))
         return Conducted(model, transcript, latest, federation.rounds_done, *told)

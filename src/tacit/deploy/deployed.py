@@ -14,27 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from tacit.config import EngineSection, RunFile
-from tacit.data.vocabulary import Vocabulary
+from tacit.data.catalogue import Catalogue
+from tacit.data.sides import read_catalogue
 from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator import Conducted, Coordinator
-from tacit.deploy.files import write_private
 from tacit.deploy.health import Health
-from tacit.deploy.kept import as_written
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.source import items_of
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, Told, facts_among, offered_file
-from tacit.engine.agreement import Agreement
 from tacit.engine.cells import vacant
+from tacit.engine.files import write_private
 from tacit.engine.ledgers import Heads
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, glances
+from tacit.engine.memory import as_written
 from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
-from tacit.guarantee import NON_PRIVATE
-from tacit.methods.runfile import check, seeded, setting_of, stops
 from tacit.partition import Setting
+from tacit.prepare.file import check, roles_of, seeded, setting_of, stops
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.progress import Glance, glances
 from tacit.report.about import about, absences, metrics_table, void_sums
 from tacit.report.beside import told_after, told_before
 from tacit.report.crossing import crossing
@@ -57,12 +56,12 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A run that is over: what was agreed on and conducted, and what sites told before it and after it.
+    """A run that is over: what was prepared and conducted, and what sites told before it and after it.
 
     `told` is what sites said of themselves when they accepted; `offers` is how often the run was offered to them.
     """
 
-    agreed: Agreement
+    prepared: PreparedRun
     done: Conducted
     told: Mapping[str, Told]
     replies: Mapping[str, Any]
@@ -87,19 +86,21 @@ def up(
         names = tuple(name for name in kept if name in names)
     else:
         _enough(file, names)
-    items = listed(file)
+    catalogue = listed(file)
     method, _parameters = check(file)
+    roles = _roles(file, names, keyring)
     vacant(terms.listen or keyring.host, keyring.port)
     with RunFolder.make(out, method.name, file) as folder:
-        return _conducted(file, keyring, names, invited, items, folder, terms, watch, tell)
+        return _conducted(file, keyring, names, roles, invited, catalogue, folder, terms, watch, tell)
 
 
 def _conducted(
     file: RunFile,
     keyring: Keyring,
     names: tuple[str, ...],
+    roles: tuple[str, ...],
     invited: tuple[str, ...],
-    items: Vocabulary | None,
+    catalogue: Catalogue | None,
     folder: RunFolder,
     terms: Terms,
     watch: Callable[[Glance], None],
@@ -116,7 +117,8 @@ def _conducted(
             if health is not None:
                 health.start()
                 tell(f"Its health is told at {health.address}.")
-            offer = Offer(folder.run_id, offered_file(file, file.public), names, setting_of(file), items)
+            setting, sent = setting_of(file), offered_file(file, file.public)
+            offer = Offer(folder.run_id, sent, names, setting, catalogue, roles=roles)
             coordinator.show(offer)
             coordinator.open()
             held = _held(coordinator, offer, file, terms, folder, calls, watch)
@@ -153,10 +155,15 @@ def for_sites(file: RunFile) -> RunFile:
     return file
 
 
-def listed(file: RunFile) -> Vocabulary | None:
+def listed(file: RunFile) -> Catalogue | None:
     """The public list of items; None where it is to be the union of what sites have."""
     if file.public.catalogue is not None:
-        return items_of(file.public.catalogue)
+        return read_catalogue(file.public.catalogue, file.public.features)
+    if file.public.features:
+        raise UsageError(
+            "[public] features names attributes of items, and in a deployment these come from a public table; name it "
+            'in [public], as in catalogue = "items.parquet".'
+        )
     if file.privacy is not None:
         raise UsageError(
             "With [privacy], items come from a public list, since a list of what was rated would be a leak; name one "
@@ -183,6 +190,17 @@ def _enough(file: RunFile, names: tuple[str, ...]) -> None:
         )
 
 
+def _roles(file: RunFile, names: tuple[str, ...], keyring: Keyring) -> tuple[str, ...]:
+    """Whom the run needs beside its parties; refuses where one of them is not invited."""
+    roles = roles_of(file, setting_of(file), len(names))
+    if missing := [name for name in roles if name not in keyring.invited]:
+        raise UsageError(
+            f"The run needs {missing[0]}, who is not invited; write a kit with: tacit keys invite {keyring.folder} "
+            f"{' '.join(missing)}"
+        )
+    return roles
+
+
 def _held(
     coordinator: Coordinator,
     offer: Offer,
@@ -192,7 +210,7 @@ def _held(
     calls: CallLog,
     watch: Callable[[Glance], None],
 ) -> Finished:
-    names = offer.roster
+    names = offer.everybody
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
         coordinator.gather(names, terms.wait, offer)
@@ -201,15 +219,16 @@ def _held(
         write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
         if offer.setting is Setting.VERTICAL:
             found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
-        agreed = offer.agreement(facts_among(offer, found))
+        prepared = offer.prepared(facts_among(offer, found))
         with _remembered(coordinator, offer, calls) as heads:
-            coordinator.begin(offer, agreed, heads)
-            done = coordinator.conduct(agreed, file, transcript, calls, glances(agreed, watch))
+            coordinator.begin(offer, prepared, heads)
+            done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, glances(prepared, watch))
     except TacitError as error:
         coordinator.give_up(names, error)
         raise
-    replies = coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
-    return Finished(agreed, done, told, replies)
+    ended = coordinator.end(offer.everybody, {"digest": transcript.digest}, done.shared)
+    replies = {name: reply for name, reply in ended.items() if name in offer.roster}
+    return Finished(prepared, done, told, replies)
 
 
 @contextmanager
@@ -232,14 +251,13 @@ def _remembered(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Itera
 
 def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str], keyring: Keyring) -> dict[str, Any]:
     """Fill the run folder with what the coordinator has seen."""
-    agreed, done, replies = held.agreed, held.done, held.replies
-    plan, facts = agreed.plan, agreed.facts
-    promise = NON_PRIVATE if plan is None else plan.terms.guarantee
+    prepared, done, replies = held.prepared, held.done, held.replies
+    facts, promise = prepared.facts, prepared.guarantee
     metrics, judged = shared_metrics(replies, len(facts.roster))
     sites = sum(site is not None for site in site_metrics(replies).values())
     summary: dict[str, Any] = {
         "run": str(folder.path),
-        "method": agreed.method.name,
+        "method": prepared.method.name,
         "setting": str(facts.setting),
         "metrics": metrics,
         **({"metrics_of": f"{sites} of {plural(len(facts.roster), 'site')}"} if metrics else {}),
@@ -252,16 +270,16 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
         "seconds": round(done.seconds, 3),
         "digest": done.transcript.digest,
     }
-    told = None if plan is None else plan.sealing()
+    told = prepared.sealing()
     folder.finish(
         summary=summary,
         about=about(
-            described(agreed, file),
+            described(prepared, file),
             f"Every site held out its own part, as [split] says: {file.split.by}.",
             sites_of(held, file, keyring.federation),
-            agreed.method,
-            agreed.parameters,
-            crossing(agreed.method, facts.setting, plan, simulated=False),
+            prepared.method,
+            prepared.parameters,
+            crossing(prepared.method, prepared.plan, simulated=False),
             notes=[
                 *([INSECURE] if keyring.insecure else []),
                 *refused,
@@ -269,11 +287,12 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
                 *void_sums(done.void, done.rounds),
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in done.rejected.items()),
                 *judged,
-                *(() if plan is None else plan.warnings),
+                *prepared.warnings,
                 *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
             ],
-            sealed=plan is not None and plan.situation.sealed,
-            noise=None if plan is None else plan.loudness(),
+            sealed=prepared.sealed,
+            noise=prepared.loudness(),
+            hidden=prepared.hidden,
             sealing=[] if told is None else sentences(told, False),
             deployed=True,
             beside=beside(held, file),
@@ -289,13 +308,13 @@ def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
     """What sites told beside the run's own messages."""
     contents = {name: site.content() for name, site in held.told.items()}
     users = {name: site.users for name, site in held.told.items()}
-    way = file.partition.align if held.agreed.facts.setting is Setting.VERTICAL else None
+    way = file.partition.align if held.prepared.facts.setting is Setting.VERTICAL else None
     return [*told_before(contents, users, way, held.offers), *told_after(held.replies)]
 
 
-def described(agreed: Agreement, file: RunFile) -> dict[str, Any]:
+def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:
     """What about.json says of data that nobody has in one place: what is only declared is no count, nor a density."""
-    facts, declared = agreed.facts, file.public.ratings
+    facts, declared = prepared.facts, file.public.ratings
     words, density, notes = "", None, []
     if file.privacy is not None:
         words = f"about {count(declared)} ratings declared" if declared else "an uncounted number of ratings"
@@ -312,6 +331,7 @@ def described(agreed: Agreement, file: RunFile) -> dict[str, Any]:
         "ratings_in_words": words,
         "scale": str(facts.scale),
         "feedback": str(facts.feedback),
+        "features": list(facts.catalogue.columns),
         "density": density,
         "notes": notes,
     }
@@ -319,7 +339,7 @@ def described(agreed: Agreement, file: RunFile) -> dict[str, Any]:
 
 def sites_of(held: Finished, file: RunFile, federation: str) -> dict[str, Any]:
     """What about.json says of who held what; in the vertical setting a site's own users, and not the common list's."""
-    facts = held.agreed.facts
+    facts = held.prepared.facts
     listed = [
         {"name": m.name, "label": m.name, "users": held.told[m.name].users, "items": m.items, "devices": m.devices}
         for m in facts.roster

@@ -16,12 +16,13 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from tacit.deploy.files import write_private
+from tacit.engine.files import write_private
 from tacit.errors import TamperingFound, UsageError
+from tacit.federation.role import ROLE
 
 RECORD = "federation.json"
 #: What a site may be called.
-NAME = re.compile("party-[1-9][0-9]{0,8}|catalogue|proxy|decrypter-[1-9][0-9]{0,8}")
+NAME = re.compile(f"party-[1-9][0-9]{{0,8}}|{ROLE.pattern}")
 #: A fingerprint or a public signing key, hex.
 SHA = "^[0-9a-f]{64}$"
 

@@ -1,4 +1,4 @@
-"""What a site's service keeps on disk as files of its own, beside its ledger: shares, memories, predictors.
+"""What a site's service keeps on disk as files of its own, beside its ledger: shares and predictors.
 
 Each is one message in the wire format, written beside its name, synced, and then renamed: no pickle, no half files.
 """
@@ -6,37 +6,20 @@ Each is one message in the wire format, written beside its name, synced, and the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.deploy.files import write_private
-from tacit.errors import BadMessage, TamperingFound
-from tacit.federation.messages import Answer
-from tacit.model import Model
-from tacit.model import predictor as predictors
-from tacit.model.predictor import Predictor
+from tacit.engine.files import write_private
+from tacit.engine.memory import as_written
+from tacit.errors import DataError
+from tacit.model import Fitted, Model, forms
+from tacit.model.model import best
 from tacit.partition import Share
-
-
-@contextmanager
-def as_written(path: Path) -> Iterator[None]:
-    """While a file of this site's own is read: one that is not as it was written is named in one sentence."""
-    try:
-        yield
-    except (BadMessage, LookupError, TypeError, ValueError, AttributeError):
-        raise TamperingFound(
-            f'"{path}" is not as it was written: it was damaged or changed; put it back, or remove it to start anew.'
-        ) from None
-
 
 # -- shares: what an experimenter lays ready for sites of its own -----------------------------------------------------
 
@@ -85,107 +68,65 @@ def read_share(path: Path) -> Share:
         return Share(words["name"], ratings, saved["users"], saved["columns"], words["label"], words["devices"])
 
 
-# -- memory: what a party without a ledger goes on from ---------------------------------------------------------------
-
-
-class Memory:
-    """The latest answer of a party that keeps no ledger, and what it had at home then."""
-
-    def __init__(self, path: Path, run: str) -> None:
-        self._path, self._run = path, run
-        self._latest: tuple[str, Answer] | None = None
-
-    def recall(self, home: dict[str, Any]) -> None:
-        """Put back what was at home, if this is the same run."""
-        if not self._path.exists():
-            return
-        with as_written(self._path):
-            saved: dict[str, Any] = decode(self._path.read_bytes())
-            words = json.loads(saved.pop("about"))
-            if words.pop("run") != self._run:
-                return
-            request, kind = words.pop("request"), Kind(words.pop("kind"))
-            self._latest = request, Answer(**words, kind=kind, body=saved.pop("body").tobytes())
-        home.update({name.removeprefix("home/"): np.array(block) for name, block in saved.items()})
-
-    def answered(self, request: str) -> Answer | None:
-        """The answer to the latest request, if this is that."""
-        return self._latest[1] if self._latest is not None and self._latest[0] == request else None
-
-    def keep(self, request: str, answer: Answer, home: Mapping[str, Any]) -> None:
-        """Write the answer and what is at home down before the answer leaves."""
-        self._latest = request, answer
-        words = {f.name: getattr(answer, f.name) for f in fields(Answer) if f.name != "body"}
-        words |= {"kind": str(answer.kind), "run": self._run, "request": request}
-        blocks: dict[str, Value] = {f"home/{name}": np.asarray(block) for name, block in home.items()}
-        write_private(self._path, encode({"about": json.dumps(words), "body": _bytes(answer.body), **blocks}))
-
-
 # -- predictors: what a site predicts with at home --------------------------------------------------------------------
 
-_PREDICTORS = {
-    kind.__name__: kind
-    for kind in (
-        predictors.Factors,
-        predictors.ItemScores,
-        predictors.UserScores,
-        predictors.Biases,
-        predictors.RandomScores,
-    )
-}
+
+def write_predictor(path: Path, fitted: Fitted) -> None:
+    """What a site predicts with: the name of its form, the form's numbers and arrays, and its users' states."""
+    words = {"form": fitted.form.name, "numbers": forms.numbers_of(fitted.form)}
+    blocks: dict[str, Value] = {f"form/{name}": array for name, array in forms.arrays_of(fitted.form).items()}
+    write_private(path, encode({"about": json.dumps(words), "states": fitted.states, **blocks}))
 
 
-def write_predictor(path: Path, predictor: Predictor) -> None:
-    """What a site predicts with, as the arrays and numbers that it is made of."""
-    parts = {field.name: getattr(predictor, field.name) for field in fields(predictor)}  # type: ignore[arg-type]
-    write_private(path, encode({"": type(predictor).__name__, **parts}))
-
-
-def write_model(folder: Path, predictor: Predictor, seen: Ratings, method: str, stamp: str) -> None:
-    """What this site can use for somebody new, for `Model.load`; nothing where the same cannot be said of every item.
+def write_model(folder: Path, fitted: Fitted, seen: Ratings, method: str, stamp: str) -> None:
+    """What this site can use for somebody new, for `Model.load`.
 
     It may be fine-tuned on this site's ratings: it stays here, and only its owner may read it.
     """
-    learned: dict[str, Array] = {}
-    match predictor:
-        case predictors.Factors():
-            learned = {"item_factors": predictor.items}
-        case predictors.ItemScores():
-            learned = {"item_scores": predictor.values}
-        case predictors.Biases():
-            middle = np.float32((predictor.low + predictor.high) / 2)
-            learned = {"item_scores": np.clip(middle + predictor.items, predictor.low, predictor.high)}
-    if learned:
-        made = Model(method, seen.scale, seen.item_ids, **learned, rates=predictor.rates, stamp=stamp)
-        for path in made.save(folder).iterdir():
-            path.chmod(0o600)
+    made = Model(method, seen.scale, seen.item_ids, fitted.form, stamp=stamp)
+    for path in made.save(folder).iterdir():
+        path.chmod(0o600)
 
 
-def read_predictor(path: Path) -> Predictor:
+def write_seen(path: Path, seen: Ratings) -> None:
+    """Whose states a site keeps, and what they rated, which is not recommended to them; no ratings are in it."""
+    blocks: dict[str, Value] = {"indptr": seen.indptr.astype(np.int64), "items": seen.items.astype(np.int32)}
+    ids = {"user ids": _text(seen.user_ids.ids.tolist()), "item ids": _text(seen.item_ids.ids.tolist())}
+    write_private(path, encode({**blocks, **ids}))
+
+
+def read_predictor(path: Path) -> Fitted:
     """The predictor in a file."""
     with as_written(path):
         saved: dict[str, Any] = decode(path.read_bytes())
-        made: Predictor = _PREDICTORS[saved.pop("")](**saved)
-        return made
+        words, states = json.loads(saved.pop("about")), saved.pop("states")
+        arrays = {name.removeprefix("form/"): block for name, block in saved.items()}
+        form = forms.build(words["form"], words["numbers"], arrays)
+        forms.check(form, None, states)
+        return Fitted(form, states)
 
 
-def fits(predictor: Predictor, users: int, items: int) -> bool:
+def recommend(home: Path, user: Any, n: int = 10) -> list[tuple[Any, float]]:
+    """The n best items that a user of this site has not rated, as (id, score): from the files in its `home` folder."""
+    fitted, path = read_predictor(home / "predictor.tct"), home / "seen.tct"
+    with as_written(path):
+        saved: dict[str, Any] = decode(path.read_bytes())
+        users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
+        indptr, seen = saved["indptr"], saved["items"]
+        if not fits(fitted, len(users), len(items)) or len(indptr) != len(users) + 1:
+            raise ValueError("it is of others than the predictor")
+    row = Vocabulary(users, "user").row(user)
+    scores = np.asarray(fitted.scores(np.array([row])))[0]
+    return best(scores, Vocabulary(items, "item"), seen[indptr[row] : indptr[row + 1]], n)
+
+
+def fits(fitted: Fitted, users: int, items: int) -> bool:
     """Whether a predictor is of so many users and items, and of finite numbers: else it must not be asked anything."""
-    shapes = {name: np.shape(value) for name, value in vars(predictor).items() if isinstance(value, np.ndarray)}
-    match predictor:
-        case predictors.Factors():
-            width = shapes.get("users", (0, 0))[-1]
-            wanted: dict[str, tuple[int, ...]] = {"users": (users, width), "items": (items, width)}
-        case predictors.ItemScores():
-            wanted = {"values": (items,)}
-        case predictors.UserScores():
-            wanted = {"values": (users,)}
-        case predictors.Biases():
-            wanted = {"users": (users,), "items": (items,)}
-        case _:
-            wanted = {"user_keys": (users,), "item_keys": (items,)}
-    numbers = [value for value in vars(predictor).values() if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
-    return shapes == wanted and all(bool(np.isfinite(value).all()) for value in numbers)
+    try:
+        forms.check(fitted.form, items, fitted.states, users)
+    except DataError:
+        return False
+    return True
 
 
 def _text(ids: list[Any]) -> Array:

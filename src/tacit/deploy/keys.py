@@ -40,10 +40,10 @@ from tacit.deploy.certificates import (
     read_key,
     site_certificate,
 )
-from tacit.deploy.files import write_private
 from tacit.deploy.invitations import NAME, RECORD, Invitation, Record, change, damaged, read_record, text_of
 from tacit.deploy.kit import Kit
 from tacit.engine.cells import Credentials
+from tacit.engine.files import write_private
 from tacit.errors import BadMessage, PeerFailed, TamperingFound, UsageError, did_you_mean
 from tacit.report.words import moment
 

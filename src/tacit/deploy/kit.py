@@ -34,9 +34,9 @@ from tacit.deploy.certificates import (
     read_certificate,
     read_key,
 )
-from tacit.deploy.files import write_private
 from tacit.deploy.invitations import NAME, SHA
 from tacit.engine.cells import Credentials
+from tacit.engine.files import write_private
 from tacit.errors import PeerFailed, TamperingFound, UsageError
 from tacit.report.words import moment
 

@@ -12,28 +12,27 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
-import numpy as np
-
 from tacit.config import PublicSection, RunFile
+from tacit.data.catalogue import Catalogue
 from tacit.deploy import kept
+from tacit.deploy.brought import laid_name, write_laid
 from tacit.deploy.coordinator import Conducted, Coordinator
 from tacit.deploy.keys import Keyring
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.status import Status
 from tacit.deploy.terms import Offer, offered_file
-from tacit.engine.agreement import Agreement
 from tacit.engine.log import CallLog
-from tacit.engine.simulate import Glance, Trained, glances
 from tacit.errors import PeerFailed, TacitError
 from tacit.federation import Transcript
-from tacit.model import Factors, Part, assemble
-from tacit.model.predictor import Predictor
+from tacit.model import Fitted, Part, Predictor, assemble
 from tacit.partition import Parties, Setting
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.progress import Glance, glances
+from tacit.prepare.simulate import Trained
 
 #: Seconds for all sites to be up.
 STARTING = 120.0
@@ -81,6 +80,10 @@ class Sites:
         for name in self.names:
             self.start(name)
 
+    def started(self, name: str) -> bool:
+        """Whether a site's process was started, whatever became of it."""
+        return name in self._processes
+
     def kill(self, name: str) -> None:
         """Kill a site's process, as a power cut would."""
         self._processes[name].kill()
@@ -110,22 +113,30 @@ class Sites:
             self._status.__exit__(None if error is None else type(error), error, None)
         self._coordinator = self._status = None
 
-    def lay(self, run: str, parties: Parties) -> None:
-        """Lay every party's share ready, where only its own site looks."""
+    def lay(self, run: str, parties: Parties, brought: Mapping[str, Catalogue] | None = None) -> None:
+        """Lay every party's share ready, and what roles bring, where only its own site looks."""
         for share in parties:
             kept.write_share(self.folder / share.name / f"{run}.share", share)
+        for role, catalogue in (brought or {}).items():
+            write_laid(self.folder / role / laid_name(run), catalogue)
 
     def clear(self) -> None:
         """Remove what the sites needed for a run that is done: shares, keys, what they keep at home. Logs stay."""
         for name in self.names:
             home = self.folder / name
-            for path in (*home.glob("*.share"), *home.glob("*.kit"), home / "identity.key", home / "memory.tct"):
+            for path in (
+                *home.glob("*.share"),
+                *home.glob("*.parquet"),
+                *home.glob("*.kit"),
+                home / "identity.key",
+                home / "memory.tct",
+            ):
                 path.unlink(missing_ok=True)
             for inner in ("tls", "home"):
                 shutil.rmtree(home / inner, ignore_errors=True)
         shutil.rmtree(self.folder / "keys", ignore_errors=True)
 
-    def predictors(self, names: tuple[str, ...], which: str) -> list[Predictor] | None:
+    def predictors(self, names: tuple[str, ...], which: str) -> list[Fitted] | None:
         """What sites predict with at home, in their order; None where one of them has none of that kind."""
         paths = [self.folder / name / "home" / f"{which}.tct" for name in names]
         return [kept.read_predictor(path) for path in paths] if all(path.exists() for path in paths) else None
@@ -135,7 +146,7 @@ def train_apart(
     folder: Path,
     ledgers: Path,
     file: RunFile,
-    agreed: Agreement,
+    prepared: PreparedRun,
     parties: Parties,
     *,
     calls: CallLog | None,
@@ -143,10 +154,10 @@ def train_apart(
     watch: Callable[[Glance], None] | None,
 ) -> Trained:
     """One run with every party in a process of its own, started for it and stopped after it."""
-    sites = Sites(folder, parties.names, ledgers)
+    sites = Sites(folder, (*parties.names, *prepared.roles), ledgers)
     try:
         sites.start_all()
-        trained = train(sites, file, agreed, parties, calls=calls, payloads=payloads, watch=watch)
+        trained = train(sites, file, prepared, parties, calls=calls, payloads=payloads, watch=watch)
     except BaseException as error:
         sites.stop(error)
         raise
@@ -161,17 +172,18 @@ def train_apart(
 def train(
     sites: Sites,
     file: RunFile,
-    agreed: Agreement,
+    prepared: PreparedRun,
     parties: Parties,
     *,
     calls: CallLog | None = None,
     payloads: Path | None = None,
     watch: Callable[[Glance], None] | None = None,
     disturb: Callable[[int], None] | None = None,
+    brought: Mapping[str, Catalogue] | None = None,
 ) -> Trained:
-    """The same as `engine.simulate.train`, with every party in a process of its own; `disturb` is told each round."""
-    run = agreed.run
-    sites.lay(run, parties)
+    """The same as `prepare.simulate.train`, with every party in a process of its own; `disturb` is told each round."""
+    run = prepared.run
+    sites.lay(run, parties, brought)
     transcript = Transcript(payloads)
     history: list[Glance] = []
 
@@ -182,14 +194,14 @@ def train(
         if disturb is not None:
             disturb(glance.round)
 
-    done = _held(sites.coordinator(run), sites, file, agreed, transcript, calls, glances(agreed, see))
+    done = _held(sites.coordinator(run), sites, file, prepared, transcript, calls, glances(prepared, see))
     predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
     if predictor is None:
         raise PeerFailed("A site did not write down what it predicts with; its log says why.")
     return Trained(
         model=done.model,
         parties=(),
-        facts=agreed.facts,
+        facts=prepared.facts,
         transcript=transcript,
         predictor=predictor,
         before_fine_tuning=before,
@@ -205,39 +217,40 @@ def _held(
     coordinator: Coordinator,
     sites: Sites,
     file: RunFile,
-    agreed: Agreement,
+    prepared: PreparedRun,
     transcript: Transcript,
     calls: CallLog | None,
-    look: Callable[[int, Transcript], float | None],
+    look: Callable[[int, int, Transcript], float | None],
 ) -> Conducted:
     """The whole conversation: hello, offer, begin, the method's own, end."""
-    offer = offered(agreed, file)
+    offer = offered(prepared, file)
     try:
-        _gathered(coordinator, sites, offer.roster)
+        _gathered(coordinator, sites, offer.everybody)
         coordinator.offered(offer, stop_on_refusal=True)
-        coordinator.begin(offer, agreed)
-        done = coordinator.conduct(agreed, file, transcript, calls, look)
+        coordinator.begin(offer, prepared)
+        done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, look)
     except TacitError as error:
-        coordinator.give_up(offer.roster, error)
+        coordinator.give_up(offer.everybody, error)
         raise
-    coordinator.end(offer.roster, {"digest": transcript.digest}, done.shared)
+    coordinator.end(offer.everybody, {"digest": transcript.digest}, done.shared)
     coordinator.done()
     return done
 
 
-def offered(agreed: Agreement, file: RunFile) -> Offer:
+def offered(prepared: PreparedRun, file: RunFile) -> Offer:
     """The offer to an experiment's own sites."""
-    facts, plan = agreed.facts, agreed.plan
-    declared = plan.facts if plan is not None else None
+    facts, declared = prepared.facts, prepared.plan.context.facts
     public = PublicSection(
         scale=(facts.scale.low, facts.scale.high),
-        users=facts.users if declared is None else declared.users,
-        ratings=facts.ratings if declared is None else declared.ratings,
+        users=declared.users,
+        ratings=declared.ratings,
+        features=facts.catalogue.columns,
     )
     names = tuple(member.name for member in facts.roster)
     data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
     file = file.model_copy(update={"data": data})
-    return Offer(agreed.run, offered_file(file, public), names, facts.setting, facts.item_ids, local=True)
+    place = (names, facts.setting, facts.catalogue)
+    return Offer(prepared.run, offered_file(file, public), *place, local=True, roles=tuple(prepared.roles))
 
 
 def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:
@@ -251,16 +264,10 @@ def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) ->
 
 
 def _assembled(sites: Sites, parties: Parties, which: str) -> Predictor | None:
-    """All sites' predictions as one; equal item factors become the same ones, as they are in one process."""
+    """All sites' predictions as one, as they are in one process."""
     found = sites.predictors(parties.names, which)
     if found is None:
         return None
-    first = found[0]
-    if isinstance(first, Factors):
-        found = [
-            replace(p, items=first.items) if isinstance(p, Factors) and np.array_equal(p.items, first.items) else p
-            for p in found
-        ]
     parts = [Part(share.users, share.items, p) for share, p in zip(parties, found, strict=True)]
     return assemble(parts, parties.n_users, parties.n_items, by_item=parties.setting is Setting.VERTICAL)
 

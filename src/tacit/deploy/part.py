@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,25 +25,26 @@ from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection
 from tacit.boundary.wire import Array, Value, encode
+from tacit.data.catalogue import Catalogue
+from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import kept
 from tacit.deploy.align import Aligning
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.files import write_private
 from tacit.deploy.kit import Kit
 from tacit.deploy.policy import Policy
 from tacit.deploy.source import Held
 from tacit.deploy.terms import Offer, facts_from
-from tacit.engine.agreement import Agreement
 from tacit.engine.envelope import Ask
-from tacit.engine.ledgers import charged_items
+from tacit.engine.files import write_private
+from tacit.engine.memory import Memory, as_written
 from tacit.engine.serve import served
 from tacit.errors import BadMessage
-from tacit.federation import Party
+from tacit.federation import Party, Peer
 from tacit.federation.messages import Answer
-from tacit.guarantee import NON_PRIVATE
 from tacit.kernels.blas import one_blas_thread
-from tacit.methods.plan import Plan
 from tacit.partition import Setting
+from tacit.prepare.plan import Plan
+from tacit.prepare.prepared import Keys, PreparedRun, Record
 
 #: Seconds between two reckonings of what was spent, which are for the eye: the ledger has every release.
 RECKONING = 10.0
@@ -61,9 +62,20 @@ class Data(Protocol):
     def unfit(self, held: Held, offer: Offer) -> str: ...
 
 
+class Brings(Protocol):
+    """What a role has of its own, where there are no ratings."""
+
+    def catalogue(
+        self, items: Vocabulary, run: str, folder: Path, columns: Sequence[str] | None = None
+    ) -> Catalogue | None: ...
+
+
 @dataclass(frozen=True)
 class Home:
-    """What a site is whatever the run: its kit, its folders, its own signing key, its ratings and its rules."""
+    """What a site is whatever the run: its kit, its folders, its own signing key, its ratings and its rules.
+
+    A role has no ratings; `brings` is what it has instead.
+    """
 
     kit: Kit
     folder: Path
@@ -71,6 +83,7 @@ class Home:
     identity: Ed25519PrivateKey
     data: Data
     policy: Policy
+    brings: Brings | None = None
 
     @property
     def name(self) -> str:
@@ -106,9 +119,9 @@ class Part:
                 self._refused(str(refusal))
                 raise
         self.party: Party | None = None
-        self._agreed: Agreement | None = None
+        self._prepared: PreparedRun | None = None
         self._ledger: Ledger | None = None
-        self._memory = kept.Memory(home.folder / "memory.tct", run)
+        self._memory = Memory(home.folder / "memory.tct", run)
         self._reckoned = monotonic()
 
     @property
@@ -132,49 +145,37 @@ class Part:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
         home, offer = self._home, self.offer
-        identities, head = _identities(content.pop("identities", "{}")), content.pop("head", None)
+        identities, head = identities_in(content.pop("identities", "{}")), content.pop("head", None)
         facts = facts_from(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
-            self._held = home.data.held(replace(offer, items=facts.item_ids), home.name, home.folder)
+            self._held = home.data.held(replace(offer, catalogue=facts.catalogue), home.name, home.folder)
         mine, share = facts.member(home.name), self._held.share
         if (mine.users, mine.items, mine.devices) != (share.ratings.n_users, share.ratings.n_items, share.devices):
             raise BadMessage(f"The coordinator's list does not say of {home.name} what it said of itself.")
         if not np.array_equal(mine.columns, facts.item_ids.rows(share.ratings.item_ids.ids)):
             raise BadMessage(f"The coordinator's list does not give {home.name} the items that it holds.")
         self.leave()
-        agreed, protection = offer.agreement(facts), None
-        keys = self._others(agreed, identities)
-        if agreed.plan is not None:
-            home.policy.allow(offer.file, agreed.plan, len(self._held.people))
+        prepared, record = offer.prepared(facts), None
+        keys = Keys(self._others(prepared, identities), home.identity)
+        if prepared.private:
+            home.policy.allow(offer.file, prepared.plan, len(self._held.people))
             self._ledger = Ledger(home.ledger, home.name)
             if head is not None:  # one that left in an earlier run, as the coordinator kept it
                 self._ledger.verify(str(head))
-            budget = home.policy.budget(offer.file, agreed.plan, self._ledger)
-            circle = agreed.known(keys, home.identity)
-            units = (*self._held.people, *charged_items(share, offer.setting, agreed.plan.terms.unit))
-            protection = agreed.protection(self._ledger, budget, units, circle)
-            self._note(agreed, protection)
-        self.party, self._agreed = agreed.party(share, protection), agreed
+            budget = home.policy.budget(offer.file, prepared.plan, self._ledger)
+            record = Record(self._ledger, budget, self._held.people)
+        party = prepared.party(share, record, keys)
+        if party.gate.protection is not None:
+            self._note(party.gate.protection)
+        self.party, self._prepared = party, prepared
         if self._ledger is None:
             self._memory.recall(self.party.home)
-        return {"bound": hashlib.sha256(agreed.bound.encode()).hexdigest()}
+        return {"bound": hashlib.sha256(prepared.bound.encode()).hexdigest()}
 
     def answer(self, ask: Ask) -> Answer:
         """Answers one request, or repeats what was answered before."""
-        party, agreed, request = self.party, self._agreed, ask.request
-        if party is None or agreed is None:
-            raise BadMessage("A request came before its run had begun.")
-        if (request.method, request.parameters) != (agreed.method.name, agreed.bound):
-            raise BadMessage("A request is made under other terms than those that were agreed on; nothing was done.")
-        if ask.survivors is not None and not self._home.policy.local:
-            raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
-        answer = self._memory.answered(request.hash)
-        if answer is None:
-            with one_blas_thread():  # sites may share a machine
-                answer = served(party, request, ask.survivors)
-            if self._ledger is None:
-                self._memory.keep(request.hash, answer, party.home)
-        return answer
+        memory = self._memory if self._ledger is None else None
+        return answered(self.party, self._prepared, ask, memory, self._home.policy.local)
 
     def spent(self, now: bool = False) -> dict[str, float]:
         """What the site's ledger has reached, of which budget; reckoned `now`, or else only once in a while."""
@@ -191,7 +192,7 @@ class Part:
         """
         from tacit.evaluate.evaluation import evaluate_as_asked
 
-        if self.party is None:
+        if self.party is None or self._prepared is None:
             return {}
         folder, file, seen = self._home.folder / "home", self.offer.file, self._held.share.ratings
         found = [self.party.at_home(**shared), self.party.before_fine_tuning(**shared)]
@@ -201,9 +202,9 @@ class Part:
         shutil.rmtree(folder, ignore_errors=True)
         for name, predictor in zip(("predictor", "before"), predictors, strict=False):
             kept.write_predictor(folder / f"{name}.tct", predictor)
-        promised = None if self._agreed is None else self._agreed.plan
-        stamp = NON_PRIVATE if promised is None else promised.terms.guarantee
-        kept.write_model(folder / "model", predictors[0], seen, self.offer.file.method["name"], str(stamp))
+        kept.write_seen(folder / "seen.tct", seen)
+        stamp = self._prepared.guarantee
+        kept.write_model(folder / "model", predictors[-1], seen, self.offer.file.method["name"], str(stamp))
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}
@@ -225,12 +226,12 @@ class Part:
     def _aligning(self) -> Aligning:
         return Aligning(self.offer, self._home.name, self._home.folder, self._home.policy.align_key)
 
-    def _others(self, agreed: Agreement, identities: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
+    def _others(self, prepared: PreparedRun, identities: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
         """Everybody's signing keys, where survivors sign who stayed, or where this site knows whom it works with."""
-        home, signed = self._home, agreed.circle is not None and agreed.circle.shape.signed
-        if not signed and home.policy.peers is None:
+        home = self._home
+        if not prepared.signed and home.policy.peers is None:
             return {}
-        others = tuple(member.name for member in agreed.facts.roster if member.name != home.name)
+        others = tuple(member.name for member in prepared.facts.roster if member.name != home.name)
         known = {**home.policy.known(identities, others), home.name: identity_text(home.identity.public_key())}
         return {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in known.items()}
 
@@ -266,17 +267,16 @@ class Part:
         finally:
             ledger.close()
 
-    def _note(self, agreed: Agreement, protection: Protection | None) -> None:
+    def _note(self, protection: Protection) -> None:
         """Beside the ledger: with whom each run was, and what was promised; for whoever reads the ledger later."""
         home = self._home
         if home.policy.local:  # the experimenter's run folder says all that
             return
         path = home.ledgers / "runs.json"
-        with kept.as_written(path):
+        with as_written(path):
             known = dict(json.loads(path.read_bytes())) if path.exists() else {}
-        assert protection is not None
         budget = protection.budget
-        known[agreed.run] = {
+        known[protection.run] = {
             "federation": home.kit.federation,
             "coordinator": f"{home.kit.host}:{home.kit.port}",
             "budget": budget.epsilon,
@@ -284,12 +284,30 @@ class Part:
             "days": budget.days,
             "guarantee": home.policy.stated(protection.terms.guarantee, self.offer),
         }
-        if (parties := max(protection.terms.parties.values(), default=1)) > 1:
-            known[agreed.run]["parties"] = parties
+        if protection.terms.parties > 1:
+            known[protection.run]["parties"] = protection.terms.parties
         write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 
-def _identities(told: object) -> dict[str, str]:
+def answered(peer: Peer | None, prepared: PreparedRun | None, ask: Ask, memory: Memory | None, local: bool) -> Answer:
+    """The answer to one request under the terms that were agreed on; without a ledger, `memory` has the latest."""
+    request = ask.request
+    if peer is None or prepared is None:
+        raise BadMessage("A request came before its run had begun.")
+    if (request.method, request.parameters) != (prepared.method.name, prepared.bound):
+        raise BadMessage("A request is made under other terms than those that were agreed on; nothing was done.")
+    if ask.survivors is not None and not local:
+        raise BadMessage("A request names survivors of a simulation, and this site is none; nothing was done.")
+    answer = None if memory is None else memory.answered(request.hash)
+    if answer is None:
+        with one_blas_thread():  # sites may share a machine
+            answer = served(peer, request, ask.survivors)
+        if memory is not None:
+            memory.keep(request.hash, answer, peer.home)
+    return answer
+
+
+def identities_in(told: object) -> dict[str, str]:
     """Everybody's public signing keys, as the coordinator tells them."""
     try:
         found = json.loads(str(told))
@@ -311,7 +329,7 @@ def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) 
     Raises where the site's rules or its ledger's budget do not cover it.
     """
     items = held.share.ratings.n_items if offer.items is None else len(offer.items)
-    _method, _parameters, made = offer.planned(items, len(offer.roster))
+    made = offer.planned(items, len(offer.roster))
     if made is None:
         return None
     policy.allow(offer.file, made, len(held.people))

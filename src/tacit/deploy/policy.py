@@ -6,15 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tacit import aggregation as aggregations
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
 from tacit.deploy.terms import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.guarantee import Guarantee
-from tacit.methods.plan import ROSTER_REPORTED, Plan
-from tacit.methods.runfile import seeded, setting_of
+from tacit.federation.role import ROLE
+from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.partition import Setting
+from tacit.prepare.file import roles_of, seeded, setting_of
+from tacit.prepare.plan import ROSTER_REPORTED, Plan
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
@@ -61,7 +63,7 @@ class Policy:
 
     def check(self, offer: Offer, name: str) -> None:
         """Refuse an offer that breaks a rule of this site."""
-        if name not in offer.roster:
+        if name not in (offer.roles if (role := ROLE.fullmatch(name)) else offer.roster):
             raise UsageError(f"The coordinator offers a run without {name}; it has nothing to do in it.")
         if offer.local is not self.local:
             raise PrivacyRefused(
@@ -69,14 +71,17 @@ class Policy:
                 if offer.local
                 else "This process is part of an experiment on one machine, and joins nothing else."
             )
-        if not self.local:
+        if role:
+            self._known_role(offer, name)
+        elif not self.local:
             self._deployed(offer)
         if self.file is not None and not _same(self.file, offer.file):
             raise PrivacyRefused(
                 "The coordinator offers another run than the run file that this site was given (--run); compare the "
                 "two with whoever sent it."
             )
-        self._same_roster(offer, name)
+        if not role:
+            self._same_roster(offer, name)
 
     def pins(self, offer: Offer) -> str:
         """Which option holds the coordinator to a roster, where the guarantee counts the parties; empty for none.
@@ -91,9 +96,9 @@ class Policy:
             return "--peers"
         return "--run" if self.file is not None and self.file.partition.into is not None else ""
 
-    def stated(self, guarantee: Guarantee, offer: Offer) -> str:
+    def stated(self, guarantee: Guarantee | NoGuarantee, offer: Offer) -> str:
         """The guarantee as this site states it: a roster that it pinned is not the coordinator's word alone."""
-        if not (pinned := self.pins(offer)):
+        if not (pinned := self.pins(offer)) or isinstance(guarantee, NoGuarantee):
             return str(guarantee)
         own = f"if every site pins the roster as this one did ({pinned})"
         return str(replace(guarantee, against=guarantee.against.replace(ROSTER_REPORTED, own)))
@@ -118,6 +123,16 @@ class Policy:
                 "others which roster they were offered."
             )
 
+    def _known_role(self, offer: Offer, name: str) -> None:
+        """Refuse a role that the code installed here does not have: what it would answer is not the offer's to say."""
+        if not self.local and offer.setting is not setting_of(offer.file):
+            raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
+        if name not in roles_of(offer.file, offer.setting, len(offer.roster)):
+            raise UsageError(
+                f"The run is offered with a {name}, and its method and aggregation as installed here have none; "
+                "compare versions."
+            )
+
     def _deployed(self, offer: Offer) -> None:
         """What only an experiment may do."""
         file = offer.file
@@ -137,6 +152,11 @@ class Policy:
             raise PrivacyRefused(
                 "The run has [privacy] and no public list of items, so that this site would tell which ones its users "
                 "rated; ask for a run with [public] catalogue."
+            )
+        if aggregations.find(file.aggregation.name).only_simulated:
+            raise PrivacyRefused(
+                f'[aggregation] name = "{file.aggregation.name}" exists in simulations only: between organisations it '
+                'would hide nothing; ask for "secagg".'
             )
         if file.aggregation.signed and self.peers is None:
             raise PrivacyRefused(NO_PEERS)
@@ -166,9 +186,10 @@ class Policy:
         """
         if self.local:
             return
-        assert file.privacy is not None
-        asked = max(plan.terms.guarantee.epsilon, file.privacy.epsilon)
         promised, largest = plan.terms.guarantee, self.delta or min(1e-4, 1 / (100 * users))
+        assert file.privacy is not None
+        assert isinstance(promised, Guarantee)
+        asked = max(promised.epsilon, file.privacy.epsilon)
         if promised.delta > largest * (1 + 1e-9):
             raise PrivacyRefused(
                 f"The run's δ = {promised.delta:g} is above {largest:.2g}, the most that this site allows (--delta); "

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from tacit.boundary.wire import reading
 from tacit.data.ratings import Ratings
+from tacit.deploy.brought import Brought
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
 from tacit.deploy.hello import hello
 from tacit.deploy.kit import Kit
@@ -30,10 +31,10 @@ from tacit.deploy.terms import Offer
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed
 from tacit.errors import DataError, PeerFailed, TacitError
-from tacit.methods.plan import Plan
 from tacit.partition import Setting
+from tacit.prepare.plan import Plan
 from tacit.report.sealing import fragile
-from tacit.report.words import plural
+from tacit.report.words import listing, plural
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,11 @@ class Finding:
     error: TacitError | None = None
 
 
-def preflight(kit: Kit, folder: Path, data: Source, policy: Policy, wait: float = 10.0) -> list[Finding]:
-    """Everything that can be known before joining, in order; what rests on something that failed is left out."""
+def preflight(kit: Kit, folder: Path, data: Source | Brought, policy: Policy, wait: float = 10.0) -> list[Finding]:
+    """Everything that can be known before joining, in order; what rests on something that failed is left out.
+
+    A role has no ratings, and so neither data to be held to a run nor a budget.
+    """
     findings: list[Finding] = []
 
     def look(what: str, act: Callable[[], tuple[str, Any]]) -> Any:
@@ -69,11 +73,14 @@ def preflight(kit: Kit, folder: Path, data: Source, policy: Policy, wait: float 
         offer = look("coordinator, versions and clocks", lambda: shown(kit, folder, wait))
     if offer is None and policy.file is not None:
         what, offer = "the run file", look("run file", lambda: _own(policy, kit))
-    if offer is None:
+    good = offer
+    if good is not None:
+        look("this site's rules", lambda: (_rules(policy, good, kit, what), True))
+    if isinstance(data, Brought):
+        look("data", lambda: (data.check(), True))
+    elif good is None:
         look("data", lambda: (_read(data), True))
     else:
-        good = offer
-        look("this site's rules", lambda: (_rules(policy, good, kit, what), True))
         held = look("data", lambda: _data(data, good, kit, folder))
         if held is not None and good.file.privacy is not None:
             look("privacy", lambda: _privacy(policy, good, held, kit, folder))
@@ -179,20 +186,24 @@ def _kit(kit: Kit) -> str:
 def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
     from tacit.deploy.deployed import for_sites, listed
     from tacit.deploy.terms import offered_file
-    from tacit.methods.runfile import setting_of
+    from tacit.prepare.file import roles_of, setting_of
 
     assert policy.file is not None
     file = for_sites(policy.file)
     if file.partition.into is None:
         raise PeerFailed("The coordinator is not there, and no [partition] into says how many parties there will be.")
     roster = tuple(f"party-{k}" for k in range(1, file.partition.into + 1))
-    offer = Offer("", offered_file(file, file.public), roster, setting_of(file), listed(file))
+    setting = setting_of(file)
+    roles = roles_of(file, setting, len(roster))
+    offer = Offer("", offered_file(file, file.public), roster, setting, listed(file), roles=roles)
     return "the coordinator is not there, so the run file that was given is looked at", offer
 
 
 def _rules(policy: Policy, offer: Offer, kit: Kit, what: str) -> str:
     policy.check(offer, kit.name)
     words = f"{what} keeps them ({offer.file.method.get('name')}, {plural(len(offer.roster), 'party')})"
+    if offer.catalogue is not None and offer.catalogue.columns:
+        words += f"; it uses the item attributes {listing(offer.catalogue.columns)}, which it takes for public"
     if policy.peers is None:
         return words
     others = tuple(name for name in offer.roster if name != kit.name)
@@ -227,7 +238,7 @@ def _privacy(policy: Policy, offer: Offer, held: Held, kit: Kit, folder: Path) -
     found = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
     assert found is not None
     made, budget = found
-    steps = ", ".join(f"{count} × {step}" for step, count in made.terms.schedule.items())
+    steps = ", ".join(f"{count} × {step}" for step, count in made.terms.releases.items())
     allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
     words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.alone()
     if own is not None:

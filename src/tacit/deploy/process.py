@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from tacit.deploy.brought import LaidBrought, NoRatings
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import logger, quiet_engine
 from tacit.deploy.part import Home
@@ -16,6 +17,7 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.site import Site, own_identity
 from tacit.deploy.source import Laid
 from tacit.deploy.status import FINAL, State, Status, last_words
+from tacit.federation.role import ROLE
 
 
 def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
@@ -27,7 +29,8 @@ def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
     with Status(folder, site_kit.name, site_kit.federation) as status:
         signal.signal(signal.SIGTERM, partial(_leave, status))
         policy = Policy(local=True, shares_metrics=True)
-        home = Home(site_kit, folder, ledgers, own_identity(folder), Laid(), policy)
+        data, brings = (NoRatings(), LaidBrought()) if ROLE.fullmatch(site_kit.name) else (Laid(), None)
+        home = Home(site_kit, folder, ledgers, own_identity(folder), data, policy, brings)
         Site(home, log, status, stays=True).serve(wait=float("inf"), alive=lambda: os.getppid() == parent)
 
 

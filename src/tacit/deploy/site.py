@@ -15,17 +15,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import Value
 from tacit.deploy.certificates import key_text, read_identity
-from tacit.deploy.files import raise_descriptor_limit, write_private
+from tacit.deploy.files import raise_descriptor_limit
 from tacit.deploy.hello import LATER, hello
-from tacit.deploy.kept import as_written
 from tacit.deploy.logs import Log
 from tacit.deploy.part import Home, Part
+from tacit.deploy.role_part import RolePart
 from tacit.deploy.status import State, Status, last_words
 from tacit.deploy.terms import Offer
 from tacit.engine.envelope import Ask, answer_content, failure_content
+from tacit.engine.files import write_private
+from tacit.engine.memory import as_written
 from tacit.engine.window import BEAT, Window
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer
+from tacit.federation.role import ROLE
 
 
 class Site:
@@ -47,8 +50,8 @@ class Site:
         tell: Callable[[str], None] = lambda _words: None,
     ) -> None:
         self._home, self._log, self._status, self._stays, self._tell = home, log, status, stays, tell
-        self._over = False
-        self._run, self._part = "", None  # type: str, Part | None
+        self._over, self._role = False, ROLE.fullmatch(home.name) is not None
+        self._run, self._part = "", None  # type: str, Part | RolePart | None
         self._ended = threading.Event()
         self._failure: TacitError | None = None  # what ends the service
         self._trouble: TacitError | None = None  # what this site itself raised last
@@ -167,7 +170,7 @@ class Site:
         self._rule = None
         try:
             self._ruled(Offer.of(run, content))
-            self._part = Part(self._home, run, content)
+            self._part = (RolePart if self._role else Part)(self._home, run, content)
         except TacitError as error:
             self._failure = None if self._stays else error
             self._status.set(state=State.REFUSED if isinstance(error, PrivacyRefused) else State.FAILED)
@@ -186,16 +189,17 @@ class Site:
             self._rule = PrivacyRefused(f"{self._home.name} refuses: {error}")
             raise
 
-    def _begin(self, part: Part, content: dict[str, Any]) -> Mapping[str, Value]:
+    def _begin(self, part: Part | RolePart, content: dict[str, Any]) -> Mapping[str, Value]:
         reply = part.begin(content)
         self._status.set(state=State.SERVING, message="", **part.spent(now=True))
         self._log.info("serving", run=self._run, parties=len(part.offer.roster))
         return reply
 
-    def _asked(self, part: Part, content: dict[str, Any]) -> Mapping[str, Value]:
+    def _asked(self, part: Part | RolePart, content: dict[str, Any]) -> Mapping[str, Value]:
         ask = Ask.of(content)
         answer, request = part.answer(ask), ask.request
-        self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body))
+        told = {"digest": answer.digest} if self._role else {}  # a party's ledger has it
+        self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body), **told)
         self._up, self._down = self._up + len(answer.body), self._down + len(request.body)
         carried = {"bytes_up": self._up, "bytes_down": self._down}
         self._status.set(round=request.round, step=request.step, **carried, **part.spent())
@@ -225,7 +229,7 @@ class Site:
             return {"state": State.WAITING, "message": ended}
         return {"state": State.FAILED if why else State.DONE, "message": why}
 
-    def _kept(self, part: Part, shared: Mapping[str, Any]) -> dict[str, Value]:
+    def _kept(self, part: Part | RolePart, shared: Mapping[str, Any]) -> dict[str, Value]:
         """Keep what was learned; what goes wrong is nobody's business, since the coordinator chose what is shared."""
         try:
             return part.keep(shared)

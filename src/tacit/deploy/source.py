@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
+from tacit.data.columns import Origin
 from tacit.data.load import load
 from tacit.data.ratings import Ratings, Scale, row_order
-from tacit.data.sides import read_catalogue
+from tacit.data.sides import catalogue_of, read_side
 from tacit.data.split import split
 from tacit.data.tables import shown as shown_id
 from tacit.data.vocabulary import Vocabulary
@@ -57,7 +59,8 @@ class Source:
     Attributes
     ----------
     data, query, columns, feedback, duplicates, bad_rows : as `tacit.load` takes them
-    items : a public list: what a vertical site holds; else the very list that a run must have
+    items : a public list: what a vertical site holds; else the very list that a run must have. Where a run uses
+        attributes of items, they must be those in this file
     """
 
     data: str
@@ -83,7 +86,11 @@ class Source:
     @cached_property
     def listed(self) -> Vocabulary | None:
         """The site's own public list of items."""
-        return None if self.items is None else items_of(self.items)
+        return None if self._table is None else catalogue_of(*self._table).ids
+
+    @cached_property
+    def _table(self) -> tuple[pa.Table, Origin] | None:
+        return None if self.items is None else read_side(self.items, "item")
 
     def check(self, offer: Offer) -> None:
         """Refuse, by rules that no rating has a say in, an offer that this site's data is not for."""
@@ -102,8 +109,7 @@ class Source:
                 "In a vertical run with [privacy] a site names the items that it holds in a file, with --items, since "
                 "reading them off the ratings would tell that somebody rated them."
             )
-        if not vertical and self.listed is not None and offer.items is not None and self.listed != offer.items:
-            raise PrivacyRefused("The offered list of items is not the one that this site was given (--items).")
+        self._same_catalogue(offer)
         if public.users is not None and not vertical and self.ratings.n_users > public.users:
             raise UsageError(
                 f"This site alone has {self.ratings.n_users:,} users, and the run declares {public.users:,} in all "
@@ -113,6 +119,32 @@ class Source:
             raise PrivacyRefused(
                 f"This is a run of single devices, and the data is of {self.ratings.n_users:,} users; join with one "
                 "device's."
+            )
+
+    def _same_catalogue(self, offer: Offer) -> None:
+        """Refuse items, or attributes of items, that are not those of the site's own list."""
+        offered, vertical = offer.catalogue, offer.setting is Setting.VERTICAL
+        if offered is None or self._table is None or self.listed is None:
+            return
+        table, origin = self._table
+        columns = offered.columns
+        if vertical:  # the list is of what the site holds, and need not describe it
+            columns = tuple(name for name in columns if name in table.column_names)
+            rows = offered.ids.rows(self.listed.ids)
+            if not columns or np.any(rows < 0):  # the coordinator refuses items that are not on its list
+                return
+            offered = replace(offered, columns=columns).part(rows)
+        elif self.listed != offered.ids:
+            raise PrivacyRefused("The offered list of items is not the one that this site was given (--items).")
+        if missing := [name for name in columns if name not in table.column_names]:
+            raise PrivacyRefused(
+                f'The run uses the item attribute "{missing[0][:200]}", and the list of items that this site was given '
+                "(--items) has no such column; ask for one that has it."
+            )
+        own = catalogue_of(table, origin, columns)
+        if (other := own.differs(offered)) is not None:
+            raise PrivacyRefused(
+                f'The offered item attribute "{other[:200]}" is not the one that this site was given (--items).'
             )
 
     def held(self, offer: Offer, name: str, folder: Path) -> Held:
@@ -206,8 +238,3 @@ class Laid:
 
 def _people(share: Share) -> tuple[str, ...]:
     return tuple(str(user) for user in share.ratings.user_ids.ids)
-
-
-def items_of(path: str | Path) -> Vocabulary:
-    """The items of a public list in a file."""
-    return Vocabulary(np.unique(read_catalogue(path)), "item")

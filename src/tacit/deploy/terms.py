@@ -1,6 +1,6 @@
 """The terms of a deployed run: what the coordinator offers, what sites tell of themselves, what all then agree on.
 
-An offer is a run file without its data, the roster, and the public list of items. Each side makes method, plan and
+An offer is a run file without its data, the roster, and the public catalogue of items. Each side makes method, plan and
 guarantee from these words with its own code: nothing that protects a site rests on the coordinator's reckoning.
 """
 
@@ -26,18 +26,21 @@ from tacit.config import (
     checked,
     toml_table,
 )
+from tacit.data.catalogue import Catalogue
 from tacit.data.public import TYPICAL, PublicFacts
 from tacit.data.ratings import Feedback, Scale
-from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.engine.agreement import Agreement
+from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.catalogue import catalogue_content, catalogue_from, ids_array, vocabulary
 from tacit.engine.cells import COORDINATOR
-from tacit.errors import BadMessage, PrivacyRefused, UsageError
+from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
-from tacit.methods import Method, Parameters
-from tacit.methods.plan import Plan
-from tacit.methods.runfile import check, plan
+from tacit.federation.role import ROLE
 from tacit.partition import Setting
+from tacit.prepare.file import method_of, plan, prepared
+from tacit.prepare.plan import Plan
+from tacit.prepare.planned import affordable
+from tacit.prepare.prepared import PreparedRun
 
 #: The name of a run, which also names files.
 _RUN = re.compile("[A-Za-z0-9_-]{1,64}")
@@ -54,21 +57,34 @@ class Offer:
     file : the run file, without where its data is
     roster : the parties, in their order
     setting : as everywhere
-    items : the public list of items; None where it is to be the union of what sites have, without privacy only
+    catalogue : the public list of items, with the attributes that [public] features names; None where it is to be the
+        union of what sites have, without privacy only
     local : whether all sites are processes of one experimenter, on shares that lie ready for them
+    roles : whom the run needs beside the parties: a catalogue, decrypters, a proxy
     """
 
     run: str
     file: RunFile
     roster: tuple[str, ...]
     setting: Setting
-    items: Vocabulary | None
+    catalogue: Catalogue | None
     local: bool = False
+    roles: tuple[str, ...] = ()
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """The parties, and other roles behind them."""
+        return (*self.roster, *self.roles)
+
+    @property
+    def items(self) -> Vocabulary | None:
+        """The public list of items, if there is one."""
+        return None if self.catalogue is None else self.catalogue.ids
 
     def content(self) -> dict[str, Value]:
-        ids = {} if self.items is None else {"items": ids_array(self.items)}
-        roster = json.dumps(self.roster)
-        return {"file": self.file.to_toml(), "roster": roster, "setting": str(self.setting), "local": self.local, **ids}
+        things = {} if self.catalogue is None else catalogue_content(self.catalogue)
+        place: dict[str, Value] = {"roster": json.dumps(self.roster), "setting": str(self.setting), "local": self.local}
+        return {"file": self.file.to_toml(), "roles": json.dumps(self.roles), **place, **things}
 
     @classmethod
     def of(cls, run: str, content: Mapping[str, Any]) -> Self:
@@ -78,23 +94,26 @@ class Offer:
         try:
             with reading(COORDINATOR):
                 file = checked(RunFile, toml_table(str(content["file"])), "the offered run file")
-                roster = tuple(str(name) for name in json.loads(content["roster"]))
-                items = vocabulary(content["items"]) if "items" in content else None
+                roster, roles = (tuple(str(n) for n in json.loads(content[word])) for word in ("roster", "roles"))
+                catalogue = catalogue_from(content, file.public.features)
                 setting, local = Setting(str(content["setting"])), content["local"] is True
-        except UsageError as error:
+        except (UsageError, DataError) as error:
             raise BadMessage(f"The coordinator's offer cannot be read: {str(error).rstrip('.')}.") from None
         if not all(_PARTY.fullmatch(name) for name in roster):
             raise BadMessage("The coordinator's offer names a party that is none; it was damaged or forged.")
         if len(set(roster)) != len(roster):
             raise BadMessage("The coordinator's offer names a party twice, which would count its noise twice.")
-        return cls(run, file, roster, setting, items, local)
+        if not all(ROLE.fullmatch(name) for name in roles) or len(set(roles)) != len(roles):
+            raise BadMessage(
+                "The coordinator's offer names a role that is none, or one twice; it was damaged or forged."
+            )
+        return cls(run, file, roster, setting, catalogue, local, roles)
 
     @property
     def hash(self) -> str:
         """What names these very terms: the same for everybody who was offered them."""
-        ids = b"" if self.items is None else ids_array(self.items).tobytes()
-        place = [self.run, self.roster, self.setting, self.local]
-        words = json.dumps([*place, self.file.to_toml(), hashlib.sha256(ids).hexdigest()])
+        things = None if self.catalogue is None else self.catalogue.digest
+        words = json.dumps([self.run, self.roster, self.roles, self.setting, self.local, self.file.to_toml(), things])
         return hashlib.sha256(words.encode()).hexdigest()
 
     def public(self, items: int) -> PublicFacts:
@@ -103,20 +122,31 @@ class Offer:
         if public.scale is None or public.users is None:
             raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
         ratings = public.ratings or public.users * min(TYPICAL, items)
-        return PublicFacts(public.users, items, Scale(*public.scale), ratings)
+        width = 0 if self.catalogue is None else self.catalogue.width
+        return PublicFacts(public.users, items, Scale(*public.scale), ratings, width)
 
-    def planned(self, items: int, parties: int) -> tuple[Method, Parameters, Plan | None]:
-        """What is learned, and what that releases among so many parties, reckoned here; refuses what cannot be kept."""
-        public = self.public(items) if self.file.privacy is not None else None
-        method, parameters = check(self.file, public)
-        made = None if public is None else plan(self.file, method, parameters, self.setting, parties, public)
-        return method, parameters, made
+    def planned(self, items: int, parties: int) -> Plan | None:
+        """What a run among so many parties releases, computed here, before their sizes are known; None for NON-PRIVATE.
 
-    def agreement(self, facts: Facts) -> Agreement:
-        """What a run over these facts is, reckoned here; refuses what cannot be kept."""
-        count = sum(max(1, member.devices) for member in facts.roster)
-        method, parameters, made = self.planned(facts.items, count)
-        return Agreement.over(method, parameters, facts, made, self.run)
+        Refuses what cannot be kept.
+        """
+        method, parameters = method_of(self.file)
+        if self.file.privacy is None:
+            return None
+        made = plan(self.file, method, parameters, self.setting, parties, self.public(items))
+        affordable(made, self.file.privacy)
+        return made
+
+    def prepared(self, facts: Facts) -> PreparedRun:
+        """The run over these facts, computed here; refuses what cannot be kept."""
+        public = None if self.file.privacy is None else self.public(facts.items)
+        made = prepared(self.file, facts, public, self.run)
+        if tuple(made.roles) != self.roles:
+            raise BadMessage(
+                f"The run was offered with the roles {', '.join(self.roles) or 'none'}, and the code installed here "
+                f"needs {', '.join(made.roles) or 'none'}; compare versions."
+            )
+        return made
 
 
 def offered_file(file: RunFile, public: PublicSection) -> RunFile:
@@ -160,7 +190,8 @@ class Told:
 
 def facts_of(offer: Offer, told: Mapping[str, Told], feedback: Feedback) -> Facts:
     """The public facts of a run among those that accepted, in the offer's order."""
-    items = offer.items or union([member.items for member in told.values()])
+    catalogue = offer.catalogue or Catalogue(union([member.items for member in told.values()]))
+    items = catalogue.ids
     vertical, public = offer.setting is Setting.VERTICAL, offer.file.public
     roster = []
     for name in offer.roster:
@@ -176,9 +207,8 @@ def facts_of(offer: Offer, told: Mapping[str, Told], feedback: Feedback) -> Fact
         scale=Scale(*public.scale),
         feedback=feedback,
         users=roster[0].users if vertical else sum(member.users for member in roster),
-        items=len(items),
+        catalogue=catalogue,
         ratings=sum(member.ratings for member in told.values()),
-        item_ids=items,
         roster=tuple(roster),
         seed=offer.file.seed,
     )
@@ -197,7 +227,10 @@ def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:
 
 
 def facts_content(facts: Facts) -> dict[str, Value]:
-    """The facts of a run as a message; columns are told only where they differ between parties."""
+    """The facts of a run as a message; columns are told only where they differ between parties.
+
+    Of the items' attributes, which the offer has, only the digest is told again.
+    """
     members = [[m.name, m.users, m.items, m.devices] for m in facts.roster]
     columns = {f"columns/{m.name}": m.columns.astype(np.int32) for m in facts.roster if len(m.columns) < facts.items}
     scale = [facts.scale.low, facts.scale.high]
@@ -208,6 +241,7 @@ def facts_content(facts: Facts) -> dict[str, Value]:
         "roster": json.dumps(members),
         "scale": json.dumps(scale),
         "items": ids_array(facts.item_ids),
+        "catalogue": facts.catalogue.digest,
     }
     return {**words, **columns}
 
@@ -227,6 +261,9 @@ def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
     declared = offer.file.public.scale
     if listed != offer.roster or (offer.items is not None and items != offer.items):
         raise BadMessage("The run that begins is not the one that was offered: other parties or other items.")
+    catalogue = offer.catalogue or Catalogue(items)
+    if content["catalogue"] != catalogue.digest:
+        raise BadMessage("The run that begins is not the one that was offered: the items have other attributes.")
     if not -1e12 <= low < high <= 1e12 or declared not in (None, (low, high)):
         raise BadMessage("The run that begins is not the one that was offered: another scale.")
     if feedback != offer.file.data.feedback:
@@ -234,7 +271,7 @@ def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
     together = {m.users for m in roster} if offer.setting is Setting.VERTICAL else {sum(m.users for m in roster)}
     if together != {users} or not all(_possible(member, offer, len(items)) for member in roster):
         raise BadMessage("The coordinator's list of the parties has sizes that they cannot have together.")
-    return Facts(offer.setting, Scale(low, high), feedback, users, len(items), ratings, items, roster, offer.file.seed)
+    return Facts(offer.setting, Scale(low, high), feedback, users, catalogue, ratings, roster, offer.file.seed)
 
 
 def _size(number: object, most: int = MOST_USERS) -> int:
@@ -244,8 +281,12 @@ def _size(number: object, most: int = MOST_USERS) -> int:
 
 
 def _possible(member: Member, offer: Offer, items: int) -> bool:
-    """Whether a party can be of these sizes; only an experiment, or a run without privacy, has cohorts of devices."""
-    most = member.users if offer.local or offer.file.privacy is None else 1
+    """Whether a party can be of these sizes; only an experiment, or a run that hides and promises nothing, has cohorts.
+
+    A cohort runs no protocol: were one said to be there, everybody's contribution would leave unmasked.
+    """
+    bare = offer.file.privacy is None and offer.file.aggregation.name == "plain"
+    most = member.users if offer.local or bare else 1
     devices = 0 <= member.devices <= (most if offer.setting is Setting.DEVICE else 0)
     return member.users > 0 and devices and member.items == len(member.columns) and member.columns[-1] < items
 
@@ -266,24 +307,3 @@ def union(lists: Sequence[Vocabulary | None]) -> Vocabulary:
     if not ids:
         raise UsageError("There is no public list of items, and no site told its own; name one in [public] catalogue.")
     return Vocabulary.of(np.concatenate(ids), "item")
-
-
-def ids_array(ids: Vocabulary) -> Array:
-    """A list of ids as bytes: JSON, so that text and numbers stay apart."""
-    return np.frombuffer(json.dumps(ids.ids.tolist(), ensure_ascii=False).encode(), dtype=np.uint8)
-
-
-def vocabulary(raw: object) -> Vocabulary:
-    """The list of ids in a message."""
-    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8:
-        raise BadMessage("A list of items is not a string of bytes; it was damaged or forged.")
-    try:
-        found = json.loads(raw.tobytes())
-    except (ValueError, RecursionError):
-        raise BadMessage("A list of items is not the JSON it should be; it was damaged or forged.") from None
-    if not isinstance(found, list) or not all(isinstance(id, (int, str)) and not isinstance(id, bool) for id in found):
-        raise BadMessage("A list of items holds something that is no id; it was damaged or forged.")
-    ids = as_ids(found)
-    if len(ids) == 0 or np.any(ids[1:] <= ids[:-1]):
-        raise BadMessage("A list of items is empty, or not in order; it was damaged or forged.")
-    return Vocabulary(ids, "item")

@@ -16,11 +16,12 @@ from contextlib import nullcontext
 from time import monotonic
 
 from tacit.boundary.release import Kind
+from tacit.engine.memory import Memory
 from tacit.engine.serve import kind_of, served
 from tacit.engine.turns import Turns
 from tacit.federation.cohort import Attendance
 from tacit.federation.messages import Answer, Request
-from tacit.federation.party import Party
+from tacit.federation.peer import Peer
 
 #: Bytes of a request from which a chain's steps are long enough for parties to compute side by side.
 LARGE = 500_000
@@ -33,14 +34,21 @@ class InProcess:
 
     Parameters
     ----------
-    parties : in roster order
+    parties : in roster order, and other roles behind them
     timeout : seconds to wait for one step's answers, None for ever; a late party is left out of that step
     workers : threads; None for one per core, or a few more where parties keep ledgers
+    memories : by name of a role, where its latest answer is kept for a run that is resumed
     """
 
-    def __init__(self, parties: Sequence[Party], timeout: float | None = None, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        parties: Sequence[Peer],
+        timeout: float | None = None,
+        workers: int | None = None,
+        memories: Mapping[str, Memory] | None = None,
+    ) -> None:
         self.parties = {party.name: party for party in parties}
-        self._timeout = timeout
+        self._timeout, self._memories = timeout, dict(memories or {})
         ledgers = [party.gate.protection.ledger for party in parties if party.gate.protection is not None]
         usual = max(os.cpu_count() or 1, WAITING if ledgers else 1)
         self._workers, self._waits = min(workers or usual, len(self.parties)), bool(ledgers)
@@ -83,9 +91,20 @@ class InProcess:
             future.cancel()
             return Answer(name, "late", kind_of(self.parties[name], request))
 
-    def _serve(self, party: Party, request: Request, attendance: Attendance) -> Answer:
+    def _serve(self, party: Peer, request: Request, attendance: Attendance) -> Answer:
         if not attendance.listeners(party.name, party.member.devices):
             return Answer(party.name, "lost", kind_of(party, request))
         turn = self._turns.taken() if self._in_turns(request) else nullcontext()
         with self._locks[party.name], turn:
-            return served(party, request, attendance.survivors(party.name))
+            return self._remembered(party, request) or served(party, request, attendance.survivors(party.name))
+
+    def _remembered(self, party: Peer, request: Request) -> Answer | None:
+        """A role's answer, kept before it leaves; None for somebody who keeps a ledger, or nothing."""
+        memory = self._memories.get(party.name)
+        if memory is None:
+            return None
+        answer = memory.answered(request.hash)
+        if answer is None:
+            answer = served(party, request)
+            memory.keep(request.hash, answer, party.home)
+        return answer

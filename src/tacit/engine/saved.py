@@ -158,8 +158,8 @@ class SavedRun:
 
 
 def made_of(file: str, parties: Parties) -> str:
-    """SHA-256 over all that decides what a run does: its file, what each party holds, and the version."""
-    found = sha256(f"{_version()}\n{file}".encode())
+    """SHA-256 over all that decides what a run does: its file, the items, what each party holds, and the version."""
+    found = sha256(f"{_version()}\n{parties.catalogue.digest}\n{file}".encode())
     for share in parties:
         ratings = share.ratings
         for array in (share.users, share.items, ratings.indptr, ratings.items, ratings.values):

@@ -10,17 +10,17 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array
 from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.messages import Answer, Request
-from tacit.federation.party import Party
+from tacit.federation.peer import Peer
 from tacit.secure.secagg import VoidRound
 
 
-def kind_of(party: Party, request: Request) -> Kind:
+def kind_of(party: Peer, request: Request) -> Kind:
     """What kind of answer a request is for; a step that is not known has none of its own."""
     step = party.step(request.step)
     return Kind.PUBLIC if step is None else step.kind
 
 
-def served(party: Party, request: Request, survivors: Array | None = None) -> Answer:
+def served(party: Peer, request: Request, survivors: Array | None = None) -> Answer:
     """One party's answer; `survivors` are those devices of a simulated cohort whose answers arrive.
 
     A spent budget is an answer too, and the ledger keeps that it was given; every other refusal and failure is raised.
@@ -45,5 +45,4 @@ def served(party: Party, request: Request, survivors: Array | None = None) -> An
         raise UngatedRelease(f"What {party.name} returned was not made by its gate; nothing was sent.")
     if survivors is not None and not np.any(survivors):
         return Answer(party.name, "lost", kind)
-    recorded = (release.event, release.payload, release.head)
-    return Answer(party.name, "ok", release.kind, release.body, release.contributors, *recorded)
+    return Answer.of(release)

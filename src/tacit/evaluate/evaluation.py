@@ -18,7 +18,7 @@ from tacit.evaluate.metrics import metric_named
 from tacit.evaluate.positions import Positions, find_positions
 from tacit.evaluate.ranking import mean_percentile, ranking_metrics
 from tacit.evaluate.rating import PerUser, check_test, rating_errors
-from tacit.model.predictor import Fitted, Predictor
+from tacit.model.predictor import FittedEstimator, Predictor
 from tacit.rng import id_keys
 
 
@@ -79,7 +79,7 @@ class Evaluation:
 
 
 def evaluate(
-    predictor: Predictor | Fitted,
+    predictor: Predictor | FittedEstimator,
     test: Ratings,
     *,
     seen: Ratings | None = None,
@@ -120,11 +120,11 @@ def evaluate(
     progress : hears which part of the users has been ranked, a number up to 1
     """
     check_type(test, Ratings, "evaluate", "held-out ratings as its second argument, as tacit.split returns them")
-    if not hasattr(predictor, "rates") and not isinstance(predictor, Fitted):
+    if not hasattr(predictor, "rates") and not isinstance(predictor, FittedEstimator):
         raise UsageError(
             f"evaluate takes a fitted estimator or a predictor, and got a {type(predictor).__name__}; fit it first."
         )
-    if isinstance(predictor, Fitted):
+    if isinstance(predictor, FittedEstimator):
         seen = predictor.seen_ if seen is None else seen
         predictor = predictor.predictor_
     cuts = tuple(k) if isinstance(k, Sequence) else (k,)

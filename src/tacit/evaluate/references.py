@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from tacit.data.ratings import Ratings
-from tacit.engine.simulate import train, with_newcomers
 from tacit.errors import TacitError
 from tacit.evaluate.evaluation import Evaluation
-from tacit.evaluate.floor import Prepared
-from tacit.methods import chosen
-from tacit.model.predictor import Biases, ItemScores, Part, Predictor, assemble
+from tacit.federation import Facts
+from tacit.methods import chosen, find
+from tacit.model import Fitted, Linear, Part, Predictor, assemble
 from tacit.partition import Setting
+from tacit.prepare.data import Prepared
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train, with_newcomers
 
 #: Training ratings up to which all of them are pooled and trained on once more.
 CENTRAL = 100_000
@@ -42,11 +44,11 @@ def references(prepared: Prepared, evaluation: Evaluation, judge: Judge) -> list
     """
     ranks = any(name == "rank" or "@" in name for name in evaluation.metrics)
     cells = prepared.test.n_users * prepared.test.n_items
-    bias, _parameters = chosen({"name": "bias"})
+    bias = find("bias")
     found: list[dict[str, Any]] = []
 
     def add(name: str, what: str, make: Callable[[], Predictor], ranked: bool, missing: str = "") -> None:
-        if prepared.method.name == name:
+        if prepared.run.method.name == name:
             return
         entry: dict[str, Any] = {"name": name, "what": what}
         try:
@@ -76,25 +78,31 @@ def references(prepared: Prepared, evaluation: Evaluation, judge: Judge) -> list
     return found
 
 
-def _popular(ratings: Ratings) -> ItemScores:
+def _popular(ratings: Ratings) -> Fitted:
     counts = np.bincount(ratings.items, minlength=ratings.n_items).astype(np.float32)
-    return ItemScores(counts, rates=False)
+    return Fitted.alike(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
 
 
 def _central(prepared: Prepared) -> Predictor:
     method, parameters = chosen({"name": "central"})
-    trained = train(method, parameters, prepared.parties, seed=prepared.file.seed)
+    facts = Facts.of(prepared.parties, prepared.file.seed)  # counted: it carries no guarantee
+    trained = train(PreparedRun.of(method, parameters, facts), prepared.parties)
     return with_newcomers(trained, prepared.support, prepared.test.n_users)
 
 
 def _local(prepared: Prepared) -> Predictor:
     """Every party's own biases, for its own users and items."""
-    parties, low, high = prepared.parties, prepared.parties.scale.low, prepared.parties.scale.high
+    parties = prepared.parties
     if parties.setting is Setting.DEVICE:
-        return Biases(*own_biases(prepared.train, items=False), low, high)
-    parts = [Part(s.users, s.items, Biases(*own_biases(s.ratings), low, high)) for s in parties]
+        return _leveled(prepared.train, items=False)
+    parts = [Part(s.users, s.items, _leveled(s.ratings)) for s in parties]
     by_item = parties.setting is Setting.VERTICAL
     return assemble(parts, parties.n_users, parties.n_items, by_item=by_item)
+
+
+def _leveled(ratings: Ratings, items: bool = True) -> Fitted:
+    levels, biases = own_biases(ratings, items)
+    return Fitted(Linear.levels(biases, ratings.scale, SHRINKAGE), levels[:, None])
 
 
 def own_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,8 @@ from tacit.federation.coordinator import Federation, Total
 from tacit.federation.facts import Facts, Member
 from tacit.federation.messages import Answer, Choice, Floats, Request, Schema, Step, Whole, step
 from tacit.federation.party import Party
+from tacit.federation.peer import Peer
+from tacit.federation.role import Role
 from tacit.federation.transcript import Transcript
 
 __all__ = [
@@ -14,7 +16,9 @@ __all__ = [
     "Floats",
     "Member",
     "Party",
+    "Peer",
     "Request",
+    "Role",
     "Schema",
     "Step",
     "Total",

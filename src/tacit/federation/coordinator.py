@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
-import numpy as np
-
+from tacit.boundary.endpoint import Peers
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED, Fixed, Grid, in_blocks
-from tacit.boundary.seals import Circle
+from tacit.boundary.spec import StepTerms, Terms
 from tacit.boundary.wire import Array, Value, encode
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
 from tacit.federation.cohort import Attendance
+from tacit.federation.conversation import Conversation, Opening
 from tacit.federation.facts import Facts
-from tacit.federation.line import Engine, Line, Log, View
+from tacit.federation.line import Engine, Line, Log
 from tacit.federation.messages import Request, Step
-from tacit.federation.sums import MaskedSums, simulated_total
 from tacit.federation.transcript import Transcript
-from tacit.rng import derive
-from tacit.secure import Aggregation, Plain
-from tacit.secure.masks import unpack
-from tacit.secure.plain import exact_sum
-from tacit.secure.secagg import VoidRound
-from tacit.secure.traffic import Traffic
 
 
 class Observer(Protocol):
-    """An experimenter who looks on; a deployment has none."""
+    """An experimenter who looks on; a deployment has none. `rounds` is how many were announced so far."""
 
-    def __call__(self, round: int, shared: Mapping[str, Array]) -> None: ...
+    def __call__(self, round: int, rounds: int, shared: Mapping[str, Array]) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,29 +39,26 @@ class Total:
 
 
 class Federation:
-    """The parties, as a coordinator sees them.
+    """The parties and other roles, as a coordinator sees them.
 
     Parameters
     ----------
     engine : carries the messages
     facts : public facts of the run
-    steps : the steps that the method's parties know
-    method, parameters : the method's name and the hash of its parameters, bound into every request
+    steps : the steps that the method's parties know, and those of its other roles
+    terms : what the run promises about each step that looks at data
+    how : the coordinator's side of the run's aggregation
+    peers : by which keys parties know each other
+    method, parameters : the method's name and what every request binds beside its content
     dimensions : what further names in schemas' shapes stand for, such as "factors"
-    aggregation : how contributions become a sum
     dropout : probability that a party misses a sum, in a simulation
     log : where calls are kept, or None for a run that is not resumed
     stop_on_refusal : whether one party's refusal ends the run, or the others go on without it
-    sigma : by step, the standard deviation that the run's guarantee needs on a sum
-    grids : by step, the whole numbers of a sealed sum
-    circle : who takes part in secure sums, where masks are made by the parties
-    retries : how many void rounds may be tried again, over the whole run
-    traffic : what a secure sum costs a simulated device, beside its contribution
-    crowd : how many devices' reports a shuffler waits for; 0 where there is no shuffler
 
     Attributes
     ----------
     void : how many sums came to nothing so far, because too few stayed
+    rejected : by party, why something of it was left out of a hidden sum, the latest of each
     """
 
     def __init__(
@@ -78,67 +67,84 @@ class Federation:
         facts: Facts,
         steps: Mapping[str, Step],
         *,
+        terms: Terms,
+        how: Opening,
+        peers: Peers | None = None,
         method: str = "method",
         parameters: str = "",
         dimensions: Mapping[str, int] | None = None,
-        aggregation: Aggregation | None = None,
         dropout: float = 0.0,
         transcript: Transcript | None = None,
         log: Log | None = None,
         stop_on_refusal: bool = False,
-        sigma: Mapping[str, float] | None = None,
-        grids: Mapping[str, Grid] | None = None,
-        circle: Circle | None = None,
-        retries: int = 0,
-        traffic: Traffic | None = None,
-        crowd: int = 0,
         observer: Observer | None = None,
     ) -> None:
         self.facts, self.transcript = facts, transcript or Transcript()
         self._steps, self._method, self._parameters = steps, method, parameters
-        self._dimensions, self._dropout, self._observer = dict(dimensions or {}), dropout, observer
-        self._aggregation = aggregation or Plain()
-        self._sigma, self._grids, self._retries = dict(sigma or {}), dict(grids or {}), retries
-        self._traffic, self._crowd = traffic, crowd
-        self._round, self.void = 0, 0
-        private = bool(self._sigma)
-        self._line = Line(engine, facts, steps, self._dimensions, self.transcript, log, stop_on_refusal, private)
-        self._masks = None if circle is None else MaskedSums(self._line, circle, facts)
+        self._terms, self._how = terms, how
+        self._peers = peers or Peers("", tuple(member.name for member in facts.roster))
+        self._dimensions = {"features": facts.catalogue.width, **(dimensions or {})}
+        self._dropout, self._observer = dropout, observer
+        self._round, self._announced, self._retries, self.void = 0, 0, terms.retries, 0
+        self.rejected: dict[str, str] = {}
+        self._line = Line(
+            engine,
+            facts,
+            steps,
+            self._dimensions,
+            self.transcript,
+            log,
+            stop_on_refusal,
+            terms.private,
+            how.exchanges,
+        )
 
     # -- the coordinator's verbs ------------------------------------------------------------------------------
 
     def rounds(self, count: int) -> Iterator[int]:
         """0 … count−1; what is asked meanwhile belongs to rounds 1 … count."""
+        self._announced += count
         for t in range(count):
             self._round += 1
             yield t
 
     @property
-    def rejected(self) -> Mapping[str, str]:
-        """By party, why something of it was left out of a secure sum, the latest of each."""
-        return {} if self._masks is None else self._masks.rejected
-
-    @property
     def rounds_done(self) -> int:
         return self._round
 
+    def noise(self, step: str) -> float:
+        """σ of the noise on a cell of one answer of a step, or of a hidden sum; 0 where none is added."""
+        return self._terms.steps[step].sigma if step in self._terms.steps else 0.0
+
     def ask(self, step: str, to: str | None = None, **payload: Value) -> dict[str, dict[str, Any]]:
-        """The releases of those that answered, by party; of one party or other role alone where `to` names it."""
+        """The releases of those that answered, by party; of one party or other role alone where `to` names it.
+
+        A role is there for what nobody else can say, so one that does not answer ends the run; resumed, it goes on.
+        """
+        roles = tuple(role.name for role in self.facts.roles)
+        if to is not None and to not in (*roles, *(member.name for member in self.facts.roster)):
+            raise UsageError(f'There is no "{to}" to ask in this run; its roles are {", ".join(roles) or "none"}.')
 
         def compute(request: Request) -> dict[str, Value]:
             if to is None:
                 answers = self._line.broadcast(request, Attendance.full())
             else:
                 answers = self._line.exchange({to: request}, Attendance.full())
+                if to in roles and not answers:
+                    raise PeerFailed(
+                        f'{to} did not answer step "{step}" of round {request.round}; look whether its service runs, '
+                        "or allow more time with [engine] timeout, and resume the run."
+                    )
             return {f"{answer.party}/{name}": value for answer, body in answers for name, value in body.items()}
 
-        if step in self._grids and not self._grids[step].own:
+        terms = self._terms.steps.get(step)
+        if terms is not None and terms.sealed:
             raise PrivacyRefused(
-                f'Step "{step}" is summed under a seal; ask for its sum, not for single contributions.'
+                f'Single answers to step "{step}" are hidden in this run; ask for their sum or mean instead.'
             )
         by_party: dict[str, dict[str, Any]] = {}
         verb = "ask" if to is None else f"ask {to}"
-        for place, value in self._call(verb, self._steps[step], payload, compute).items():
+        for place, value in self._call(verb, self._known(step), payload, compute).items():
             party, _, name = place.partition("/")
             by_party.setdefault(party, {})[name] = value
         return by_party
@@ -146,23 +152,12 @@ class Federation:
     def mean(self, step: str, **payload: Value) -> Array:
         """The weighted mean of chains, by the roster's weights over those that answered; a step with one block.
 
-        Where parties make masks, only the mean is seen; each party's noise is its own all the same.
+        Where the aggregation hides chains, only the mean is seen; each party's noise is its own all the same.
         """
-        (name,) = self._step(step, Kind.CHAIN).gives.fields
-
-        def compute(request: Request) -> dict[str, Value]:
-            answers = self._line.broadcast(request, Attendance.full())
-            weights = np.array([self.facts.weight(answer.party) for answer, _body in answers])
-            weights /= weights.sum()
-            total = np.zeros(answers[0][1][name].shape, dtype=np.float64)
-            weighted = np.empty_like(total)
-            for weight, (_answer, body) in zip(weights, answers, strict=True):
-                total += np.multiply(body[name], weight, out=weighted)
-            return {"mean": total.astype(np.float32)}
-
-        if self._masks is not None:
-            return self._masked_mean(name, self._request(step, payload))
-        mean: Array = self._call("mean", self._steps[step], payload, compute)["mean"]
+        conversation = self._conversation(step, Kind.CHAIN, payload)
+        mean = self._how.mean(conversation)
+        if conversation.terms.sealed:
+            self._shown(step, {"mean": mean})
         return mean
 
     def sum(self, step: str, **payload: Value) -> Total:
@@ -171,14 +166,13 @@ class Federation:
         if total is None:
             raise PeerFailed(
                 f'Too few parties stayed for the sum of step "{step}" in round {self._round}, and at least '
-                f"{self._aggregation.fewest:,} must; {self.void} of the run's sums were void so far, and what left is "
+                f"{self._how.fewest:,} must; {self.void} of the run's sums were void so far, and what left is "
                 "charged. Allow for more drop-outs with [aggregation] tolerate, or for more tries with retries."
             )
         return total
 
     def sum_unless_void(self, step: str, **payload: Value) -> Total | None:
         """The same, or None where too few stayed: the round is void, what left is charged, the next one is fresh."""
-        self._step(step, Kind.SUM)
         attempt, total = 0, self._attempted(step, payload, 0)
         self.void += total is None
         while total is None and self._retries > 0:
@@ -189,48 +183,61 @@ class Federation:
 
     def reports(self, step: str, **payload: Value) -> dict[str, Array]:
         """Everybody's single reports, parted from their senders and shuffled together."""
-
-        def compute(request: Request) -> dict[str, Value]:
-            attendance = Attendance.draw(self.facts, self._dropout, self._round, self._line.calls)
-            answers = self._line.broadcast(request, attendance, View.HIDDEN if self._crowd else View.OPEN)
-            self._enough(step, sum(answer.contributors for answer, _body in answers))
-            together = {name: np.concatenate([body[name] for _answer, body in answers]) for name in answers[0][1]}
-            sizes = {len(array) for array in together.values()}
-            if len(sizes) > 1:
-                raise BadMessage(
-                    f'The reports of step "{step}" are of unequal number; every array needs one entry a report.'
-                )
-            order = derive(self.facts.seed, self._round, "shuffle", self._line.calls).permutation(
-                sizes.pop() if sizes else 0
-            )
-            return {name: array[order] for name, array in together.items()}
-
-        shuffled = self._call("reports", self._step(step, Kind.REPORT), payload, compute)
-        if self._crowd:
-            self.transcript.sum(self._line.calls - 1, self._round, step, encode(shuffled))
-        return shuffled
+        conversation = self._conversation(step, Kind.REPORT, payload)
+        reports = self._how.gather(conversation)
+        if conversation.terms.sealed:
+            self._shown(step, reports)
+        return reports
 
     def show(self, **shared: Array) -> None:
-        """What the coordinator holds now. In a simulation the experimenter looks; otherwise nothing happens."""
+        """What the coordinator shares now. In a simulation the experimenter looks; a deployment sends the last of it to
+        every site when the run is over, for what each predicts at home."""
         if self._observer is not None:
-            self._observer(self._round, shared)
+            self._observer(self._round, max(self._announced, self._round), shared)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _enough(self, step: str, reported: int) -> None:
-        """A shuffler passes nothing on that fewer devices sent than the guarantee was reckoned for."""
-        if reported < self._crowd:
-            raise PeerFailed(
-                f'{reported:,} devices reported for step "{step}" in round {self._round}, and the shuffler passes '
-                f"nothing on below {self._crowd:,}; what left is charged. Allow for more drop-outs with [aggregation] "
-                "tolerate."
-            )
+    def _attempted(self, step: str, payload: Mapping[str, Value], attempt: int) -> Total | None:
+        """One attempt at a sum; None if it is void."""
+        conversation = self._conversation(step, Kind.SUM, payload, attempt)
+        opened = self._how.add(conversation)
+        if opened is None:
+            return None
+        if conversation.terms.sealed:
+            self._shown(step, opened.blocks)
+        sigma = conversation.terms.sigma if self._terms.private else 0.0
+        return Total(opened.blocks, opened.contributors, self._how.noise(sigma, opened.contributors))
 
-    def _step(self, name: str, kind: Kind) -> Step:
-        step = self._steps[name]
-        if step.kind is not kind:
-            raise BadMessage(f'Step "{name}" of {self._method} is a {step.kind}; it cannot be used as a {kind}.')
-        return step
+    def _shown(self, step: str, blocks: Mapping[str, Array]) -> None:
+        """What the coordinator saw of parts that are hidden from it."""
+        self.transcript.sum(self._line.calls - 1, self._round, step, encode(blocks))
+
+    def _conversation(self, step: str, kind: Kind, payload: Mapping[str, Value], attempt: int = 0) -> Conversation:
+        known = self._known(step)
+        if known.kind is not kind:
+            raise BadMessage(f'Step "{step}" of {self._method} is a {known.kind}; it cannot be used as a {kind}.')
+        terms = self._terms.step(step, kind)
+        return Conversation(
+            self._line,
+            self._request(step, payload, attempt),
+            terms,
+            self.facts,
+            self._peers,
+            {} if kind is Kind.REPORT else known.gives.shapes({**self.facts.roster[0].dimensions, **self._dimensions}),
+            0.0 if kind is Kind.CHAIN else self._dropout,
+            partial(self._check_sealed, terms) if terms.whole or self._how.seals(terms) else None,
+            self.rejected,
+        )
+
+    def _known(self, step: str) -> Step:
+        if step not in self._steps:
+            raise UsageError(
+                f'{self._method} asks for a step "{step}" that nobody has; known: {", ".join(self._steps)}.'
+            )
+        return self._steps[step]
+
+    def _check_sealed(self, terms: StepTerms, body: Mapping[str, Value], cells: int, who: str) -> None:
+        self._how.check_sealed(body, terms, cells, who)
 
     def _request(self, step: str, payload: Mapping[str, Value], attempt: int = 0) -> Request:
         return Request(self._method, self._parameters, step, self._round, attempt, encode(payload))
@@ -240,67 +247,3 @@ class Federation:
     ) -> dict[str, Any]:
         request = self._request(step.name, payload)
         return self._line.call(f"{self._round}/{step.name}/{verb}", request.hash, lambda: compute(request))
-
-    def _shapes(self, step: str) -> dict[str, tuple[int, ...]]:
-        """The shapes of a summed step's blocks; they are the same for all parties."""
-        return self._steps[step].gives.shapes({**self.facts.roster[0].dimensions, **self._dimensions})
-
-    def _cells(self, step: str) -> int:
-        """How many numbers a summed step's blocks have together."""
-        return sum(math.prod(shape) for shape in self._shapes(step).values())
-
-    def _attempted(self, step: str, payload: Mapping[str, Value], attempt: int) -> Total | None:
-        """One attempt at a sum; None if it is void."""
-        request = self._request(step, payload, attempt)
-        grid = self._grids.get(step)
-        if grid is None or grid.own:
-            return self._plain_sum(request, grid)
-        size = self._cells(step)
-        if self._masks is not None:
-            found = self._masks.noised_total(request, grid, size, self._dropout)
-        else:
-            found = simulated_total(
-                self._line, request, grid, self._aggregation, self.facts, self._dropout, size, self._traffic
-            )
-        if found is None:
-            return None
-        contributors, whole = found
-        blocks = in_blocks(grid.numbers(whole).astype(np.float32), self._shapes(step))
-        self.transcript.sum(self._line.calls - 1, self._round, step, encode(blocks))
-        return Total(blocks, contributors, self._aggregation.noise(self._sigma[step], contributors))
-
-    def _plain_sum(self, request: Request, grid: Grid | None) -> Total:
-        """The sum of contributions that the coordinator sees; of whole numbers where there is a grid."""
-
-        def compute() -> dict[str, Value]:
-            attendance = Attendance.draw(self.facts, self._dropout, self._round, self._line.calls)
-            answers = self._line.broadcast(request, attendance, bits=0 if grid is None else grid.bits)
-            contributors = sum(answer.contributors for answer, _body in answers)
-            bodies = [body if grid is None else self._numbers(request.step, body, grid) for _answer, body in answers]
-            blocks = exact_sum(bodies)
-            return {"contributors": contributors, **{f"sum/{name}": block for name, block in blocks.items()}}
-
-        result = self._line.call(f"{self._round}/{request.step}/sum", request.hash, compute)
-        contributors = result.pop("contributors")
-        noise = self._aggregation.noise(self._sigma[request.step], contributors) if request.step in self._sigma else 0.0
-        return Total({name.removeprefix("sum/"): block for name, block in result.items()}, contributors, noise)
-
-    def _numbers(self, step: str, body: Mapping[str, Any], grid: Grid) -> dict[str, Array]:
-        """What one party's whole numbers stand for, in blocks."""
-        return in_blocks(grid.numbers(unpack(body[SEALED], self._cells(step), grid.bits)), self._shapes(step))
-
-    def _masked_mean(self, block: str, request: Request) -> Array:
-        """Σ weight·block over those that stayed, by their masks, over the sum of their weights."""
-        assert self._masks is not None
-        shape = self._shapes(request.step)[block]
-        try:
-            survivors, total = self._masks.total(request, Fixed.BITS, self._cells(request.step))
-        except VoidRound as void:
-            raise PeerFailed(
-                f'The masked mean of step "{request.step}" in round {self._round} is void, and what left is charged: '
-                f"{void} Allow for more drop-outs with [aggregation] tolerate."
-            ) from void
-        weight = sum(self.facts.weight(name) for name in survivors)
-        mean: Array = (Fixed.decoded(total) / weight).reshape(shape).astype(np.float32)
-        self.transcript.sum(self._line.calls - 1, self._round, request.step, encode({"mean": mean}))
-        return mean

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tacit.boundary.wire import Array
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import PeerFailed
@@ -38,13 +39,12 @@ class Facts:
     Attributes
     ----------
     setting, scale, feedback : as everywhere
-    users, items : n and m
+    users : n
+    catalogue : all items, and what everyone may know of them
     ratings : |Ω|, which scales step sizes: counted without privacy, declared with it
-    item_ids : the vocabulary of items
     roster : the parties in their order
     seed : of public choices, and in a simulation of everything
     unit : what the run protects; None for NON-PRIVATE
-    noise : by step, the standard deviation of the noise on one answer; empty for NON-PRIVATE
     roles : whom else there is to ask, beside the parties: a catalogue, decrypters, a proxy
     """
 
@@ -52,13 +52,11 @@ class Facts:
     scale: Scale
     feedback: Feedback
     users: int
-    items: int
+    catalogue: Catalogue
     ratings: int
-    item_ids: Vocabulary
     roster: tuple[Member, ...]
     seed: int
     unit: Unit | None = None
-    noise: Mapping[str, float] = field(default_factory=dict)
     roles: tuple[Member, ...] = ()
 
     @classmethod
@@ -73,12 +71,26 @@ class Facts:
             scale=parties.scale,
             feedback=parties.feedback,
             users=parties.n_users,
-            items=parties.n_items,
+            catalogue=parties.catalogue,
             ratings=sum(share.ratings.n_ratings for share in parties),
-            item_ids=parties.item_ids,
             roster=roster,
             seed=seed,
         )
+
+    @property
+    def items(self) -> int:
+        """m, the number of items."""
+        return len(self.catalogue)
+
+    @property
+    def item_ids(self) -> Vocabulary:
+        """The vocabulary of items."""
+        return self.catalogue.ids
+
+    def features_of(self, name: str, columns: Sequence[str] | None = None) -> Array:
+        """The features of the items that a party holds, (m_h, d) float32: of all items, unless they are divided."""
+        held, features = self.member(name).columns, self.catalogue.features(columns)
+        return features if len(held) == len(features) else features[held]
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -91,8 +103,13 @@ class Facts:
         return (*self.roster, *self.roles)[self._places[name]]
 
     def weight(self, name: str) -> float:
-        """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2)."""
+        """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2).
+
+        A role that is not a party has none.
+        """
         member = self.member(name)
+        if member in self.roles:
+            return 0.0
         return member.items / self.items if self.setting is Setting.VERTICAL else member.users / self.users
 
     def first_user(self, name: str) -> int:

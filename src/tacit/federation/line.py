@@ -9,13 +9,11 @@ from typing import Any, Protocol
 
 from tacit.boundary.ledger import next_head
 from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED
 from tacit.boundary.wire import Value, decode, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, TamperingFound
 from tacit.federation.cohort import Attendance
-from tacit.federation.exchanges import exchange_step
 from tacit.federation.facts import Facts
-from tacit.federation.messages import Answer, Request, Step, check_sealed
+from tacit.federation.messages import Answer, Exchange, Request, Step, exchange_step
 from tacit.federation.transcript import Entry, Transcript
 from tacit.secure.traffic import Traffic
 
@@ -54,6 +52,9 @@ class View(StrEnum):
 #: Answers with what they hold.
 Heard = list[tuple[Answer, dict[str, Any]]]
 
+#: Raises `BadMessage` unless a contribution, of so many cells and of that sender, is sealed as it should be.
+Sealed = Callable[[Mapping[str, Value], int, str], None]
+
 
 class Line:
     """Messages between the coordinator and the parties of one run.
@@ -62,6 +63,7 @@ class Line:
     ----------
     engine, facts, steps, dimensions, transcript, log, stop_on_refusal : as in `Federation`
     private : whether the parties keep ledgers, whose heads must go on from each other
+    exchanges : what the run's aggregation says beside contributions
     """
 
     def __init__(
@@ -74,12 +76,15 @@ class Line:
         log: Log | None,
         stop_on_refusal: bool,
         private: bool,
+        exchanges: Mapping[str, Exchange],
     ) -> None:
         self.transcript, self.calls = transcript, 0
+        self._exchanges = exchanges
         self._engine, self._facts, self._steps = engine, facts, steps
-        self._dimensions = {**dimensions, "roster": len(facts.roster)}
+        self._dimensions = {"features": facts.catalogue.width, **dimensions, "roster": len(facts.roster)}
         self._log, self._stop_on_refusal, self._private = log, stop_on_refusal, private
         self._devices = {member.name: member.devices for member in (*facts.roster, *facts.roles)}
+        self._roles = frozenset(role.name for role in facts.roles)
         self._heads: dict[str, str] = {}
 
     def call(self, key: str, request: str, compute: Callable[[], Mapping[str, Value]]) -> dict[str, Any]:
@@ -99,10 +104,12 @@ class Line:
         self.calls += 1
         return result
 
-    def broadcast(self, request: Request, attendance: Attendance, view: View = View.OPEN, bits: int = 0) -> Heard:
+    def broadcast(
+        self, request: Request, attendance: Attendance, view: View = View.OPEN, sealed: Sealed | None = None
+    ) -> Heard:
         """One request to all parties; somebody must answer."""
         everybody = dict.fromkeys((member.name for member in self._facts.roster), request)
-        heard = self.exchange(everybody, attendance, view, bits)
+        heard = self.exchange(everybody, attendance, view, sealed)
         if not heard:
             raise PeerFailed(
                 f'Nobody answered step "{request.step}" of round {request.round}; allow more time with [engine] '
@@ -115,18 +122,18 @@ class Line:
         requests: Mapping[str, Request],
         attendance: Attendance,
         view: View = View.OPEN,
-        bits: int = 0,
+        sealed: Sealed | None = None,
         rejected: dict[str, str] | None = None,
     ) -> Heard:
         """To each party its request: send, gather, check against schema and chain, write down.
 
-        `bits` is that of a cell of sealed contributions. Where `rejected` is given, an answer that is not as agreed is
-        left out and noted there under its sender's name; otherwise it ends the run.
+        `sealed` checks contributions that travel sealed; others are held to their schema. Where `rejected` is given, an
+        answer that is not as agreed is left out and noted there under its sender's name; otherwise it ends the run.
         """
         if not requests:
             return []
         first = next(iter(requests.values()))
-        step = self._steps.get(first.step) or exchange_step(first.step, self._steps)
+        step = self._steps.get(first.step) or exchange_step(first.step, self._steps, self._exchanges)
         if step is None:
             raise BadMessage(f'"{first.step}" is no step of this run\'s method.')
         kind = "protocol" if step.name not in self._steps else str(step.kind)
@@ -155,7 +162,7 @@ class Line:
                         self._heads.pop(answer.party, None)
                         raise BadMessage(answer.why if answer.party in answer.why else f"{answer.party}: {answer.why}")
                     self._check_head(request, answer, view)
-                    arrived.append((answer, self._opened(step, answer, bits)))
+                    arrived.append((answer, self._opened(step, answer, sealed)))
                 except TacitError as error:
                     if rejected is None:
                         raise
@@ -191,8 +198,11 @@ class Line:
         self.transcript.up(*place, answer.body, shown, copies, answer.status, hidden, answer.head)
 
     def _check_head(self, request: Request, answer: Answer, view: View) -> None:
-        """Every answer's head must go on from the one before it: a shortened or restored ledger does not."""
-        if not answer.head and not self._private:
+        """Every answer's head must go on from the one before it: a shortened or restored ledger does not.
+
+        A role holds nobody's ratings, and keeps no ledger.
+        """
+        if answer.party in self._roles or (not answer.head and not self._private):
             return
         before = self._heads.get(answer.party)
         goes_on = before is None or answer.head == next_head(before, answer.event, request.hash, answer.payload)
@@ -205,7 +215,7 @@ class Line:
                 "or an old ledger was put back."
             )
 
-    def _opened(self, step: Step, answer: Answer, bits: int) -> dict[str, Any]:
+    def _opened(self, step: Step, answer: Answer, sealed: Sealed | None) -> dict[str, Any]:
         if answer.kind is not step.kind:
             raise BadMessage(
                 f'{answer.party} answered step "{step.name}" with a {answer.kind} where a {step.kind} is agreed.'
@@ -215,8 +225,8 @@ class Line:
         except BadMessage as error:
             raise BadMessage(f"{answer.party}: {error}") from None
         dimensions = {**self._facts.member(answer.party).dimensions, **self._dimensions}
-        if bits or SEALED in body:
-            check_sealed(body, step.gives.cells(dimensions), bits, answer.party, step.name)
+        if sealed is not None:
+            sealed(body, step.gives.cells(dimensions), answer.party)
         else:
             step.gives.check(body, dimensions, answer.party, step.name)
         return body

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from tacit.boundary.release import Kind
-from tacit.boundary.sealed import SEALED
-from tacit.boundary.seals import unmarked
-from tacit.boundary.wire import Array, Value, digest
-from tacit.errors import BadMessage
+from tacit.boundary.release import Kind, Release
+from tacit.boundary.wire import Array, Value, all_finite, digest
+from tacit.errors import BadMessage, UsageError
 
 
 class Field(Protocol):
@@ -40,15 +38,9 @@ class Floats:
         wanted = tuple(dimensions.get(s, -1) if isinstance(s, str) else s for s in self.shape)
         if len(wanted) != value.ndim or any(w not in (-1, s) for w, s in zip(wanted, value.shape, strict=True)):
             return f"has the shape {value.shape} where {wanted} is agreed"
-        if value.dtype.kind == "f" and not _all_finite(value):
+        if value.dtype.kind == "f" and not all_finite(value):
             return "holds numbers that are not finite"
         return None
-
-
-def _all_finite(value: Array) -> bool:
-    """Whether every number is finite: a finite sum proves it quickly, and only one that is not is looked into."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(value.sum())) or bool(np.isfinite(value).all())
 
 
 class Wholes(Floats):
@@ -131,6 +123,13 @@ class Schema:
     def shapes(self, dimensions: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The shape of every block, where all of them are arrays of agreed shapes."""
         arrays = {name: field for name, field in self.fields.items() if isinstance(field, Floats)}
+        for name, field in arrays.items():
+            for size in field.shape:
+                if isinstance(size, str) and size not in dimensions:
+                    raise UsageError(
+                        f'The block "{name}" has a dimension "{size}", which nobody knows; known here: '
+                        f"{', '.join(dimensions)}. Name it in the parameters' `dimensions`."
+                    )
         return {
             name: tuple(dimensions[s] if isinstance(s, str) else s for s in field.shape)
             for name, field in arrays.items()
@@ -159,16 +158,6 @@ class Letters(Schema):
 DONE = Schema(done=Choice(True))
 
 
-def check_sealed(payload: Mapping[str, Value], cells: int, bits: int, who: str, step: str) -> None:
-    """Raise `BadMessage` unless a sealed contribution is so many cells of so many bits, and nothing else."""
-    body = payload.get(SEALED)
-    fine = isinstance(body, np.ndarray) and body.dtype == np.uint8 and body.shape == (cells * bits // 8,)
-    if not fine or len(payload) > 1:
-        raise BadMessage(
-            f'What {who} sent for step "{step}" is not {cells:,} cells of {bits} bits under a seal, as is agreed.'
-        )
-
-
 @dataclass(frozen=True)
 class Step:
     """One named thing that a party can be asked to do.
@@ -181,6 +170,40 @@ class Step:
     takes: Schema
     gives: Schema
     what: str
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What may be said in the course of a sum, beside the contributions: keys, shares, what opens it. No data is in it.
+
+    An exchange about step "contribute" is asked for as "advertise:contribute".
+    """
+
+    takes: Schema
+    gives: Schema
+    what: str
+
+    def about(self, name: str, step: str) -> Step:
+        """The public step that an exchange about a step is."""
+        return Step(f"{name}:{step}", Kind.PUBLIC, self.takes, self.gives, self.what)
+
+
+def exchange_step(name: str, steps: Mapping[str, Step], exchanges: Mapping[str, Exchange]) -> Step | None:
+    """The step that "advertise:contribute" and the like name, if there is such an exchange and such a step."""
+    exchange, _colon, of = name.partition(":")
+    if exchange not in exchanges or of not in steps:
+        return None
+    return exchanges[exchange].about(exchange, of)
+
+
+def marked(names: Collection[str], roster: Sequence[str]) -> Array:
+    """Which of the roster are among `names`: a bit each, packed; uint8."""
+    return np.packbits(np.array([name in names for name in roster], dtype=bool))
+
+
+def unmarked(marks: Array, number: int) -> Array:
+    """The bits of `marked`, (number,) bool."""
+    return np.unpackbits(marks, count=number).astype(bool)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -246,6 +269,15 @@ class Answer:
     payload: str = ""
     head: str = ""
     why: str = ""
+
+    @classmethod
+    def of(cls, release: Release) -> Answer:
+        """A release, on its way; within this process its bytes are not hashed a second time."""
+        recorded = (release.event, release.payload, release.head)
+        answer = cls(release.party, "ok", release.kind, release.body, release.contributors, *recorded)
+        if release.digest:
+            vars(answer)["digest"] = release.digest
+        return answer
 
     @cached_property
     def digest(self) -> str:

@@ -28,6 +28,9 @@ ROUNDS = 8
 LANES = 64
 TILE = 16 * LANES
 
+#: What `_noised_rows` found in its rows and values.
+FINE, UNORDERED, NOT_FINITE = 0, 1, 2
+
 _f, _i, _u = np.float32, np.int32, np.uint32
 _EXPAND = tuple(_u(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))  # "expand 32-byte k"
 _LN = tuple(
@@ -180,7 +183,10 @@ def _noised_rows(out, rows, values, sigma, key, stream):
     at, touched, column = 0, 0, 0
     for k in range(len(rows)):
         if not (rows[k - 1] if k else -1) < rows[k] < len(out):
-            return False
+            return UNORDERED
+        for f in range(width):
+            if not np.isfinite(values[k, f]):
+                return NOT_FINITE
     while at < len(cells):
         _fill_tile(key, stream, at // TILE, tile)
         for w in range(8):
@@ -199,7 +205,7 @@ def _noised_rows(out, rows, values, sigma, key, stream):
             column = end % width
             touched += end == width
         at += count
-    return True
+    return FINE
 
 
 # -- their public faces --------------------------------------------------------------------------------------------
@@ -226,8 +232,11 @@ def noised_rows(n: int, rows: np.ndarray, values: np.ndarray, sigma: float, key:
     """
     out = np.empty((n, values.shape[1]), dtype=np.float32)
     words = np.frombuffer(key, dtype="<u4", count=8)
-    if not _noised_rows(out, rows, values, float(sigma), words, np.uint64(stream)):
+    found = _noised_rows(out, rows, values, float(sigma), words, np.uint64(stream))
+    if found == UNORDERED:
         raise ValueError(f"the rows of a noised block must increase, from 0 at least to {n - 1} at most")
+    if found == NOT_FINITE:
+        raise FloatingPointError("the values of a noised block must be finite")
     return out
 
 

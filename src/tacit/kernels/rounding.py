@@ -11,14 +11,17 @@ from tacit.kernels.jit import compiled
 @compiled()
 def _round_and_add(starts, cells, values, coins, step, most, most_together, total):
     too_long = np.zeros(len(starts) - 1, dtype=np.bool_)
+    met = np.full(len(total), -1, dtype=np.int64)
     for a in range(len(starts) - 1):
-        squares, together = 0.0, 0.0
+        squares, together, twice = 0.0, 0.0, False
         for e in range(starts[a], starts[a + 1]):
+            twice = twice or met[cells[e]] == a
+            met[cells[e]] = a
             x = values[e] / step
             whole = np.floor((x if np.isfinite(x) else 0.0) + coins[e])
             squares += whole * whole
             together += abs(whole)
-        if squares > most or together > most_together:
+        if twice or squares > most or together > most_together:
             too_long[a] = True
             continue
         for e in range(starts[a], starts[a + 1]):
@@ -39,7 +42,8 @@ def round_and_add(
 ) -> np.ndarray:
     """total[cell] += ⌊value/step + coin⌋ for every entry of each piece that is not too long then.
 
-    Its squares add up to at most `most`, its absolute values to at most `most_together`.
+    Its squares add up to at most `most`, its absolute values to at most `most_together`; a piece that meets a cell
+    twice is too long whatever its numbers, since these would add up there.
 
     starts: (k+1,) int64, piece a has entries starts[a] : starts[a+1]; cells, values, coins: (nnz,); total: int64, in
     place. Returns (k,) bool: the pieces that were too long, and were not added.
@@ -61,7 +65,10 @@ def round_and_add_numpy(
     whole = np.floor(np.nan_to_num(values / step, nan=0.0, posinf=0.0, neginf=0.0) + coins)
     owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     squares, together = (np.bincount(owners, weights=x, minlength=len(starts) - 1) for x in (whole**2, np.abs(whole)))
-    too_long = (squares > most) | (together > most_together)
+    pairs, counts = np.unique(owners * len(total) + cells, return_counts=True)
+    twice = np.zeros(len(starts) - 1, dtype=bool)
+    twice[pairs[counts > 1] // max(1, len(total))] = True
+    too_long = twice | (squares > most) | (together > most_together)
     kept = ~too_long[owners]
     np.add.at(total, cells[kept], whole[kept].astype(np.int64))
     return too_long

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from tacit.boundary import Gate
-from tacit.boundary.protection import Protection
+from tacit.boundary.spec import Spec
 from tacit.config import Frozen
 from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
-from tacit.federation import Facts, Federation, Party
-from tacit.guarantee import Unit
-from tacit.methods.asked import Schedule, Situation
+from tacit.federation import Facts, Federation, Party, Role
+from tacit.methods.context import Context
 from tacit.model import Model
-from tacit.partition import Setting, Share
+from tacit.partition import Setting
+
+#: Marks a parameter whose default depends on the run although one is written: `rounds: Annotated[int, DEPENDS] = 100`.
+#: An estimator's default is None then, so that a value given by a user differs from one left out.
+DEPENDS = "its default depends on the run"
 
 
 class Parameters(Frozen):
@@ -27,8 +29,8 @@ class Parameters(Frozen):
         """What names in the shapes of this method's messages stand for."""
         return {}
 
-    def resolved(self, unit: Unit | None, situation: Situation) -> Self:
-        """The same with no default left open; `unit` is what the run protects, None for a run without privacy."""
+    def resolved(self, context: Context) -> Self:
+        """The same with no default left open; refuses what cannot be in that context."""
         return self
 
     @property
@@ -44,20 +46,31 @@ class Coordinator(Protocol):
         """Hold the conversation; returns what everybody may have."""
 
 
+#: What a method releases in one setting, each access stated once; from resolved parameters and public quantities.
+Specs = Callable[[Any, Context], Sequence[Spec]]
+
+
+def nothing(parameters: Any, context: Context) -> Sequence[Spec]:
+    """The specs of a method whose steps look at no data, or hand it out as it is."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Sides:
-    """Who talks to whom in one setting."""
+    """Who talks to whom in one setting, and what is released there; `roles` are asked by their names."""
 
     coordinator: Callable[[Any, Facts], Coordinator]
     party: type[Party]
+    specs: Specs = nothing
+    roles: Mapping[str, type[Role]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Method:
     """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows.
 
-    `schedule` says what noisy releases a private run makes; a method without one carries no guarantee. `private` are
-    the sides of a private run, where these are others.
+    `guaranteed` says whether it can carry a guarantee at all. `claim` is a paper's own formula: given parameters and
+    context, noise over sensitivity, to be used by accounting = "paper" alone; None where the paper has none for them.
     """
 
     name: str
@@ -66,30 +79,18 @@ class Method:
     parameters: type[Parameters]
     sides: Mapping[Setting, Sides]
     feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
-    schedule: Schedule | None = None
-    private: Mapping[Setting, Sides] = field(default_factory=dict)
+    guaranteed: bool = True
+    claim: Callable[[Any, Context], float | None] | None = None
 
-    def sides_for(self, setting: Setting, private: bool) -> Sides:
-        """The two sides in a setting that the method knows."""
-        return self.private[setting] if private and setting in self.private else self.sides[setting]
-
-    def sides_in(self, facts: Facts) -> Sides:
-        """The two sides for a run with these facts, or one sentence that says why there are none."""
-        if facts.feedback not in self.feedback:
+    def sides_in(self, setting: Setting, feedback: Feedback | None = None) -> Sides:
+        """The two sides in a setting, or one sentence that says why there are none."""
+        if feedback is not None and feedback not in self.feedback:
             able = ", ".join(sorted(self.feedback))
             raise UsageError(
-                f"{self.name} learns from {able} feedback, and the data is {facts.feedback}; choose another method, "
+                f"{self.name} learns from {able} feedback, and the data is {feedback}; choose another method, "
                 'such as "popularity", or set [data] feedback.'
             )
-        if facts.setting not in self.sides:
+        if setting not in self.sides:
             able = ", ".join(self.sides)
-            raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {facts.setting} one.")
-        return self.sides_for(facts.setting, facts.unit is not None)
-
-    def make_party(
-        self, share: Share, parameters: Parameters, facts: Facts, protection: Protection | None = None
-    ) -> Party:
-        """One party of a run, with its own gate."""
-        home: dict[str, object] = {}
-        gate = Gate(share.name, facts.seed, home, share.devices, protection)
-        return self.sides_in(facts).party(share, parameters, facts, gate)
+            raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {setting} one.")
+        return self.sides[setting]

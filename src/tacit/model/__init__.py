@@ -1,6 +1,23 @@
-"""What a fit leaves: shared factors, and ways to use them."""
+"""What a fit leaves: a model of some form, and ways to use it."""
 
+from tacit.model.fitted import Fitted
+from tacit.model.forms import Form
+from tacit.model.hashed import Hashed
+from tacit.model.implicit import Implicit
+from tacit.model.linear import Linear
 from tacit.model.model import Model
-from tacit.model.predictor import Factors, ItemScores, Part, Predictor, assemble
+from tacit.model.nonnegative import NonNegative
+from tacit.model.predictor import Part, Predictor, assemble
 
-__all__ = ["Factors", "ItemScores", "Model", "Part", "Predictor", "assemble"]
+__all__ = [
+    "Fitted",
+    "Form",
+    "Hashed",
+    "Implicit",
+    "Linear",
+    "Model",
+    "NonNegative",
+    "Part",
+    "Predictor",
+    "assemble",
+]

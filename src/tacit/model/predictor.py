@@ -1,4 +1,4 @@
-"""What every fitted thing can do: predict pairs, and score whole rows.
+"""What every fitted thing can do: rate pairs, and score whole rows for ranking; and how many parties' become one.
 
 Rows and columns are those of the training ratings.
 """
@@ -6,12 +6,14 @@ Rows and columns are those of the training ratings.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tacit.data.ratings import Ratings
+from tacit.model.fitted import Fitted
+from tacit.model.forms import same
 
 
 class Predictor(Protocol):
@@ -24,14 +26,14 @@ class Predictor(Protocol):
     def rates(self) -> bool: ...
 
     def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """The prediction for each pair (users[k], items[k]); shape (k,), float32."""
+        """The rating of each pair (users[k], items[k]); where `rates` is False, its score. (k,) float32."""
 
     def scores(self, users: np.ndarray) -> np.ndarray:
-        """The prediction for every item, one row per user; shape (len(users), m), float32."""
+        """What every item is ranked by, one row per user; shape (len(users), m), float32."""
 
 
 @runtime_checkable
-class Fitted(Protocol):
+class FittedEstimator(Protocol):
     """A fitted estimator: its predictor, and the ratings that it has seen."""
 
     @property
@@ -39,93 +41,6 @@ class Fitted(Protocol):
 
     @property
     def seen_(self) -> Ratings: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """low + u·v; users: (n, p), items: (m, p) float32. With `high`, cut to the scale, for unbounded factors."""
-
-    low: float
-    users: np.ndarray
-    items: np.ndarray
-    high: float | None = None
-    rates: bool = True
-
-    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        from tacit.kernels.predict import predict_pairs
-
-        return self._cut(predict_pairs(self.users, self.items, users, items) + np.float32(self.low))
-
-    def scores(self, users: np.ndarray) -> np.ndarray:
-        return self._cut(self.users[users] @ self.items.T + np.float32(self.low))
-
-    def _cut(self, predicted: np.ndarray) -> np.ndarray:
-        return predicted if self.high is None else np.clip(predicted, self.low, self.high)
-
-
-@dataclass(frozen=True, eq=False)
-class ItemScores:
-    """The same for every user; values: (m,) float32."""
-
-    values: np.ndarray
-    rates: bool = True
-
-    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.values[items]
-
-    def scores(self, users: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(self.values, (len(users), len(self.values)))
-
-
-@dataclass(frozen=True, eq=False)
-class UserScores:
-    """The same for every item; values: (n,) float32."""
-
-    values: np.ndarray
-    n_items: int
-    rates: bool = True
-
-    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return self.values[users]
-
-    def scores(self, users: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(self.values[users][:, None], (len(users), self.n_items))
-
-
-@dataclass(frozen=True, eq=False)
-class Biases:
-    """A user's level plus an item's bias, on the scale; users: (n,), items: (m,) float32."""
-
-    users: np.ndarray
-    items: np.ndarray
-    low: float
-    high: float
-    rates: bool = True
-
-    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return np.clip(self.users[users] + self.items[items], self.low, self.high)
-
-    def scores(self, users: np.ndarray) -> np.ndarray:
-        return np.clip(self.users[users][:, None] + self.items[None, :], self.low, self.high)
-
-
-@dataclass(frozen=True, eq=False)
-class RandomScores:
-    """A number in [0, 1] per pair, a function of the keys of both ids alone; keys: (n,) and (m,) uint64."""
-
-    user_keys: np.ndarray
-    item_keys: np.ndarray
-    rates: bool = False
-
-    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        from tacit.rng import mix
-
-        return mix(self.user_keys[users], self.item_keys[items]).astype(np.float32)
-
-    def scores(self, users: np.ndarray) -> np.ndarray:
-        from tacit.rng import mix
-
-        return mix(self.user_keys[users][:, None], self.item_keys[None, :]).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,21 +85,15 @@ class Assembled:
 
 
 def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -> Predictor:
-    """One predictor for the whole. Factor models over the same item factors become one factor model."""
-    predictors = [part.predictor for part in parts]
-    factors = [p for p in predictors if isinstance(p, Factors)]
-    if len(factors) == len(parts) and not by_item and all(_same(p, factors[0]) for p in factors):
-        users = np.zeros((n_users, factors[0].users.shape[1]), dtype=np.float32)
-        for part, predictor in zip(parts, factors, strict=True):
-            users[part.rows] = predictor.users
-        return replace(factors[0], users=users)
+    """One predictor for the whole. Parties whose users have states in the same form become one of that form."""
+    fitted = [part.predictor for part in parts if isinstance(part.predictor, Fitted)]
+    if len(fitted) == len(parts) and not by_item and all(same(p.form, fitted[0].form) for p in fitted):
+        form = fitted[0].form
+        states = np.zeros((n_users, form.width), dtype=form.dtype)
+        for part, predictor in zip(parts, fitted, strict=True):
+            states[part.rows] = predictor.states
+        return Fitted(form, states)
     return Assembled(parts, n_users, n_items, by_item)
-
-
-def _same(a: Factors, b: Factors) -> bool:
-    """Whether two parties predict alike from the same item factors: one array, or copies of it."""
-    alike = (a.low, a.high, a.rates) == (b.low, b.high, b.rates)
-    return alike and (a.items is b.items or np.array_equal(a.items, b.items))
 
 
 def _groups(owner: np.ndarray) -> list[tuple[int, np.ndarray]]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, check_type, is_number
@@ -68,7 +69,7 @@ def partition(
         scale=ratings.scale,
         feedback=ratings.feedback,
         user_ids=ratings.user_ids,
-        item_ids=ratings.item_ids,
+        catalogue=Catalogue(ratings.item_ids, ratings.item_attributes, ratings.features),
     )
 
 

@@ -9,6 +9,7 @@ from typing import overload
 
 import numpy as np
 
+from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 
@@ -56,7 +57,8 @@ class Parties(Sequence[Share]):
     shares : tuple of Share, named "party-1" … in this order
     setting : Setting
     description : one sentence for the report
-    n_users, n_items, scale, feedback, user_ids, item_ids : of the whole
+    n_users, n_items, scale, feedback, user_ids : of the whole
+    catalogue : all items, with what everyone may know of them
     """
 
     shares: tuple[Share, ...]
@@ -67,7 +69,7 @@ class Parties(Sequence[Share]):
     scale: Scale
     feedback: Feedback
     user_ids: Vocabulary
-    item_ids: Vocabulary
+    catalogue: Catalogue
 
     @overload
     def __getitem__(self, index: int) -> Share: ...
@@ -78,6 +80,10 @@ class Parties(Sequence[Share]):
 
     def __len__(self) -> int:
         return len(self.shares)
+
+    @property
+    def item_ids(self) -> Vocabulary:
+        return self.catalogue.ids
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.boundary.release import Kind
-from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.evaluate import Evaluation
 from tacit.federation import Step, Transcript
@@ -21,20 +20,6 @@ from tacit.report.words import listing, plural
 
 #: Parties that are named of those that were absent.
 MOST_ABSENT = 8
-
-
-def about_data(ratings: Ratings) -> dict[str, Any]:
-    """What about.json says of the data."""
-    return {
-        "name": ratings.name,
-        "users": ratings.n_users,
-        "items": ratings.n_items,
-        "ratings": ratings.n_ratings,
-        "scale": str(ratings.scale),
-        "feedback": str(ratings.feedback),
-        "density": ratings.n_ratings / (ratings.n_users * ratings.n_items),
-        "notes": list(ratings.notes),
-    }
 
 
 def about_parties(parties: Parties) -> dict[str, Any]:
@@ -95,6 +80,14 @@ def void_sums(void: int, rounds: int) -> list[str]:
     return [f"{many}, since too few stayed: nothing was learned from such a sum, and what left for it is charged."]
 
 
+#: Who sees what of a step that is hidden.
+HIDDEN = {
+    Kind.SUM: "nobody; the coordinator sees the sum",
+    Kind.CHAIN: "nobody; the coordinator sees the mean",
+    Kind.REPORT: "the coordinator, mixed with all others",
+}
+
+
 def about(
     data: Mapping[str, Any],
     split: str,
@@ -103,25 +96,27 @@ def about(
     parameters: Parameters,
     steps: Mapping[str, Step],
     notes: Sequence[str] = (),
-    sealed: bool = False,
+    sealed: Collection[str] = (),
     floor: Mapping[str, Any] | None = None,
     references: Sequence[Mapping[str, Any]] = (),
     noise: Sequence[Mapping[str, Any]] | None = None,
     sealing: Sequence[str] = (),
     deployed: bool = False,
     beside: Sequence[Mapping[str, Any]] = (),
+    hidden: str = "",
 ) -> dict[str, Any]:
-    """The contents of about.json; `data` is what `about_data` said, `partition` what `about_parties` did.
+    """The contents of about.json; `data` is what `prepare.data.about` said, `partition` what `about_parties` did.
 
-    `sealed` tells that nobody saw a single contribution to a sum; `floor` is what `bias` reached at the same guarantee,
+    `sealed` are the steps of which no single part was seen; `floor` is what `bias` reached at the same guarantee,
     `references` what others without any guarantee reached, `noise` what each private step's answers carry, and
     `sealing` says how sums were sealed. A run that has none of these says nothing of them. `deployed` is a run between
     organisations, which no experimenter looks into; `beside` is what was told there before the run and after it.
+    `hidden` says of a run without privacy what nobody saw all the same.
     """
     from importlib.metadata import version
 
     def seen_by(step: Step) -> str:
-        return "nobody; the coordinator sees the sum" if sealed and step.kind is Kind.SUM else "the coordinator"
+        return HIDDEN.get(step.kind, "the coordinator") if step.name in sealed else "the coordinator"
 
     return {
         "tacit": version("tacit"),
@@ -146,6 +141,7 @@ def about(
         **({"references": [dict(one) for one in references]} if references else {}),
         **({} if noise is None else {"steps_noise": [dict(step) for step in noise]}),
         **({"sealing": list(sealing)} if sealing else {}),
+        **({"hidden": hidden} if hidden else {}),
         **({"deployed": True, "beside": [dict(row) for row in beside]} if deployed else {}),
     }
 

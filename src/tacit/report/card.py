@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tacit import aggregation as aggregations
 from tacit.report import crossed, promises, traffic
 from tacit.report.floor import WHAT, Verdict, verdict
 from tacit.report.markup import clean
@@ -19,14 +20,11 @@ from tacit.report.words import MISSING, count, epsilon, listing, moment, percent
 
 NON_PRIVATE = "Nothing here limits what the coordinator or another party can learn from what crossed."
 
-_AGGREGATION = {
-    "plain": "plain: the coordinator sees every party's contribution",
-    "ideal": "ideal, which simulates a secure sum: no cryptography was run",
-    "secagg": "secagg: the coordinator sees the sum only, while enough parties follow the protocol",
-    "paillier": "paillier: contributions are encrypted, and the coordinator sees the sum only",
-    "lattice": "lattice: contributions are encrypted, and opening a sum takes enough decrypters",
-    "shuffle": "shuffle: a proxy mixes the reports before the coordinator sees them",
-}
+
+def _seen(aggregation: str) -> str:
+    """An aggregation's name and who sees what under it, where it is installed here."""
+    found = aggregations.known().working().get(aggregation)
+    return short(aggregation, 60) if found is None else f"{found.name}: {found.seen}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,12 @@ def card(record: RunRecord) -> Card:
     stated, setting = record.guarantee, record.summary.setting
     if stated is None:
         stamp, statement = "NON-PRIVATE", NON_PRIVATE
+        if record.about.hidden:
+            stamp = f"NON-PRIVATE · {short(record.about.hidden, 300)}"
+            statement = (
+                "No noise was added: nothing limits what is seen, sums and means, says about one user, nor what "
+            )
+            statement += "two of them over different parties say if one is subtracted from the other."
         if record.summary.guarantee is not None:
             statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
     else:
@@ -140,6 +144,8 @@ def _protected(record: RunRecord) -> Section:
         return Section(heading, [*promises.meant(stated), *(told if crossed.metrics_told(record) else [])], several)
     kinds = {crossing.kind for crossing in record.about.crossings}
     sentences = ["Nobody is protected from anybody: no ε holds for this run."]
+    if record.about.hidden:
+        sentences = ["No ε holds for this run: only single contributions are hidden, not what their sums say."]
     if kinds & {"chain", "sum", "report"}:
         sentences.append(
             "What crossed was computed from ratings and carries no noise; ratings can be inferred from it."
@@ -153,10 +159,14 @@ def _protected(record: RunRecord) -> Section:
 
 def _assumptions(record: RunRecord) -> Section:
     aggregation = record.run_file.aggregation.name
-    points = [f"Aggregation is {_AGGREGATION.get(aggregation, aggregation)}."]
+    points = [f"Aggregation is {_seen(aggregation)}."]
     if record.guarantee is not None:
         chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
-        points = [*promises.resting_on(record.guarantee, chains), *points, *record.about.sealing]
+        points = [*promises.resting_on(record.guarantee, chains), *points]
+    points += record.about.sealing
+    data = record.about.data
+    if record.guarantee is not None or data.features:
+        points.append(promises.assumed_public(data.items, data.features))
     return Section("Assuming what", points=points)
 
 
@@ -173,11 +183,11 @@ def _loudness(record: RunRecord) -> list[Section]:
             "everybody" if step.sampling >= 1 else percent(step.sampling),
             *(_three(number) for number in (step.sensitivity, step.sigma)),
             count(step.cells),
-            *(_three(number) for number in (step.signal, step.signal_to_noise)),
+            *((_three(step.signal), _three(step.signal_to_noise)) if step.signal else (MISSING, MISSING)),
         )
         for step in steps
     ]
-    faintest = min(steps, key=lambda step: step.signal_to_noise)
+    faintest = min(steps, key=lambda step: step.signal_to_noise or math.inf)
     meant = (
         "Ratio is signal over noise: the forecast size of one cell of one answer, all contributions added, from public "
         "facts alone, over the noise that it carries. Far below 1 means that a single cell is almost all noise: only "
@@ -223,7 +233,8 @@ def _unprotected(record: RunRecord) -> Section:
     disclosed = list(dict.fromkeys(crossing.step for crossing in crossings if crossing.kind == "disclose"))
     unknown = sorted({step.step for step in traffic.by_step(record)} - {crossing.step for crossing in crossings})
     if record.guarantee is None:
-        points.append("Everything in the table that is not marked public.")
+        seen = "what is seen of it" if record.about.hidden else "everything in the table"
+        points.append(f"{seen[:1].upper()}{seen[1:]} that is not marked public.")
     elif disclosed:
         points.append(f"What was disclosed outside the guarantee: {listing(disclosed)}.")
     if unknown:
@@ -259,6 +270,8 @@ def _at_home(record: RunRecord) -> list[str]:
 
 def _checks(record: RunRecord) -> Section:
     points = ["transcript/messages.parquet holds a digest of every message."]
+    if record.guarantee is not None:
+        points.append("The ledgers hold what left and what it cost; check them with: tacit ledger verify RUN")
     if record.repeatable:
         again = "tacit up run.toml --keys …" if record.about.deployed else "tacit run run.toml"
         points.append(f"The same run file on the same data gives the same digest again: {again}")

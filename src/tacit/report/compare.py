@@ -108,7 +108,7 @@ def stated(record: RunRecord) -> str:
     """A run's guarantee in a few words: ε, unit, and whether it is SIMULATED; or NON-PRIVATE."""
     its = record.guarantee
     if its is None:
-        return "NON-PRIVATE"
+        return "NON-PRIVATE, contributions hidden" if record.about.hidden else "NON-PRIVATE"
     return f"ε = {epsilon(its.epsilon or 0)} per {its.unit}{', SIMULATED' if its.simulated else ''}"
 
 

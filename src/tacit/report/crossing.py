@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tacit.boundary.release import Kind
 from tacit.federation import Step
-from tacit.federation.exchanges import exchanges_about
 from tacit.methods import Method
-from tacit.methods.plan import Plan
-from tacit.partition import Setting
+from tacit.prepare.plan import Plan
 
 
-def crossing(method: Method, setting: Setting, plan: Plan | None, simulated: bool) -> dict[str, Step]:
-    """By name, what can cross; of `simulated` devices the exchanges of a secure sum are only counted."""
-    steps = dict(method.sides_for(setting, plan is not None).party.steps)
-    if plan is None:
-        return steps
-    asked, here = plan.terms.schedule, plan.situation
-    steps = {name: step for name, step in steps.items() if step.kind is Kind.PUBLIC or name in asked}
-    if here.shares is not None:
-        for name in asked:
-            steps |= exchanges_about(name, steps, here.signed, simulated)
+def crossing(method: Method, plan: Plan, simulated: bool) -> dict[str, Step]:
+    """By name, what can cross; of `simulated` devices the exchanges of a hidden sum are only counted."""
+    asked = plan.terms.steps
+    told = (Kind.PUBLIC, Kind.DISCLOSE)
+    sides = method.sides_in(plan.context.setting)
+    every = sides.party.steps
+    steps = {name: step for name, step in every.items() if step.kind in told or name in asked}
+    for role, kind in {**sides.roles, **plan.how.roles}.items():
+        for name, step in kind.steps.items():
+            steps[name] = replace(step, what=f"told by {role}, a role without ratings: {step.what}")
+    for name, terms in asked.items():
+        if terms.sealed:
+            steps |= plan.how.said(every[name], simulated)
     return steps

@@ -6,8 +6,9 @@ Every number is rounded up, so that no sentence promises more than the run does.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from tacit.report.words import count, delta, epsilon, listing, short
+from tacit.report.words import count, delta, epsilon, listing, plural, short
 from tacit.report.written import StatedGuarantee
 
 SIMULATED = (
@@ -100,6 +101,20 @@ def resting_on(stated: StatedGuarantee, has_chains: bool) -> list[str]:
     return points + [f"{key.replace('_', ' ')}: {short(value, 200)}." for key, value in stated.further.items()]
 
 
+def assumed_public(items: int, features: Sequence[str]) -> str:
+    """That anyone may know the catalogue, which is in every offer and whose features a method may use.
+
+    >>> assumed_public(500, ["genres", "year"])
+    'Assumed public: the list of 500 items and their attributes genres, year.'
+    """
+    listed = f"Assumed public: the list of {plural(items, 'item')}"
+    return (
+        f"{listed} and their attributes {', '.join(short(name, 60) for name in features)}."
+        if features
+        else f"{listed}."
+    )
+
+
 def leaves_out(stated: StatedGuarantee, aggregation: str, setting: str, deployed: bool = False) -> list[str]:
     """What the guarantee does not cover."""
     points = []
@@ -113,9 +128,8 @@ def leaves_out(stated: StatedGuarantee, aggregation: str, setting: str, deployed
         points.append(
             "Counts that the experimenter sees, on this card and in about.json: ratings, test users, party sizes."
         )
-    if (aggregation in {"secagg", "paillier", "lattice"} or stated.model == "distributed") and (
-        not any(word in against(stated) for word in ("lying", "may lie"))
-    ):
+    hidden = stated.model == "distributed" or (aggregation != "plain" and stated.model == "silo")
+    if hidden and not any(word in against(stated) for word in ("lying", "may lie")):
         points.append("Anything from a lying coordinator: there is no guarantee against one.")
     if stated.simulated:
         points.append("Anything from whoever holds the run file: the noise is SIMULATED.")

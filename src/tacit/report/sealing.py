@@ -15,7 +15,7 @@ def sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
     said = []
     if "honest" in told:
         said.append(_stay(told, many))
-        if told["bits"]:
+        if told["bits"] and told["noised"]:
             said.append(_shared(told, who))
         said.append(
             f"Each {who} shares masks with {plural(told['neighbours'], 'neighbour')}, {count(told['threshold'])} of "
@@ -29,17 +29,19 @@ def sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
             else "The masks hold against a coordinator that follows the protocol; against one that lies about who "
             "stayed there is no guarantee (sign the lists with [aggregation] signed = true)."
         )
-    else:
+    elif told["noised"]:
         said.append(
             f"The noise is that of shares which survive c = {count(told['colluding'])} colluding {many}; it was drawn "
             "as one."
         )
     for step, bits in told["bits"].items():
-        said.append(
-            f"Contributions to “{step}” are whole numbers of {bits} bits; noise makes one wrap around with probability "
-            "2⁻⁴⁰ at most, which would cost accuracy and no privacy."
+        wraps = (
+            "noise makes one wrap around with probability 2⁻⁴⁰ at most, which would cost accuracy and no privacy"
+            if told["noised"]
+            else "they carry no noise, are cut at home to a public bound, and never wrap around"
         )
-    if not told["bits"]:
+        said.append(f"Contributions to “{step}” are integers of {bits} bits; {wraps}.")
+    if not told["bits"] and told["noised"]:
         said.append(
             f"No step is a sum that could share its noise: each {who} adds its own. Masks hide what it adds to a mean; "
             "what is asked of it alone is seen, noise and all."

@@ -45,16 +45,12 @@ def contenders(record: RunRecord) -> list[Contender]:
     found = [
         Contender("this run", record.about.method.name, _stated(record.guarantee), summary.metrics, summary.intervals)
     ]
+    if floor is not None:
+        name, what, why = f"{floor.name}, the floor", "item and user biases of all parties", short(floor.missing, 300)
+        found.append(Contender(name, what, _stated(floor.guarantee), floor.metrics, floor.intervals, why))
     if summary.metrics_shared and len(record.about.references) + (floor is not None):
         what = "this run, before each party fine-tuned at home"
         found.append(Contender("before tuning", what, _stated(record.guarantee), summary.metrics_shared, {}))
-    if floor is not None:
-        what = "item and user biases of all parties"
-        found.append(
-            Contender(
-                floor.name, what, _stated(floor.guarantee), floor.metrics, floor.intervals, short(floor.missing, 300)
-            )
-        )
     found += [
         Contender(
             short(one.name, 40), short(one.what, 120), NON_PRIVATE, one.metrics, one.intervals, short(one.missing, 300)

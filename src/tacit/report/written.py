@@ -73,6 +73,7 @@ class AboutData(Written):
     ratings_in_words: str = ""
     scale: Any = None
     feedback: str = ""
+    features: list[str] = Field(default_factory=list)
     density: float | None = None
     notes: list[str] = Field(default_factory=list)
 
@@ -199,6 +200,7 @@ class About(Written):
     references: list[AboutReference] = Field(default_factory=list)
     steps_noise: list[AboutNoise] = Field(default_factory=list)
     sealing: list[str] = Field(default_factory=list)
+    hidden: str = ""
     deployed: bool = False
     beside: list[Beside] = Field(default_factory=list)
 

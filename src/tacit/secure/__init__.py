@@ -1,6 +1,1 @@
-"""How several parties' contributions become one sum."""
-
-from tacit.secure.ideal import IdealSum, SecureSum
-from tacit.secure.plain import Aggregation, Plain
-
-__all__ = ["Aggregation", "IdealSum", "Plain", "SecureSum"]
+"""Arithmetic and state machines that aggregations and alignment are made of; no party, no coordinator, no noise."""

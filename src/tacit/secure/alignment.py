@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit.errors import BadMessage, DataError, UsageError, did_you_mean
 from tacit.rng import id_keys
-from tacit.secure.plain import Array
+from tacit.secure.masks import Array
 
 #: Bytes of a tag: 16 or 32. Two of n ids share a tag with probability at most n²/2^129, n²/2^257.
 SIZES = (16, 32)

@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from tacit.errors import BadMessage, UsageError
 from tacit.secure.alignment import checked, id_texts
-from tacit.secure.plain import Array
+from tacit.secure.masks import Array
 
 #: Bytes of a scalar and of a blinded value.
 SIZE = 32

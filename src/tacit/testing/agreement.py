@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.methods import chosen, find
-from tacit.methods.runfile import check, plan
+from tacit.methods import known
 from tacit.partition import Setting
 from tacit.testing.apart import digests
 from tacit.testing.method import Contract
@@ -22,8 +21,7 @@ class AgreementContract(Contract):
 
     def test_parties_in_processes_of_their_own_give_the_same_digest(self, setting: Setting) -> None:
         self.need_installed()
-        method, parameters = chosen({"name": self.name, **self.parameters})
-        here, apart = digests(self.file(setting), method, parameters, self.parties(setting))
+        here, apart = digests(self.file(setting), self.parties(setting))
         assert here == apart
 
     def test_so_they_do_with_seeded_noise(self, setting: Setting) -> None:
@@ -31,13 +29,10 @@ class AgreementContract(Contract):
         for aggregation in ("plain", "secagg"):
             if (setting, aggregation) in self.refused:  # which MethodContract holds the method to
                 continue
-            file, parties = self.private_file(setting, aggregation), self.parties(setting)
-            method, parameters = check(file)
-            made = plan(file, method, parameters, setting, self.count(setting))
-            here, apart = digests(file, method, parameters, parties, made)
+            here, apart = digests(self.private_file(setting, aggregation), self.parties(setting))
             assert here == apart, aggregation
 
     def need_installed(self) -> None:
         """Other processes know only what is installed, and not a method that a test has just made up."""
-        if not find(self.name).parameters.__module__.startswith("tacit."):
+        if known().origin(self.name) == "this process":
             pytest.skip(f'sites run installed methods only, and "{self.name}" is none')

@@ -8,16 +8,13 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tacit.boundary.protection import Budget
 from tacit.config import RunFile
 from tacit.deploy.local import Sites, train
-from tacit.engine.agreement import Agreement
-from tacit.engine.simulate import Safeguards
-from tacit.engine.simulate import train as simulate
 from tacit.federation import Facts
-from tacit.methods import Method, Parameters
-from tacit.methods.plan import Plan
 from tacit.partition import Parties
+from tacit.prepare.file import prepared
+from tacit.prepare.records import Records
+from tacit.prepare.simulate import train as simulate
 
 #: How many sites are kept up; a run may have fewer.
 MOST = 3
@@ -46,18 +43,15 @@ def stop() -> None:
         sites.cache_clear()
 
 
-def digests(
-    file: RunFile, method: Method, parameters: Parameters, parties: Parties, plan: Plan | None = None
-) -> tuple[str, str]:
+def digests(file: RunFile, parties: Parties) -> tuple[str, str]:
     """The digest of one run in this process, and with every party in a process of its own."""
-    run = secrets.token_hex(16)
+    made = prepared(file, Facts.of(parties, file.seed), run=secrets.token_hex(16))
     with tempfile.TemporaryDirectory() as folder:
-        guards = None
-        if plan is not None:
-            guards = Safeguards(plan, run, Path(folder), Budget(plan.terms.guarantee.epsilon + 1, plan.delta))
-        here = simulate(method, parameters, parties, seed=file.seed, safeguards=guards)
-    agreed = Agreement.over(method, parameters, Facts.of(parties, file.seed), plan, run)
+        here = simulate(made, parties, records=Records.unlimited(made, Path(folder)))
     for ledger in sites().folder.glob("party-*/ledger"):  # every run is the first of its ledgers
         shutil.rmtree(ledger)
-    apart = train(sites(), file, agreed, parties)
+    for role in made.roles:
+        if not sites().started(role):
+            sites().start(role)
+    apart = train(sites(), file, made, parties)
     return here.transcript.digest, apart.transcript.digest

@@ -4,36 +4,52 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.boundary import Gate, Release, Unbounded
+from tacit.aggregation.plain import Plain
+from tacit.boundary import Gate, Release
+from tacit.boundary.query import Mechanism, Query, Unbounded
 from tacit.boundary.release import Kind
 from tacit.boundary.source import Source
+from tacit.boundary.spec import Spec, Terms, unprotected
 from tacit.data.synthetic import demo
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
 from tacit.federation.facts import Member
 from tacit.federation.line import Engine
+from tacit.guarantee import Relation, Unit
 from tacit.methods import Parameters
-from tacit.model import ItemScores
+from tacit.model import Fitted, Linear
 from tacit.partition import Parties, Share, partition
 
 VECTOR = Schema(vector=Floats("items"))
 
 
 @dataclass(frozen=True)
-class Named:
+class Named(Query):
     """Two reports that name their sender, and hide nothing."""
 
-    number: float
-    epsilon: float = math.inf
+    mechanism = Mechanism.RESPONSE
 
-    def reports(self, stream: np.random.Generator, coins: Source) -> dict[str, np.ndarray]:
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return math.inf
+
+    def over(self, number: float, present: np.ndarray | None = None) -> Signed:
+        return Signed(number)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """The reports of one party."""
+
+    number: float
+
+    def reports(self, stream: np.random.Generator, coins: Source, epsilon: float) -> dict[str, np.ndarray]:
         return {"code": np.array([self.number, self.number + 0.5], np.float32)}
 
 
@@ -45,31 +61,34 @@ class Prober(Party):
         self.served = 0
         self.earlier: Release | None = None
 
-    def at_home(self, **shared: Any) -> ItemScores:
-        return ItemScores(np.zeros(self.member.items, dtype=np.float32))
+    def at_home(self, **shared: Any) -> Fitted:
+        lowest = np.full(self.member.items, self.facts.scale.low, dtype=np.float32)
+        return Fitted.alike(Linear.scores(lowest, self.facts.scale), self.member.users)
 
     def _counts(self, state: Any, stream: np.random.Generator) -> dict[str, np.ndarray]:
         self.served += 1
         ratings = self.ratings
-        here = slice(None) if self.present is None else np.repeat(self.present, ratings.counts)
+        present = self.gate.present
+        here = slice(None) if present is None else np.repeat(present, ratings.counts)
         return {"vector": np.bincount(ratings.items[here], minlength=ratings.n_items).astype(np.float32)}
 
     @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="how often each item was rated")
     def counts(self) -> Release:
-        here = max(1, self.member.devices) if self.present is None else int(np.count_nonzero(self.present))
-        self.earlier = self.gate.sum(Unbounded(self._counts), contributors=here)
+        self.earlier = self.gate.sum(self._counts)
         return self.earlier
 
     @step(Kind.CHAIN, takes=Schema(vector=Floats("items"), t=Whole(0, 9)), gives=VECTOR, what="a random walk")
     def walk(self, vector: np.ndarray, t: int) -> Release:
-        query = Unbounded(lambda state, stream: {"vector": stream.random(len(vector), dtype=np.float32)})
         return self.gate.chain(
-            query, lambda s, g, i: {"vector": s["vector"] + g["vector"]}, {"vector": vector}, 3, ("vector",)
+            lambda state, stream: {"vector": stream.random(len(vector), dtype=np.float32)},
+            update=lambda s, g, i: {"vector": s["vector"] + g["vector"]},
+            state={"vector": vector},
+            lets_out=("vector",),
         )
 
     @step(Kind.REPORT, takes=Schema(), gives=Schema(code=Floats("any")), what="two numbers that name the party")
     def reports(self) -> Release:
-        return self.gate.report(Named(float(self.name.removeprefix("party-"))))
+        return self.gate.report(float(self.name.removeprefix("party-")))
 
     @step(Kind.PUBLIC, takes=Schema(), what="the word that it is there")
     def ready(self) -> Release:
@@ -91,7 +110,7 @@ class Prober(Party):
 
     @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it forges a release")
     def forged(self) -> Any:
-        genuine = self.gate.sum(Unbounded(self._counts))
+        genuine = self.gate.sum(self._counts)
         forgery = object.__new__(Release)
         for name in ("party", "kind", "body", "guarantee", "contributors", "event", "payload", "head"):
             object.__setattr__(forgery, name, getattr(genuine, name))
@@ -103,8 +122,8 @@ class Prober(Party):
 
     @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it lets two releases out")
     def twice(self) -> Release:
-        self.gate.sum(Unbounded(self._counts))
-        return self.gate.sum(Unbounded(self._counts))
+        self.gate.sum(self._counts)
+        return self.gate.sum(self._counts)
 
     @step(Kind.PUBLIC, takes=Schema(), what="nothing: it calls data a public fact")
     def gossip(self) -> Release:
@@ -112,11 +131,19 @@ class Prober(Party):
 
     @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it sends numbers that are none")
     def poison(self) -> Release:
-        return self.gate.sum(Unbounded(lambda s, r: {"vector": np.full(self.member.items, np.nan, dtype=np.float32)}))
+        return self.gate.sum(lambda s, r: {"vector": np.full(self.member.items, np.nan, dtype=np.float32)})
 
     @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it sends another shape than agreed")
     def misshapen(self) -> Release:
-        return self.gate.sum(Unbounded(lambda s, r: {"vector": np.ones(3, dtype=np.float32)}))
+        return self.gate.sum(lambda s, r: {"vector": np.ones(3, dtype=np.float32)})
+
+
+def probed() -> Terms:
+    """What the prober's steps release: nothing is promised, and nothing is hidden."""
+    queries = {Kind.SUM: Unbounded(), Kind.CHAIN: Unbounded(), Kind.REPORT: Named()}
+    private = {name: step.kind for name, step in Prober.steps.items() if step.kind in queries}
+    answers = {"walk": 3}
+    return unprotected({n: (Spec(n, queries[k], answers=answers.get(n, 1)), k) for n, k in private.items()})
 
 
 class EngineContract:
@@ -136,8 +163,16 @@ class EngineContract:
         """Four silos of probers, or those of `parties`, and a coordinator's federation over them."""
         parties = parties or partition(demo(users=40, items=25, ratings=400), into=4)
         facts = Facts.of(parties, seed)
-        members = [Prober(s, Parameters(), facts, Gate(s.name, seed, {}, s.devices)) for s in parties]
-        return Federation(self.make(members, timeout), facts, Prober.steps, **options), members
+        return self._over(parties, facts, timeout, **options)
+
+    def _over(
+        self, shares: Iterable[Share], facts: Facts, timeout: float | None = None, **options: Any
+    ) -> tuple[Federation, list[Prober]]:
+        terms, seed = probed(), facts.seed
+        members = [Prober(s, Parameters(), facts, Gate(s.name, seed, {}, s.devices, terms=terms)) for s in shares]
+        how = Plain(facts.setting, len(members))
+        engine = self.make(members, timeout)
+        return Federation(engine, facts, Prober.steps, terms=terms, how=how, **options), members
 
     # -- what must work ---------------------------------------------------------------------------------------
 
@@ -225,8 +260,7 @@ class EngineContract:
         facts = Facts.of(replace(parties, shares=tuple(shares)), 7)
         facts = replace(facts, roles=(Member("catalogue", 0, 25, np.arange(25)),))
         homes = [*shares, replace(last, name="catalogue")]
-        members = [Prober(s, Parameters(), facts, Gate(s.name, 7, {}, s.devices)) for s in homes]
-        federation = Federation(self.make(members), facts, Prober.steps)
+        federation, _members = self._over(homes, facts)
         assert federation.ask("ready", to="catalogue") == {"catalogue": {"done": True}}
         assert federation.ask("ready", to="party-2") == {"party-2": {"done": True}}
         assert list(federation.ask("ready")) == ["party-1", "party-2"]

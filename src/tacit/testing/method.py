@@ -15,13 +15,15 @@ from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
-from tacit.engine.simulate import Trained, train
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
+from tacit.federation.role import all_steps
 from tacit.methods import chosen, find
-from tacit.methods.runfile import check, plan
 from tacit.model import Model
 from tacit.partition import Parties, Setting, partition
+from tacit.prepare.file import prepared
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import Trained, train
 from tacit.testing.worlds import lonely
 
 BY = {Setting.HORIZONTAL: ("user", 3), Setting.VERTICAL: ("item", 3), Setting.DEVICE: ("device", 2)}
@@ -48,8 +50,8 @@ class Contract:
         return partition(self.ratings() if ratings is None else ratings, by=by, into=into, seed=seed)
 
     def fit(self, parties: Parties, seed: int = 7, **options: Any) -> Trained:
-        method, parameters = chosen({"name": self.name, **self.parameters})
-        return train(method, parameters, parties, seed=seed, **options)
+        made = PreparedRun.of(*chosen({"name": self.name, **self.parameters}), Facts.of(parties, seed))
+        return train(made, parties, **options)
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Every test that takes a setting runs in those that the method knows."""
@@ -70,10 +72,6 @@ class Contract:
         table = {"name": self.name, **self.private.get(setting, self.parameters)}
         privacy = {"privacy": {"epsilon": 8.0, "delta": 1e-4}, "aggregation": {"name": aggregation}}
         return self.file(setting, engine={"name": "flare", "seeded": True}, method=table, **privacy)
-
-    def count(self, setting: Setting) -> int:
-        """How many parties there are, devices of a cohort counted one by one."""
-        return sum(max(1, share.devices) for share in self.parties(setting))
 
 
 class MethodContract(Contract):
@@ -160,7 +158,8 @@ class MethodContract(Contract):
 
     def test_only_declared_steps_cross_and_each_says_what_it_is(self, setting: Setting) -> None:
         trained = self.fit(self.parties(setting))
-        steps = find(self.name).sides[setting].party.steps
+        sides = find(self.name).sides[setting]
+        steps = all_steps(sides.party.steps, sides.roles)
         crossed = {entry.step for entry in trained.transcript.entries}
         assert crossed <= steps.keys()
         assert all(len(step.what) > 10 for step in steps.values())
@@ -242,9 +241,9 @@ class MethodContract(Contract):
     def test_private_runs_that_cannot_be_are_refused_for_the_listed_reason(self, setting: Setting) -> None:
         listed = {how: why for (where, how), why in self.refused.items() if where == setting}
         for aggregation, why in listed.items():
-            file, count = self.private_file(setting, aggregation), self.count(setting)
+            file, facts = self.private_file(setting, aggregation), Facts.of(self.parties(setting), 7)
             with pytest.raises((PrivacyRefused, UsageError), match=why):
-                plan(file, *check(file), setting, count)
+                prepared(file, facts)
         assert all(why for why in listed.values())
 
     def test_the_facts_decide_the_roster(self, setting: Setting) -> None:

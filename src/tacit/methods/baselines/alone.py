@@ -6,37 +6,45 @@ at the same noise: the difference is what cooperation is worth. (`local` lets no
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
-from tacit.data.public import PublicFacts
+from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
-from tacit.errors import UsageError
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
-from tacit.guarantee import Unit
-from tacit.methods.asked import Asked, Noisy, Situation
 from tacit.methods.base import Method, Sides
-from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import Rates
-from tacit.methods.sgdmf.schedule import BOTH, typical_signal
+from tacit.methods.context import Context
+from tacit.methods.sgdmf.parameters import StepParameters
+from tacit.methods.sgdmf.rates import Rates, typical_signal
+from tacit.methods.sgdmf.rule import EMBEDDED
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Setting
 
+BOTH = ("users", "items")
 
-class AloneParameters(SGDMFParameters):
-    """Parameters of `local-private`: those of vertical SGDMF without final steps."""
+
+class AloneParameters(StepParameters):
+    """Parameters of `local-private`: those of vertical SGDMF, without final steps.
+
+    Parameters
+    ----------
+    local_steps : T'; a silo makes T·T' steps by itself
+    """
 
     method: ClassVar[str] = "local-private"
 
-    def resolved(self, unit: Unit | None, situation: Situation) -> AloneParameters:
-        if self.final_steps:
-            raise UsageError(f"final_steps = {self.final_steps} is for sgdmf; leave it out.")
-        return super().resolved(unit, situation).model_copy(update={"final_steps": 0})
+    local_steps: int = Field(default=10, ge=1, le=10_000)
+
+    @property
+    def steps(self) -> int:
+        """T·T'."""
+        return self.rounds * self.local_steps
 
 
 class AloneCoordinator:
@@ -51,7 +59,8 @@ class AloneCoordinator:
             for party, answer in federation.ask("train", t=t).items():
                 V[self.facts.member(party).columns] = answer["items"]
             federation.show()
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = EMBEDDED.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
 
 
 class AloneSilo(Party):
@@ -66,9 +75,9 @@ class AloneSilo(Party):
         what="the factors of its users and items that the silo found by itself",
     )
     def train(self, t: int) -> Release:
-        span, steps, p = self.facts.scale.span, self.parameters.steps, self.parameters.factors
-        rates = Rates(self.parameters, self.facts, steps, self.facts.noise.get("train", 0.0))
-        move = self.parameters.mover(span, rates.noise, self.gate.stream("move"))
+        span, p = self.facts.scale.span, self.parameters.factors
+        rates = Rates(self.parameters, self.facts, self.parameters.steps, self.gate.noise)
+        move = EMBEDDED.mover(self.parameters, span, rates.noise, self.gate.stream("move"))
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
             for block in BOTH:
@@ -77,28 +86,17 @@ class AloneSilo(Party):
 
         sizes = {"users": self.member.users, "items": self.member.items}
         state = {block: start_factors(self.facts, sizes[block], p, block, self.name) for block in BOTH}
-        query = self.parameters.gradient(self.ratings, self.facts, BOTH, users_are_public=True)
-        return self.gate.chain(query, update, state, steps, lets_out=BOTH)
+        return self.gate.chain(self.ratings, update=update, state=state, lets_out=BOTH)
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self.home["items"])
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(EMBEDDED.form(self.facts.scale, self.home["items"]), self.home["users"])
 
 
-def schedule(parameters: AloneParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
+def specs(parameters: AloneParameters, context: Context) -> Sequence[Spec]:
     """One release of T·T' answers; a user is in all silos, a rating in one."""
-    s = situation.parties
-    train = Noisy(
-        step="train",
-        releases=1,
-        answers=parameters.steps,
-        sampling=parameters.eta,
-        sensitivity=parameters.sensitivity(facts.scale.span, unit, BOTH, users_are_public=True),
-        cells=(facts.users + math.ceil(facts.items / s)) * parameters.factors,
-        signal=typical_signal(parameters, facts, facts.users, s) / s,
-        parties=s if unit is Unit.USER else 1,
-        mixed=1,
-    )
-    return Asked((train,))
+    query = EMBEDDED.query(parameters, context, BOTH, users_are_public=True)
+    signal = typical_signal(parameters, context.facts, context.facts.users, context.parties) / context.parties
+    return [Spec("train", query, answers=parameters.steps, signal=signal)]
 
 
 ALONE = Method(
@@ -106,7 +104,6 @@ ALONE = Method(
     title="Everybody alone, with noise",
     what="Each silo makes noisy steps on its own ratings and lets its own factors out; nobody learns from anybody.",
     parameters=AloneParameters,
-    sides={Setting.VERTICAL: Sides(AloneCoordinator, AloneSilo)},
+    sides={Setting.VERTICAL: Sides(AloneCoordinator, AloneSilo, specs)},
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
 )

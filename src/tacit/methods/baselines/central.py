@@ -11,7 +11,7 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.federation.messages import Wholes
 from tacit.methods.base import Method, Sides
 from tacit.methods.baselines.descent import DescentParameters, descend, started
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting
 from tacit.rng import derive
 
@@ -30,7 +30,8 @@ class CentralCoordinator:
         descent = descend(users, items, values, facts.scale, (U, V), self.parameters, derive(facts.seed, "epochs"))
         for _t, (U, V) in zip(federation.rounds(self.parameters.epochs), descent, strict=True):
             federation.show(users=U, items=V)
-        return Model("central", facts.scale, facts.item_ids, item_factors=V, user_factors=U)
+        form = NonNegative(facts.scale.low, facts.scale.high, V)
+        return Model("central", facts.scale, facts.item_ids, form, states=U)
 
     def _pooled(self, answers: dict[str, dict[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Everybody's ratings, users stacked in roster order, or items put back where they belong."""
@@ -59,12 +60,12 @@ class Surrendering(Party):
         ratings = self.ratings
         return self.gate.disclose(users=ratings.users, items=ratings.items, values=ratings.values)
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        users, items = shared["users"], shared["items"]
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        users, items, scale = shared["users"], shared["items"], self.facts.scale
         if self.facts.setting is Setting.VERTICAL:
-            return Factors(self.facts.scale.low, users, items[self.member.columns])
+            return Fitted(NonNegative(scale.low, scale.high, items[self.member.columns]), users)
         first = self.facts.first_user(self.name)
-        return Factors(self.facts.scale.low, users[first : first + self.member.users], items)
+        return Fitted(NonNegative(scale.low, scale.high, items), users[first : first + self.member.users])
 
 
 CENTRAL = Method(
@@ -77,4 +78,5 @@ CENTRAL = Method(
     parameters=DescentParameters,
     sides=dict.fromkeys(Setting, Sides(CentralCoordinator, Surrendering)),
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    guaranteed=False,
 )

@@ -6,32 +6,21 @@ guarantee is that of SGDMF with C in the place of 2R^1.5: see `tacit.boundary.gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from tacit.boundary.gradients import ClippedGradient
-from tacit.boundary.query import Query
-from tacit.data.ratings import Feedback, Ratings, Scale
-from tacit.federation import Facts
-from tacit.guarantee import Unit
+from tacit.data.ratings import Feedback
 from tacit.methods.base import Method, Sides
-from tacit.methods.sgdmf.gradient import At
-from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
-from tacit.methods.sgdmf.parameters import Move, SGDMFParameters, sampled_unit
-from tacit.methods.sgdmf.schedule import schedule
-from tacit.methods.sgdmf.vertical import VerticalCoordinator, VerticalSilo
-from tacit.model import Factors
+from tacit.methods.sgdmf import horizontal, vertical
+from tacit.methods.sgdmf.parameters import LocalStepParameters
+from tacit.methods.sgdmf.rule import CLIPPED
 from tacit.partition import Setting
 
-#: How far noise may carry a factor's entry that nothing brings back; docs/explanation/sgdmf-private-rates.md.
-FREE_DRIFT = 0.5
 
-
-class GradientClippingParameters(SGDMFParameters):
-    """Parameters of `gradient-clipping`: those of SGDMF, and
+class GradientClippingParameters(LocalStepParameters):
+    """Parameters of `gradient-clipping`: those of SGDMF on silos, and
 
     Parameters
     ----------
@@ -44,46 +33,21 @@ class GradientClippingParameters(SGDMFParameters):
     threshold: float = Field(default=10.0, gt=0)
     projected: bool = False
 
-    @property
-    def drift(self) -> float:
-        """Less where no projection brings a factor back."""
-        return super().drift if self.projected else FREE_DRIFT
 
-    def gradient(
-        self, ratings: Ratings, facts: Facts, blocks: Sequence[str], *, users_are_public: bool, at: At = None
-    ) -> Query:
-        return ClippedGradient(
-            ratings,
-            self.eta,
-            self.trim,
-            blocks,
-            threshold=self.threshold,
-            users_are_public=users_are_public,
-            sampled=sampled_unit(facts.unit, users_are_public),
-            at=at,
-        )
+class ClippedCoordinator(horizontal.HorizontalCoordinator):
+    rule = CLIPPED
 
-    def sensitivity(self, span: float, unit: Unit, blocks: Sequence[str], *, users_are_public: bool) -> float:
-        return self._bound(ClippedGradient, self.threshold, unit, blocks, users_are_public)
 
-    def project(self, received: np.ndarray, span: float) -> np.ndarray:
-        """A copy, where nothing is projected: the clip holds whatever the factors are."""
-        return super().project(received, span) if self.projected else received.copy()
+class ClippedSilo(horizontal.HorizontalSilo):
+    rule = CLIPPED
 
-    def predictor(self, scale: Scale, users: np.ndarray, items: np.ndarray) -> Factors:
-        """What factors predict, cut to the scale."""
-        return Factors(scale.low, users, items, scale.high)
 
-    def mover(self, span: float, noise: float, stream: np.random.Generator) -> Move:
-        if self.projected:
-            return super().mover(span, noise, stream)
+class ClippedVerticalCoordinator(vertical.VerticalCoordinator):
+    rule = CLIPPED
 
-        def move(x: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-            x *= np.float32(1 - decay)
-            x -= np.float32(rate) * gradient
-            return x
 
-        return move
+class ClippedVerticalSilo(vertical.VerticalSilo):
+    rule = CLIPPED
 
 
 GRADIENT_CLIPPING = Method(
@@ -95,9 +59,11 @@ GRADIENT_CLIPPING = Method(
     ),
     parameters=GradientClippingParameters,
     sides={
-        Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo),
-        Setting.VERTICAL: Sides(VerticalCoordinator, VerticalSilo),
+        Setting.HORIZONTAL: Sides(ClippedCoordinator, ClippedSilo, partial(horizontal.specs, rule=CLIPPED)),
+        Setting.VERTICAL: Sides(ClippedVerticalCoordinator, ClippedVerticalSilo, partial(vertical.specs, rule=CLIPPED)),
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
+    claim=lambda parameters, context: (
+        horizontal.proposition_3(parameters, context, CLIPPED) if context.setting is Setting.HORIZONTAL else None
+    ),
 )

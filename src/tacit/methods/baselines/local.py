@@ -10,8 +10,7 @@ from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Party, Schema, Whole, step
 from tacit.methods.base import Method, Sides
 from tacit.methods.baselines.descent import DescentParameters, descend, started
-from tacit.model import Factors, Model
-from tacit.model.predictor import Predictor, UserScores
+from tacit.model import Fitted, Linear, Model, NonNegative
 from tacit.partition import Setting
 from tacit.rng import derive
 
@@ -26,8 +25,7 @@ class LocalCoordinator:
         for t in federation.rounds(1):
             federation.ask("train", t=t)
             federation.show()
-        middle = np.full(self.facts.items, self.facts.scale.low + self.facts.scale.span / 2, dtype=np.float32)
-        return Model("local", self.facts.scale, self.facts.item_ids, item_scores=middle)
+        return Model("local", self.facts.scale, self.facts.item_ids, own_mean(self.facts))
 
 
 class Alone(Party):
@@ -46,8 +44,9 @@ class Alone(Party):
             self.home.update(users=U, items=V)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Predictor:
-        return Factors(self.facts.scale.low, self.home["users"], self.home["items"])
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        form = NonNegative(self.facts.scale.low, self.facts.scale.high, self.home["items"])
+        return Fitted(form, self.home["users"])
 
 
 class AloneOnDevice(Party):
@@ -60,8 +59,13 @@ class AloneOnDevice(Party):
         self.home["means"] = (scale.low + (sums + scale.span / 2) / (ratings.counts + 1)).astype(np.float32)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> UserScores:
-        return UserScores(self.home["means"], self.facts.items)
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(own_mean(self.facts), self.home["means"][:, None])
+
+
+def own_mean(facts: Facts) -> Linear:
+    """All that somebody alone can say: her own mean, with one rating's worth of the middle of the scale in it."""
+    return Linear.levels(np.zeros(facts.items, dtype=np.float32), facts.scale, shrinkage=1.0)
 
 
 LOCAL = Method(
@@ -75,4 +79,5 @@ LOCAL = Method(
         Setting.DEVICE: Sides(LocalCoordinator, AloneOnDevice),
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    guaranteed=False,
 )

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from pydantic import Field
 
-from tacit.boundary import Release, Unbounded
+from tacit.boundary import Release
+from tacit.boundary.query import Query, Unbounded, UnboundedAnswer
 from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
+from tacit.boundary.wire import Array
+from tacit.data.ratings import Ratings, Scale
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
+from tacit.guarantee import Relation, Unit
 from tacit.methods.base import Method, Parameters, Sides
-from tacit.model import ItemScores, Model
+from tacit.methods.context import Context
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 
 
@@ -31,27 +41,48 @@ class NoParameters(Parameters):
 TOTALS = Schema(ratings=Floats("items"), counts=Floats("items"))
 
 
+@dataclass(frozen=True)
+class Totals(Query):
+    """Per item, how often it was rated and the sum of its ratings; it claims no sensitivity."""
+
+    scale: Scale
+
+    @property
+    def largest(self) -> float:
+        """One user rates an item once."""
+        return max(1.0, self.scale.span)
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return math.inf
+
+    def over(self, ratings: Ratings, present: Array | None = None) -> UnboundedAnswer:
+        return Unbounded().over(lambda _state, _stream: totals(ratings, present))
+
+
+def totals(ratings: Ratings, present: Array | None = None) -> dict[str, np.ndarray]:
+    """The sums over those that are present, (m,) float32 each."""
+    items, values = ratings.items, ratings.values - np.float32(ratings.scale.low)
+    if present is not None:
+        here = np.repeat(present, ratings.counts)
+        items, values = items[here], values[here]
+    return {
+        "ratings": np.bincount(items, weights=values, minlength=ratings.n_items).astype(np.float32),
+        "counts": np.bincount(items, minlength=ratings.n_items).astype(np.float32),
+    }
+
+
 class Totalling(Party):
     """A party that adds up what its items got."""
 
     @step(Kind.SUM, takes=Schema(), gives=TOTALS, what="how often each item was rated, and the ratings' sum")
     def totals(self) -> Release:
-        here = max(1, self.member.devices) if self.present is None else int(np.count_nonzero(self.present))
-        return self.gate.sum(Unbounded(lambda state, stream: self._totals()), contributors=here)
+        return self.gate.sum(self.ratings)
 
-    def at_home(self, **shared: np.ndarray) -> ItemScores:
-        return ItemScores(shared["scores"], rates=bool(shared["rates"]))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return self._predictor(shared["scores"], shared["rates"])
 
-    def _totals(self) -> dict[str, np.ndarray]:
-        ratings, m = self.ratings, self.member.items
-        items, values = ratings.items, ratings.values - np.float32(ratings.scale.low)
-        if self.present is not None:
-            here = np.repeat(self.present, ratings.counts)
-            items, values = items[here], values[here]
-        return {
-            "ratings": np.bincount(items, weights=values, minlength=m).astype(np.float32),
-            "counts": np.bincount(items, minlength=m).astype(np.float32),
-        }
+    def _predictor(self, scores: np.ndarray, rates: np.ndarray) -> Fitted:
+        return Fitted.alike(Linear.scores(scores, self.facts.scale, rates=bool(rates)), self.member.users)
 
 
 class VerticalTotalling(Totalling):
@@ -64,10 +95,10 @@ class VerticalTotalling(Totalling):
         what="how often each of its items was rated, and the ratings' sum",
     )
     def totals(self) -> Release:
-        return self.gate.disclose(**self._totals())
+        return self.gate.disclose(**totals(self.ratings))
 
-    def at_home(self, **shared: np.ndarray) -> ItemScores:
-        return ItemScores(shared["scores"][self.member.columns], rates=bool(shared["rates"]))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return self._predictor(shared["scores"][self.member.columns], shared["rates"])
 
 
 class _Means:
@@ -83,7 +114,8 @@ class _Means:
             sums, counts = self._gather(federation)
         scores = self.scores(sums, counts).astype(np.float32)
         federation.show(scores=scores, rates=np.array(self.rates))
-        return Model(self.name, self.facts.scale, self.facts.item_ids, item_scores=scores, rates=self.rates)
+        form = Linear.scores(scores, self.facts.scale, rates=self.rates)
+        return Model(self.name, self.facts.scale, self.facts.item_ids, form)
 
     def _gather(self, federation: Federation) -> tuple[np.ndarray, np.ndarray]:
         if self.facts.setting is not Setting.VERTICAL:
@@ -134,10 +166,15 @@ class Popularity(_Means):
         return counts
 
 
+def specs(parameters: Parameters, context: Context) -> Sequence[Spec]:
+    """One sum, without noise."""
+    return [Spec("totals", Totals(context.facts.scale))]
+
+
 def _everywhere(coordinator: type[_Means]) -> dict[Setting, Sides]:
     return {
-        Setting.HORIZONTAL: Sides(coordinator, Totalling),
-        Setting.DEVICE: Sides(coordinator, Totalling),
+        Setting.HORIZONTAL: Sides(coordinator, Totalling, specs),
+        Setting.DEVICE: Sides(coordinator, Totalling, specs),
         Setting.VERTICAL: Sides(coordinator, VerticalTotalling),
     }
 
@@ -148,6 +185,7 @@ GLOBAL_MEAN = Method(
     "One number for everyone, from one sum.",
     NoParameters,
     _everywhere(GlobalMean),
+    guaranteed=False,
 )
 ITEM_MEAN = Method(
     "item-mean",
@@ -155,6 +193,7 @@ ITEM_MEAN = Method(
     "Each item's mean rating, shrunk towards the mean of all, from one sum.",
     MeanParameters,
     _everywhere(ItemMean),
+    guaranteed=False,
 )
 POPULARITY = Method(
     "popularity",
@@ -162,4 +201,5 @@ POPULARITY = Method(
     "Items in the order of how often they were rated, from one sum.",
     NoParameters,
     _everywhere(Popularity),
+    guaranteed=False,
 )

@@ -10,26 +10,24 @@ least-squares problem for every item, convex, in a ball, and solved exactly with
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Gate, Release
-from tacit.boundary.events import Event
-from tacit.boundary.objective import Conditions, ItemObjectives
+from tacit.boundary.objective import Objectives
 from tacit.boundary.release import Kind
-from tacit.data.public import PublicFacts
+from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
-from tacit.guarantee import Relation, Unit
 from tacit.kernels.embed import embed
 from tacit.kernels.users import user_descent
-from tacit.methods.asked import Asked, Noisy, Situation
 from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.context import Context
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting, Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -55,11 +53,8 @@ class ObjectiveParameters(Parameters):
     def dimensions(self) -> dict[str, int]:
         return {"factors": self.factors}
 
-    def resolved(self, unit: Unit | None, situation: Situation) -> Self:
-        return self if unit is None or self.trim is not None else self.model_copy(update={"trim": 10})
-
-    def conditions(self, span: float) -> Conditions:
-        return Conditions(span, self.trim, self.regularization)
+    def resolved(self, context: Context) -> Self:
+        return self if context.unit is None or self.trim is not None else self.model_copy(update={"trim": 10})
 
 
 class ObjectiveCoordinator:
@@ -75,7 +70,8 @@ class ObjectiveCoordinator:
             V = embed(federation.mean("solve", items=V), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = NonNegative(self.facts.scale.low, self.facts.scale.high, V)
+        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, form)
 
 
 class ObjectiveSilo(Party):
@@ -100,9 +96,7 @@ class ObjectiveSilo(Party):
         what="for each item, the factors that fit the party's ratings best once noise was added to the question",
     )
     def solve(self, items: np.ndarray) -> Release:
-        conditions = self.parameters.conditions(self.facts.scale.span)
-        objectives = ItemObjectives(self.ratings, self.home["users"], items, conditions)
-        return self.gate.solve(objectives, self.facts.weight(self.name))
+        return self.gate.chain(self.ratings, self.home["users"], items)
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
@@ -110,8 +104,9 @@ class ObjectiveSilo(Party):
         self.home["items"] = embed(items, self.facts.scale.span)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        V, scale = self._latest("items", shared), self.facts.scale
+        return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
 
     def _fitted(self, items: np.ndarray) -> np.ndarray:
         """Every user's factors after some more steps on her own ratings."""
@@ -121,41 +116,18 @@ class ObjectiveSilo(Party):
         return user_descent(*columns, scale.low, rows, users, V, scale.span, self.parameters.pretraining)
 
 
-@dataclass(frozen=True)
-class Solved(Noisy):
-    """A release of minimisers: λ and with it the event follow from the multiplier."""
-
-    conditions: Conditions = field(kw_only=True)
-
-    def event_of(self, multiplier: float, count: int) -> Event:
-        return self.conditions.event(multiplier, count)
-
-
-def schedule(parameters: ObjectiveParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
+def specs(parameters: ObjectiveParameters, context: Context) -> Sequence[Spec]:
     """One release, in which a user's θ ratings are in θ objectives.
 
     The signal is a linear term's: ratings kept per item, times twice an error of R/4, times a factor's entry as they
     start.
     """
-    conditions, span = parameters.conditions(facts.scale.span), facts.scale.span
-    kept = min(conditions.theta, facts.ratings / facts.users) * facts.users / facts.items
-    solve = Solved(
-        step="solve",
-        releases=1,
-        answers=conditions.theta,
-        sampling=1.0,
-        sensitivity=conditions.gradient,
-        cells=facts.items * parameters.factors,
-        signal=kept * 2 * span / 4 * math.sqrt(0.6 * span / parameters.factors),
-        conditions=conditions,
-    )
-    if unit is Unit.USER:
-        return Asked((solve,))
-    why = (
-        "Users' factors are fitted to raw ratings, so one rating can change all its user adds: per rating this is the "
-        'replace case of the unit user, and costs more than unit = "user".'
-    )
-    return Asked((solve,), accounted=(Unit.USER, Relation.REPLACE), warnings=(why,))
+    facts, span = context.facts, context.facts.scale.span
+    query = Objectives(facts.scale, parameters.trim, parameters.regularization)
+    theta = 1 if parameters.trim is None else query.theta
+    kept = min(theta, facts.ratings / facts.users) * facts.users / facts.items
+    signal = kept * 2 * span / 4 * math.sqrt(0.6 * span / parameters.factors)
+    return [Spec("solve", query, answers=theta, mean=True, signal=signal)]
 
 
 OBJECTIVE = Method(
@@ -166,7 +138,6 @@ OBJECTIVE = Method(
         "noise added to the problem instead of to the answer."
     ),
     parameters=ObjectiveParameters,
-    sides={Setting.HORIZONTAL: Sides(ObjectiveCoordinator, ObjectiveSilo)},
+    sides={Setting.HORIZONTAL: Sides(ObjectiveCoordinator, ObjectiveSilo, specs)},
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
 )

@@ -9,14 +9,13 @@ from tacit.boundary.release import Kind
 from tacit.federation import Facts, Federation, Party, Schema, step
 from tacit.methods.base import Method, Sides
 from tacit.methods.baselines.means import NoParameters
-from tacit.model import Model
-from tacit.model.predictor import RandomScores
+from tacit.model import Fitted, Hashed, Model
 from tacit.partition import Setting
-from tacit.rng import derive, id_keys
+from tacit.rng import id_keys
 
 
 class RandomCoordinator:
-    """Asks everybody to be there, and shares a random score per item."""
+    """Asks everybody to be there, and shares a random key per item."""
 
     def __init__(self, parameters: NoParameters, facts: Facts) -> None:
         self.facts = facts
@@ -24,9 +23,9 @@ class RandomCoordinator:
     def run(self, federation: Federation) -> Model:
         for _ in federation.rounds(1):
             federation.ask("ready")
-        scores = derive(self.facts.seed, "random scores").random(self.facts.items, dtype=np.float32)
         federation.show()
-        return Model("random", self.facts.scale, self.facts.item_ids, item_scores=scores, rates=False)
+        keys = id_keys(self.facts.seed, "random item", self.facts.item_ids.ids)
+        return Model("random", self.facts.scale, self.facts.item_ids, Hashed(keys))
 
 
 class RandomParty(Party):
@@ -36,10 +35,10 @@ class RandomParty(Party):
     def ready(self) -> Release:
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> RandomScores:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         seed, ratings = self.facts.seed, self.ratings
         users, items = ratings.user_ids.ids, ratings.item_ids.ids
-        return RandomScores(id_keys(seed, "random user", users), id_keys(seed, "random item", items))
+        return Fitted(Hashed(id_keys(seed, "random item", items)), id_keys(seed, "random user", users)[:, None])
 
 
 SIDES = dict.fromkeys(Setting, Sides(RandomCoordinator, RandomParty))
@@ -49,4 +48,5 @@ RANDOM = Method(
     "A random order of items for each user; nothing leaves a party.",
     NoParameters,
     SIDES,
+    guaranteed=False,
 )

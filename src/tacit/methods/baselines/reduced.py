@@ -8,25 +8,25 @@ tacit.boundary.projected for what is reported and why it is private.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Gate, Release
-from tacit.boundary.projected import OneBit, ProjectedGradient, estimated, spread
+from tacit.boundary.projected import OneBit, ProjectedBit, estimated, spread
 from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
 from tacit.data.public import PublicFacts
 from tacit.data.ratings import Feedback
-from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
 from tacit.federation.messages import Wholes
-from tacit.guarantee import Unit
 from tacit.kernels.embed import embed
-from tacit.methods.asked import Asked, Noisy, Situation
 from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.context import Context
 from tacit.methods.fit import fitted_users
 from tacit.methods.start import falling, start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting, Share
 from tacit.rng import derive
 
@@ -82,12 +82,6 @@ class ReducedParameters(Parameters):
         return 2 * span / 4 * math.sqrt(span / p * facts.ratings / (facts.users * q))
 
 
-def told(parameters: ReducedParameters, facts: Facts) -> OneBit:
-    """How numbers are told: the plan's noise is 1/ε₀, and without a plan nothing is protected."""
-    epsilon = 1 / facts.noise["report"] if facts.noise else math.inf
-    return OneBit(epsilon, parameters.bound(facts))
-
-
 def projection_signs(facts: Facts, rows: int) -> np.ndarray:
     """√q·Φ, (q, m) int8: public, from the run's seed, and the same in every round."""
     return derive(facts.seed, "projection").integers(0, 2, (rows, facts.items), dtype=np.int8) * np.int8(2) - np.int8(1)
@@ -104,23 +98,24 @@ class ReducedCoordinator:
 
     def __init__(self, parameters: ReducedParameters, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
-        self.shape, self.told = parameters.shape(facts.items), told(parameters, facts)
+        self.shape = parameters.shape(facts.items)
 
     def run(self, federation: Federation) -> Model:
-        facts, T = self.facts, self.parameters.rounds
+        facts, T, z = self.facts, self.parameters.rounds, federation.noise("report")
+        told = OneBit(1 / z if z else math.inf, self.parameters.bound(facts))
+        first = self.first(told)
         phi = projection_signs(facts, self.shape[0]).astype(np.float32) / np.float32(math.sqrt(self.shape[0]))
         V = even_start(facts, facts.items, self.parameters.factors, "items")
         for t in federation.rounds(T):
             heard = federation.reports("report", items=V, t=t)
-            mean = estimated(heard["coordinate"], heard["bit"], self.shape, self.told).astype(np.float32)
-            size = falling(self.first, t, T, LAST) * facts.users
+            mean = estimated(heard["coordinate"], heard["bit"], self.shape, told).astype(np.float32)
+            size = falling(first, t, T, LAST) * facts.users
             V = embed(V - np.float32(size) * (phi.T @ mean), facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("gd-dr", facts.scale, facts.item_ids, item_factors=V)
+        return Model("gd-dr", facts.scale, facts.item_ids, NonNegative(facts.scale.low, facts.scale.high, V))
 
-    @property
-    def first(self) -> float:
+    def first(self, told: OneBit) -> float:
         """c as given, or the smaller of what curvature and noise allow.
 
         An item has |Ω|/m ratings of curvature ≤ 2R, of which SGDMF's rule uses c = 4m/(R·|Ω|); ΦᵀΦ stretches up to
@@ -130,7 +125,7 @@ class ReducedCoordinator:
             return self.parameters.rate
         facts, span, (q, p) = self.facts, self.facts.scale.span, self.shape
         curved = 4 * facts.items / (span * max(1, facts.ratings)) / (1 + math.sqrt(facts.items / q)) ** 2
-        noise = facts.users * spread(self.shape, self.told, facts.users) * math.sqrt(self.parameters.rounds)
+        noise = facts.users * spread(self.shape, told, facts.users) * math.sqrt(self.parameters.rounds)
         return min(curved, DRIFT * math.sqrt(span / p) / noise)
 
 
@@ -152,13 +147,12 @@ class ReducedCohort(Party):
         what="one randomised bit about one random coordinate of the device's projected item gradient",
     )
     def report(self, items: np.ndarray, t: int) -> Release:
-        everybody = np.arange(self.member.users)
-        rows = everybody if self.present is None else np.flatnonzero(self.present)
+        here = self.gate.present
+        rows = np.arange(self.member.users) if here is None else np.flatnonzero(here)
         V = embed(items, self.facts.scale.span)
         steps = self.parameters.local_steps if t else self.parameters.pretraining
         users = self.gate.keep("users", self._fitted(V, rows, steps))
-        query = ProjectedGradient(self.ratings, users, V, self._signs, rows, told(self.parameters, self.facts))
-        return self.gate.report(query, contributors=len(rows), present=self.present)
+        return self.gate.report(self.ratings, users, V, self._signs)
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
@@ -166,37 +160,25 @@ class ReducedCohort(Party):
         self.gate.keep("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        V, scale = self._latest("items", shared), self.facts.scale
+        return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """Users' factors with `steps` more steps for `rows`, each device on its own ratings."""
         return fitted_users(self.ratings, self.home["users"], V, rows, steps)
 
 
-def schedule(parameters: ReducedParameters, facts: PublicFacts, unit: Unit, situation: Situation) -> Asked:
+def specs(parameters: ReducedParameters, context: Context) -> Sequence[Spec]:
     """T reports of every device; a rating is part of a record, so that both units cost the same.
 
     Forecast: a coordinate of the summed gradient, in units in which its noise is √n/ε₀; that is 2B·√(q·p), as long as
     ε₀ is not much above 1.
     """
-    if situation.sealed:
-        raise PrivacyRefused(
-            'gd-dr sends single reports and has no sum to protect; use [aggregation] name = "plain" or "shuffle".'
-        )
-    span, (q, p) = facts.scale.span, parameters.shape(facts.items)
-    cell = facts.ratings / facts.items * 2 * span / 4 * math.sqrt(0.6 * span / p)
-    noisy = Noisy(
-        step="report",
-        releases=parameters.rounds,
-        answers=1,
-        sampling=1.0,
-        sensitivity=1.0,
-        cells=2,
-        signal=math.sqrt(facts.items / q) * cell / (2 * parameters.bound(facts) * math.sqrt(q * p)),
-        reported=True,
-    )
-    return Asked((noisy,))
+    facts, span, (q, p) = context.facts, context.facts.scale.span, parameters.shape(context.facts.items)
+    cell, bound = facts.ratings / facts.items * 2 * span / 4 * math.sqrt(0.6 * span / p), parameters.bound(facts)
+    signal = math.sqrt(facts.items / q) * cell / (2 * bound * math.sqrt(q * p))
+    return [Spec("report", ProjectedBit((q, p), bound), releases=parameters.rounds, signal=signal)]
 
 
 REDUCED = Method(
@@ -208,7 +190,6 @@ REDUCED = Method(
         "gradient from all bits and descends. Each report protects its device by itself."
     ),
     parameters=ReducedParameters,
-    sides={Setting.DEVICE: Sides(ReducedCoordinator, ReducedCohort)},
+    sides={Setting.DEVICE: Sides(ReducedCoordinator, ReducedCohort, specs)},
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
 )

@@ -12,24 +12,21 @@ function of noised values and fresh coins, and costs nothing.
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
 from tacit.data.ratings import Feedback
-from tacit.kernels.embed import descend_and_embed
 from tacit.methods.base import Method, Sides
-from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
-from tacit.methods.sgdmf.parameters import Move, SGDMFParameters
-from tacit.methods.sgdmf.schedule import schedule
-from tacit.methods.sgdmf.vertical import VerticalCoordinator, VerticalSilo
+from tacit.methods.sgdmf import horizontal, vertical
+from tacit.methods.sgdmf.parameters import LocalStepParameters
+from tacit.methods.sgdmf.rule import LANGEVIN
 from tacit.partition import Setting
 
 
-class SGLDParameters(SGDMFParameters):
-    """Parameters of `dp-sgld`: those of SGDMF, and
+class SGLDParameters(LocalStepParameters):
+    """Parameters of `dp-sgld`: those of SGDMF on silos, and
 
     Parameters
     ----------
@@ -40,20 +37,17 @@ class SGLDParameters(SGDMFParameters):
 
     spread: float = Field(default=0.25, gt=0, le=10)
 
-    def mover(self, span: float, noise: float, stream: np.random.Generator) -> Move:
-        """x ← Π((1 − decay)·x − c·g + N(0, max(0, h − (c·σ)²))), h = 4·s²·η·c.
 
-        A sampled gradient sum g estimates 2s²·η times that of the log-posterior, and Langevin takes h/2 of the latter.
-        """
+class LangevinCoordinator(horizontal.HorizontalCoordinator):
+    rule = LANGEVIN
 
-        def move(x: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-            langevin = 4 * (self.spread * span) ** 2 * self.eta * rate
-            missing = math.sqrt(max(0.0, langevin - (rate * noise) ** 2))
-            if missing > 0:
-                gradient = gradient + stream.standard_normal(x.shape, dtype=np.float32) * np.float32(missing / rate)
-            return descend_and_embed(x, gradient, rate, span, decay)
 
-        return move
+class LangevinSilo(horizontal.HorizontalSilo):
+    rule = LANGEVIN
+
+
+class LangevinVerticalSilo(vertical.VerticalSilo):
+    rule = LANGEVIN
 
 
 SGLD = Method(
@@ -65,9 +59,13 @@ SGLD = Method(
     ),
     parameters=SGLDParameters,
     sides={
-        Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo),
-        Setting.VERTICAL: Sides(VerticalCoordinator, VerticalSilo),
+        Setting.HORIZONTAL: Sides(LangevinCoordinator, LangevinSilo, partial(horizontal.specs, rule=LANGEVIN)),
+        Setting.VERTICAL: Sides(
+            vertical.VerticalCoordinator, LangevinVerticalSilo, partial(vertical.specs, rule=LANGEVIN)
+        ),
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
+    claim=lambda parameters, context: (
+        horizontal.proposition_3(parameters, context, LANGEVIN) if context.setting is Setting.HORIZONTAL else None
+    ),
 )

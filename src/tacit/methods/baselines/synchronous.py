@@ -10,28 +10,40 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tacit.data.ratings import Feedback
-from tacit.guarantee import Unit
-from tacit.methods.asked import Situation
 from tacit.methods.base import Method, Sides
-from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
-from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.schedule import schedule
+from tacit.methods.context import Context
+from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo, proposition_3, specs
+from tacit.methods.sgdmf.parameters import SiloParameters
 from tacit.partition import Setting
 
 
-class SynchronousParameters(SGDMFParameters):
-    """Parameters of `synsgd`: those of SGDMF with one local step and, by default, 1,000 rounds."""
+class SynchronousParameters(SiloParameters):
+    """Parameters of `synsgd`: those of SGDMF on horizontal silos, with one local step and, by default, 1,000 rounds."""
 
     method: ClassVar[str] = "synsgd"
 
     rounds: int = Field(default=1000, ge=1, le=100_000)
-    local_steps: int = Field(default=1, ge=1, le=1)
     users: Literal["together", "pretrained"] | None = None
 
-    def resolved(self, unit: Unit | None, situation: Situation) -> SynchronousParameters:
+    @property
+    def local_steps(self) -> int:
+        """T' = 1."""
+        return 1
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return self.rounds
+
+    @property
+    def summed(self) -> bool:
+        """A step is a sum over silos."""
+        return True
+
+    def resolved(self, context: Context) -> SynchronousParameters:
         """Users' factors are fitted "together" unless told otherwise."""
         told = self if self.users is not None else self.model_copy(update={"users": "together"})
-        return super(SynchronousParameters, told).resolved(unit, situation)
+        return super(SynchronousParameters, told).resolved(context)
 
 
 SYNCHRONOUS = Method(
@@ -42,7 +54,7 @@ SYNCHRONOUS = Method(
         "It is SGDMF with one local step: more messages, and users' factors follow at home."
     ),
     parameters=SynchronousParameters,
-    sides={Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo)},
+    sides={Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo, specs)},
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
+    claim=proposition_3,
 )

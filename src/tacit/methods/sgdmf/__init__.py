@@ -2,19 +2,15 @@
 
 Li, Ding, Zhang, Li, Zhou: Federated Matrix Factorization with Privacy Guarantee. PVLDB 15(4), 2022: algorithms FMF,
 VFL-SGDMF, HFL-SGDMF and LFL-SGDMF. Its privacy analysis is corrected: see tacit.boundary.gradients, `horizontal`,
-`vertical`, `private_device` and tacit.secure.shares.
+`vertical`, `device` and tacit.secure.shares.
 """
 
 from __future__ import annotations
 
 from tacit.data.ratings import Feedback
 from tacit.methods.base import Method, Sides
-from tacit.methods.sgdmf.device import DeviceCohort, DeviceCoordinator
-from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo
+from tacit.methods.sgdmf import device, horizontal, vertical
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.private_device import PrivateDeviceCohort, PrivateDeviceCoordinator
-from tacit.methods.sgdmf.schedule import schedule
-from tacit.methods.sgdmf.vertical import VerticalCoordinator, VerticalSilo
 from tacit.partition import Setting
 
 SGDMF = Method(
@@ -28,11 +24,12 @@ SGDMF = Method(
     ),
     parameters=SGDMFParameters,
     sides={
-        Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo),
-        Setting.VERTICAL: Sides(VerticalCoordinator, VerticalSilo),
-        Setting.DEVICE: Sides(DeviceCoordinator, DeviceCohort),
+        Setting.HORIZONTAL: Sides(horizontal.HorizontalCoordinator, horizontal.HorizontalSilo, horizontal.specs),
+        Setting.VERTICAL: Sides(vertical.VerticalCoordinator, vertical.VerticalSilo, vertical.specs),
+        Setting.DEVICE: Sides(device.DeviceCoordinator, device.DeviceCohort, device.specs),
     },
     feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    schedule=schedule,
-    private={Setting.DEVICE: Sides(PrivateDeviceCoordinator, PrivateDeviceCohort)},
+    claim=lambda parameters, context: (
+        horizontal.proposition_3(parameters, context) if context.setting is Setting.HORIZONTAL else None
+    ),
 )

@@ -1,92 +1,164 @@
-"""SGDMF where every user is a party: each fits its own factors at home and adds its item gradient to a sum (P0, §6)."""
+"""SGDMF where every user is a party (P0, §6: LFL-SGDMF).
+
+Guarantee
+---------
+Only what a device adds to a sum leaves it: the gradient of *one* of its ratings, drawn anew each round, of norm at most
+2R^1.5, or of its whole *record*, clipped to R^1.5. Its factors u may depend on its own ratings and on item factors that
+were released. So emptying a record takes away at most that much in each of T rounds, and T plain answers compose: that
+one rating of many was drawn amplifies nothing per user, since all of her ratings are hers, and who takes part is seen.
+Per rating a changed one changes u, and with it everything that its device adds: the replace case of the unit user.
+
+Under a secure sum all devices share one noise. Under `plain` each adds a whole one, which is local privacy. Without
+privacy it is the same method at no noise, and a device may send the gradient of *all* its ratings as it is.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
-from tacit.boundary import Gate, Release, Unbounded
-from tacit.boundary.query import Blocks
+from tacit.boundary import Release
+from tacit.boundary.gradients import EmbeddingGradient
+from tacit.boundary.query import Query
+from tacit.boundary.records import RecordGradient
 from tacit.boundary.release import Kind
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.boundary.spec import Spec
+from tacit.data.ratings import Scale
+from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Whole, step
 from tacit.kernels.embed import descend_and_embed, embed
-from tacit.kernels.gradient import factor_gradients
-from tacit.methods.fit import fitted_users
+from tacit.kernels.users import fold_in
+from tacit.methods.context import Context
+from tacit.methods.sgdmf.gradient import DeviceGradient
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import Rates
-from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
-from tacit.partition import Share
+from tacit.methods.sgdmf.rates import typical_signal
+from tacit.methods.sgdmf.rule import EMBEDDED
+from tacit.methods.start import falling
+from tacit.model import Fitted, Model
+from tacit.rng import derive
 
 ITEMS = Schema(items=Floats("items", "factors"))
 
-#: Steps in which a device fits its own factors to the final item factors; they cost nobody anything.
-FINAL_STEPS = 100
+#: Rows of the start's item factors have about this part of the largest length, √R.
+LENGTH = 0.7
+#: The start's entries lie within this part of their common mean.
+SPREAD = 0.3
+#: How far the noise of all rounds may carry an entry of an item factor, in parts of √(R/p).
+DRIFT = 0.3
+#: A round's step for the mean rating, in parts of what curvature allows; for whole records, which count more, less.
+STEP = {"all": 4.0, "rating": 1.0, "record": 0.3}
+#: The last step as a part of the first, where no noise asks for steps that are all alike.
+LAST = 0.02
+#: How much of R a device's factors are drawn to the middle of the scale, as if by so many ratings.
+PRIOR = 0.3
 
 
 class DeviceCoordinator:
-    """V ← Π(V − γ_t·n/(|S|·|Ω|) Σ_{i∈S} g_i), T times, over the devices S that contributed."""
+    """V nearly flat; devices fit u; then T times V ← Π(V − c_t Σ_{i∈S} g̃_i), and devices fit u again."""
 
     def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
-        T, span, eta = self.parameters.rounds, self.facts.scale.span, self.parameters.eta
-        rates = Rates(self.parameters, self.facts, T)
-        V = start_factors(self.facts, self.facts.items, self.parameters.factors, "items")
-        for t in federation.rounds(T):
-            total = federation.sum("contribute", items=V, t=t)
-            heard = max(1, total.contributors) / (eta * self.facts.users)
-            V = descend_and_embed(
-                V, total["items"].astype(np.float32), rates.per_rating(t) / heard, span, rates.decay(t)
-            )
+        V = flat_factors(self.facts, self.parameters.factors)
+        federation.ask("pretrain", items=V)
+        federation.show(items=V)
+        for t in federation.rounds(self.parameters.rounds):
+            total = federation.sum_unless_void("contribute", items=V, t=t)
+            if total is not None:
+                gradient = total["items"].astype(np.float32)
+                V = descend_and_embed(V.copy(), gradient, self._rate(total, t), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, item_factors=V)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, EMBEDDED.form(self.facts.scale, V))
+
+    def _rate(self, total: Total, t: int) -> float:
+        """The smaller of what curvature and noise allow, from public quantities.
+
+        A row gets |S|/m ratings a round if all are rated alike, of curvature 2‖u‖² ≤ 2R each; |Ω|/n times as many where
+        devices send all of them. Of T rounds' noise an entry gets c·σ·√T. Without noise steps fall.
+        """
+        R, p, T = self.facts.scale.span, self.parameters.factors, self.parameters.rounds
+        send, each = self.parameters.send or "rating", max(1.0, self.facts.ratings / self.facts.users)
+        curved = (self.parameters.rate or STEP[send]) * self.facts.items / (max(1, total.contributors) * R)
+        curved /= {"all": each, "rating": 1.0, "record": math.sqrt(each)}[send]
+        if total.noise:
+            return min(curved, DRIFT * math.sqrt(R / p) / (total.noise * math.sqrt(T)))
+        return falling(curved, t, T, LAST) if send == "all" else curved
 
 
 class DeviceCohort(Party):
-    """For each sampled device i: T' steps on u_i at home, then its item gradient g_i joins the sum.
-
-    A cohort is many devices in one block of rows; a device takes part in a round with probability η, and one that
-    does not adds exactly 0.
-    """
+    """Devices, one a row: each fits u to its own ratings, and adds its gradient to a sum."""
 
     parameters: SGDMFParameters
 
-    def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
-        super().__init__(share, parameters, facts, gate)
-        self.home.setdefault("users", start_factors(facts, self.member.users, parameters.factors, "users", share.name))
+    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the device's own factors were fitted at home")
+    def pretrain(self, items: np.ndarray) -> Release:
+        self._fit(items)
+        return self.gate.public("done")
 
     @step(
         Kind.SUM,
         takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
         gives=ITEMS,
-        what="the device's gradient of the item factors, from its own ratings",
+        what="the device's bounded gradient of the item factors, from one of its ratings or from all",
     )
     def contribute(self, items: np.ndarray, t: int) -> Release:
-        present = np.ones(self.member.users, dtype=bool) if self.present is None else self.present
-        taking_part = self.gate.stream("take part").random(self.member.users) < self.parameters.eta
-        rows = np.flatnonzero(taking_part & present)
-        V, ratings = embed(items, self.facts.scale.span), self.ratings
-        self.home["users"] = users = self._fitted(V, rows, self.parameters.local_steps)
-
-        def answer(state: Blocks, stream: np.random.Generator) -> dict[str, np.ndarray]:
-            low = self.facts.scale.low
-            _, by_item = factor_gradients(ratings.indptr, ratings.items, ratings.values, low, rows, users, V)
-            return {"items": by_item}
-
-        return self.gate.sum(Unbounded(answer), contributors=len(rows))
+        V = self._fit(items)
+        if self.parameters.send == "rating":
+            return self.gate.sum(self.ratings, at={"users": self.home["users"], "items": V})
+        return self.gate.sum(self.ratings, self.home["users"], V)
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
-        V = embed(items, self.facts.scale.span)
-        self.home["users"] = self._fitted(V, np.arange(self.member.users), FINAL_STEPS)
-        self.home["items"] = V
+        self.home["items"] = self._fit(items)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return Factors(self.facts.scale.low, self.home["users"], self._latest("items", shared))
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        V = self._latest("items", shared)
+        return Fitted(EMBEDDED.form(self.facts.scale, V), self._fitted(V))
 
-    def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
-        """User factors with `steps` more steps for `rows`, each device on its own ratings."""
-        return fitted_users(self.ratings, self.home["users"], V, rows, steps)
+    def _fit(self, items: np.ndarray) -> np.ndarray:
+        """Fits every device's factors to item factors, which are returned as Π leaves them."""
+        V = embed(items, self.facts.scale.span)
+        self.gate.keep("users", self._fitted(V))
+        return V
+
+    def _fitted(self, V: np.ndarray) -> np.ndarray:
+        ratings, scale = self.ratings, self.facts.scale
+        prior = flat_user(scale, self.parameters.factors)
+        steps, weight = self.parameters.pretraining, PRIOR * scale.span
+        return fold_in(ratings.indptr, ratings.items, ratings.values, scale.low, V, prior, weight, scale.span, steps)
+
+
+def specs(parameters: SGDMFParameters, context: Context) -> Sequence[Spec]:
+    """T sums of what each device adds; it is one user's, and who takes part is seen: nothing amplifies."""
+    facts, span = context.facts, context.facts.scale.span
+    each = max(1.0, facts.ratings / facts.users)
+    query: Query
+    match parameters.send:
+        case "all":
+            query, signal = DeviceGradient(facts.scale), typical_signal(parameters, facts, facts.items)
+        case "record":
+            query, spread = RecordGradient(facts.scale, span**1.5), math.sqrt(each * parameters.factors)
+            signal = facts.ratings / facts.items * span**1.5 / spread / 2
+        case _:
+            query = EmbeddingGradient(facts.scale, 1.0, 1, ("items",), users_are_public=False)
+            signal = typical_signal(parameters, facts, facts.items) / each
+    return [Spec("contribute", query, releases=parameters.rounds, signal=signal)]
+
+
+def flat_factors(facts: Facts, factors: int) -> np.ndarray:
+    """Item factors that are nearly alike: a user's own factors then say little but her mean; (m, p) float32.
+
+    Their small differences let directions part once gradients come.
+    """
+    entry = LENGTH * math.sqrt(facts.scale.span / factors)
+    uniform = derive(facts.seed, "start", "flat").random((facts.items, factors), dtype=np.float32)
+    return embed(np.float32(entry) * (1 + np.float32(SPREAD) * (2 * uniform - 1)), facts.scale.span)
+
+
+def flat_user(scale: Scale, factors: int) -> np.ndarray:
+    """The factors whose product with a flat row is the middle of the scale: where every device starts; (p,) float32."""
+    return np.full(factors, math.sqrt(scale.span) / (2 * LENGTH * math.sqrt(factors)), dtype=np.float32)

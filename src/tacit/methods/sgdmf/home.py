@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from tacit.boundary import Gate, Release
@@ -10,8 +12,9 @@ from tacit.federation import Facts, Floats, Party, Schema, step
 from tacit.methods.baselines.descent import DescentParameters, descend
 from tacit.methods.fit import fitted_users
 from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.rule import EMBEDDED, Rule
 from tacit.methods.start import start_factors
-from tacit.model import Factors
+from tacit.model import Fitted
 from tacit.partition import Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -24,6 +27,7 @@ class SiloAtHome(Party):
     """
 
     parameters: SGDMFParameters
+    rule: ClassVar[Rule] = EMBEDDED
 
     def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
@@ -35,13 +39,13 @@ class SiloAtHome(Party):
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
-        V = self.parameters.project(items, self.facts.scale.span)
+        V = self._projected(items)
         self.gate.keep("users", self._fitted(V, np.arange(self.member.users), self.parameters.pretraining))
         return self.gate.public("done")
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
-        self.home["items"] = V = self.parameters.project(items, self.facts.scale.span)
+        self.home["items"] = V = self._projected(items)
         U = self.home["users"]
         if self.parameters.users == "noised":
             U = self._fitted(V, np.arange(self.member.users), self.parameters.pretraining)
@@ -51,15 +55,18 @@ class SiloAtHome(Party):
         self.gate.keep("own items", V)
         return self.gate.public("done")
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
+    def at_home(self, **shared: np.ndarray) -> Fitted:
         if "own users" in self.home:
-            return self.parameters.predictor(self.facts.scale, self.home["own users"], self.home["own items"])
-        return self.parameters.predictor(self.facts.scale, self.home["users"], self._latest("items", shared))
+            return Fitted(self.rule.form(self.facts.scale, self.home["own items"]), self.home["own users"])
+        return Fitted(self.rule.form(self.facts.scale, self._latest("items", shared)), self.home["users"])
 
-    def before_fine_tuning(self, **shared: np.ndarray) -> Factors | None:
+    def before_fine_tuning(self, **shared: np.ndarray) -> Fitted | None:
         if not self.parameters.fine_tuning:
             return None
-        return self.parameters.predictor(self.facts.scale, self.home["users"], self._latest("items", shared))
+        return Fitted(self.rule.form(self.facts.scale, self._latest("items", shared)), self.home["users"])
+
+    def _projected(self, items: np.ndarray) -> np.ndarray:
+        return self.rule.project(self.parameters, items, self.facts.scale.span)
 
     def _moved(self, V: np.ndarray, stream: np.random.Generator) -> np.ndarray:
         """Users' factors after one more step of a sample of users at V ("together")."""

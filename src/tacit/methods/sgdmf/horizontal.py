@@ -20,17 +20,25 @@ What is fine-tuned afterwards never leaves. It protects nobody from others of th
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit.boundary import Release
+from tacit.boundary.calibrate import multiplier as calibrated
+from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
 from tacit.federation import Facts, Federation, Floats, Schema, Whole, step
+from tacit.guarantee import Relation, Unit
+from tacit.methods.context import Context
 from tacit.methods.sgdmf.home import ITEMS, SiloAtHome
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import Rates
+from tacit.methods.sgdmf.rates import Rates, typical_signal
+from tacit.methods.sgdmf.rule import EMBEDDED, Rule
 from tacit.methods.start import start_factors
 from tacit.model import Model
 from tacit.rng import derive
@@ -39,6 +47,8 @@ from tacit.rng import derive
 class HorizontalCoordinator:
     """Stage 1: users' factors are fitted at home. Stage 2, T times: V ← Σ_k (n_k/n) V^(k), or where T' = 1
     V ← Π(V − γ_t/(η·|Ω|) Σ_k g̃_V^(k)). Stage 3: at home again."""
+
+    rule: ClassVar[Rule] = EMBEDDED
 
     def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
@@ -54,15 +64,17 @@ class HorizontalCoordinator:
                 V = federation.mean("improve", items=V, t=t)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V)
+        form = self.rule.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
 
     def _descended(self, federation: Federation, V: np.ndarray, t: int) -> np.ndarray:
         """V after one step along all silos' gradient; as it was, where the round is void."""
         total = federation.sum_unless_void("contribute", items=V, t=t)
         if total is None:
             return V
-        rates = Rates(self.parameters, self.facts, self.parameters.steps, total.noise)
-        move = self.parameters.mover(self.facts.scale.span, total.noise, derive(self.facts.seed, "move", t))
+        p, span = self.parameters, self.facts.scale.span
+        rates = Rates(p, self.facts, p.steps, total.noise, drift=self.rule.drift(p))
+        move = self.rule.mover(p, span, total.noise, derive(self.facts.seed, "move", t))
         return move(V.copy(), total["items"].astype(np.float32), rates.per_rating(t), rates.decay(t))
 
 
@@ -81,9 +93,10 @@ class HorizontalSilo(SiloAtHome):
     )
     def improve(self, items: np.ndarray, t: int) -> Release:
         span, weight, local = self.facts.scale.span, self.facts.weight(self.name), self.parameters.local_steps
-        noise = self.facts.noise.get("improve", 0.0)
-        rates = Rates(self.parameters, self.facts, self.parameters.steps, noise, len(self.facts.roster))
-        move = self.parameters.mover(span, noise, self.gate.stream("move"))
+        noise, silos = self.gate.noise, len(self.facts.roster)
+        drift = self.rule.drift(self.parameters)
+        rates = Rates(self.parameters, self.facts, self.parameters.steps, noise, silos, drift)
+        move = self.rule.mover(self.parameters, span, noise, self.gate.stream("move"))
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
             now = t * local + step
@@ -93,10 +106,11 @@ class HorizontalSilo(SiloAtHome):
             move(state["items"], gradient["items"], rate / weight, decay)
             return state
 
-        state = {"items": self.parameters.project(items, span)}
-        if self._users_move_along:
+        state = {"items": self._projected(items)}
+        if users_move_along(self.parameters, self.facts.unit):
             state["users"] = self.home["users"].copy()
-        return self.gate.chain(self._query(), update, state, local, ("items",), ("items",), weight)
+            return self.gate.chain(self.ratings, update=update, state=state, lets_out=("items",))
+        return self.gate.chain(self.ratings, at=self._at_home(), update=update, state=state, lets_out=("items",))
 
     @step(
         Kind.SUM,
@@ -105,28 +119,49 @@ class HorizontalSilo(SiloAtHome):
         what="the silo's gradient of the item factors, from a sample of its users",
     )
     def contribute(self, items: np.ndarray, t: int) -> Release:
-        V = self.parameters.project(items, self.facts.scale.span)
+        V = self._projected(items)
         together = self.parameters.users == "together"
         U = self._moved(V, self.gate.stream("together")) if together else self.home["users"]
-        at = {"users": U, "items": V}
-        return self.gate.sum(
-            self.parameters.gradient(self.ratings, self.facts, ("items",), users_are_public=False, at=at)
-        )
+        return self.gate.sum(self.ratings, at={"users": U, "items": V})
 
-    @property
-    def _users_move_along(self) -> bool:
-        """Whether users' factors are steps of the same chain: without privacy "together", with it "noised"."""
-        return self.parameters.users == "noised" or (self.parameters.users == "together" and self.facts.unit is None)
+    def _at_home(self) -> Callable[[Blocks], Blocks]:
+        """Users' factors at the chain's item factors: those kept at home, a step further where they move together."""
+        if self.parameters.users != "together":
+            return lambda _state: {"users": self.home["users"]}
+        stream = self.gate.stream("together")
+        return lambda state: {"users": self._moved(state["items"], stream)}
 
-    def _query(self) -> Query:
-        """One step's query: both blocks where users' factors move along, else items' at the factors kept at home."""
-        if self._users_move_along:
-            blocks = ("users", "items")
-            return self.parameters.gradient(self.ratings, self.facts, blocks, users_are_public=True)
 
-        together, stream = self.parameters.users == "together", self.gate.stream("together")
+def users_move_along(parameters: SGDMFParameters, unit: Unit | None) -> bool:
+    """Whether users' factors are steps of the same chain: without privacy "together", with it "noised"."""
+    return parameters.users == "noised" or (parameters.users == "together" and unit is None)
 
-        def at(state: Blocks) -> Blocks:
-            return {"users": self._moved(state["items"], stream) if together else self.home["users"]}
 
-        return self.parameters.gradient(self.ratings, self.facts, ("items",), users_are_public=False, at=at)
+def specs(parameters: SGDMFParameters, context: Context, rule: Rule = EMBEDDED) -> Sequence[Spec]:
+    """T releases of T' answers each, or where T' = 1 of T sums; a user or rating is in one silo."""
+    signal = typical_signal(parameters, context.facts, context.facts.items)
+    T = parameters.rounds
+    if parameters.summed:
+        query = rule.query(parameters, context, ("items",), users_are_public=False, at_home=True)
+        return [Spec("contribute", query, releases=T, signal=signal)]
+    along = users_move_along(parameters, context.unit)
+    blocks = ("users", "items") if along else ("items",)
+    query = rule.query(parameters, context, blocks, users_are_public=along, at_home=not along)
+    return [Spec("improve", query, releases=T, answers=parameters.local_steps, mean=True, signal=signal)]
+
+
+def proposition_3(parameters: SGDMFParameters, context: Context, rule: Rule = EMBEDDED) -> float | None:
+    """P0, Proposition 3, to the letter: z for T' sampled steps (not T·T'), times θ·2R^1.5 (not √θ·2R^1.5)."""
+    if context.target is None or context.target.unit is not Unit.USER:
+        return None
+    theta, eta, local = parameters.trim or 1, parameters.eta, parameters.local_steps
+
+    def events(z: float) -> list[Event]:
+        return [SampledGaussian(z, eta, local) if eta < 1 else Gaussian(z, local)]
+
+    query: Query = rule.query(parameters, context, ("items",), users_are_public=False, at_home=True)
+    true = query.sensitivity(Unit.USER, Relation.ZERO_OUT)
+    of_one = true / math.sqrt(theta)
+    stated, true = theta * of_one, math.sqrt(theta) * of_one
+    epsilon, delta = context.target.epsilon, context.target.delta
+    return float(calibrated(events, epsilon, delta, Relation.ZERO_OUT)) * stated / true

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
+from tacit.data.public import PublicFacts
 from tacit.federation import Facts
-from tacit.methods.sgdmf.parameters import SGDMFParameters
+from tacit.methods.sgdmf.parameters import StepParameters
+from tacit.methods.sgdmf.rule import DRIFT
 from tacit.methods.start import falling
 
 #: The last rate as a part of the first.
@@ -32,15 +35,15 @@ class Rates:
     noise : σ on each cell of an answer; 0 for none
     mixed : how many parties' noise a cell carries in the end
     drift : how far the noise of all steps may carry an entry of a factor, in parts of √(R/p), its size in a row of full
-        length; None means as the parameters say
+        length
     """
 
-    parameters: SGDMFParameters
+    parameters: StepParameters
     facts: Facts
     steps: int
     noise: float = 0.0
     mixed: int = 1
-    drift: float | None = None
+    drift: float = DRIFT
 
     def per_rating(self, step: int) -> float:
         """γ_t/(η·|Ω|): what one sampled rating's gradient is multiplied by."""
@@ -50,7 +53,7 @@ class Rates:
         """The part of every row that one step takes away."""
         return min(1.0, falling(self.parameters.regularization, step, self.steps, LAST))
 
-    @property
+    @cached_property
     def first(self) -> float:
         """γ as given, or the smaller of what curvature and noise allow."""
         if self.parameters.rate is not None:
@@ -65,8 +68,7 @@ class Rates:
         √s of each one's noise once their gradients are added up.
         """
         entry = math.sqrt(self.facts.scale.span / self.parameters.factors)
-        drift = self.parameters.drift if self.drift is None else self.drift
-        c = drift * entry / (self.noise * math.sqrt(self.mixed * self.steps))
+        c = self.drift * entry / (self.noise * math.sqrt(self.mixed * self.steps))
         return c * self.parameters.eta * max(1, self.facts.ratings)
 
 
@@ -79,3 +81,15 @@ def stable(facts: Facts, sampling: float) -> float:
     The 4 was chosen on synthetic data and public sets; docs/results/foundation.md says how.
     """
     return 4.0 * min(sampling * facts.users, facts.items) / facts.scale.span
+
+
+def typical_signal(parameters: StepParameters, facts: PublicFacts, rows: int, parties: int = 1) -> float:
+    """The size of one cell of one step's gradient, over all silos: ratings looked at per row times what one adds.
+
+    Looked at are those of sampled users, trimmed, or sampled ratings. One adds to a cell, typically, an error of R/4
+    times a factor's entry as they start.
+    """
+    each, span = facts.ratings / facts.users / parties, facts.scale.span
+    kept = each if parameters.trim is None else min(each, parameters.trim)
+    looked_at = parameters.eta * facts.users * parties * kept
+    return looked_at / rows * 2 * span / 4 * math.sqrt(0.6 * span / parameters.factors)

@@ -10,17 +10,21 @@ sample and trim by themselves: s·(T·T' + κ) answers compose.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.methods.context import Context
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import LAST_DRIFT, Rates
+from tacit.methods.sgdmf.rates import LAST_DRIFT, Rates, typical_signal
+from tacit.methods.sgdmf.rule import EMBEDDED, Rule
 from tacit.methods.start import start_factors
-from tacit.model import Factors, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Share
 
 USERS = Schema(users=Floats("users", "factors"))
@@ -28,6 +32,8 @@ USERS = Schema(users=Floats("users", "factors"))
 
 class VerticalCoordinator:
     """U ← Σ_k (m_k/m) U^(k), T times; then every party hands over the factors of its own items."""
+
+    rule: ClassVar[Rule] = EMBEDDED
 
     def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
@@ -40,7 +46,8 @@ class VerticalCoordinator:
         V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
         for party, answer in federation.ask("finish", users=U).items():
             V[self.facts.member(party).columns] = answer["items"]
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, item_factors=V, user_factors=U)
+        form = self.rule.form(self.facts.scale, V)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form, states=U)
 
 
 class VerticalSilo(Party):
@@ -51,6 +58,7 @@ class VerticalSilo(Party):
     """
 
     parameters: SGDMFParameters
+    rule: ClassVar[Rule] = EMBEDDED
 
     def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
@@ -64,8 +72,9 @@ class VerticalSilo(Party):
     )
     def improve(self, users: np.ndarray, t: int) -> Release:
         span, weight, local = self.facts.scale.span, self.facts.weight(self.name), self.parameters.local_steps
-        rates = self._rates("improve", self.parameters.steps)
-        move = self.parameters.mover(span, rates.noise, self.gate.stream("move"))
+        silos, drift = len(self.facts.roster), self.rule.drift(self.parameters)
+        rates = Rates(self.parameters, self.facts, self.parameters.steps, self.gate.noise, silos, drift)
+        move = self.rule.mover(self.parameters, span, rates.noise, self.gate.stream("move"))
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
             now = t * local + step
@@ -74,9 +83,8 @@ class VerticalSilo(Party):
             move(state["items"], gradient["items"], rate, decay)
             return state
 
-        query = self.parameters.gradient(self.ratings, self.facts, ("users", "items"), users_are_public=True)
-        state = {"users": self.parameters.project(users, span), "items": self.home["items"].copy()}
-        return self.gate.chain(query, update, state, local, ("users",), ("users",), weight)
+        state = {"users": self.rule.project(self.parameters, users, span), "items": self.home["items"].copy()}
+        return self.gate.chain(self.ratings, update=update, state=state, lets_out=("users",))
 
     @step(
         Kind.CHAIN,
@@ -86,23 +94,29 @@ class VerticalSilo(Party):
     )
     def finish(self, users: np.ndarray) -> Release:
         span, kappa = self.facts.scale.span, self.parameters.final_steps or 0
-        rates = self._rates("finish", max(1, kappa))
-        move = self.parameters.mover(span, rates.noise, self.gate.stream("move"))
-        self.home["users"] = U = self.parameters.project(users, span)
+        rates = Rates(self.parameters, self.facts, max(1, kappa), self.gate.noise, drift=LAST_DRIFT)
+        move = self.rule.mover(self.parameters, span, rates.noise, self.gate.stream("move"))
+        self.home["users"] = U = self.rule.project(self.parameters, users, span)
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
             move(state["items"], gradient["items"], rates.per_rating(step), rates.decay(step))
             return state
 
-        at = {"users": U}
-        query = self.parameters.gradient(self.ratings, self.facts, ("items",), users_are_public=True, at=at)
-        return self.gate.chain(query, update, {"items": self.home["items"].copy()}, kappa, lets_out=("items",))
+        state = {"items": self.home["items"].copy()}
+        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, lets_out=("items",))
 
-    def at_home(self, **shared: np.ndarray) -> Factors:
-        return self.parameters.predictor(self.facts.scale, self._latest("users", shared), self.home["items"])
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        return Fitted(self.rule.form(self.facts.scale, self.home["items"]), self._latest("users", shared))
 
-    def _rates(self, step: str, steps: int) -> Rates:
-        noise = self.facts.noise.get(step, 0.0)
-        if step == "finish":
-            return Rates(self.parameters, self.facts, steps, noise, drift=LAST_DRIFT)
-        return Rates(self.parameters, self.facts, steps, noise, mixed=len(self.facts.roster))
+
+def specs(parameters: SGDMFParameters, context: Context, rule: Rule = EMBEDDED) -> Sequence[Spec]:
+    """T releases of T' answers, then one of κ; a user is in all silos, a rating in one."""
+    facts, silos = context.facts, context.parties
+    both = rule.query(parameters, context, ("users", "items"), users_are_public=True)
+    items = rule.query(parameters, context, ("items",), users_are_public=True, at_home=True)
+    by_user = typical_signal(parameters, facts, facts.users, silos)
+    by_item = typical_signal(parameters, facts, facts.items, silos)
+    return [
+        Spec("improve", both, parameters.rounds, parameters.local_steps, mean=True, signal=by_user),
+        Spec("finish", items, answers=parameters.final_steps or 0, signal=by_item),
+    ]

@@ -1,0 +1,129 @@
+"""`ideal`: what a secure sum realises, as a simulation has it. Also how cohorts of devices run `secagg`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tacit.aggregation.base import Aggregation, colluding, nothing_to_hide
+from tacit.boundary.code import SEALED, Grid, in_blocks
+from tacit.boundary.endpoint import Endpoint
+from tacit.boundary.noise import Skellam
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import StepTerms
+from tacit.boundary.wire import Array, Value
+from tacit.config import AggregationSection
+from tacit.errors import PrivacyRefused
+from tacit.federation.cohort import Attendance
+from tacit.federation.conversation import Conversation, Opened
+from tacit.federation.line import Heard, View
+from tacit.guarantee import Trust
+from tacit.partition import Setting
+from tacit.secure.masks import pack, unpack
+from tacit.secure.quantize import reduced, wrapped
+
+
+@dataclass(frozen=True)
+class HiddenSum(Aggregation):
+    """Both sides of a sum that a simulation hides: parties leave the noise to it, and nobody else looks."""
+
+    def ready(self, terms: StepTerms, endpoint: Endpoint) -> None:
+        """Refuse, before anything is charged, what only a simulation may do."""
+        endpoint.simulate("leave the noise of a sum to the aggregation")
+
+    def noised(self, exact: Any, terms: StepTerms, endpoint: Endpoint) -> Any:
+        """As it is: the sum as a whole gets the noise, exactly as the shares of those who stay would add up to it."""
+        return exact
+
+    def count_traffic(self, conversation: Conversation, there: Attendance) -> None:
+        """Count what the protocol would send, where there is one."""
+
+    def add(self, conversation: Conversation) -> Opened | None:
+        """The sum mod 2^bits with the noise that shares would leave. Nobody but this function sees a contribution."""
+        bits, size = conversation.terms.code.bits, conversation.size
+
+        def left(heard: Heard, there: Attendance) -> dict[str, Value]:
+            contributors = sum(answer.contributors for answer, _body in heard)
+            self.count_traffic(conversation, there)
+            if contributors < max(1, self.fewest):
+                return {"contributors": contributors}
+            total = wrapped(self._shared_noise(conversation, contributors), bits)
+            for _answer, body in heard:
+                total += unpack(body[SEALED], size, bits)
+            return {"contributors": contributors, "total": pack(reduced(total, bits), bits)}
+
+        result = conversation.contributions(left, view=View.HIDDEN)
+        if "total" not in result:
+            return None
+        return opened(conversation, result["contributors"], unpack(result["total"], size, bits))
+
+    def _shared_noise(self, conversation: Conversation, contributors: int) -> Array:
+        """The noise of all survivors' shares together: one Skellam variable a cell, since these add up exactly."""
+        code, size = conversation.terms.code, conversation.size
+        if not isinstance(code, Grid):
+            return np.zeros(size, dtype=np.int64)
+        variance = (self.noise(code.sigma, contributors) / code.rounding.step) ** 2
+        return Skellam(variance).sample(size, conversation.source("sum noise"))
+
+
+@dataclass(frozen=True)
+class Ideal(HiddenSum):
+    """The exact sum of integers plus the noise that a secure sum leaves: variance σ²·|S|/(|S| − c) per cell.
+
+    Attributes
+    ----------
+    colluding : c, how many of all parties may collude; at least one
+
+    Guarantee
+    ---------
+    Each of |S| contributors adds a share of variance σ²/(|S| − c); c of them can subtract their own and are left with
+    σ². Assumes what a secure sum provides: that nobody sees a single contribution. It exists in simulations only.
+    """
+
+    colluding: int = 1
+
+    name: ClassVar[str] = "ideal"
+    seen: ClassVar[str] = "it simulates a secure sum, and no cryptography was run"
+    hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM})
+    only_simulated: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, setting: Setting, parties: int, section: AggregationSection) -> Self:
+        return cls(setting, parties, colluding(section.collusion, parties))
+
+    def check(self, method: str, steps: Mapping[str, tuple[Kind, bool]]) -> None:
+        if any(kind is not Kind.SUM for kind, _mean in steps.values()) or not steps:
+            raise nothing_to_hide("ideal", method, "hides contributions to a sum alone", '"plain"')
+
+    def trust(self) -> tuple[Trust, str]:
+        return Trust.DISTRIBUTED, f"the coordinator and {colluders(self.colluding, self.setting)}"
+
+    def noise(self, sigma: float, contributors: int) -> float:
+        if contributors <= self.colluding:  # all of those may be among the ones that stayed
+            raise PrivacyRefused(
+                f"{contributors} contributors with {self.colluding} of them colluding leave nobody to add noise; "
+                "let more parties take part."
+            )
+        return sigma * math.sqrt(contributors / (contributors - self.colluding))
+
+    def largest(self, variance: float) -> float:
+        return variance * (self.colluding + 1)
+
+    def described(self) -> dict[str, Any] | None:
+        return {"colluding": self.colluding}
+
+
+def opened(conversation: Conversation, contributors: int, whole: Array) -> Opened:
+    """A sum mod 2^bits as its blocks."""
+    numbers = conversation.terms.code.numbers(whole)
+    return Opened(in_blocks(numbers.astype(np.float32), conversation.shapes), contributors)
+
+
+def colluders(count: int, setting: Setting) -> str:
+    """Whoever may help the coordinator, in words."""
+    one, many = ("device", "devices") if setting is Setting.DEVICE else ("party", "parties")
+    return f"one colluding {one}" if count == 1 else f"{count:,} colluding {many}"

@@ -1,0 +1,236 @@
+"""How a step's numbers travel: as floats, as integers with exact noise, or in fixed point. Where a sum gets its noise.
+
+`Floats` are blocks of float32. A `Grid` is for sums that nobody sees a single contribution to, and for every deployed
+sum: clip, quantise piece by piece, add up integers, add exact discrete noise, reduce mod 2^b; only the sum of all
+parties is ever made a number again. `Fixed` is for what is averaged under masks, and for sums without noise. Reducing
+and masking see a noised vector's bits and no data beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from tacit.boundary import noise
+from tacit.boundary.bounded import rounded
+from tacit.boundary.events import Event, SampledSkellam, Skellam
+from tacit.boundary.query import Answering, Blocks, Rows, Summable
+from tacit.boundary.source import Source
+from tacit.boundary.wire import Array, Value
+from tacit.errors import PrivacyRefused
+from tacit.secure.masks import pack, unpack
+from tacit.secure.quantize import WIDTHS, Rounding, Uniform, centred, wrapped
+
+#: The one block of a contribution in whole numbers.
+SEALED = "sealed"
+
+#: What a deployment rounds released factors to: a public grid, far finer than their noise.
+PUBLIC_GRID = 2.0**-20
+
+
+@dataclass(frozen=True)
+class Floats:
+    """Blocks of float32, as the step's schema has them.
+
+    Guarantee
+    ---------
+    `noised` adds N(0, σ²) to every cell, sampled or not: see `tacit.boundary.noise.Gaussian`.
+    """
+
+    sigma: float = 0.0
+    bits = 0
+
+    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Blocks:
+        """The answer that noise is added to, of so many users."""
+        return cast(Blocks, answering.exact({}, stream))
+
+    def noised(self, exact: Any, contributors: int, source: Source) -> Blocks:
+        """Noise of its own for each of the contributors, added up: one normal variable a cell."""
+        if self.sigma == 0:
+            return {name: rounded(block) for name, block in exact.items()}
+        return noise.Gaussian(self.sigma * math.sqrt(contributors)).noised(exact, source)
+
+    def payload(self, vector: Any) -> Mapping[str, Value]:
+        """What travels."""
+        return cast(Mapping[str, Value], vector)
+
+    def numbers(self, total: Array) -> Array:
+        """What is hidden travels in integers."""
+        raise PrivacyRefused("A sum of floats cannot be hidden; nothing was released.")
+
+    def blocks(self, body: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
+        """What travelled, as numbers."""
+        return body
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The whole numbers that a step's sum is made of, and the Skellam noise on it.
+
+    Attributes
+    ----------
+    rounding : how a piece becomes whole numbers, and how long it can be then
+    times : how many pieces' lengths one unit can move the sum by: 1, or 2 where it can change a piece into another
+    multiplier : z, the noise's standard deviation over Δ₂
+    bits : of each cell
+
+    Guarantee
+    ---------
+    One unit moves the sum of whole numbers by at most `l2` = times·Δ₂ and `l1` = times·Δ₁ of a piece, and the noise
+    left on it has at least the variance (z·l2)²; so a release costs what the event `Skellam` says.
+    """
+
+    rounding: Rounding
+    times: float
+    multiplier: float
+    bits: int
+
+    @property
+    def l2(self) -> float:
+        return self.times * self.rounding.l2
+
+    @property
+    def l1(self) -> float:
+        return self.times * self.rounding.l1
+
+    @property
+    def variance(self) -> float:
+        """What the noise on the sum must have at least, in steps²."""
+        return (self.multiplier * self.l2) ** 2
+
+    @property
+    def sigma(self) -> float:
+        """The same as a standard deviation, in the sum's own unit."""
+        return self.multiplier * self.l2 * self.rounding.step
+
+    def event(self, sampling: float, count: int) -> Event:
+        """What `count` answers spend."""
+        return skellam_event(self.multiplier, self.l1, self.l2, sampling, count)
+
+    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
+        """The answer in integers, each piece rounded by itself; (size,) int64."""
+        if not hasattr(answering, "chunks"):
+            raise PrivacyRefused(
+                f"A {type(answering).__name__} exposes no per-user contributions, so it cannot be summed in integers; "
+                "nothing was released."
+            )
+        parts = [self.rounding.summed(part, coins) for part in cast(Summable, answering).chunks({}, stream)]
+        whole: Array = np.sum(parts, axis=0)
+        return whole
+
+    def noised(self, exact: Any, contributors: int, source: Source) -> Array:
+        """All of the noise, once for each of the contributors."""
+        return noise.Skellam(self.variance * contributors).add(exact, source)
+
+    def payload(self, vector: Array) -> dict[str, Value]:
+        return {SEALED: pack(wrapped(vector, self.bits), self.bits)}
+
+    def numbers(self, total: Array) -> Array:
+        """A sum mod 2^bits as the numbers it stands for, (size,) float64."""
+        return centred(total, self.bits) * self.rounding.step
+
+    def blocks(self, body: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
+        size = sum(math.prod(shape) for shape in shapes.values())
+        return in_blocks(self.numbers(unpack(body[SEALED], size, self.bits)), shapes)
+
+
+def skellam_event(multiplier: float, l1: float, l2: float, sampling: float, count: int) -> Event:
+    """`count` answers of that sensitivity with Skellam noise of standard deviation multiplier·Δ₂."""
+    variance = (multiplier * l2) ** 2
+    if sampling < 1:
+        return SampledSkellam(variance, l1, l2, sampling, count)
+    return Skellam(variance, l1, l2, count)
+
+
+#: Steps to the largest number of an un-noised sum: 2²⁴, as fine as float32.
+FINE = 2.0**24
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Fixed-point numbers: for a party's own noised factors in a masked mean, and for sums that carry no noise.
+
+    Attributes
+    ----------
+    limit : the largest absolute value that one user adds to a cell, a public number: what is larger is cut to it
+    step : what 1 stands for
+    bits : of each cell
+
+    Guarantee
+    ---------
+    None of its own: what is encoded carries its noise already, or none at all, which is NON-PRIVATE. It never wraps:
+    contributions are cut to their limit before they are encoded, and `bits` hold all of them together.
+    """
+
+    limit: float
+    step: float
+    bits: int
+    sigma = 0.0
+
+    @classmethod
+    def of(cls, largest: float, users: int) -> Fixed:
+        """For sums over so many users, none of whom adds more than `largest` to a cell."""
+        if not 0 < largest < math.inf:
+            raise PrivacyRefused(
+                "A sum that is to be hidden travels in integers, and this one has no public bound on what one user "
+                'adds to a cell; use [aggregation] name = "plain", or let its query declare `largest`.'
+            )
+        needed = math.ceil(math.log2((FINE + 1) * max(1, users))) + 1
+        width = next((width for width in WIDTHS if width >= needed), None)
+        if width is None:
+            raise PrivacyRefused(f"A sum over {users:,} users in fixed point needs {needed} bits a cell.")
+        return cls(largest, largest / FINE, width)
+
+    def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
+        """The answer in steps, cut to what so many users can add."""
+        return self.encoded(answering.exact({}, stream), 1.0, users)
+
+    def noised(self, exact: Any, contributors: int, source: Source) -> Array:
+        return cast(Array, exact)
+
+    def encoded(self, blocks: Mapping[str, Any], weight: float, users: int = 1) -> Array:
+        """weight·blocks in steps, flattened by name, (size,) int64; what is no number counts as 0."""
+        flat = np.concatenate([dense(x).astype(np.float64).ravel() for _name, x in sorted(blocks.items())])
+        most = self.limit * users
+        whole: Array = np.rint(np.clip(np.nan_to_num(flat), -most, most) * (weight / self.step)).astype(np.int64)
+        return whole
+
+    def payload(self, vector: Array) -> dict[str, Value]:
+        return {SEALED: pack(wrapped(vector, self.bits), self.bits)}
+
+    def numbers(self, total: Array) -> Array:
+        """The sum of what several encoded, (size,) float64."""
+        return centred(total, self.bits) * self.step
+
+    def blocks(self, body: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
+        size = sum(math.prod(shape) for shape in shapes.values())
+        return in_blocks(self.numbers(unpack(body[SEALED], size, self.bits)), shapes)
+
+
+#: What a masked mean of factors travels in: weights add up to 1, and no factor on a public scale comes near 2¹⁴.
+AVERAGED = Fixed(2.0**14, 2.0**-24, 40)
+
+Code = Floats | Grid | Fixed
+
+
+def in_blocks(flat: Array, shapes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
+    """A flattened answer as its blocks, which lie in it in the order of their names."""
+    names = sorted(shapes)
+    ends = np.cumsum([math.prod(shapes[name]) for name in names])
+    parts = np.split(flat, ends[:-1])
+    return {name: part.reshape(shapes[name]) for name, part in zip(names, parts, strict=True)}
+
+
+def dense(block: Any) -> Array:
+    """A block of an exact answer, whole."""
+    return np.asarray(block.dense() if isinstance(block, Rows) else block)
+
+
+def on_public_grid(block: Array) -> Array:
+    """Noised numbers rounded to `PUBLIC_GRID`: the last bits of floating-point noise are not let out."""
+    rounded: Array = (np.rint(np.asarray(block, dtype=np.float64) / PUBLIC_GRID) * PUBLIC_GRID).astype(block.dtype)
+    return rounded

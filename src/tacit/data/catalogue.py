@@ -1,0 +1,275 @@
+"""The catalogue: which items there are, and the attributes of them that everyone may know.
+
+A column of attributes is either numbers or labels. Text is one label, or several with bars between them
+("Comedy|Drama"); a list of text is several; true and false are labels. In this form a column does not depend on how a
+file wrote it, so its digest and its features do not either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.data.values import is_number, is_text
+from tacit.data.vocabulary import Vocabulary
+from tacit.errors import DataError, UsageError, did_you_mean
+
+#: Columns that features may have at most, and cells (2**28 of them take 1 GiB).
+MOST_FEATURES, MOST_CELLS = 10_000, 2**28
+#: How columns are kept: the labels of every item, sorted and distinct, or a number.
+LABELS, NUMBERS = pa.list_(pa.string()), pa.float32()
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """The public list of items, and those attributes that a method may use.
+
+    Attributes
+    ----------
+    ids : the vocabulary of items, m of them
+    attributes : a table whose row j describes item j. Only the named columns are kept, as labels or numbers; None
+        where none is named
+    columns : the columns that a method may use, in the order of their features
+
+    >>> ids = Vocabulary(np.array([1, 2, 3]), "item")
+    >>> table = pa.table({"genres": ["War|Drama", "Drama", None], "year": [1990, 2000, None]})
+    >>> films = Catalogue(ids, table, ("genres", "year"))
+    >>> films.names
+    ('genres=Drama', 'genres=War', 'year')
+    >>> films.features().tolist()
+    [[1.0, 1.0, -1.0], [1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+
+    ids: Vocabulary
+    attributes: pa.Table | None = None
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns, kept = tuple(self.columns), {}
+        for name in columns:
+            if name in kept:
+                raise UsageError(f'[public] features names "{name}" twice; name every column once.')
+            column = named_column(self.attributes, name, "The items' table")
+            if len(column) != len(self.ids):
+                raise DataError(f'The column "{name}" has {len(column):,} rows for {len(self.ids):,} items.')
+            kept[name] = _canonical(column, name)
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "attributes", pa.table(kept) if kept else None)
+        for name in columns:
+            if len(self._labels.get(name, ())) > MOST_FEATURES:
+                raise UsageError(
+                    f'The item attribute "{name}" has {len(self._labels[name]):,} different labels, and features have '
+                    f"at most {MOST_FEATURES:,} columns; name another one in [public] features."
+                )
+        most = min(MOST_FEATURES, MOST_CELLS // max(1, len(self)))
+        if self.width > most:
+            raise UsageError(
+                f"The item attributes {', '.join(columns)} make {self.width:,} feature columns of {len(self):,} "
+                f"items, and there can be at most {most:,}; name fewer in [public] features."
+            )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        described = f"; {', '.join(self.columns)}: {self.width:,} feature column{'s' * (self.width != 1)}"
+        return f"Catalogue({len(self):,} items{described if self.columns else ''})"
+
+    # -- features ---------------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """d, the number of feature columns."""
+        return len(self.names)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each feature column stands for: "genres=Drama" for a label, "year" for a number."""
+        return tuple(word for name in self.columns for word in self._names(name))
+
+    def names_of(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The same for some of the columns."""
+        return tuple(word for name in self._known(columns) for word in self._names(name))
+
+    def features(self, columns: Sequence[str] | None = None) -> np.ndarray:
+        """Every item's features, (m, d) float32, read-only: of all columns, or of those named, in that order.
+
+        A label is 1 where the item has it and 0 elsewhere, labels in alphabetical order. A number is standardised by
+        the catalogue's own mean and deviation. What is missing is 0.
+        """
+        if columns is None:
+            return self._matrix
+        owners = np.array([name for name in self.columns for _word in self._names(name)], dtype=object)
+        places = [np.flatnonzero(owners == name) for name in self._known(columns)]
+        chosen = self._matrix[:, np.concatenate([np.zeros(0, dtype=np.int64), *places])]
+        chosen.setflags(write=False)
+        return chosen
+
+    @cached_property
+    def _matrix(self) -> np.ndarray:
+        matrix, at = np.zeros((len(self), self.width), dtype=np.float32), 0
+        for name in self.columns:
+            column = self._column(name)
+            if column.type == NUMBERS:
+                matrix[:, at] = _standardised(column.to_numpy(zero_copy_only=False))
+            else:
+                labels = pc.index_in(column.flatten(), value_set=pa.array(self._labels[name], pa.string()))
+                matrix[pc.list_parent_indices(column).to_numpy(), at + labels.to_numpy()] = 1
+            at += len(self._names(name))
+        matrix.setflags(write=False)
+        return matrix
+
+    @cached_property
+    def _labels(self) -> dict[str, list[str]]:
+        """By column of labels, those that occur, sorted."""
+        columns = {name: self._column(name) for name in self.columns}
+        return {name: sorted(pc.unique(c.flatten()).to_pylist()) for name, c in columns.items() if c.type == LABELS}
+
+    def _names(self, column: str) -> list[str]:
+        return [f"{column}={label}" for label in self._labels[column]] if column in self._labels else [column]
+
+    def _known(self, columns: Sequence[str]) -> Sequence[str]:
+        for name in columns:
+            if name not in self.columns:
+                there = f"it names {', '.join(self.columns)}" if self.columns else "it names none"
+                raise UsageError(
+                    f'"{name}" is no item attribute of [public] features: {there}.{did_you_mean(name, self.columns)}'
+                )
+        return columns
+
+    def _column(self, name: str) -> pa.Array:
+        assert self.attributes is not None
+        return self.attributes.column(name).combine_chunks()
+
+    # -- comparing --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the ids and the named columns: the same for everybody who has the same catalogue."""
+        found = hashlib.sha256(id_bytes(self.ids))
+        for name in self.columns:
+            column = self._column(name)
+            kind = "numbers" if column.type == NUMBERS else "labels"
+            found.update(json.dumps([name, kind, hashlib.sha256(self.column_bytes(name)).hexdigest()]).encode())
+        return found.hexdigest()
+
+    def column_bytes(self, name: str) -> bytes:
+        """One column as bytes: float32 with NaN where it is missing, or the items' lists of labels as JSON."""
+        column = self._column(name)
+        if column.type == NUMBERS:
+            values = column.to_numpy(zero_copy_only=False).astype("<f4")
+            return np.where(np.isnan(values), np.float32(np.nan), values).astype("<f4").tobytes()
+        return json.dumps(column.to_pylist(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    def differs(self, other: Catalogue) -> str | None:
+        """What is not the same in another catalogue: "ids", "columns", or the name of a column; None for nothing."""
+        if self.digest == other.digest:
+            return None
+        if id_bytes(self.ids) != id_bytes(other.ids):
+            return "ids"
+        if self.columns != other.columns:
+            return "columns"
+        return next(name for name in self.columns if self._column(name) != other._column(name))
+
+    def part(self, rows: np.ndarray) -> Catalogue:
+        """Some of the items, by their rows in increasing order, as a catalogue of their own."""
+        described = None if self.attributes is None else self.attributes.take(rows)
+        return Catalogue(Vocabulary(self.ids[rows], self.ids.kind, self.ids.listed), described, self.columns)
+
+
+def id_bytes(ids: Vocabulary) -> bytes:
+    """A list of ids as JSON, so that text and numbers stay apart."""
+    return json.dumps(ids.ids.tolist(), ensure_ascii=False).encode()
+
+
+def named_column(table: pa.Table | None, name: str, where: str) -> pa.ChunkedArray:
+    """A column that [public] features names; where there is none, which there are."""
+    there = [] if table is None else [column for column in table.column_names if column != "item"]
+    if not there:
+        raise UsageError(
+            f'[public] features names "{name}", and nothing describes the items; name a table of items with their '
+            'attributes, as in [public] catalogue = "items.parquet".'
+        )
+    if there.count(name) > 1:
+        raise UsageError(f'{where} has two columns called "{name}"; rename one of them.')
+    if name not in there:
+        listed = ", ".join(f'"{column[:60]}"' for column in there[:12]) + (", …" if len(there) > 12 else "")
+        raise UsageError(
+            f'{where} has no column "{name[:200]}", which [public] features names; it has {listed}.'
+            f"{did_you_mean(name, there)}"
+        )
+    assert table is not None
+    return table.column(name)
+
+
+def _canonical(column: pa.ChunkedArray, name: str) -> pa.Array:
+    """The column as labels or numbers."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column, pa.ChunkedArray):  # Arrow leaves it so where there is too much text for one
+        raise UsageError(f'The item attribute "{name}" is too long; name another one in [public] features.')
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if is_number(kind):
+        return _numbers(column, name)
+    try:
+        if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+            return _text_labels(column.cast(pa.string()))
+        if is_text(kind):
+            return _text_labels(column)
+        if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and is_text(_plain(kind.value_type)):
+            column.validate(full=True)
+            return pa.array([_sorted(row or ()) for row in column.to_pylist()], LABELS)
+    except (pa.ArrowInvalid, UnicodeError):
+        raise DataError(f'The item attribute "{name}" holds text that is not UTF-8; write the table anew.') from None
+    raise UsageError(
+        f'The item attribute "{name}" is of type {str(kind)[:60]}; features are text, numbers, true or false, or lists '
+        "of text."
+    )
+
+
+def _numbers(column: pa.Array, name: str) -> pa.Array:
+    """To single precision, so that a file's own does not matter; NaN is missing."""
+    values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32) + np.float32(0)  # which makes 0 of −0
+    if np.isinf(values).any():
+        raise DataError(f'The item attribute "{name}" holds a number that is not finite, or too large; correct it.')
+    return pa.array(values, NUMBERS, mask=np.isnan(values))
+
+
+def _text_labels(column: pa.Array) -> pa.Array:
+    column.validate(full=True)
+    encoded = column.dictionary_encode()
+    distinct = [_sorted(text.split("|")) for text in encoded.dictionary.to_pylist()]
+    places = encoded.indices.fill_null(len(distinct))
+    return pa.array([*distinct, []], LABELS).take(places)
+
+
+def _sorted(labels: Sequence[Any]) -> list[str]:
+    return sorted({label.strip() for label in labels if label is not None} - {""})
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    """(x − mean)/deviation, 0 where x is missing or all are equal; sums are exact, so every machine gets the same."""
+    there = values[~np.isnan(values)].astype(np.float64)
+    if not len(there):
+        return np.zeros(len(values))
+    mean = math.fsum(there) / len(there)
+    deviation = math.sqrt(math.fsum((there - mean) ** 2) / len(there))
+    if there.min() == there.max():
+        return np.zeros(len(values))
+    return np.nan_to_num((values.astype(np.float64) - mean) / deviation, nan=0.0)

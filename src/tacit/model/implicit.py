@@ -1,0 +1,51 @@
+"""`Implicit`: factors of what people did, not of what they said of it (Hu, Koren and Volinsky 2008)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Implicit:
+    """x·v_j ranks items by how likely a user takes to them. It is no rating.
+
+    Every item counts: those with which she had to do as 1 with confidence c = 1 + α·r, all others as 0 with 1.
+
+        x = (VᵀV + α·Σ_j r_j·v_j·v_jᵀ + λI)⁻¹ Σ_j (1 + α·r_j)·v_j   over the items with r_j > 0
+
+    Attributes
+    ----------
+    items : V, (m, k)
+    confidence : α
+    regularization : λ
+    """
+
+    items: np.ndarray
+    confidence: float = 40.0
+    regularization: float = 1.0
+
+    name: ClassVar[str] = "implicit"
+    dtype: ClassVar[str] = "float32"
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"items": ("items", "factors")}
+
+    @property
+    def width(self) -> int:
+        return self.items.shape[1]
+
+    def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
+        from tacit.kernels.ridge import ridge
+
+        V, more = self.items.astype(np.float64), self.confidence * np.maximum(values, 0).astype(np.float64)
+        targets = np.where(values > 0, 1 + more, 0)
+        precision = V.T @ V + self.regularization * np.eye(self.width)
+        return ridge(indptr, items, targets, more, self.items, precision).astype(np.float32)
+
+    def rate(self, states: np.ndarray, users: np.ndarray, items: np.ndarray) -> None:
+        return None
+
+    def rank(self, states: np.ndarray, users: np.ndarray) -> np.ndarray:
+        return states[users] @ self.items.T

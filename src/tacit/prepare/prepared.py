@@ -1,0 +1,310 @@
+"""A prepared run: everything that is fixed before the first message, and what each side is built from.
+
+It is the only place that resolves parameters, plans the noise, binds the terms into requests and builds parties and
+federation. Simulations, deployments, estimators, the floor and the contract suites all begin with one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tacit.aggregation import Aggregation
+from tacit.boundary import Gate, RoleGate
+from tacit.boundary.endpoint import Peers
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.protection import Budget, Protection
+from tacit.config import AggregationSection, PrivacySection
+from tacit.data.catalogue import Catalogue
+from tacit.data.public import PublicFacts
+from tacit.engine.ledgers import charged_items
+from tacit.errors import PrivacyRefused, UsageError
+from tacit.federation import Facts, Federation, Party, Role, Step, Transcript
+from tacit.federation.coordinator import Observer
+from tacit.federation.line import Engine, Log
+from tacit.federation.role import all_steps, members, together
+from tacit.guarantee import Guarantee, NoGuarantee
+from tacit.methods import Method, Parameters, chosen
+from tacit.methods.base import Sides
+from tacit.model import Model
+from tacit.partition import Share
+from tacit.prepare.plan import Plan
+from tacit.prepare.planned import affordable, check_aggregation, check_cohorts, counted, declared, planned
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Signing keys, for sums whose survivors sign who stayed: everybody's public ones, and at a party its own."""
+
+    public: Mapping[str, Ed25519PublicKey] = field(default_factory=dict)
+    own: Ed25519PrivateKey | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where one party records what it releases, what it may spend, and the people that its ledger speaks for."""
+
+    ledger: Ledger
+    budget: Budget
+    people: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRun:
+    """One run, before its first message.
+
+    Attributes
+    ----------
+    method, parameters : what is learned and how, with no default left open
+    facts : what everyone may know, with what the plan declares
+    plan : what the run will ask, add and cost
+    privacy, aggregation : what was asked for, as in a run file
+    seeded : whether private draws come from the seed
+    run : the run's own name, in ledgers and signatures
+    """
+
+    method: Method
+    parameters: Parameters
+    facts: Facts
+    plan: Plan
+    privacy: PrivacySection | None = None
+    aggregation: AggregationSection = field(default_factory=AggregationSection)
+    seeded: bool = True
+    run: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        parameters: Parameters,
+        facts: Facts,
+        *,
+        privacy: PrivacySection | None = None,
+        aggregation: AggregationSection | None = None,
+        public: PublicFacts | None = None,
+        seeded: bool = True,
+        run: str = "",
+    ) -> Self:
+        """The run of a method among the parties that `facts` lists; refuses what cannot be kept.
+
+        `public` is what the plan rests on; without it, what `facts` declare.
+        """
+        aggregation = aggregation or AggregationSection()
+        check_aggregation(aggregation, seeded)
+        method.sides_in(facts.setting, facts.feedback)
+        if privacy is None:
+            public = public or counted(facts)
+        else:
+            check_cohorts(facts, seeded)
+            public = public or declared(facts)
+        count = parties_in(facts)
+        made = planned(method, parameters, facts.setting, count, public, privacy, aggregation, seeded)
+        affordable(made, privacy)
+        return cls.by_plan(method, facts, made, privacy=privacy, aggregation=aggregation, seeded=seeded, run=run)
+
+    @classmethod
+    def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
+        """The run of a plan that is there already, which brings its own parameters and what it declares."""
+        roles = together(method.sides_in(facts.setting, facts.feedback).roles, plan.how.over(facts.roster).roles)
+        told = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=members(roles, facts))
+        return cls(method, plan.parameters, told, plan, **others)
+
+    def named(self, run: str) -> Self:
+        """The same under a name."""
+        return replace(self, run=run)
+
+    def beside(self, name: str) -> Self:
+        """Another method with the same facts and the same promise, soundly accounted: what a run is compared with.
+
+        Where a run asked for a paper's formulas, this one gets the ε that truly holds. Where the run's aggregation
+        would protect nothing of the method's, every party's noise is its own.
+        """
+        method, parameters = chosen({"name": name})
+        run, plain = f"{self.run}-{name}", self.aggregation.model_copy(update={"name": "plain", "signed": False})
+        same: dict[str, Any] = {"public": self.plan.context.facts, "seeded": self.seeded, "run": run}
+        stated = self.plan.terms.guarantee
+        if self.privacy is not None and isinstance(stated, Guarantee):
+            truly = stated.claimed_epsilon is not None and math.isfinite(stated.epsilon)
+            epsilon = stated.epsilon if truly else self.privacy.epsilon
+            same["privacy"] = PrivacySection(epsilon=epsilon, delta=stated.delta, unit=self.privacy.unit)
+        try:
+            return self.of(method, parameters, self.facts, aggregation=self.aggregation, **same)
+        except PrivacyRefused:
+            return self.of(method, parameters, self.facts, aggregation=plain, **same)
+
+    # -- what is promised, and what it takes --------------------------------------------------------------------------
+
+    @property
+    def private(self) -> bool:
+        """Whether something is promised about what leaves a party."""
+        return self.plan.terms.private
+
+    @property
+    def guarantee(self) -> Guarantee | NoGuarantee:
+        """What is promised."""
+        return self.plan.terms.guarantee
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What whoever asked for the run should know."""
+        return self.plan.warnings
+
+    @property
+    def sealed(self) -> tuple[str, ...]:
+        """The steps of which nobody sees a single party's part."""
+        return tuple(name for name, terms in self.plan.terms.steps.items() if terms.sealed)
+
+    @property
+    def hidden(self) -> str:
+        """What nobody sees of a run without privacy all the same, and from whom it is hidden."""
+        promise = self.guarantee
+        return promise.hidden if isinstance(promise, NoGuarantee) else ""
+
+    def loudness(self) -> list[dict[str, Any]] | None:
+        """By step, what is asked and how loud its noise is; None for NON-PRIVATE."""
+        return self.plan.loudness() if self.private else None
+
+    def sealing(self) -> dict[str, Any] | None:
+        """How sums are hidden; None where nothing is."""
+        return self.plan.sealing()
+
+    def spent(self, asked: Mapping[str, int]) -> float | None:
+        """ε of the releases that were asked for so far, by step; None for NON-PRIVATE."""
+        return self.plan.spent(asked) if self.private else None
+
+    @cached_property
+    def bound(self) -> str:
+        """What every request binds beside its own content: a hash of the parameters and of all terms of the run.
+
+        So a party answers only for what was agreed on, and private streams are other ones under other terms.
+        """
+        catalogue, terms = self.facts.catalogue, self.plan.terms
+        told = {
+            "parameters": self.parameters.hash,
+            "guarantee": str(terms.guarantee) if terms.guarantee.to_json() is None else terms.guarantee.to_json(),
+            "steps": {n: plain(step if self.private else (step.sealed, step.code)) for n, step in terms.steps.items()},
+            "counted": [str(terms.unit), str(terms.relation), terms.retries],
+            "aggregation": [self.plan.how.name, plain(self.plan.how)],
+            "features": catalogue.digest if catalogue.columns else "",
+            "seed": self.facts.seed if self.private else None,
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    # -- both sides ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sides(self) -> Sides:
+        return self.method.sides_in(self.facts.setting, self.facts.feedback)
+
+    @cached_property
+    def how(self) -> Aggregation:
+        """The aggregation, for the parties at hand; a cohort of devices runs no protocol, and is simulated."""
+        return self.plan.how.over(self.facts.roster)
+
+    @cached_property
+    def roles(self) -> dict[str, type[Role]]:
+        """Whom there is to ask beside the parties, by name: the method's roles, and the aggregation's."""
+        return together(self.sides.roles, self.how.roles)
+
+    @cached_property
+    def steps(self) -> dict[str, Step]:
+        """What parties and other roles can be asked for."""
+        return all_steps(self.sides.party.steps, self.roles)
+
+    @property
+    def signed(self) -> bool:
+        """Whether parties sign what they say in a hidden sum, so that both sides need keys."""
+        return self.how.signs
+
+    def _peers(self, keys: Keys | None) -> Peers:
+        """Everybody, with their signing keys where these are needed."""
+        names = tuple(member.name for member in self.facts.roster)
+        if not self.signed:
+            return Peers(self.run, names)
+        keys = keys or Keys()
+        return Peers(self.run, names, keys.own, dict(keys.public))
+
+    def party(self, share: Share, record: Record | None = None, keys: Keys | None = None) -> Party:
+        """One party of the run, with its own gate; in a private run it needs its record."""
+        terms, protection = self.plan.terms, None
+        if self.private:
+            if record is None:
+                raise UsageError(f"{share.name} takes part in a private run and has no ledger; give it one.")
+            people = (*record.people, *charged_items(share, self.facts.setting, terms.unit))
+            protection = Protection(terms, record.ledger, record.budget, self.run, self.facts.seed, people)
+        gate = Gate(
+            share.name,
+            self.facts.seed,
+            {},
+            share.devices,
+            protection,
+            terms,
+            self.how,
+            self._peers(keys),
+            self.facts.weight(share.name),
+            self.facts.member(share.name).users,
+        )
+        return self.sides.party(share, self.parameters, self.facts, gate)
+
+    def role(self, name: str, brought: Catalogue | None = None, keys: Keys | None = None) -> Role:
+        """One role of the run, with its own gate; `brought` is what only it has, and nobody's record."""
+        if name not in self.roles:
+            known = ", ".join(self.roles) or "none"
+            raise UsageError(f'{self.method.name} has no role "{name}" in this run; its roles are: {known}.')
+        gate = RoleGate(name, self.facts.seed, {}, self.plan.terms, self.how, self._peers(keys), self.seeded)
+        return self.roles[name](name, self.parameters, self.facts, gate, brought, self.sides.party.steps)
+
+    def federation(
+        self,
+        engine: Engine,
+        *,
+        keys: Keys | None = None,
+        log: Log | None = None,
+        transcript: Transcript | None = None,
+        observer: Observer | None = None,
+    ) -> Federation:
+        """The parties and other roles, as the run's coordinator sees them."""
+        return Federation(
+            engine,
+            self.facts,
+            self.steps,
+            terms=self.plan.terms,
+            how=self.how,
+            peers=self._peers(keys),
+            method=self.method.name,
+            parameters=self.bound,
+            dimensions=self.parameters.dimensions,
+            log=log,
+            stop_on_refusal=self.privacy is not None and self.privacy.on_refusal == "stop",
+            dropout=self.aggregation.dropout,
+            transcript=transcript,
+            observer=observer,
+        )
+
+    def coordinate(self, federation: Federation) -> Model:
+        """Hold the method's conversation, from the coordinator's side."""
+        return self.sides.coordinator(self.parameters, self.facts).run(federation)
+
+
+def plain(value: Any) -> Any:
+    """A frozen value as names, text and numbers, the same on every side; 1 and 1.0 are one number."""
+    if is_dataclass(value):
+        parts = {part.name: plain(getattr(value, part.name)) for part in fields(value)}
+        return [type(value).__name__, parts]
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    return float(value)
+
+
+def parties_in(facts: Facts) -> int:
+    """How many parties there are, devices of a cohort counted one by one."""
+    return sum(max(1, member.devices) for member in facts.roster)

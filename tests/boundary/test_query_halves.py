@@ -1,0 +1,214 @@
+"""Every query's public half: a frozen value without data, and an `over` that refuses data which does not fit."""
+
+import math
+from dataclasses import FrozenInstanceError, fields, replace
+
+import numpy as np
+import pytest
+from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, ratings_of, rows_of
+
+from tacit.boundary.bounded import Clipped, ClippedWhole, Normalised
+from tacit.boundary.deviations import Deviations
+from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient
+from tacit.boundary.objective import Objectives
+from tacit.boundary.projected import ProjectedBit
+from tacit.boundary.query import Mechanism, Query, Unbounded
+from tacit.boundary.records import RecordGradient
+from tacit.boundary.statistics import Weighted
+from tacit.data.ratings import Scale
+from tacit.errors import DataError
+from tacit.guarantee import Relation, Unit
+from tacit.rng import derive
+
+SCALE, HOME = Scale(1, 5), {"users_are_public": False}
+#: How each is made, anew every time; and the same with one attribute changed.
+MADE = {
+    "normalised": (lambda: Normalised(("a", "b")), {"channels": ("a", "c")}),
+    "clipped": (lambda: Clipped(("a",), 2.0), {"limit": 3.0}),
+    "clipped whole": (lambda: ClippedWhole(2.0), {"limit": 3.0}),
+    "deviations": (lambda: Deviations(SCALE, 0.7), {"scale": Scale(0, 5)}),
+    "embedding": (lambda: EmbeddingGradient(SCALE, 0.5, 3, ("items",), **HOME), {"trim": 4}),
+    "gradient clipping": (
+        lambda: ClippedGradient(SCALE, 0.5, 3, ("items",), threshold=2.0, **HOME),
+        {"threshold": 3.0},
+    ),
+    "record": (lambda: RecordGradient(SCALE, 8.0), {"scale": Scale(1, 5, declared=False)}),
+    "weighted": (lambda: Weighted(4.0, 2.0, 3.0), {"blocks": ("gram",)}),
+    "projected": (lambda: ProjectedBit((2, 3), 0.5), {"shape": (3, 2)}),
+    "objectives": (lambda: Objectives(SCALE, 3, 1.0), {"least": 2.0}),
+    "unbounded": (Unbounded, {}),
+}
+EVERY = pytest.mark.parametrize("name", MADE)
+
+
+def made(name):
+    return MADE[name][0]()
+
+
+def families(kind):
+    """All classes below one."""
+    return {kind} | {below for child in kind.__subclasses__() for below in families(child)}
+
+
+def test_every_query_of_the_package_is_here():
+    found = {kind for kind in families(Query) if kind.__module__.startswith("tacit.boundary.")}
+    assert found - {Query} == {type(made(name)) for name in MADE} | {EmbeddingGradient.__base__}
+
+
+@EVERY
+def test_a_public_half_is_frozen(name):
+    query = made(name)
+    for attribute in [field.name for field in fields(query)] + ["anything"]:
+        with pytest.raises(FrozenInstanceError):
+            setattr(query, attribute, 1)
+
+
+@EVERY
+def test_two_that_say_the_same_are_equal_and_hash_alike(name):
+    one, other, changed = made(name), made(name), MADE[name][1]
+    assert one is not other
+    assert one == other
+    assert len({one, other}) == 1
+    assert not changed or one != replace(one, **changed)
+
+
+PLAIN = (bool, int, float, str, Scale, type(None))
+
+
+@EVERY
+def test_nothing_in_a_public_half_is_data(name):
+    query = made(name)
+    for field in fields(query):
+        value = getattr(query, field.name)
+        assert all(isinstance(part, PLAIN) for part in (value if isinstance(value, tuple) else (value,)))
+    assert set(vars(query)) <= {field.name for field in fields(query)}
+
+
+def test_lists_are_taken_as_the_names_in_them():
+    assert Normalised(["a", "b"]) == made("normalised")
+    assert Clipped(["a"], 2) == made("clipped")
+    assert hash(EmbeddingGradient(SCALE, 0.5, 3, ["items"], **HOME)) == hash(made("embedding"))
+    assert EmbeddingGradient(SCALE, 1, 3, ("items", "users"), **HOME).blocks == ("users", "items")
+
+
+# -- what it says ----------------------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_what_is_counted_costs_no_less_than_what_is_promised(name):
+    """A promise of one rating may be counted as its user's replaced record; never as less."""
+    query = made(name)
+    assert query.counted(Unit.USER) == (USER, ZERO_OUT)
+    counted = query.counted(Unit.RATING)
+    assert counted in ((RATING, ZERO_OUT), (USER, REPLACE))
+    assert query.sensitivity(*counted) >= query.sensitivity(RATING, ZERO_OUT)
+
+
+@EVERY
+def test_replacing_moves_no_less_than_emptying(name):
+    query = made(name)
+    for unit in Unit:
+        empty, added, replaced = (query.sensitivity(unit, relation) for relation in Relation)
+        assert 0 < empty == added <= replaced <= math.inf
+
+
+@EVERY
+def test_mechanisms_are_those_of_the_closed_set_and_only_sums_have_a_clip(name):
+    query = made(name)
+    noised = {"projected": Mechanism.RESPONSE, "objectives": Mechanism.PERTURBED}
+    assert query.mechanism is noised.get(name, Mechanism.NORMAL)
+    assert (query.clip is None) == (name in ("clipped whole", "projected", "objectives", "unbounded"))
+    assert query.clip is None or 0 < query.clip < math.inf
+    assert query.sampling == (0.5 if name in ("embedding", "gradient clipping") else 1.0)
+
+
+def test_one_piece_has_other_than_zeros_in_so_many_coordinates():
+    assert made("normalised").touched({"a": (9,), "b": (9,)}) == 18
+    assert made("deviations").touched({"errors": (9,), "weights": (9,)}) == 2
+    assert made("embedding").touched({"items": (9, 5)}) == 15
+    assert made("record").touched({"items": (9, 5)}) == 45
+
+
+# -- over data -------------------------------------------------------------------------------------------------------
+
+RATINGS = ratings_of([[(0, 1.0), (2, 5.0)], [(1, 3.0)]], 3)
+U, V, SIGNS = np.ones((2, 3)), np.ones((3, 3)), np.ones((2, 3), dtype=np.int8)
+FITTING = {
+    "normalised": (RATINGS, {"a": np.ones(3), "b": np.ones(3)}),
+    "clipped": ({"a": np.ones((2, 4))}, np.ones(2)),
+    "deviations": (RATINGS,),
+    "embedding": (RATINGS, {"users": U, "items": V}),
+    "gradient clipping": (RATINGS, {"users": U, "items": V}),
+    "record": (RATINGS, U, V),
+    "weighted": (RATINGS, np.ones(3), np.ones(3), U),
+    "projected": (RATINGS, U, V, SIGNS),
+    "objectives": (RATINGS, U, V),
+}
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_who_answers_holds_the_very_query_and_is_the_same_whoever_made_it(name):
+    """The half in a plan and the one at a party are two objects of one value."""
+    planned, here = made(name), made(name)
+    answering = here.over(*FITTING[name])
+    assert answering.query is here
+    assert answering.query == planned
+    assert not hasattr(answering, "sensitivity")  # there is one statement of it
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_attendance_must_be_one_entry_a_user(name):
+    made(name).over(*FITTING[name], present=np.array([True, False]))
+    with pytest.raises(DataError, match="present"):
+        made(name).over(*FITTING[name], present=np.ones(5, dtype=bool))
+
+
+TWICE = ratings_of([[(0, 1.0), (0, 5.0)], [(1, 3.0)]], 3)
+SHORT = rows_of(np.array([0, 3]), RATINGS.items, 3)
+SHORT.n_users = 2
+
+
+@pytest.mark.parametrize("name", [name for name in FITTING if name != "clipped"])
+@pytest.mark.parametrize("rows", [TWICE, SHORT], ids=["an item twice", "fewer rows than users"])
+def test_rows_that_break_the_bound_are_refused(name, rows):
+    with pytest.raises(DataError):
+        made(name).over(rows, *FITTING[name][1:])
+
+
+MISFITS = {
+    "normalised": [
+        (RATINGS, {"a": np.ones(3)}),
+        (RATINGS, {"a": np.ones(3), "b": np.ones(3), "c": np.ones(3)}),
+        (RATINGS, {"a": np.ones(3), "b": np.ones(2)}),
+    ],
+    "clipped": [({"b": np.ones((2, 4))}, np.ones(2)), ({"a": np.ones((3, 4))}, np.ones(2))],
+    "clipped whole": [({},)],
+    "deviations": [(replace(RATINGS, values=np.ones(2, np.float32)),)],
+    "record": [(RATINGS, U[:1], V), (RATINGS, U, V[:2]), (RATINGS, U[:, :2], V)],
+    "weighted": [(RATINGS, np.ones(2), np.ones(3), U), (RATINGS, np.ones(3), np.ones(3), U[:1])],
+    "projected": [(RATINGS, U[:, :2], V[:, :2], SIGNS), (RATINGS, U, V, SIGNS[:1]), (RATINGS, U, V[:2], SIGNS)],
+    "objectives": [(RATINGS, U[:1], V), (RATINGS, U, V[:2]), (RATINGS, U[:, :2], V)],
+}
+
+
+@pytest.mark.parametrize(("name", "data"), [(name, data) for name, some in MISFITS.items() for data in some])
+def test_data_that_does_not_fit_is_refused(name, data):
+    with pytest.raises(DataError):
+        made(name).over(*data)
+
+
+@pytest.mark.parametrize("name", ["embedding", "gradient clipping"])
+def test_factors_that_do_not_fit_are_refused_when_they_come(name):
+    for wrong in ({"users": U[:1]}, {"items": V[:2]}, {"items": V[:, :2]}):
+        with pytest.raises(DataError, match="do not fit"):
+            made(name).over(RATINGS, {"users": U, "items": V, **wrong}).exact({}, derive(1, "x"))
+
+
+def test_an_unbounded_answer_is_what_the_function_says():
+    seen = []
+    answering = Unbounded().over(lambda state, stream: seen.append((state, stream)) or {"x": state["x"] + 1})
+    stream = derive(1, "x")
+    for ask in (answering, answering.exact):
+        assert ask({"x": 1}, stream) == {"x": 2}
+    assert seen == [({"x": 1}, stream)] * 2
+    assert answering.query == Unbounded()

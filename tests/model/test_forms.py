@@ -1,0 +1,369 @@
+"""Forms: every one folds in, rates or ranks, is saved, loaded and refused where its arrays are not its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from tacit.data.ratings import Scale
+from tacit.data.synthetic import demo
+from tacit.data.vocabulary import Vocabulary
+from tacit.deploy import kept
+from tacit.errors import DataError
+from tacit.federation import Facts
+from tacit.methods import chosen
+from tacit.model import Fitted, Hashed, Implicit, Linear, Model, NonNegative, forms
+from tacit.partition import partition
+from tacit.prepare import PreparedRun, train
+from tacit.rng import derive, id_keys
+
+N, M, K = 6, 9, 3
+SCALE = Scale(1, 5)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """A form of somebody's own: an item is liked the better, the nearer it lies to the mean of what was rated."""
+
+    places: np.ndarray
+    reach: float = 2.0
+
+    name: ClassVar[str] = "nearest"
+    dtype: ClassVar[str] = "float32"
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"places": ("items", "axes")}
+
+    @property
+    def width(self):
+        return self.places.shape[1]
+
+    def fold_in(self, indptr, items, values):
+        sums = np.concatenate([np.zeros((1, self.width)), np.cumsum(self.places[items], axis=0)])
+        counts = np.maximum(np.diff(indptr), 1)[:, None]
+        return ((sums[indptr[1:]] - sums[indptr[:-1]]) / counts).astype(np.float32)
+
+    def rate(self, states, users, items):
+        return None
+
+    def rank(self, states, users):
+        apart = np.linalg.norm(states[users][:, None] - self.places[None], axis=2)
+        return (self.reach - apart).astype(np.float32)
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A package that brings `Nearest`, as an installer would leave it."""
+    about = tmp_path / "site" / "nearest-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: nearest\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[tacit.forms]\nnearest = {__name__}:Nearest\nliar = {__name__}:Nearest\n")
+    monkeypatch.syspath_prepend(str(about.parent))
+    forms.known.cache_clear()
+    yield
+    forms.known.cache_clear()
+
+
+def a_form(kind):
+    stream = derive(5, "form", kind)
+    items = stream.random((M, K), dtype=np.float32)
+    biases = stream.normal(size=M).astype(np.float32)
+    match kind:
+        case "bias":
+            return Linear.levels(biases, SCALE, 5.0)
+        case "scores":
+            return Linear.scores(3 + biases / 2, SCALE)
+        case "popularity":
+            return Linear.scores(100 * biases, SCALE, rates=False)
+        case "factors":
+            return Linear.factors(items - 0.3, SCALE)
+        case "an order":
+            return replace(Linear.factors(items - 0.3, SCALE), order=biases, personal=0.5)
+        case "non-negative":
+            return NonNegative(1.0, 5.0, items)
+        case "implicit":
+            return Implicit(items - 0.5, confidence=10.0)
+        case "hashed":
+            return Hashed(id_keys(1, "item", range(M)))
+    return Nearest(items)
+
+
+KINDS = ["bias", "scores", "popularity", "factors", "an order", "non-negative", "implicit", "hashed", "nearest"]
+
+
+def histories(seed=1, n=N):
+    """Some users' ratings in compressed rows; the first has none."""
+    stream = derive(seed, "histories")
+    rows = [np.sort(stream.choice(M, k % 5, replace=False)) for k in range(n)]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    items = np.concatenate(rows).astype(np.int32)
+    return indptr, items, stream.integers(1, 6, len(items)).astype(np.float32)
+
+
+# -- every form -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_comes_from_ones_own_history_alone(kind):
+    form, (indptr, items, values) = a_form(kind), histories()
+    together = form.fold_in(indptr, items, values)
+    assert together.shape == (N, form.width)
+    assert together.dtype == form.dtype
+    for i in range(N):
+        mine = slice(indptr[i], indptr[i + 1])
+        alone = form.fold_in(np.array([0, indptr[i + 1] - indptr[i]]), items[mine], values[mine])
+        np.testing.assert_allclose(alone[0], together[i], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ratings_are_cells_of_the_rows_unless_the_form_ranks_by_something_else(kind):
+    form = a_form(kind)
+    states = form.fold_in(*histories())
+    users, items = (x.ravel() for x in np.indices((N, M)))
+    rows, rated = form.rank(states, np.arange(N)), form.rate(states, users, items)
+    assert rows.shape == (N, M)
+    assert rows.dtype == np.float32
+    assert (rated is not None) == forms.rates(form) == Fitted(form, states).rates
+    if kind == "an order":
+        assert not np.allclose(rated, rows.ravel(), atol=0.1)
+    elif rated is not None:
+        assert rated.dtype == np.float32
+        np.testing.assert_allclose(rated, rows.ravel(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_every_form_comes_back_and_recommends_the_same(tmp_path, installed, kind):
+    form = a_form(kind)
+    saved = Model("x", SCALE, Vocabulary.of(np.arange(M) * 10, "item"), form, form.fold_in(*histories()))
+    loaded = Model.load(saved.save(tmp_path / "model"))
+    assert type(loaded.form) is type(form)
+    assert forms.same(loaded.form, form)
+    np.testing.assert_array_equal(loaded.states, saved.states)
+    history = {10: 5, 40: 1, 80: 3}
+    assert loaded.recommend(history, n=M) == saved.recommend(history, n=M)
+    assert len(loaded.recommend(history, n=M)) == M - 3
+    np.testing.assert_array_equal(loaded.fold_in(*histories(3)), saved.fold_in(*histories(3)))
+    if saved.rates:
+        np.testing.assert_array_equal(loaded.predict(history, [0, 20]), saved.predict(history, [0, 20]))
+        assert np.all((loaded.predict(history, [0, 20]) >= 1) & (loaded.predict(history, [0, 20]) <= 5))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_site_keeps_every_form(tmp_path, installed, kind):
+    seen, form = demo(users=N, items=M, ratings=25), a_form(kind)
+    fitted = Fitted(form, form.fold_in(seen.indptr, seen.items, seen.values))
+    assert kept.fits(fitted, N, M)
+    home = tmp_path / "home"
+    kept.write_predictor(home / "predictor.tct", fitted)
+    kept.write_seen(home / "seen.tct", seen)
+    kept.write_model(home / "model", fitted, seen, "x", "NON-PRIVATE")
+    read = kept.read_predictor(home / "predictor.tct")
+    np.testing.assert_array_equal(read.scores(np.arange(N)), fitted.scores(np.arange(N)))
+    row = 2
+    hers = slice(seen.indptr[row], seen.indptr[row + 1])
+    rated = seen.item_ids.ids[seen.items[hers]].tolist()
+    by_id = kept.recommend(home, seen.user_ids[row], n=M)
+    assert not {item for item, _ in by_id} & set(rated)
+    assert len(by_id) == M - len(rated)
+    model = Model.load(tmp_path)
+    by_history = model.recommend(dict(zip(rated, seen.values[hers].tolist(), strict=True)), n=M)
+    np.testing.assert_allclose([score for _, score in by_id], [score for _, score in by_history], rtol=1e-5)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def spoilt(kind):
+    """Forms and states that must not be kept, by what is wrong with them."""
+    form = a_form(kind)
+    states = form.fold_in(*histories())
+    name = next(iter(form.arrays))
+    array = getattr(form, name)
+    yield "too many items", replace(form, **{name: np.concatenate([array, array[:1]])}), states
+    yield "another kind of number", replace(form, **{name: array.astype(np.float64)}), states
+    yield "too few dimensions", replace(form, **{name: array.ravel()[0]}), states
+    yield "too many dimensions", replace(form, **{name: array[..., None]}), states
+    yield "no array", replace(form, **{name: None}), states
+    yield "too few users", form, states[1:]
+    yield "states that are too wide", form, np.concatenate([states, states, states[:, :1]], axis=1)[:, : form.width + 1]
+    yield "states of one dimension", form, states.ravel()
+    yield "states of another kind", form, states.astype(np.int32)
+    if form.dtype == "float32":
+        broken = array.copy()
+        broken.flat[0] = np.nan
+        yield "a number that is not finite", replace(form, **{name: broken}), states
+        yield "states that are not finite", form, np.full((N, form.width), np.inf, dtype=np.float32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_does_not_fit_is_refused_in_one_sentence(kind):
+    form = a_form(kind)
+    forms.check(form, M, form.fold_in(*histories()), N)
+    for what, broken, states in spoilt(kind):
+        if not states.size and not form.width and "states" in what:
+            continue  # nobody's states have a number in them
+        assert not kept.fits(Fitted(broken, states), N, M), what
+        with pytest.raises(DataError) as refused:
+            forms.check(broken, M, states, N)
+        assert str(refused.value).endswith(".")
+        assert "\n" not in str(refused.value)
+
+
+def test_factors_of_two_widths_are_refused():
+    form = Linear.factors(np.ones((M, K), dtype=np.float32), SCALE)
+    for changes in ({"mean": form.mean[:2]}, {"precision": form.precision[:2]}, {"precision": form.precision[:, :2]}):
+        with pytest.raises(DataError, match="has 2 factors where 3 are known"):
+            forms.check(replace(form, **changes), M)
+
+
+def test_numbers_that_are_none_are_refused():
+    form = NonNegative(1.0, 5.0, np.ones((M, K), dtype=np.float32))
+    for low in (float("nan"), float("inf"), "1", None, [1]):
+        with pytest.raises(DataError, match='"low" of the form "non-negative" is not a finite number'):
+            forms.check(replace(form, low=low), M)
+
+
+def test_a_form_is_made_of_its_own_names_only():
+    good = {"items": np.ones((M, K), dtype=np.float32)}
+    assert forms.build("non-negative", {"low": 1, "high": 5}, good).regularization == 1.0
+    for numbers, arrays, words in (
+        ({"low": 1}, good, 'lacks "high"'),
+        ({"low": 1, "high": 5}, {}, 'lacks "items"'),
+        ({"low": 1, "high": 5, "more": 1}, good, 'no number "more"'),
+        ({"low": 1, "high": 5, "items": 1}, {}, 'no number "items"'),
+        ({"high": 5}, {**good, "low": good["items"]}, 'no array "low"'),
+        ({"low": 1, "high": 5, "name": 7}, good, 'no number "name"'),
+    ):
+        with pytest.raises(DataError, match=words):
+            forms.build("non-negative", numbers, arrays)
+
+
+def test_only_installed_forms_are_found(tmp_path, request):
+    saved = Model("x", SCALE, Vocabulary.of(np.arange(M), "item"), a_form("nearest"))
+    folder = saved.save(tmp_path / "model")
+    with pytest.raises(forms.NotInstalled, match='no model form "nearest" here; install'):
+        Model.load(folder)
+    request.getfixturevalue("installed")
+    assert type(Model.load(folder).form).__name__ == "Nearest"
+    for name in ("liar", "os:system", "", "Linear", "tacit.model.linear:Linear"):
+        with pytest.raises(forms.NotInstalled):
+            forms.find(name)
+
+
+# -- linear -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_linear_state_is_the_dense_ridge_solution():
+    stream = derive(2, "linear")
+    V, base, mean = stream.normal(size=(M, K)), 3 + stream.normal(size=M), stream.normal(size=K)
+    root = stream.normal(size=(K, K))
+    precision = root @ root.T + 0.5 * np.eye(K)
+    form = Linear(1.0, 5.0, *(x.astype(np.float32) for x in (base, V, mean, precision)))
+    indptr, items, values = histories()
+    found = form.fold_in(indptr, items, values)
+    for i in range(N):
+        mine = slice(indptr[i], indptr[i + 1])
+        v, r = V[items[mine]], values[mine] - base[items[mine]]
+        expected = np.linalg.solve(precision + v.T @ v, precision @ mean + v.T @ r)
+        np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[0], mean, rtol=1e-6)
+
+
+def test_a_linear_state_is_the_most_likely_one():
+    """Of N(mean, Λ⁻¹) and ratings with noise of variance 1: no step away from it makes them likelier."""
+    form, (indptr, items, values) = a_form("factors"), histories()
+    z = form.fold_in(indptr, items, values).astype(np.float64)[4]
+    mine = slice(indptr[4], indptr[5])
+
+    def surprise(z):
+        errors = values[mine] - form.base[items[mine]] - form.items[items[mine]] @ z
+        return errors @ errors + (z - form.mean) @ form.precision @ (z - form.mean)
+
+    for step in derive(3, "steps").normal(scale=0.01, size=(50, K)):
+        assert surprise(z + step) > surprise(z)
+
+
+@pytest.mark.parametrize("by", ["user", "device"])
+@pytest.mark.parametrize("shrinkage", [0.0, 5.0])
+def test_a_bias_model_folds_in_the_levels_that_parties_fit_at_home(by, shrinkage):
+    ratings = demo(users=40, items=20, ratings=300)
+    method, parameters = chosen({"name": "bias", "shrinkage": shrinkage})
+    parties = partition(ratings, by=by, into=2 if by == "user" else None)
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties)
+    levels = trained.model.fold_in(ratings.indptr, ratings.items, ratings.values)
+    np.testing.assert_allclose(levels, trained.predictor.states, atol=1e-5)
+    users, items = ratings.users, ratings.items
+    mine = trained.model.form.rate(levels, users, items)
+    np.testing.assert_allclose(mine, trained.predictor.predict(users, items), atol=1e-5)
+
+
+def test_a_bias_model_tells_a_mild_judge_from_a_strict_one():
+    model = Model("bias", SCALE, Vocabulary.of(np.arange(M), "item"), a_form("bias"))
+    mild, strict = model.predict({0: 5, 1: 5, 2: 5}, [4]), model.predict({0: 1, 1: 1, 2: 1}, [4])
+    assert mild > strict
+    np.testing.assert_allclose(model.predict({}, [4]), np.clip(3 + model.form.base[4], 1, 5), rtol=1e-6)
+
+
+def test_whoever_rates_high_is_still_recommended_the_best_first():
+    """Ratings are cut to the scale, and many would be 5; the shared model's ranking is not."""
+    ratings = demo(users=60, items=20, ratings=600)
+    method, parameters = chosen({"name": "bias"})
+    parties = partition(ratings, into=2)
+    model = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties).model
+    history = {item.item(): 5.0 for item in model.item_ids.ids[:12]}
+    found = model.recommend(history, n=8)
+    biases = {item: model.form.base[model.item_ids.row(item)] for item, _ in found}
+    assert list(biases.values()) == sorted(biases.values(), reverse=True)
+    assert model.predict(history, [item for item, _ in found]).max() <= 5.0
+
+
+def test_an_order_ranks_and_leaves_ratings_alone():
+    plain = a_form("factors")
+    order = derive(8, "order").permutation(M).astype(np.float32)
+    ids = Vocabulary.of(np.arange(M), "item")
+    one = Model("x", SCALE, ids, plain)
+    other = Model("x", SCALE, ids, replace(plain, order=order))
+    history = {0: 5, 3: 2}
+    np.testing.assert_array_equal(one.predict(history, range(M)), other.predict(history, range(M)))
+    assert [item for item, _ in other.recommend({}, n=M)] == np.argsort(-order).tolist()
+    assert one.recommend(history, n=M) != other.recommend(history, n=M)
+    states = plain.fold_in(*histories())
+    own = replace(plain, order=order, personal=2.0).rank(states, np.arange(N))
+    np.testing.assert_allclose(own, order + 2 * states @ plain.items.T, rtol=1e-5)
+
+
+# -- implicit ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_implicit_state_is_the_dense_solution_over_all_items():
+    """Hu, Koren and Volinsky 2008, eq. (4), with the confidence of every item written out."""
+    form, (indptr, items, values) = a_form("implicit"), histories()
+    V = form.items.astype(np.float64)
+    found = form.fold_in(indptr, items, values)
+    for i in range(N):
+        r = np.zeros(M)
+        r[items[indptr[i] : indptr[i + 1]]] = values[indptr[i] : indptr[i + 1]]
+        C, p = np.diag(1 + form.confidence * r), (r > 0).astype(float)
+        expected = np.linalg.solve(V.T @ C @ V + form.regularization * np.eye(K), V.T @ C @ p)
+        np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
+    assert not found[0].any()
+
+
+def test_an_implicit_value_of_0_says_nothing():
+    form = a_form("implicit")
+    with_it = form.fold_in(np.array([0, 2]), np.array([1, 4]), np.array([2.0, 0.0]))
+    np.testing.assert_array_equal(with_it, form.fold_in(np.array([0, 1]), np.array([1]), np.array([2.0])))
+
+
+# -- hashed -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_random_order_is_the_same_for_the_same_history():
+    form = a_form("hashed")
+    one = form.fold_in(np.array([0, 2, 4]), np.array([1, 4, 4, 1]), np.ones(4))
+    assert one[0] == one[1]
+    other = form.fold_in(np.array([0, 2]), np.array([1, 5]), np.ones(2))
+    assert one[0] != other[0]
+    scores = form.rank(one, np.array([0]))
+    assert scores.min() >= 0
+    assert scores.max() < 1
