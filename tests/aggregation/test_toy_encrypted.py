@@ -16,8 +16,7 @@ import pytest
 from plugged import plugged
 
 from tacit import aggregation as aggregations
-from tacit.aggregation.base import Aggregation, nothing_to_hide
-from tacit.aggregation.ideal import opened
+from tacit.aggregation.base import Aggregation, nothing_to_hide, opened
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.noise import Skellam
 from tacit.boundary.release import Kind

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit.boundary.code import in_blocks
 from tacit.boundary.endpoint import OwnNoise
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array, Value
@@ -183,3 +184,15 @@ def colluding(fraction: float, parties: int) -> int:
 def nothing_to_hide(name: str, method: str, why: str, instead: str) -> PrivacyRefused:
     """The refusal of a run in which an aggregation protects nothing."""
     return PrivacyRefused(f'[aggregation] name = "{name}" {why}, and {method} has none here; use {instead}.')
+
+
+def opened(conversation: Conversation, contributors: int, whole: Array) -> Opened:
+    """A sum mod 2^bits as its blocks."""
+    numbers = conversation.terms.code.numbers(whole)
+    return Opened(in_blocks(numbers.astype(np.float32), conversation.shapes), contributors)
+
+
+def colluders(count: int, setting: Setting) -> str:
+    """Whoever may help the coordinator, in words."""
+    one, many = ("device", "devices") if setting is Setting.DEVICE else ("party", "parties")
+    return f"one colluding {one}" if count == 1 else f"{count:,} colluding {many}"

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.aggregation.base import Aggregation, colluding, nothing_to_hide
-from tacit.boundary.code import SEALED, Grid, in_blocks
+from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, opened
+from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.endpoint import Endpoint
 from tacit.boundary.noise import Skellam
 from tacit.boundary.release import Kind
@@ -115,15 +115,3 @@ class Ideal(HiddenSum):
 
     def described(self) -> dict[str, Any] | None:
         return {"colluding": self.colluding}
-
-
-def opened(conversation: Conversation, contributors: int, whole: Array) -> Opened:
-    """A sum mod 2^bits as its blocks."""
-    numbers = conversation.terms.code.numbers(whole)
-    return Opened(in_blocks(numbers.astype(np.float32), conversation.shapes), contributors)
-
-
-def colluders(count: int, setting: Setting) -> str:
-    """Whoever may help the coordinator, in words."""
-    one, many = ("device", "devices") if setting is Setting.DEVICE else ("party", "parties")
-    return f"one colluding {one}" if count == 1 else f"{count:,} colluding {many}"

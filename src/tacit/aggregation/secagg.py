@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.aggregation.base import Aggregation, colluding, nothing_to_hide
-from tacit.aggregation.ideal import HiddenSum, colluders, opened
+from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, opened
+from tacit.aggregation.ideal import HiddenSum
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.endpoint import SEALED_BEFORE, STATE, Endpoint, Peers
 from tacit.boundary.noise import Skellam

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tacit.aggregation.base import Aggregation, colluding, nothing_to_hide, shuffled
+from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, shuffled
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value
 from tacit.config import AggregationSection
@@ -64,8 +64,7 @@ class Shuffle(Aggregation):
             raise nothing_to_hide("shuffle", method, "mixes single reports alone", '"secagg" or "plain"')
 
     def trust(self) -> tuple[Trust, str]:
-        who = "one colluding device" if self.colluding == 1 else f"{self.colluding:,} colluding devices"
-        return Trust.SHUFFLED, f"whoever sees the shuffled reports, with {who}"
+        return Trust.SHUFFLED, f"whoever sees the shuffled reports, with {colluders(self.colluding, self.setting)}"
 
     def gather(self, conversation: Conversation) -> dict[str, Any]:
         request = conversation.request

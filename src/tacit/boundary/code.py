@@ -18,7 +18,7 @@ import numpy as np
 from tacit.boundary import noise
 from tacit.boundary.bounded import rounded
 from tacit.boundary.events import Event, SampledSkellam, Skellam
-from tacit.boundary.query import Answering, Blocks, Rows, Summable
+from tacit.boundary.query import Answering, Blocks, Rows, Summable, cells_of
 from tacit.boundary.source import Source
 from tacit.boundary.wire import Array, Value
 from tacit.errors import PrivacyRefused
@@ -67,8 +67,31 @@ class Floats:
         return body
 
 
+class Integers:
+    """What codes in integers share: numbers of `bits` bits, of which 1 stands for `unit`, and sums mod 2^bits."""
+
+    bits: int
+
+    @property
+    def unit(self) -> float:
+        """What 1 stands for."""
+        raise NotImplementedError(f"{type(self).__name__} must say what 1 stands for.")
+
+    def payload(self, vector: Array) -> dict[str, Value]:
+        """What travels."""
+        return {SEALED: pack(wrapped(vector, self.bits), self.bits)}
+
+    def numbers(self, total: Array) -> Array:
+        """A sum mod 2^bits as the numbers it stands for, (size,) float64."""
+        return centred(total, self.bits) * self.unit
+
+    def blocks(self, body: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
+        """What travelled, as numbers."""
+        return in_blocks(self.numbers(unpack(body[SEALED], cells_of(shapes), self.bits)), shapes)
+
+
 @dataclass(frozen=True)
-class Grid:
+class Grid(Integers):
     """The whole numbers that a step's sum is made of, and the Skellam noise on it.
 
     Attributes
@@ -126,16 +149,9 @@ class Grid:
         """All of the noise, once for each of the contributors."""
         return noise.Skellam(self.variance * contributors).add(exact, source)
 
-    def payload(self, vector: Array) -> dict[str, Value]:
-        return {SEALED: pack(wrapped(vector, self.bits), self.bits)}
-
-    def numbers(self, total: Array) -> Array:
-        """A sum mod 2^bits as the numbers it stands for, (size,) float64."""
-        return centred(total, self.bits) * self.rounding.step
-
-    def blocks(self, body: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
-        size = sum(math.prod(shape) for shape in shapes.values())
-        return in_blocks(self.numbers(unpack(body[SEALED], size, self.bits)), shapes)
+    @property
+    def unit(self) -> float:
+        return self.rounding.step
 
 
 def skellam_event(multiplier: float, l1: float, l2: float, sampling: float, count: int) -> Event:
@@ -151,7 +167,7 @@ FINE = 2.0**24
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Integers):
     """Fixed-point numbers: for a party's own noised factors in a masked mean, and for sums that carry no noise.
 
     Attributes
@@ -170,6 +186,10 @@ class Fixed:
     step: float
     bits: int
     sigma = 0.0
+
+    @property
+    def unit(self) -> float:
+        return self.step
 
     @classmethod
     def of(cls, largest: float, users: int) -> Fixed:
@@ -198,17 +218,6 @@ class Fixed:
         most = self.limit * users
         whole: Array = np.rint(np.clip(np.nan_to_num(flat), -most, most) * (weight / self.step)).astype(np.int64)
         return whole
-
-    def payload(self, vector: Array) -> dict[str, Value]:
-        return {SEALED: pack(wrapped(vector, self.bits), self.bits)}
-
-    def numbers(self, total: Array) -> Array:
-        """The sum of what several encoded, (size,) float64."""
-        return centred(total, self.bits) * self.step
-
-    def blocks(self, body: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
-        size = sum(math.prod(shape) for shape in shapes.values())
-        return in_blocks(self.numbers(unpack(body[SEALED], size, self.bits)), shapes)
 
 
 #: What a masked mean of factors travels in: weights add up to 1, and no factor on a public scale comes near 2¹⁴.

@@ -7,7 +7,7 @@ that returns answers. So a bound is stated once, by the query, and whoever answe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
@@ -55,6 +55,11 @@ class Mechanism(StrEnum):
     PERTURBED = "perturbed"  # minimisers of convex objectives with the noise inside them
 
 
+def cells_of(shapes: Mapping[str, Sequence[int]]) -> int:
+    """How many numbers blocks of these shapes have together."""
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
 class Query:
     """What may be asked of a party's data, without the data: the base class of frozen dataclasses.
 
@@ -85,7 +90,7 @@ class Query:
 
     def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """How many coordinates of one piece may be other than 0; `shapes` are those of the step's blocks, by name."""
-        return sum(math.prod(shape) for shape in shapes.values())
+        return cells_of(shapes)
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         """The largest ℓ2 distance between the answers of two neighbours; infinite where nothing bounds it."""

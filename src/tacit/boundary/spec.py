@@ -10,15 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tacit.boundary.code import Code, Fixed, Floats, Grid
-from tacit.boundary.events import Event, Gaussian, NonPrivate, Pure, SampledGaussian, Shuffled, Skellam
-from tacit.boundary.events import SampledSkellam as SampledInteger
+from tacit.boundary.code import Code, Floats, Grid
+from tacit.boundary.events import (
+    Event,
+    Gaussian,
+    NonPrivate,
+    Pure,
+    SampledGaussian,
+    SampledSkellam,
+    Shuffled,
+    Skellam,
+)
 from tacit.boundary.objective import Objectives
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spending import Noised
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
+from tacit.secure.shares import UP
 
 
 @dataclass(frozen=True)
@@ -175,8 +184,6 @@ def event_of(query: Query, multiplier: float, count: int, code: Code, crowd: int
         case Mechanism.NORMAL:
             if isinstance(code, Grid):
                 return code.event(query.sampling, count)
-            if isinstance(code, Fixed) and multiplier == 0:
-                return NonPrivate()
             rate = query.sampling
             return SampledGaussian(multiplier, rate, count) if rate < 1 else Gaussian(multiplier, count)
 
@@ -190,18 +197,19 @@ def costliest(events: list[Event], count: int) -> tuple[Event, ...]:
     """`count` events that cost no less than any `count` of the given ones do, all of Skellam noise on integers.
 
     Formal guarantee: the bounds on Skellam noise of variance v rise in Δ₂²/v, in Δ₁/v, in 1/v and in the sampling rate,
-    and depend on nothing else; the event that has the largest of each costs at least as much as each.
+    and depend on nothing else; the event that has the largest of each costs at least as much as each. Sensitivities are
+    rounded up.
     """
     if not events or not count:
         return ()
-    single = [replace(event, count=event.count) for event in events if isinstance(event, Skellam | SampledInteger)]
+    single = [event for event in events if isinstance(event, Skellam | SampledSkellam)]
     if len(single) < len(events):
         raise PrivacyRefused("Only sums in integers are tried again; leave [aggregation] retries out.")
     if len(set(single)) == 1:
         return (times(single[0], count),)
     v, answers = min(event.variance for event in single), max(event.count for event in single)
-    l2 = max(event.l2 / event.variance**0.5 for event in single) * v**0.5
-    l1 = max(l2, max(event.l1 / event.variance for event in single) * v)
-    rate = max(event.rate if isinstance(event, SampledInteger) else 1.0 for event in single)
-    worst = Skellam(v, l1, l2, answers) if rate == 1 else SampledInteger(v, l1, l2, rate, answers)
+    l2 = UP * max(event.l2 / event.variance**0.5 for event in single) * v**0.5
+    l1 = max(l2, UP * max(event.l1 / event.variance for event in single) * v)
+    rate = max(event.rate if isinstance(event, SampledSkellam) else 1.0 for event in single)
+    worst = Skellam(v, l1, l2, answers) if rate == 1 else SampledSkellam(v, l1, l2, rate, answers)
     return (times(worst, count),)

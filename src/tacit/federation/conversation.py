@@ -7,7 +7,6 @@ of a sum, and an aggregation needs no code for that.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit.boundary.endpoint import Peers
+from tacit.boundary.query import cells_of
 from tacit.boundary.source import Seeded, Source
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value, decode, encode
@@ -28,7 +28,7 @@ from tacit.rng import stream_key
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """What an aggregation shows: blocks by name, how many contributed, and their names where it knows them."""
+    """What an aggregation shows: blocks by name, and how many contributed."""
 
     blocks: Mapping[str, Array]
     contributors: int
@@ -67,7 +67,7 @@ class Conversation:
     @property
     def size(self) -> int:
         """How many numbers all blocks have together."""
-        return sum(math.prod(shape) for shape in self.shapes.values())
+        return cells_of(self.shapes)
 
     def attendance(self, exchanges: int) -> list[Attendance]:
         """Who is there in each of several exchanges about this sum."""

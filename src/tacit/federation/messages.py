@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from tacit.boundary.query import cells_of
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.wire import Array, Value, all_finite, digest
 from tacit.errors import BadMessage, UsageError
@@ -137,7 +137,7 @@ class Schema:
 
     def cells(self, dimensions: Mapping[str, int]) -> int:
         """How many numbers there are in all blocks together."""
-        return sum(math.prod(shape) for shape in self.shapes(dimensions).values())
+        return cells_of(self.shapes(dimensions))
 
 
 class Letters(Schema):

@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.aggregation import Aggregation
+from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.code import AVERAGED, Code, Fixed, Floats, Grid
 from tacit.boundary.curves import epsilon_after
 from tacit.boundary.events import Event, NonPrivate
-from tacit.boundary.query import Mechanism
+from tacit.boundary.query import Mechanism, cells_of
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, StepTerms, Terms, costliest, event_of, times
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Trust, Unit
+from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
 from tacit.methods import Method, Parameters
 from tacit.methods.context import Context
 from tacit.partition import Setting
@@ -272,7 +273,7 @@ def _bare(
         chosen = Fixed.of(spec.query.largest or 0.0, context.facts.users)
     elif sealed and kind is Kind.CHAIN:
         chosen = AVERAGED
-    cells = sum(math.prod(shape) for shape in shapes[spec.step].values())
+    cells = cells_of(shapes[spec.step])
     return StepTerms(spec, kind, 0.0, math.inf, NonPrivate(), chosen, sealed, cells=cells)
 
 
@@ -306,7 +307,7 @@ def _step(
             "A user is in several parties here, and a sum that carries one noise as a whole is not accounted for that; "
             'use [aggregation] name = "plain", where every party adds noise of its own.'
         )
-    cells = sum(math.prod(shape) for shape in shapes.values())
+    cells = cells_of(shapes)
     bare = StepTerms(spec, kind, z, sensitivity, NonPrivate(), code, sealed, everywhere, cells)
     return replace(bare, event=_event(bare, z, how))
 
@@ -351,7 +352,7 @@ def _grid(
     grid = Grid(rounding, sensitivity / clip, z, 64)
     if not bits:
         return grid
-    cells = sum(math.prod(shape) for shape in shapes.values())
+    cells = cells_of(shapes)
     largest = how.largest(grid.variance) if sealed else 2 * grid.variance
     return replace(grid, bits=bits_for(context.facts.users, rounding, largest, cells))
 
@@ -362,7 +363,7 @@ def _promise(
     """What holds after all releases, with the trust of the weakest of them."""
     assert context.target is not None
     shared = any(t.sealed and t.kind is not Kind.CHAIN for t in terms.steps.values())  # the weakest of all steps
-    trust, against = how.trust() if shared else _by_own_noise(context.setting)
+    trust, against = (how if shared else Plain(context.setting, context.parties)).trust()
     if not seeded and any(t.parties > 1 for t in terms.steps.values()):
         against = f"{against}, {ROSTER_REPORTED}"
     unit = context.target.unit
@@ -381,13 +382,6 @@ def _hidden(steps: Mapping[str, StepTerms], how: Aggregation, disclosed: Sequenc
     every = len(hidden) == len(steps) and not disclosed
     what = "single contributions" if every else f"single contributions to {' and '.join(hidden)}"
     return f"{what} are hidden from {how.trust()[1]}"
-
-
-def _by_own_noise(setting: Setting) -> tuple[Trust, str]:
-    """Against whom each party's own noise holds."""
-    if setting is Setting.DEVICE:
-        return Trust.LOCAL, "everyone"
-    return Trust.SILO, "the coordinator and other silos"
 
 
 def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ...]]:

@@ -302,7 +302,12 @@ def plain(value: Any) -> Any:
         return [plain(part) for part in value]
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
-    return float(value)
+    if not isinstance(value, int | float):
+        raise UsageError(
+            f"A {type(value).__name__} stands in what a method states, where names, numbers and tuples of these may; "
+            "leave data and other objects out of queries and parameters."
+        )
+    return float(value) if float(value) == value else str(value)
 
 
 def parties_in(facts: Facts) -> int:
