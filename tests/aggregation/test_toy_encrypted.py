@@ -34,7 +34,6 @@ from tacit.prepare.records import Records
 from tacit.prepare.simulate import train
 from tacit.secure.masks import words
 from tacit.secure.quantize import wrapped
-from tacit.testing import apart
 
 N, LOG_Q, SMUDGE = 16, 128, 2**40  # degree, log₂ of the modulus, and the size of what hides s_i·u in an opening
 Q, WIDE = 1 << LOG_Q, LOG_Q // 8
@@ -394,7 +393,6 @@ def test_what_it_cannot_hide_is_refused_before_anything_is_said(sections, why):
 @pytest.mark.parametrize("privacy", [None, PRIVATE], ids=["non-private", "seeded noise"])
 def test_parties_in_processes_of_their_own_say_the_same(tmp_path, monkeypatch, privacy):
     """A site finds it by an entry point of an installed package: here, this very file."""
-    apart.rest()
     info = tmp_path / "site" / "toy-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
