@@ -31,7 +31,7 @@ from benchmarks.common.result import Missing, Result, quantity
 from benchmarks.common.shapes import ML_1M
 from benchmarks.private import as_toml
 from tacit.config import RunFile
-from tacit.data.named import known_sets
+from tacit.data.named_sets import known_sets
 from tacit.rng import derive
 
 SITES, PARTIES = 3, 20
@@ -139,8 +139,8 @@ def of_rounds(size: str, took: Mapping[str, Sequence[float]], most: float) -> li
 
 def start(sites: int) -> dict[str, float]:
     """Seconds from `Sites.start_all` until each step before the first request is done."""
-    from tacit.deploy import local
-    from tacit.deploy.coordinator import Coordinator
+    from tacit.deploy import local_sites as local
+    from tacit.deploy.coordinator_service import Coordinator
     from tacit.engine.flare import Flare
 
     places = [(Coordinator, "open"), (local, "_gathered"), (Coordinator, "offered"), (Coordinator, "begin")]
@@ -236,7 +236,7 @@ def apart(run: Mapping[str, Any], folder: Path, **options: Any) -> tuple[float, 
 def trained(run: Mapping[str, Any], folder: Path, watch: Any = None) -> tuple[float, float, str]:
     """The training of one run, as `tacit.experiment` has it, without a glance at test ratings."""
     from tacit.experiment import _trained, recorded
-    from tacit.prepare.data import prepare
+    from tacit.prepare.loaded import prepare
     from tacit.report.folder import RunFolder
 
     file = RunFile.model_validate(run)
@@ -328,7 +328,7 @@ def of_load(found: Mapping[str, Any], parties: int, rounds: int) -> list[Result]
 def waiting(sites: int, seconds: float) -> float:
     """CPU seconds a second of a site that has joined and is asked nothing, the busiest of them."""
     from benchmarks.common.processes import busy, children
-    from tacit.deploy.local import STARTING, Sites
+    from tacit.deploy.local_sites import STARTING, Sites
 
     names = tuple(f"party-{number}" for number in range(1, sites + 1))
     with tempfile.TemporaryDirectory() as folder:

@@ -17,7 +17,7 @@ from benchmarks.common.stopwatch import best_of
 from tacit.rng import derive, stream_key
 from tacit.secure.graph import choose
 from tacit.secure.masks import add_mask, pack
-from tacit.secure.secagg import Opener, Sealer
+from tacit.secure.secagg_protocol import Opener, Sealer
 from tacit.secure.shamir import _weights, joined, split
 
 PARTIES, GONE, SIZE, BITS = 50, 5, 1_000_000, 32

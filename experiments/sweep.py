@@ -29,7 +29,7 @@ from tacit.config import RunFile
 from tacit.experiment import recorded
 from tacit.guarantee import Guarantee
 from tacit.partition import Setting
-from tacit.prepare.data import Prepared, prepare
+from tacit.prepare.loaded import Prepared, prepare
 from tacit.prepare.plan import Plan
 from tacit.prepare.simulate import Trained, train
 from tacit.report.folder import RunFolder
@@ -181,7 +181,7 @@ def _with(prepared: Prepared, file: RunFile) -> Prepared:
     from dataclasses import replace
 
     from tacit.federation import Facts
-    from tacit.prepare.file import prepared as prepared_run
+    from tacit.prepare.run_file import prepared as prepared_run
 
     return replace(prepared, file=file, run=prepared_run(file, Facts.of(prepared.parties, file.seed)))
 

@@ -14,7 +14,7 @@ from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import partition
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train, with_newcomers
 

@@ -28,21 +28,21 @@ from tacit.data.synthetic import demo
 from tacit.deploy import preflight
 from tacit.deploy.align import _list
 from tacit.deploy.certificates import read_key
-from tacit.deploy.hello import _proven, greeted, hello
+from tacit.deploy.handshake import _proven, greeted, hello
 from tacit.deploy.invitations import RECORD, read_record
-from tacit.deploy.keys import Keyring
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit, _sum
-from tacit.deploy.part import Part, identities_in
+from tacit.deploy.offer import Offer, Told, facts_among, facts_content, facts_from, facts_of
 from tacit.deploy.policy import Policy
-from tacit.deploy.site import _let_in, _words
-from tacit.deploy.status import NAME as STATUS
-from tacit.deploy.status import Status
-from tacit.deploy.terms import Offer, Told, facts_among, facts_content, facts_from, facts_of
-from tacit.engine.desk import Desk
+from tacit.deploy.service_status import NAME as STATUS
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_run import Part, identities_in
+from tacit.deploy.site_service import _let_in, _words
+from tacit.engine.call_log import CallLog
+from tacit.engine.coordinator_channel import CoordinatorChannel
 from tacit.engine.envelope import SIGNATURE, Ask, Place, _signed, answer_content, opened, sealed
 from tacit.engine.flare import Flare
-from tacit.engine.log import CallLog
-from tacit.engine.window import ANOTHER, TAKEN, Window
+from tacit.engine.site_channel import ANOTHER, TAKEN, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, TacitError, UsageError
 from tacit.federation import Answer, Facts, Request
 from tacit.federation.cohort import Attendance
@@ -50,7 +50,7 @@ from tacit.federation.line import Logged
 from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun
-from tacit.prepare.file import check
+from tacit.prepare.run_file import check
 from tacit.report.beside import told_after
 from tacit.report.shared import shared_metrics
 
@@ -274,7 +274,7 @@ def test_where_answers_may_be_left_out_a_bad_one_is_and_the_run_goes_on(change):
 def test_replies_that_tell_of_a_failure(draw):
     for content in each(draw, {"error": "PeerFailed", "why": "It is full."}, 100):
         cell = Said(content)
-        cell.desk = desk = Desk(cell, KEY, "run-1")
+        cell.desk = desk = CoordinatorChannel(cell, KEY, "run-1")
         desk.hello("party-1", "a")
         if "error" in content:
             reply = desk.settle("party-1", "ask", "id", lambda _left: {}, 5.0)
@@ -390,9 +390,9 @@ def test_words_of_the_coordinator(draw):
 
 
 def test_pushes(monkeypatch):
-    monkeypatch.setattr("tacit.engine.window.Cell", lambda *_terms: None)
+    monkeypatch.setattr("tacit.engine.site_channel.Cell", lambda *_terms: None)
     public, ignore = KEY.public_key(), lambda *_told: {}
-    window = Window("party-1", "localhost", 1, None, KEY, public, ignore, ignore, ignore)
+    window = SiteChannel("party-1", "localhost", 1, None, KEY, public, ignore, ignore, ignore)
     for value in ODD:
         if not isinstance(value, str) or value.isascii():
             message = sealed(Place("coordinator", "party-1", "ask", "run-1"), {"about": "id", "start": value}, KEY)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.config import RunFile
 from tacit.data.load import load
-from tacit.engine.saved import made_of
+from tacit.engine.checkpoint import made_of
 from tacit.experiment import prepare, run
 from tacit.partition import partition
 

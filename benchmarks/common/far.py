@@ -26,19 +26,19 @@ from benchmarks.message import Echo, nothing_stated
 from tacit.boundary import Gate
 from tacit.boundary.wire import Value
 from tacit.data.synthetic import demo
-from tacit.deploy.coordinator import Coordinator
-from tacit.deploy.hello import hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy.coordinator_service import Coordinator
+from tacit.deploy.handshake import hello
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
-from tacit.deploy.local import free_port
+from tacit.deploy.local_sites import free_port
 from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.site import own_identity
-from tacit.deploy.status import Status
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_service import own_identity
 from tacit.engine.cells import Credentials
 from tacit.engine.envelope import Ask, answer_content
 from tacit.engine.flare import Flare
 from tacit.engine.serve import served
-from tacit.engine.window import BEAT, Window
+from tacit.engine.site_channel import BEAT, SiteChannel
 from tacit.errors import PeerFailed
 from tacit.federation import Facts, Federation
 from tacit.methods import Parameters
@@ -129,7 +129,7 @@ class Far:
 # -- at a site ---------------------------------------------------------------------------------------------------------
 
 
-class _Echoing(Window):
+class _Echoing(SiteChannel):
     """A window whose cell also sends back, untouched, what it is pushed as `BARE`."""
 
     def _receive(self, sender: str, topic: str, body: bytes) -> bytes:

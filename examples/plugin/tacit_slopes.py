@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Release
-from tacit.boundary.bounded import Clipped, Normalised
+from tacit.boundary.clipped_sums import Clipped, Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.boundary.statistics import Weighted, packed, unpacked

@@ -11,14 +11,14 @@ from time import perf_counter
 from typing import Any
 
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
-from tacit.engine.saved import SavedRun, made_of
+from tacit.engine.call_log import CallLog
+from tacit.engine.checkpoint import SavedRun, made_of
 from tacit.model import Predictor
 from tacit.partition import Setting
-from tacit.prepare.data import Prepared, prepare, unheard
+from tacit.prepare.loaded import Prepared, prepare, unheard
 from tacit.prepare.progress import Glance, Line, Phase
-from tacit.prepare.records import Records
 from tacit.prepare.simulate import Trained, train, with_newcomers
+from tacit.prepare.simulated_ledgers import Records
 from tacit.report.folder import RunFolder
 
 #: What a report says where no floor was trained.
@@ -44,7 +44,7 @@ def _trained(
     file = prepared.file
     payloads = folder.payloads if file.engine.transcript == "full" else None
     if file.engine.name == "flare":
-        from tacit.deploy.local import train_apart
+        from tacit.deploy.local_sites import train_apart
 
         ledgers = folder.path / "ledger" if records is None else records.folder
         calls = _log(folder) if records is None else records.log

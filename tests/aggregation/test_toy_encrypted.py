@@ -16,22 +16,22 @@ import pytest
 from plugged import plugged
 
 from tacit import aggregation as aggregations
-from tacit.aggregation.base import Aggregation, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, nothing_to_hide, opened
 from tacit.boundary.code import SEALED, Grid
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.config import AggregationSection, RunFile
-from tacit.deploy.local import Sites
-from tacit.deploy.local import train as train_apart
+from tacit.deploy.local_sites import Sites
+from tacit.deploy.local_sites import train as train_apart
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
 from tacit.federation.line import View
 from tacit.federation.messages import Bytes, Exchange, Hash, Letters, Request, Schema, marked, unmarked
 from tacit.guarantee import Trust
 from tacit.partition import Setting
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 from tacit.secure.masks import words
 from tacit.secure.quantize import wrapped
 

@@ -17,11 +17,11 @@ from tacit.engine.inprocess import InProcess
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
 from tacit.guarantee import NoGuarantee
-from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.secure.masks import unpack
-from tacit.secure.secagg import Sealer
+from tacit.secure.secagg_protocol import Sealer
 
 USERS, ITEMS, SILOS, BOUND = 30, 16, 5, 3.0
 DATA = demo(users=USERS, items=ITEMS, ratings=200)

@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from tacit.boundary import account, compose, gdp, losses, renyi, spending
+from tacit.boundary import account, compose, gdp, renyi, spending
+from tacit.boundary import loss_distributions as losses
 from tacit.boundary.events import (
     KINDS,
     DiscreteGaussian,

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tacit.boundary import account, compose, filters, gdp, losses, renyi
+from tacit.boundary import account, compose, filters, gdp, renyi
+from tacit.boundary import loss_distributions as losses
 from tacit.boundary.account import Filter
 from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, Pure, SampledGaussian, Skellam
 from tacit.errors import UsageError

@@ -13,7 +13,8 @@ import true_divergences as true
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary import account, compose, losses, renyi, spending
+from tacit.boundary import account, compose, renyi, spending
+from tacit.boundary import loss_distributions as losses
 from tacit.boundary.events import DiscreteGaussian, Gaussian, Laplace, Pure, SampledGaussian, Skellam
 from tacit.guarantee import Relation
 

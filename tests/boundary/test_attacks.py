@@ -14,7 +14,7 @@ from stated import DELTA, gate_of, promise, step_terms
 from tacit.aggregation.ideal import Ideal
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Clipped, Normalised
+from tacit.boundary.clipped_sums import Clipped, Normalised
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent, total_epsilon
@@ -26,10 +26,10 @@ from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
 from tacit.experiment import run
 from tacit.guarantee import Relation
 from tacit.methods import bias, chosen
-from tacit.methods.base import Sides
+from tacit.methods.method import Sides
 from tacit.partition import Setting
-from tacit.prepare.data import prepare
-from tacit.prepare.file import plan
+from tacit.prepare.loaded import prepare
+from tacit.prepare.run_file import plan
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
 

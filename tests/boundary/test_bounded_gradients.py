@@ -25,13 +25,13 @@ from bounded_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit.boundary.bounded as bounded
-import tacit.boundary.gradients as gradients
-from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient, GradientSum
+import tacit.boundary.clipped_gradients as gradients
+import tacit.boundary.clipped_sums as bounded
+from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient, GradientSum
 from tacit.boundary.trim import Part
 from tacit.data.ratings import Scale
 from tacit.errors import DataError, UsageError
-from tacit.kernels.gradient import factor_gradients
+from tacit.kernels.squared_error import factor_gradients
 from tacit.rng import derive
 
 BOTH, USERS, ITEMS = ("users", "items"), ("users",), ("items",)

@@ -24,9 +24,17 @@ from bounded_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit.boundary.bounded as bounded
+import tacit.boundary.clipped_sums as bounded
 import tacit.boundary.statistics as statistics
-from tacit.boundary.bounded import Clipped, ClippedSum, ClippedWhole, Normalised, NormalisedSum, bounded_rows, on_grid
+from tacit.boundary.clipped_sums import (
+    Clipped,
+    ClippedSum,
+    ClippedWhole,
+    Normalised,
+    NormalisedSum,
+    bounded_rows,
+    on_grid,
+)
 from tacit.boundary.statistics import Weighted, packed, unpacked
 from tacit.errors import DataError, UsageError
 from tacit.rng import derive

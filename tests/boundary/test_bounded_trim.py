@@ -8,11 +8,11 @@ from bounded_cases import RATING, SEEDS, USER, ZERO_OUT, make_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.gradients import EmbeddingGradient
+from tacit.boundary.clipped_gradients import EmbeddingGradient
 from tacit.boundary.trim import Part, check_rows, sample_ratings, sample_users, trim
 from tacit.data.ratings import Scale
 from tacit.errors import DataError
-from tacit.kernels.bounded import bounded_gradients, bounded_gradients_numpy
+from tacit.kernels.clipped import bounded_gradients, bounded_gradients_numpy
 from tacit.rng import derive
 
 

@@ -12,8 +12,8 @@ from privacy_loss import ALARM
 from scipy import stats
 
 from tacit.boundary import events
-from tacit.boundary.choose import Exponential, TopK, gumbel
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomness import Secure, Seeded
+from tacit.boundary.selection import Exponential, TopK, gumbel
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 

@@ -7,7 +7,7 @@ from stated import promise, step_terms
 
 from tacit.boundary import ledger as ledgers
 from tacit.boundary import tally
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection

@@ -4,7 +4,7 @@ import pytest
 
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
+from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound
 from tacit.experiment import run
 

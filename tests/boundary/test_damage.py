@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from killpoints import states_of
 
-from tacit.boundary.begun import mark
+from tacit.boundary.creation_mark import mark
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.cli.verified import verified
-from tacit.engine.log import CallLog
+from tacit.cli.verified_ledgers import verified
+from tacit.engine.call_log import CallLog
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.federation.line import Logged
 from tacit.federation.transcript import Entry

@@ -17,7 +17,7 @@ from tacit.config import RunFile
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.experiment import run
 from tacit.methods import chosen
-from tacit.prepare.file import check, plan
+from tacit.prepare.run_file import check, plan
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 900}
 CHAIN = {"name": "sgdmf", "factors": 3, "rounds": 2, "local_steps": 2, "sampling": 0.5, "fine_tuning": 1}

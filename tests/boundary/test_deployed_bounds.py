@@ -8,11 +8,11 @@ from stated import grid_of, promise, step_terms
 
 from tacit.aggregation.ideal import Ideal
 from tacit.boundary import Gate
-from tacit.boundary import noise as noise_module
-from tacit.boundary.bounded import Clipped
+from tacit.boundary import mechanisms as noise_module
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import SEALED
 from tacit.boundary.protection import Protection
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomness import Secure, Seeded
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused
 from tacit.partition import Setting

@@ -21,7 +21,7 @@ from bounded_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit.boundary.bounded as bounded
+import tacit.boundary.clipped_sums as bounded
 import tacit.boundary.deviations as deviations
 from tacit.boundary.deviations import Deviations, DeviationSum
 from tacit.data.ratings import Scale

@@ -9,14 +9,14 @@ from numpy.testing import assert_array_equal
 from stated import grid_of, step_terms
 
 from tacit.aggregation.secagg import SecAgg
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.endpoint import Endpoint, Peers
-from tacit.boundary.noise import Skellam
-from tacit.boundary.source import Keyed, Seeded
+from tacit.boundary.mechanisms import Skellam
+from tacit.boundary.randomness import Keyed, Seeded
 from tacit.federation.messages import marked
 from tacit.partition import Setting
 from tacit.rng import stream_key
-from tacit.secure.shares import Shares
+from tacit.secure.noise_shares import Shares
 
 PARTIES, SIZE = 10, 400
 SHARES = Shares.of(PARTIES, tolerate=0.3, colluding=1)

@@ -16,7 +16,7 @@ import pytest
 from stated import gate_of, nothing_promised, promise, step_terms
 
 from tacit.aggregation.plain import Plain
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, canonical
 from tacit.boundary.release import Kind, Release

@@ -12,9 +12,9 @@ from stated import deployed as as_deployed
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.events import Gaussian
-from tacit.boundary.kept import Kept
+from tacit.boundary.private_state import Kept
 from tacit.boundary.protection import Protection
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
@@ -22,7 +22,7 @@ from tacit.boundary.wire import decode, encode
 from tacit.errors import BadMessage, PrivacyRefused, UngatedRelease
 from tacit.federation import Choice, Facts, Floats, Party, Request, Schema, step
 from tacit.guarantee import NON_PRIVATE, Relation
-from tacit.methods.base import Parameters
+from tacit.methods.method import Parameters
 from tacit.partition import partition
 from tacit.testing.worlds import checkerboard
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.boundary.discrete import discrete_gaussian, skellam
-from tacit.boundary.source import Keyed, Secure, Seeded
+from tacit.boundary.randomness import Keyed, Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 

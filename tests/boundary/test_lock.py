@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tacit.boundary.lock import alone
-from tacit.deploy.site import own_identity
+from tacit.deploy.site_service import own_identity
 from tacit.errors import PeerFailed, UsageError
 
 STATE = "the state of party-1"

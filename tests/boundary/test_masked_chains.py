@@ -26,10 +26,10 @@ from tacit.errors import PrivacyRefused, TacitError
 from tacit.federation import Facts, Transcript
 from tacit.federation.messages import Request
 from tacit.guarantee import NoGuarantee
-from tacit.methods.start import start_factors
+from tacit.methods.initial import start_factors
 from tacit.partition import partition
-from tacit.prepare.file import prepared
 from tacit.prepare.prepared import Record
+from tacit.prepare.run_file import prepared
 
 SHORT = {"factors": 2, "rounds": 1, "local_steps": 2, "sampling": 1.0}
 #: By name: the method, how data is divided, the averaged step, and the block that it takes.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tacit.boundary import events
-from tacit.boundary.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Skellam
+from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Skellam
 from tacit.boundary.query import Rows
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomness import Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 

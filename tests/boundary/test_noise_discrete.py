@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from tacit.boundary import discrete, stirling
 from tacit.boundary.discrete import discrete_gaussian, discrete_laplace, poisson, skellam
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomness import Secure, Seeded
 from tacit.errors import UsageError
 from tacit.rng import derive, stream_key
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from privacy_loss import EPSILONS, gaussian_delta, hockey_stick, leaks, measured_delta, renyi
 from scipy import special, stats
 
-from tacit.boundary.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Skellam
-from tacit.boundary.source import Seeded
+from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Skellam
+from tacit.boundary.randomness import Seeded
 from tacit.rng import derive, stream_key
 
 C, Z = 2.0, 1.5  # the clip, and noise over sensitivity

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomness import Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 

@@ -12,7 +12,7 @@ from stated import DELTA, gate_of, nothing_promised, promise, step_terms
 from tacit.boundary import Gate, account
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.objective import ItemObjectives, Objectives
+from tacit.boundary.objective_perturbation import ItemObjectives, Objectives
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
 from tacit.data.ratings import Ratings, Scale

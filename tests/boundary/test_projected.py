@@ -14,13 +14,13 @@ from scipy import stats
 from tacit.boundary import projected
 from tacit.boundary.projected import OneBit, ProjectedBit, ProjectedGradient, estimated, spread
 from tacit.boundary.query import Mechanism
-from tacit.boundary.randomize import RandomizedResponse
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomized_response import RandomizedResponse
+from tacit.boundary.randomness import Secure, Seeded
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.kernels.gradient import factor_gradients_numpy
+from tacit.kernels.squared_error import factor_gradients_numpy
 from tacit.rng import derive, stream_key
 
 EPSILON, BOUND = 1.0, 0.5

@@ -10,9 +10,9 @@ from stated import DELTA, deployed, gate_of, grid_of, promise, step_terms
 
 from tacit.aggregation.ideal import Ideal
 from tacit.boundary import Gate
-from tacit.boundary import noise as mechanism
+from tacit.boundary import mechanisms as mechanism
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import SEALED
 from tacit.boundary.events import Event, Gaussian
 from tacit.boundary.filters import Filter

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, ratings_of, rows_of
 
-from tacit.boundary.bounded import Clipped, ClippedWhole, Normalised
+from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
+from tacit.boundary.clipped_records import RecordGradient
+from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
 from tacit.boundary.deviations import Deviations
-from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient
-from tacit.boundary.objective import Objectives
+from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.projected import ProjectedBit
 from tacit.boundary.query import Mechanism, Query, Unbounded
-from tacit.boundary.records import RecordGradient
 from tacit.boundary.statistics import Weighted
 from tacit.data.ratings import Scale
 from tacit.errors import DataError

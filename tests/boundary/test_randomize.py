@@ -13,8 +13,8 @@ from privacy_loss import ALARM
 from scipy import stats
 
 from tacit.boundary import events
-from tacit.boundary.randomize import SMALLEST, RandomizedResponse
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomized_response import SMALLEST, RandomizedResponse
+from tacit.boundary.randomness import Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 

@@ -24,8 +24,8 @@ from bounded_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary import records
-from tacit.boundary.records import RecordGradient, RecordSum
+from tacit.boundary import clipped_records as records
+from tacit.boundary.clipped_records import RecordGradient, RecordSum
 from tacit.data.ratings import Scale
 from tacit.errors import DataError, UsageError
 from tacit.kernels.embed import embed

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import true_divergences as true
 
-from tacit.boundary import account, shuffling
+from tacit.boundary import account
+from tacit.boundary import shuffle_amplification as shuffling
 from tacit.boundary.events import Shuffled, Skellam
 from tacit.errors import UsageError
 from tacit.guarantee import Relation

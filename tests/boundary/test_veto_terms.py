@@ -4,11 +4,11 @@ import pytest
 from stated import promise, step_terms
 
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_gradients import EmbeddingGradient
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import Floats
 from tacit.boundary.events import Gaussian, SampledGaussian
 from tacit.boundary.filters import Filter
-from tacit.boundary.gradients import EmbeddingGradient
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection, total_epsilon
 from tacit.boundary.release import Kind

@@ -21,7 +21,7 @@ from tacit.boundary import ledger as ledgers
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian, Public
 from tacit.boundary.ledger import START, Ledger, Row, next_head
-from tacit.cli.verified import Run
+from tacit.cli.verified_ledgers import Run
 from tacit.guarantee import Relation
 
 RUN = """

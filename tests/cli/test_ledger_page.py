@@ -14,8 +14,8 @@ from test_cli import tacit
 
 import tacit as package
 from tacit.boundary.ledger import Ledger
-from tacit.cli.ledger import show
-from tacit.cli.verified import verified
+from tacit.cli.ledger_command import show
+from tacit.cli.verified_ledgers import verified
 from tacit.errors import TamperingFound, UsageError
 
 RUN = """

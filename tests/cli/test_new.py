@@ -6,9 +6,9 @@ import pytest
 from test_cli import tacit
 
 from tacit.config import RunFile
-from tacit.deploy.coordinator import STEP
+from tacit.deploy.coordinator_service import STEP
 from tacit.methods import chosen, known
-from tacit.prepare.file import check, plan
+from tacit.prepare.run_file import check, plan
 
 SETTINGS = ("horizontal", "vertical", "device")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tacit.cli.changed import read_changed
+from tacit.cli.changed_files import read_changed
 from tacit.cli.new import new
 from tacit.errors import UsageError
 from tacit.methods import chosen

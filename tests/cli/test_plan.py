@@ -8,7 +8,7 @@ from test_cli import process, refused, tacit
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
-from tacit.cli.plan import CLARITY, clarity
+from tacit.cli.plan_command import CLARITY, clarity
 from tacit.guarantee import Relation
 
 DEMO = """

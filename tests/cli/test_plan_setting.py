@@ -13,8 +13,8 @@ from tacit.data.load import load, side_columns
 from tacit.data.synthetic import demo
 from tacit.errors import UsageError
 from tacit.partition import partition
-from tacit.prepare.data import prepare
-from tacit.prepare.file import setting_in_data
+from tacit.prepare.loaded import prepare
+from tacit.prepare.run_file import setting_in_data
 
 RUN = """
 [data]

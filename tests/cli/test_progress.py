@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tacit.cli import app, show
-from tacit.cli.show import Live
+from tacit.cli import app, display
+from tacit.cli.display import Live
 from tacit.config import RunFile
 from tacit.evaluate import positions
 from tacit.experiment import run
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.progress import Glance
 
 SHAPE = {"data": {"users": 40, "items": 25}, "partition": {"into": 2}, "method": {"name": "sgdmf", "rounds": 2}}
@@ -21,7 +21,7 @@ SHAPE = {"data": {"users": 40, "items": 25}, "partition": {"into": 2}, "method":
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(show, "EVERY", 0.0)
+    monkeypatch.setattr(display, "EVERY", 0.0)
 
 
 class AtOnce(Timer):
@@ -71,19 +71,19 @@ def test_a_plan_is_a_phase_of_its_own():
 
 
 def test_what_takes_long_gets_a_line_and_what_does_not_gets_none(monkeypatch):
-    monkeypatch.setattr(show, "LONG", 3600.0)
+    monkeypatch.setattr(display, "LONG", 3600.0)
     line = line_on(terminal=False)
     line.phase("reading data")
     line.done()
     assert said(line) == ""
-    monkeypatch.setattr(show, "LONG", 0.0)
+    monkeypatch.setattr(display, "LONG", 0.0)
     line.phase("evaluating")
     line._later.join(60)
     assert said(line) == "bias: evaluating …\n"
 
 
 def test_a_part_that_is_known_is_said(monkeypatch):
-    monkeypatch.setattr(show, "LONG", 3600.0)
+    monkeypatch.setattr(display, "LONG", 3600.0)
     line = line_on(terminal=False)
     line.phase("evaluating")
     line.phase("evaluating", 0.25)
@@ -118,7 +118,7 @@ def test_the_floor_has_a_line_of_its_own_under_the_run_s_last_round():
 
 
 def test_a_floor_that_takes_long_is_named_where_lines_cannot_be_redrawn(monkeypatch):
-    monkeypatch.setattr(show, "Timer", AtOnce)
+    monkeypatch.setattr(display, "Timer", AtOnce)
     line = line_on(terminal=False)
     line.beside("bias, the floor").phase("training")
     assert said(line) == "bias, the floor: training …\n"
@@ -146,14 +146,14 @@ def invoked(tmp_path, *words):
 
 
 def test_stdout_is_one_object_while_phases_are_said_on_stderr(tmp_path, monkeypatch):
-    monkeypatch.setattr(show, "Timer", AtOnce)
+    monkeypatch.setattr(display, "Timer", AtOnce)
     done = invoked(tmp_path, "--json")
     assert set(json.loads(done.stdout)) >= {"metrics", "digest"}
     assert "sgdmf: writing the report …" in done.stderr
 
 
 def test_quiet_says_nothing_and_a_run_that_goes_on_says_from_where(tmp_path, monkeypatch):
-    monkeypatch.setattr(show, "Timer", AtOnce)
+    monkeypatch.setattr(display, "Timer", AtOnce)
     done = invoked(tmp_path, "--json", "--quiet")
     assert done.stderr == ""
     first = json.loads(done.stdout)

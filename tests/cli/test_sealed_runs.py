@@ -13,12 +13,12 @@ import pytest
 
 from tacit.cli.compare import compare
 from tacit.cli.export import export
-from tacit.cli.ledger import verify
+from tacit.cli.ledger_command import verify
 from tacit.cli.report import report
 from tacit.cli.run import finished
-from tacit.cli.verified import Run, verified
+from tacit.cli.verified_ledgers import Run, verified
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
+from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound
 from tacit.experiment import run
 from tacit.federation.line import Logged

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tacit.cli.show import print_summary
+from tacit.cli.display import print_summary
 
 SUMMARY = {
     "run": "r",

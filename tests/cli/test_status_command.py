@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import Json, _Group
 from tacit.cli.status import status as command
-from tacit.deploy.status import NAME, Status
+from tacit.deploy.service_status import NAME, Status
 from tacit.errors import UsageError
 
 app = typer.Typer(cls=_Group)

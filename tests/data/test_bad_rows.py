@@ -10,7 +10,7 @@ from tacit.config import RunFile
 from tacit.data.load import load
 from tacit.errors import DataError, DuplicatePair, PrivacyRefused
 from tacit.experiment import run
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 
 ROWS = ["u1,a,4,10", ",a,3,11", "u2,,3,12", "u2,b,good,13", "u3,a,nan,14", "u3,b,9,15", "u4,a,2,noon", "u4,b,5,17"]
 

@@ -13,8 +13,8 @@ from tacit.config import DataSection, PublicSection
 from tacit.data import catalogue as module
 from tacit.data.catalogue import Catalogue
 from tacit.data.load import load, public_items
-from tacit.data.public import public_facts
-from tacit.data.sides import read_catalogue
+from tacit.data.public_facts import public_facts
+from tacit.data.side_tables import read_catalogue
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError

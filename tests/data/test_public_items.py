@@ -3,7 +3,7 @@
 import pytest
 
 import tacit
-from tacit.data import public
+from tacit.data import public_facts
 from tacit.data.ratings import Scale
 
 ROWS = "user,item,rating\na,1,4\nb,2,5\nb,1,3\n"
@@ -27,7 +27,7 @@ def test_rated_items_alone_are_no_list(folder):
 
 @pytest.mark.parametrize(("items", "listed"), [(2, True), (3, False)])
 def test_a_publishers_count_makes_a_list_of_all_items(folder, monkeypatch, items, listed):
-    monkeypatch.setitem(public.PUBLISHED, "tiny", public.PublicFacts(2, items, Scale(1, 5), 3))
+    monkeypatch.setitem(public_facts.PUBLISHED, "tiny", public_facts.PublicFacts(2, items, Scale(1, 5), 3))
     assert tacit.load("tiny").item_ids.listed is listed
 
 

@@ -16,14 +16,14 @@ from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.kit import Kit
-from tacit.deploy.part import Home, Part
+from tacit.deploy.offer import Offer, Told, facts_content, facts_of, offered_file
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
-from tacit.deploy.terms import Offer, Told, facts_content, facts_of, offered_file
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Home, Part
 from tacit.engine.envelope import Ask
 from tacit.partition import partition
-from tacit.prepare.file import setting_of
 from tacit.prepare.prepared import Keys
+from tacit.prepare.run_file import setting_of
 
 NAMES = ("party-1", "party-2", "party-3")
 DATA = demo(users=48, items=16, ratings=500)

@@ -15,9 +15,9 @@ from tacit.boundary.wire import decode, encode
 from tacit.data.load import load
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import aligned, on_rows, rows_content
-from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Part
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.evaluate.evaluation import evaluate_as_asked
 from tacit.federation import Facts

@@ -9,23 +9,24 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from one_site import CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
 
-from tacit.boundary.kept import Kept
 from tacit.boundary.ledger import Ledger
+from tacit.boundary.private_state import Kept
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
 from tacit.data.load import load
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy import align, part
+from tacit.deploy import align
+from tacit.deploy import site_run as part
 from tacit.deploy.align import aligned
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Part
 from tacit.engine.envelope import Ask
 from tacit.errors import PrivacyRefused, TamperingFound
 from tacit.federation.messages import Request
-from tacit.methods.start import start_factors
+from tacit.methods.initial import start_factors
 from tacit.secure.alignment import common_rows, tags
 
 # -- rows of a common list ----------------------------------------------------------------------------------------

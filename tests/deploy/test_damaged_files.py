@@ -4,8 +4,8 @@ import pytest
 from one_site import Sites, offer_of, run_file
 
 from tacit.deploy.align import aligned
-from tacit.deploy.deployed import _roster
-from tacit.deploy.site import own_identity
+from tacit.deploy.deployment import _roster
+from tacit.deploy.site_service import own_identity
 from tacit.errors import TamperingFound
 
 DAMAGED = [b"", b"\xff\xfe\x00", b"{", b"5", b"null"]

@@ -10,12 +10,12 @@ import pytest
 from one_site import BIAS, CHAIN, DATA, NAMES, Sites, offer_of, rows_of, run_file
 
 from tacit.boundary.wire import decode, encode
-from tacit.deploy import deployed
+from tacit.deploy import deployment as deployed
 from tacit.deploy.align import aligned, rows_content
-from tacit.deploy.coordinator import Conducted
-from tacit.deploy.part import Part
+from tacit.deploy.coordinator_service import Conducted
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Part
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
 from tacit.partition import partition

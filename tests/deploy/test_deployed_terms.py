@@ -6,9 +6,9 @@ import math
 import pytest
 from one_site import run_file
 
-from tacit.deploy.deployed import for_sites, listed, shared_metrics
+from tacit.deploy.deployment import for_sites, listed, shared_metrics
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.prepare.file import seeded
+from tacit.prepare.run_file import seeded
 
 
 def test_a_run_file_of_a_simulation_becomes_one_for_sites():

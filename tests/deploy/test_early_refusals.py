@@ -16,14 +16,14 @@ from tacit.boundary.wire import encode
 from tacit.cli import app
 from tacit.data.catalogue import Catalogue
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy import coordinator as module
+from tacit.deploy import coordinator_service as module
 from tacit.deploy.logs import logger
-from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
-from tacit.deploy.site import Site
-from tacit.deploy.source import Source
-from tacit.deploy.status import Status
-from tacit.engine.desk import TAKEN
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Part
+from tacit.deploy.site_service import Site
+from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Ask, failure_content
 from tacit.errors import PrivacyRefused
 from tacit.federation.messages import Request

@@ -13,7 +13,7 @@ import pytest
 
 from tacit.deploy import health as module
 from tacit.deploy.health import Health
-from tacit.deploy.status import SILENCE, Status
+from tacit.deploy.service_status import SILENCE, Status
 from tacit.errors import UsageError
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.deploy import hello as module
+from tacit.deploy import handshake as module
 from tacit.deploy.certificates import SKEW, identity_text, read_certificate
-from tacit.deploy.hello import greeted, hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy.handshake import greeted, hello
+from tacit.deploy.keyring import Keyring
 from tacit.engine.envelope import Place, sealed
 from tacit.errors import BadMessage, PeerFailed, TacitError, TamperingFound
 

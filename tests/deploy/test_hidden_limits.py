@@ -9,14 +9,14 @@ from stated import gate_of, promise, step_terms
 
 from tacit.aggregation.secagg import SecAgg
 from tacit.boundary import Gate
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import Fixed
 from tacit.boundary.endpoint import OwnNoise
 from tacit.boundary.events import NonPrivate
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, StepTerms, Terms
+from tacit.deploy.offer import _possible
 from tacit.deploy.policy import Policy
-from tacit.deploy.terms import _possible
 from tacit.errors import PrivacyRefused
 from tacit.federation.facts import Member
 from tacit.guarantee import NON_PRIVATE

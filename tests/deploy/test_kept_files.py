@@ -9,7 +9,7 @@ from one_site import DATA
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.data.ratings import Scale
-from tacit.deploy.kept import read_predictor, read_share, write_predictor, write_share
+from tacit.deploy.site_files import read_predictor, read_share, write_predictor, write_share
 from tacit.engine.memory import Memory
 from tacit.errors import DataError, TamperingFound
 from tacit.federation.messages import Answer

@@ -11,9 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.cli import keys as commands
-from tacit.deploy import invitations, keys
+from tacit.deploy import invitations
+from tacit.deploy import keyring as keys
 from tacit.deploy.certificates import identity_text, read_certificate
-from tacit.deploy.keys import Keyring
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
 from tacit.errors import BadMessage, PeerFailed, TacitError, TamperingFound, UsageError
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tacit.deploy.certificates import fingerprint, key_text, new_key, read_certificate
-from tacit.deploy.keys import Keyring
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit, _sum
 from tacit.engine.cells import Credentials
 from tacit.engine.files import write_private

@@ -13,13 +13,13 @@ from one_site import DATA, NAMES, Sites, home_of, kit_of, offer_of, run_file, wr
 from tacit.boundary.wire import decode, encode
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
-from tacit.deploy.catalogue import catalogue_content, catalogue_from
-from tacit.deploy.deployed import described, for_sites, listed
-from tacit.deploy.part import Part
+from tacit.deploy.catalogue_message import catalogue_content, catalogue_from
+from tacit.deploy.deployment import described, for_sites, listed
+from tacit.deploy.offer import Offer, Told, facts_content, facts_from, facts_of
 from tacit.deploy.policy import Policy
 from tacit.deploy.preflight import _rules
-from tacit.deploy.source import Source
-from tacit.deploy.terms import Offer, Told, facts_content, facts_from, facts_of
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Part
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.partition import partition

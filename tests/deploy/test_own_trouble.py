@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.deploy import coordinator as module
-from tacit.deploy import hello as hello_module
-from tacit.deploy import site as site_module
-from tacit.deploy.coordinator import FIRST, Coordinator
-from tacit.deploy.files import raise_descriptor_limit
-from tacit.deploy.hello import LATER, hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy import coordinator_service as module
+from tacit.deploy import handshake as hello_module
+from tacit.deploy import site_service as site_module
+from tacit.deploy.coordinator_service import FIRST, Coordinator
+from tacit.deploy.handshake import LATER, hello
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.logs import logger
-from tacit.deploy.site import Site
-from tacit.deploy.status import Status
+from tacit.deploy.open_files import raise_descriptor_limit
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_service import Site
 from tacit.engine.cells import LARGEST
-from tacit.engine.desk import TAKEN
+from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Place, opened, sealed
 from tacit.errors import DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
 

@@ -14,17 +14,18 @@ from tacit.boundary.wire import encode
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
+from tacit.deploy import offer as terms
 from tacit.deploy import part as part_module
 from tacit.deploy import policy as policy_module
-from tacit.deploy import site, terms
+from tacit.deploy import site_service as site
 from tacit.deploy import source as source_module
-from tacit.deploy.catalogue import ids_array, vocabulary
-from tacit.deploy.kept import read_predictor
+from tacit.deploy.catalogue_message import ids_array, vocabulary
 from tacit.deploy.logs import logger
-from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
-from tacit.deploy.status import Status
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_files import read_predictor
+from tacit.deploy.site_run import Part
 from tacit.engine.envelope import Ask, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer, Request

@@ -8,11 +8,11 @@ from one_site import CHAIN, NAMES, offer_of, run_file
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.data.ratings import Feedback
+from tacit.deploy.offer import Told, facts_of
 from tacit.deploy.policy import Policy
-from tacit.deploy.terms import Told, facts_of
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.partition import Setting
-from tacit.prepare.file import seeded, setting_of
+from tacit.prepare.run_file import seeded, setting_of
 
 OFFER = offer_of(run_file())
 KEYS = {"party-2": "2" * 64, "party-3": "3" * 64}

@@ -6,10 +6,10 @@ import pytest
 from one_site import CHAIN, DATA, Sites, home_of, offer_of, rows_of, run_file
 
 from tacit.deploy import preflight as module
-from tacit.deploy.keys import Keyring
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.policy import Policy
 from tacit.deploy.preflight import NotThere, preflight, reached
-from tacit.deploy.source import Source
+from tacit.deploy.site_data import Source
 from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 
 OFFER = offer_of(run_file())

@@ -7,14 +7,14 @@ from time import monotonic, sleep
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.deploy import coordinator as module
-from tacit.deploy.coordinator import Coordinator
-from tacit.deploy.hello import hello
-from tacit.deploy.keys import Keyring
-from tacit.deploy.lobby import Lobby
+from tacit.deploy import coordinator_service as module
+from tacit.deploy.admission import Admission
+from tacit.deploy.coordinator_service import Coordinator
+from tacit.deploy.handshake import hello
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.logs import logger
-from tacit.deploy.status import Status
-from tacit.engine.desk import SILENCE, TAKEN
+from tacit.deploy.service_status import Status
+from tacit.engine.coordinator_channel import SILENCE, TAKEN
 from tacit.engine.envelope import Place, sealed
 from tacit.errors import PeerFailed
 
@@ -93,7 +93,7 @@ def world(tmp_path, monkeypatch):
 @pytest.mark.parametrize("way", ["revoked", "invited anew"])
 def test_a_reply_of_somebody_whose_invitation_has_ended_is_not_taken(world, way, monkeypatch):
     """It does not say hello any more, so nothing but its reply tells that it is there."""
-    monkeypatch.setattr(Lobby, "ended", lambda self: [])
+    monkeypatch.setattr(Admission, "ended", lambda self: [])
     assert world.hello("party-2") == b"{}"
     assert world.reply("party-2") == TAKEN
     world.keyring.revoke("party-2") if way == "revoked" else world.keyring.invite("party-2")
@@ -108,7 +108,7 @@ def test_without_a_look_at_the_keyring_a_revoked_reply_is_taken(world, monkeypat
     """The planted bug: the test above can fail."""
     world.hello("party-2")
     pinned = world.keyring.identity_of("party-2")
-    monkeypatch.setattr(Lobby, "key", lambda self, name: pinned)
+    monkeypatch.setattr(Admission, "key", lambda self, name: pinned)
     world.keyring.revoke("party-2")
     assert world.reply("party-2") == TAKEN
 

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tacit.deploy import certificates as made
-from tacit.deploy.keys import Keyring
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.preflight import NotThere, reach
 from tacit.errors import PeerFailed
 

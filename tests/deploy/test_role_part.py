@@ -11,16 +11,16 @@ from one_site import DATA, Sites, home_of, kit_of, offer_of, run_file
 
 from tacit.boundary.role_gate import RoleGate
 from tacit.boundary.wire import encode
-from tacit.deploy.brought import Brought, NoRatings
-from tacit.deploy.part import Part
+from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy
-from tacit.deploy.role_part import RolePart
-from tacit.deploy.terms import Offer
+from tacit.deploy.role_data import Brought, NoRatings
+from tacit.deploy.role_run import RolePart
+from tacit.deploy.site_run import Part
 from tacit.engine.envelope import Ask
 from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
 from tacit.federation.messages import Request
 from tacit.methods import known
-from tacit.testing.role import WEIGHED
+from tacit.testing.role_method import WEIGHED
 
 ITEMS = np.ones(len(DATA.item_ids), dtype=np.float32)
 

@@ -10,11 +10,11 @@ from one_site import Sites, home_of, offer_of, rows_of, run_file
 from tacit.boundary.events import Metrics
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.wire import encode
-from tacit.deploy import site as module
+from tacit.deploy import site_service as module
 from tacit.deploy.logs import logger
 from tacit.deploy.policy import Policy
-from tacit.deploy.site import Site
-from tacit.deploy.status import Status
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_service import Site
 from tacit.engine.envelope import Ask
 from tacit.errors import PeerFailed, PrivacyRefused, TacitError, TamperingFound
 from tacit.federation.messages import Request
@@ -100,7 +100,7 @@ def test_a_folder_with_another_names_ledger_is_not_served_from(tmp_path, monkeyp
     home = home_of(tmp_path)
     home.ledgers.mkdir()
     Ledger(home.ledgers / "party-9.sqlite", "party-9").close()
-    monkeypatch.setattr(module, "Window", lambda *_place: pytest.fail("it was about to connect"))
+    monkeypatch.setattr(module, "SiteChannel", lambda *_place: pytest.fail("it was about to connect"))
     with pytest.raises(PrivacyRefused, match="holds the ledger of party-9"):
         service_of(tmp_path, home).serve()
 

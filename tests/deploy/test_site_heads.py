@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from one_site import Sites, offer_of, rows_of, run_file
 
-from tacit.deploy.coordinator import Coordinator
-from tacit.deploy.deployed import _remembered
+from tacit.deploy.coordinator_service import Coordinator
+from tacit.deploy.deployment import _remembered
 from tacit.deploy.policy import Policy
-from tacit.engine.ledgers import Heads
-from tacit.engine.log import CallLog
+from tacit.engine.call_log import CallLog
+from tacit.engine.ledger_folder import Heads
 from tacit.errors import TamperingFound
 from tacit.federation.line import Logged
 

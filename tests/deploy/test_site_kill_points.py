@@ -8,10 +8,10 @@ from one_site import BIAS, CHAIN, DATA, Sites, costly, home_of, offer_of, rows_o
 
 from tacit.boundary.ledger import ledgers_in
 from tacit.deploy.align import aligned, rows_content
-from tacit.deploy.kept import read_predictor
-from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_files import read_predictor
+from tacit.deploy.site_run import Part
 from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 

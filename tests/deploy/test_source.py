@@ -11,8 +11,8 @@ import pytest
 from one_site import DATA, home_of, offer_of, run_file, write_csv
 
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.kept import write_share
-from tacit.deploy.source import Laid, Source, onto
+from tacit.deploy.site_data import Laid, Source, onto
+from tacit.deploy.site_files import write_share
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.partition import partition
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tacit import __version__
-from tacit.deploy import status as module
-from tacit.deploy.status import FINAL, NAME, State, Status
+from tacit.deploy import service_status as module
+from tacit.deploy.service_status import FINAL, NAME, State, Status
 from tacit.errors import DuplicatePair, PeerFailed, PrivacyRefused, UsageError
 
 
@@ -213,7 +213,7 @@ def test_who_said_how_it_ended_is_not_dead(tmp_path, served, state):
 
 def test_a_killed_service_is_seen(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from tacit.deploy.status import Status\n"
+        "import sys, time; from pathlib import Path; from tacit.deploy.service_status import Status\n"
         "with Status(Path(sys.argv[1]), 'party-1', 'hearts') as status:\n"
         "    status.set(state='serving'); print('up', flush=True); time.sleep(60)"
     )

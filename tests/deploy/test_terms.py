@@ -11,8 +11,8 @@ from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.catalogue import ids_array, vocabulary
-from tacit.deploy.terms import (
+from tacit.deploy.catalogue_message import ids_array, vocabulary
+from tacit.deploy.offer import (
     Offer,
     Told,
     facts_content,

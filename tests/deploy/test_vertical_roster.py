@@ -12,9 +12,9 @@ from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
 from tacit.boundary.protection import BudgetSpent, total_epsilon
 from tacit.deploy.align import aligned, rows_content
-from tacit.deploy.part import Part, affordable
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Part, affordable
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 from tacit.partition import partition

@@ -17,16 +17,16 @@ from nvflare.fuel.f3.message import Message
 
 from tacit.boundary.wire import encode
 from tacit.config import RunFile
-from tacit.deploy.deployed import for_sites, listed
-from tacit.deploy.hello import hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy.deployment import for_sites, listed
+from tacit.deploy.handshake import hello
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
-from tacit.deploy.terms import Offer, Told, facts_among, facts_content, facts_from, offered_file
+from tacit.deploy.offer import Offer, Told, facts_among, facts_content, facts_from, offered_file
 from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, Cell
-from tacit.engine.desk import TAKEN
+from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Place, opened, sealed, unverified
 from tacit.federation.messages import Request
-from tacit.prepare.file import setting_of
+from tacit.prepare.run_file import setting_of
 
 
 class End:

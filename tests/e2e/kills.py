@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tacit.boundary import ledger as ledgers
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
+from tacit.engine.call_log import CallLog
 from tacit.experiment import run
 
 TACIT = Path(sys.executable).with_name("tacit")

@@ -30,10 +30,10 @@ from tacit.data.ratings import Ratings
 from tacit.data.split import split
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.kept import read_predictor
+from tacit.deploy.site_files import read_predictor
 from tacit.experiment import recorded
 from tacit.model import Fitted
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
 from tacit.report.folder import RunFolder
 from tacit.secure.masks import pack

@@ -18,9 +18,9 @@ from services import PATIENCE, Federation, Service
 
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
-from tacit.deploy.local import Sites, train
+from tacit.deploy.local_sites import Sites, train
 from tacit.experiment import run as simulate
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 
 TIMES = int(os.environ.get("TACIT_KILLS", "50"))
 

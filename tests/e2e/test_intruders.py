@@ -16,7 +16,7 @@ from services import Federation
 
 from tacit.boundary.ledger import Ledger
 from tacit.engine.cells import CHANNEL, COORDINATOR
-from tacit.engine.desk import TAKEN
+from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Ask, Place, sealed
 
 PRIVATE = """

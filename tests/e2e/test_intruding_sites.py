@@ -17,11 +17,11 @@ from services import Federation
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.deploy import certificates
-from tacit.deploy.hello import greeted, hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy.handshake import greeted, hello
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
 from tacit.engine.cells import COORDINATOR
-from tacit.engine.desk import TAKEN
+from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Place, answer_content, sealed
 from tacit.errors import BadMessage, PeerFailed
 from tacit.federation.messages import Answer

@@ -10,10 +10,10 @@ from plugged import installed, plugged
 from services import Federation
 
 from tacit.config import RunFile
-from tacit.deploy.local import Sites, train
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.deploy.local_sites import Sites, train
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train as simulate
+from tacit.prepare.simulated_ledgers import Records
 
 RUN = """
 seed = 7

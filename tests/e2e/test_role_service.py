@@ -12,15 +12,15 @@ from services import Federation
 from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.synthetic import demo
-from tacit.deploy.local import Sites
-from tacit.deploy.local import train as train_apart
+from tacit.deploy.local_sites import Sites
+from tacit.deploy.local_sites import train as train_apart
 from tacit.federation import Facts
 from tacit.methods import known
 from tacit.partition import partition
-from tacit.prepare.file import prepared
-from tacit.prepare.records import Records
+from tacit.prepare.run_file import prepared
 from tacit.prepare.simulate import train
-from tacit.testing.role import WEIGHED, install
+from tacit.prepare.simulated_ledgers import Records
+from tacit.testing.role_method import WEIGHED, install
 
 NAME, ROUNDS = WEIGHED.name, 4
 

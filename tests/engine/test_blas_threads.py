@@ -8,7 +8,7 @@ import scipy.linalg  # noqa: F401  it brings a BLAS of its own
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tacit.data.synthetic import demo
-from tacit.deploy import part
+from tacit.deploy import site_run as part
 from tacit.federation import Facts
 from tacit.kernels.blas import one_blas_thread
 from tacit.methods import chosen

@@ -8,7 +8,7 @@ from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, MessageH
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
-from tacit.deploy.local import free_port
+from tacit.deploy.local_sites import free_port
 from tacit.engine import cells, envelope
 from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, Cell
 from tacit.engine.envelope import SIGNATURE, Place, opened, sealed

@@ -7,7 +7,7 @@ from nvflare.fuel.f3.cellnet.defs import CellChannel, CellChannelTopic, MessageH
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.utils import fobs
 
-from tacit.deploy.local import free_port
+from tacit.deploy.local_sites import free_port
 from tacit.engine import cells
 from tacit.engine.cells import CHANNEL, COORDINATOR, Cell, vacant
 from tacit.errors import PeerFailed

@@ -6,8 +6,8 @@ from time import monotonic
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.engine import desk as module
-from tacit.engine.desk import TAKEN, Desk
+from tacit.engine import coordinator_channel as module
+from tacit.engine.coordinator_channel import TAKEN, CoordinatorChannel
 from tacit.engine.envelope import failure_content, opened
 from tacit.errors import BadMessage, PrivacyRefused
 
@@ -29,9 +29,9 @@ class FakeCell:
         return self.act(to, topic, content)
 
 
-def made(act=None) -> tuple[Desk, FakeCell]:
+def made(act=None) -> tuple[CoordinatorChannel, FakeCell]:
     cell = FakeCell(act)
-    return Desk(cell, KEY, "run-1"), cell
+    return CoordinatorChannel(cell, KEY, "run-1"), cell
 
 
 def says(seconds_left: float) -> dict:
@@ -163,7 +163,7 @@ def test_one_that_is_on_the_line_before_its_hello_is_not_asked_before_it_was_tol
 
 
 def test_without_remembering_who_was_told_what_the_order_test_fails(monkeypatch):
-    monkeypatch.setattr(Desk, "_introduced", lambda *_args: True)
+    monkeypatch.setattr(CoordinatorChannel, "_introduced", lambda *_args: True)
     with pytest.raises(AssertionError):
         test_whoever_starts_anew_is_told_everything_again_in_order_and_only_once()
 
@@ -268,7 +268,7 @@ def test_another_runs_desk_knows_who_is_there_and_none_of_what_was_said():
     desk.gone("party-2")
     desk.first("offer", "o", {"party-1": says})
     cell = FakeCell()
-    other = Desk(cell, KEY, "run-1")
+    other = CoordinatorChannel(cell, KEY, "run-1")
     cell.act = answering(lambda: other)
     other.know(desk)
     assert other.present() == {"party-1": True}

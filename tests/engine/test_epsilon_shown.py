@@ -5,27 +5,27 @@ import pytest
 
 from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.config import RunFile
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
 from tacit.federation.cohort import Attendance
 from tacit.guarantee import Unit
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context, Target
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
-from tacit.prepare.file import prepared
 from tacit.prepare.plan import make_plan
 from tacit.prepare.progress import glances
-from tacit.prepare.records import Records
+from tacit.prepare.run_file import prepared
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 SILOS = 5
 DATA = {"source": "demo", "users": 40, "items": 12, "ratings": 300}

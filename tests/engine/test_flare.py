@@ -3,28 +3,28 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.deploy.local import free_port
+from tacit.deploy.local_sites import free_port
 from tacit.engine.cells import COORDINATOR, Cell
-from tacit.engine.desk import TAKEN, Desk
+from tacit.engine.coordinator_channel import TAKEN, CoordinatorChannel
 from tacit.engine.envelope import Ask, answer_content, failure_content, opened
 from tacit.engine.flare import Flare
 from tacit.engine.serve import served
-from tacit.engine.window import Window
+from tacit.engine.site_channel import SiteChannel
 from tacit.errors import TacitError
-from tacit.testing.engine import EngineContract
+from tacit.testing.engine_contract import EngineContract
 
 RUN = "run"
 
 
 class Loop:
-    """Desk and windows of one run in one process, over FLARE's cells."""
+    """CoordinatorChannel and windows of one run in one process, over FLARE's cells."""
 
     def __init__(self, parties, timeout):
         self.parties = {party.name: party for party in parties}
         self.keys = {name: Ed25519PrivateKey.generate() for name in (*self.parties, COORDINATOR)}
         port = free_port()
         self.cell = Cell(COORDINATOR, "localhost", port, None, self.received)
-        self.desk = Desk(self.cell, self.keys[COORDINATOR], RUN)
+        self.desk = CoordinatorChannel(self.cell, self.keys[COORDINATOR], RUN)
         self.cell.start()
         self.windows = [self.window(name, port) for name in self.parties]
         self.engine = Flare(self.desk, list(self.parties), timeout or 30.0)
@@ -39,7 +39,7 @@ class Loop:
 
         public = self.keys[COORDINATOR].public_key()
         place = (name, "localhost", port, None, self.keys[name], public)
-        window = Window(*place, answer, lambda error: None, lambda topic: None)
+        window = SiteChannel(*place, answer, lambda error: None, lambda topic: None)
         window.open()
         self.desk.hello(name, window.start)
         return window

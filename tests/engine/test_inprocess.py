@@ -7,7 +7,7 @@ import pytest
 
 from tacit.engine import InProcess
 from tacit.federation import Party
-from tacit.testing.engine import EngineContract
+from tacit.testing.engine_contract import EngineContract
 
 
 class TestInProcess(EngineContract):

@@ -11,9 +11,9 @@ import tacit
 from tacit.boundary.ledger import Ledger
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
+from tacit.engine.call_log import CallLog
 from tacit.engine.inprocess import InProcess
-from tacit.engine.ledgers import Heads
-from tacit.engine.log import CallLog
+from tacit.engine.ledger_folder import Heads
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.federation.line import Logged
 from tacit.partition import Share

@@ -8,9 +8,9 @@ import pytest
 from tacit.config import AggregationSection, RunFile
 from tacit.data import demo
 from tacit.data.split import split
-from tacit.engine import saved as module
+from tacit.engine import checkpoint as module
+from tacit.engine.checkpoint import SavedRun, made_of
 from tacit.engine.inprocess import InProcess
-from tacit.engine.saved import SavedRun, made_of
 from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.methods import chosen

@@ -13,8 +13,8 @@ from nvflare.fuel.f3.drivers.grpc_driver import StreamConnection
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
-from tacit.deploy.keys import Keyring
-from tacit.deploy.local import free_port
+from tacit.deploy.keyring import Keyring
+from tacit.deploy.local_sites import free_port
 from tacit.engine import cells, transport
 from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, PART_OF, Bounds, Cell
 

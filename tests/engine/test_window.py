@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tacit.engine import window as module
-from tacit.engine.desk import TAKEN
+from tacit.engine import site_channel as module
+from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Place, failure_of, opened, sealed
-from tacit.engine.window import Window
+from tacit.engine.site_channel import SiteChannel
 from tacit.errors import BadMessage, PrivacyRefused
 
 COORDINATOR, SITE = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
@@ -54,7 +54,7 @@ class Site:
         monkeypatch.setattr(module, "AGAIN", 0.02)
         self.seen, self.refused, self.after, self.most, self._now = [], [], [], 0, 0
         self.act = lambda content: {"did": content.get("what", "")}
-        self.window = Window(
+        self.window = SiteChannel(
             "party-1",
             "localhost",
             1,
@@ -116,7 +116,9 @@ def test_the_same_message_again_gets_the_same_reply_and_is_not_done_again(site):
 
 def test_without_its_memory_the_same_message_is_done_twice(site, monkeypatch):
     """The test above can fail."""
-    monkeypatch.setattr(Window, "_done", property(lambda self: ("", {"x": 1}), lambda self, value: None), raising=False)
+    monkeypatch.setattr(
+        SiteChannel, "_done", property(lambda self: ("", {"x": 1}), lambda self, value: None), raising=False
+    )
     site.told("id-1")
     site.replied(1)
     sleep(0.05)

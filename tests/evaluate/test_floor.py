@@ -13,7 +13,7 @@ from tacit.evaluate import evaluate
 from tacit.evaluate.floor import bias_floor
 from tacit.experiment import run
 from tacit.guarantee import Guarantee
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train, with_newcomers
 

@@ -11,7 +11,7 @@ from tacit.evaluate import evaluate
 from tacit.evaluate import references as module
 from tacit.evaluate.references import own_biases, references
 from tacit.experiment import run
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 700}
 

@@ -21,10 +21,10 @@ from tacit.errors import UsageError
 from tacit.guarantee import Relation
 from tacit.methods import find, known
 from tacit.model import Model
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
-from tacit.testing.method import MethodContract
+from tacit.prepare.simulated_ledgers import Records
+from tacit.testing.method_contract import MethodContract
 
 PRIVATE = {"epsilon": 4.0, "delta": 1e-4}
 STEPS = ["means", "tastes", "slopes"]

@@ -7,14 +7,14 @@ from test_secure_sums import Stage
 
 from tacit.aggregation.ideal import HiddenSum
 from tacit.aggregation.secagg import SecAgg
-from tacit.boundary.bounded import Clipped
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import SEALED
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.errors import PrivacyRefused, TacitError
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 
 def test_two_rounds_shares_have_nothing_in_common(monkeypatch):

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import pytest
 
 from tacit.methods import known
-from tacit.testing.method import MethodContract
-from tacit.testing.role import WEIGHED
+from tacit.testing.method_contract import MethodContract
+from tacit.testing.role_method import WEIGHED
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,18 +14,18 @@ from tacit.boundary.release import Kind
 from tacit.config import PrivacySection
 from tacit.data.catalogue import Catalogue
 from tacit.data.synthetic import demo
+from tacit.engine.call_log import CallLog
+from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
-from tacit.engine.log import CallLog
-from tacit.engine.saved import SavedRun
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
 from tacit.federation import Facts, Federation, Floats, Request, Role, Schema, step
 from tacit.federation.conversation import Opened
 from tacit.federation.messages import Bytes, Exchange
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.records import Records
 from tacit.prepare.simulate import train
-from tacit.testing.role import WEIGHED, WeighedParameters, WeighedParty, WeighingCatalogue
+from tacit.prepare.simulated_ledgers import Records
+from tacit.testing.role_method import WEIGHED, WeighedParameters, WeighedParty, WeighingCatalogue
 
 PRIVACY = PrivacySection(epsilon=4.0, delta=1e-4)
 
@@ -267,7 +267,7 @@ def test_a_private_run_that_is_resumed_asks_a_role_nothing_twice(parties, tmp_pa
 
 
 def test_a_run_without_privacy_goes_on_with_what_the_role_had_at_home(parties, tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.engine.saved.EVERY", 0.0)
+    monkeypatch.setattr("tacit.engine.checkpoint.EVERY", 0.0)
     made = prepared(parties)
     whole = train(made, parties)
     with pytest.raises(Cut):

@@ -20,7 +20,7 @@ from tacit.boundary.ledger import START, next_head
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.wire import decode, digest, encode
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound

@@ -19,7 +19,7 @@ from tacit.errors import TacitError, UngatedRelease
 from tacit.experiment import run
 from tacit.federation import Schema
 from tacit.guarantee import NON_PRIVATE
-from tacit.testing.engine import EngineContract
+from tacit.testing.engine_contract import EngineContract
 
 SOURCE = Path(tacit.__file__).parent
 SMALL = RunFile(

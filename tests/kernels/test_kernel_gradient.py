@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from kernel_cases import FIXED, assert_finds, assert_near, cases, copies, make
 
-from tacit.kernels.gradient import factor_gradients, factor_gradients_numpy
+from tacit.kernels.squared_error import factor_gradients, factor_gradients_numpy
 
 
 def loss(case, users, factors):

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from tacit.aggregation.plain import Plain
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.guarantee import Unit

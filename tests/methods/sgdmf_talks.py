@@ -22,7 +22,7 @@ from sgdmf_cases import DELTA, FACTORS, ITEMS, Case, Records, parties_of
 
 from tacit.boundary import Gate
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.noise import Gaussian
+from tacit.boundary.mechanisms import Gaussian
 from tacit.boundary.protection import Budget
 from tacit.boundary.query import Rows
 from tacit.federation import Facts
@@ -33,8 +33,8 @@ from tacit.model import Model, NonNegative
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
 from tacit.prepare.prepared import PreparedRun, Record
-from tacit.prepare.records import Records as Kept
 from tacit.prepare.simulate import Trained, train
+from tacit.prepare.simulated_ledgers import Records as Kept
 from tacit.rng import derive
 
 # -- what noised answers are pinned to --------------------------------------------------------------------------------

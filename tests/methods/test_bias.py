@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
 from tacit.data.synthetic import synthesize
@@ -15,7 +15,7 @@ from tacit.experiment import run
 from tacit.guarantee import Relation, Unit
 from tacit.methods.bias.shrink import item_biases
 from tacit.rng import derive
-from tacit.testing.method import MethodContract
+from tacit.testing.method_contract import MethodContract
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
 
@@ -99,7 +99,7 @@ def test_the_noise_of_the_sum_is_the_calibrated_one(tmp_path):
             [sum(b[block].astype(np.float64) for b in bodies) for block in ("errors", "weights")]
         )
     from tacit.methods import chosen
-    from tacit.prepare.file import plan
+    from tacit.prepare.run_file import plan
 
     own, one = (
         plan(file(data=big, aggregation={"name": name}), *chosen({"name": "bias"})).sigma()["contribute"] ** 2

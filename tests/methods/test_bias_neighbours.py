@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tacit.boundary import Gate
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.deviations import Deviations
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import unprotected
 from tacit.boundary.wire import decode
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
 from tacit.federation import Facts

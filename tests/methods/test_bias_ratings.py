@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.deviations import Deviations
 from tacit.boundary.events import Gaussian
 from tacit.boundary.wire import decode
@@ -19,7 +19,7 @@ from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
 from tacit.methods.bias import BiasParameters, estimated
 from tacit.partition import partition
-from tacit.prepare.file import plan
+from tacit.prepare.run_file import plan
 from tacit.rng import derive
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}

@@ -8,14 +8,14 @@ import pytest
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.deviations import Deviations
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import unprotected
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
 from tacit.experiment import run
@@ -26,8 +26,8 @@ from tacit.methods.bias import BiasParameters, VerticalBiasParty, specs
 from tacit.methods.context import Context, Target
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
-from tacit.prepare.file import plan
 from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.run_file import plan
 from tacit.rng import derive
 
 SILOS = 3

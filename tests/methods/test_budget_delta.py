@@ -12,9 +12,9 @@ from tacit.estimator import DP, Bias
 from tacit.experiment import recorded
 from tacit.methods import chosen
 from tacit.partition import partition
-from tacit.prepare.data import prepare
-from tacit.prepare.file import plan
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import prepare
+from tacit.prepare.run_file import plan
+from tacit.prepare.simulated_ledgers import Records
 
 DELTA, EPSILON = 1e-5, 2.0
 FILE = RunFile.model_validate(

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, Terms
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.errors import UsageError
 from tacit.federation import Facts, Floats, Party, Schema, step
 from tacit.guarantee import Relation
-from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
 from tacit.prepare.planned import planned
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.records import Records
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 EPSILON, DELTA = 2.0, 1e-6
 STEPS = ("first", "second", "third")

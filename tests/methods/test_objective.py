@@ -15,7 +15,7 @@ from tacit.federation import Facts
 from tacit.guarantee import Relation
 from tacit.methods.baselines.objective import OBJECTIVE, ObjectiveParameters
 from tacit.partition import partition
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.plan import AS_REPLACED
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train

@@ -8,7 +8,7 @@ from tacit.boundary.events import Gaussian, SampledGaussian, SampledSkellam, Ske
 from tacit.boundary.gdp import delta as delta_of
 from tacit.boundary.spec import event_of, times
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation, Unit

@@ -6,17 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.boundary import bounded, gradients, projected
+from tacit.boundary import clipped_gradients as gradients
+from tacit.boundary import clipped_sums as bounded
+from tacit.boundary import projected
+from tacit.boundary.clipped_gradients import EmbeddingGradient
 from tacit.boundary.code import Floats, Grid
 from tacit.boundary.gate import Gate
-from tacit.boundary.gradients import EmbeddingGradient
-from tacit.boundary.randomize import RandomizedResponse
+from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
 from tacit.partition import Setting
 from tacit.prepare import plan
-from tacit.testing.privacy import PrivacyContract
+from tacit.testing.privacy_contract import PrivacyContract
 
 CHAIN = {"factors": 3, "rounds": 2, "local_steps": 2, "sampling": 1.0}
 AT_HOME = {"fine_tuning": 0, "pretraining": 200}
@@ -128,7 +130,8 @@ class TestReduced(PrivacyContract):
 
 class TestObjectivePerturbation(PrivacyContract):
     """No answer has noise added to it, so there is no distance of answers to hold to. What the proof in
-    tacit.boundary.objective rests on is looked at instead: a user is in θ objectives at most, and in each of them the
+    tacit.boundary.objective_perturbation rests on is looked at instead: a user is in θ objectives at most, and in each
+    of them the
     gradient moves by 4R^1.5 at most wherever in the ball it is taken. It moves along one direction, so that the ends of
     the ball in that direction are the worst."""
 

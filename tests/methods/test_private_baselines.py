@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 
 from tacit.config import RunFile
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Unit
-from tacit.kernels.bounded import bounded_gradients_numpy
+from tacit.kernels.clipped import bounded_gradients_numpy
 from tacit.kernels.embed import embed
 from tacit.methods import chosen
-from tacit.methods.baselines.clipping import GradientClippingParameters
-from tacit.methods.baselines.sgld import SGLDParameters
+from tacit.methods.baselines.dp_sgld import SGLDParameters
+from tacit.methods.baselines.gradient_clipping import GradientClippingParameters
 from tacit.methods.context import Context, Target
-from tacit.methods.sgdmf.rule import CLIPPED, LANGEVIN
-from tacit.methods.start import start_factors
+from tacit.methods.initial import start_factors
+from tacit.methods.sgdmf.update_rule import CLIPPED, LANGEVIN
 from tacit.partition import Setting
-from tacit.prepare.data import prepare
-from tacit.prepare.file import check, plan
+from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.run_file import check, plan
 from tacit.prepare.simulate import train
 
 SMALL = {"data": {"source": "demo", "users": 60, "items": 30, "ratings": 900}, "partition": {"by": "user", "into": 3}}

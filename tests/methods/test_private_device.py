@@ -15,18 +15,18 @@ from sgdmf_talks import InMemory, wild
 from tacit.boundary import gradients as gradient_queries
 from tacit.boundary import ledger as ledgers
 from tacit.boundary.account import epsilon
+from tacit.boundary.clipped_gradients import EmbeddingGradient, GradientSum
+from tacit.boundary.clipped_records import RecordGradient, RecordSum
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.events import Public, Skellam
-from tacit.boundary.gradients import EmbeddingGradient, GradientSum
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget
-from tacit.boundary.records import RecordGradient, RecordSum
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.config import AggregationSection, PrivacySection, RunFile
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
-from tacit.engine import log
+from tacit.engine import call_log as log
 from tacit.engine.inprocess import InProcess
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.experiment import run
@@ -41,11 +41,11 @@ from tacit.methods.sgdmf.device import DeviceCohort, flat_factors
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.model import Model
 from tacit.partition import Setting, partition
-from tacit.prepare.data import prepare
-from tacit.prepare.file import plan
+from tacit.prepare.loaded import prepare
 from tacit.prepare.plan import AS_REPLACED
 from tacit.prepare.planned import planned as planned_run
 from tacit.prepare.prepared import PreparedRun, Record
+from tacit.prepare.run_file import plan
 from tacit.rng import derive
 from tacit.secure.masks import unpack
 from tacit.secure.quantize import Rounding, centred

@@ -17,15 +17,15 @@ from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.methods import chosen
-from tacit.methods.baselines import reduced
-from tacit.methods.baselines.reduced import ReducedCoordinator, ReducedParameters, even_start, projection_signs
+from tacit.methods.baselines import gd_dr
+from tacit.methods.baselines.gd_dr import ReducedCoordinator, ReducedParameters, even_start, projection_signs
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
-from tacit.prepare.data import prepare
-from tacit.prepare.file import check, plan
+from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.run_file import check, plan
 from tacit.prepare.simulate import train
-from tacit.testing.method import MethodContract
+from tacit.testing.method_contract import MethodContract
 
 QUICK = {"factors": 4, "rounds": 3}
 
@@ -208,9 +208,9 @@ def test_reports_improve_on_what_devices_fit_alone(crowd):
 
 @pytest.mark.parametrize("wrong", ["sign", "order"])
 def test_a_wrong_estimate_is_noticed(crowd, monkeypatch, wrong):
-    original = reduced.estimated
+    original = gd_dr.estimated
     changes = {"sign": lambda mean: -mean, "order": lambda mean: mean[::-1]}
-    monkeypatch.setattr(reduced, "estimated", lambda *args: changes[wrong](original(*args)))
+    monkeypatch.setattr(gd_dr, "estimated", lambda *args: changes[wrong](original(*args)))
     assert error(crowd) > error(crowd, rate=1e-12) - 0.02
 
 

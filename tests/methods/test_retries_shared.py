@@ -10,7 +10,7 @@ import pytest
 from sgdmf_talks import InMemory
 
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.release import Kind
@@ -18,14 +18,14 @@ from tacit.boundary.spec import Spec, Terms, times
 from tacit.boundary.tally import Tally
 from tacit.boundary.wire import encode
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Floats, Party, Schema, step
 from tacit.federation.messages import Request
 from tacit.guarantee import Relation
-from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
 from tacit.prepare.planned import planned
 from tacit.prepare.prepared import PreparedRun, Record

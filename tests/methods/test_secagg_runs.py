@@ -14,20 +14,20 @@ from tacit.boundary.events import SampledSkellam, Skellam
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
-from tacit.engine import log
+from tacit.engine import call_log as log
+from tacit.engine.call_log import CallLog
 from tacit.engine.inprocess import InProcess
-from tacit.engine.log import CallLog
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.experiment import run
 from tacit.federation.cohort import Attendance
 from tacit.federation.line import Logged
 from tacit.methods import chosen
 from tacit.model import Model
-from tacit.prepare.data import prepare
-from tacit.prepare.file import check, plan
+from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.records import Records
+from tacit.prepare.run_file import check, plan
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 700}
 DEVICES = {"source": "demo", "users": 12, "items": 30, "ratings": 200}

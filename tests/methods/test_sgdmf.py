@@ -10,9 +10,9 @@ from tacit.engine import InProcess
 from tacit.errors import UsageError
 from tacit.federation import Facts
 from tacit.kernels.embed import embed
-from tacit.kernels.gradient import factor_gradients_numpy
+from tacit.kernels.squared_error import factor_gradients_numpy
 from tacit.methods import chosen
-from tacit.methods.start import falling, start_factors
+from tacit.methods.initial import falling, start_factors
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train

@@ -17,7 +17,7 @@ from tacit.boundary.events import Gaussian, SampledGaussian
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.cli import app
 from tacit.config import RunFile
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused
 from tacit.experiment import run

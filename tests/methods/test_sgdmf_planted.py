@@ -22,16 +22,17 @@ from sgdmf_checks import (
     worst,
 )
 
-from tacit.boundary import Gate, gradients
-from tacit.boundary.bounded import finite
-from tacit.boundary.gradients import EmbeddingGradient, GradientSum
-from tacit.boundary.noise import Gaussian
+from tacit.boundary import Gate
+from tacit.boundary import clipped_gradients as gradients
+from tacit.boundary.clipped_gradients import EmbeddingGradient, GradientSum
+from tacit.boundary.clipped_sums import finite
+from tacit.boundary.mechanisms import Gaussian
 from tacit.boundary.query import Rows
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods.sgdmf.home import SiloAtHome
-from tacit.methods.sgdmf.rule import Rule
+from tacit.methods.sgdmf.update_rule import Rule
 from tacit.prepare import plan, prepared
 
 HOME, NOISED, REPLACED, VERTICAL, PER_RATING = (

@@ -19,8 +19,8 @@ from tacit.config import RunFile
 from tacit.errors import PrivacyRefused
 from tacit.experiment import run
 from tacit.methods import chosen
-from tacit.methods.start import start_factors
-from tacit.prepare.file import plan
+from tacit.methods.initial import start_factors
+from tacit.prepare.run_file import plan
 
 # -- noise on what leaves ---------------------------------------------------------------------------------------------
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.synthetic import synthesize
 from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.methods import chosen
 from tacit.methods.context import Context, Target
-from tacit.methods.sgdmf.rates import LAST, LAST_DRIFT, Rates, stable
-from tacit.methods.sgdmf.rule import CLIPPED, DRIFT, EMBEDDED, FREE_DRIFT, LANGEVIN
+from tacit.methods.sgdmf.step_sizes import LAST, LAST_DRIFT, Rates, stable
+from tacit.methods.sgdmf.update_rule import CLIPPED, DRIFT, EMBEDDED, FREE_DRIFT, LANGEVIN
 from tacit.partition import Setting, partition
 
 PARTIES = partition(synthesize(60, 30, 600, seed=5).ratings, by="item", into=3)

@@ -12,7 +12,7 @@ from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget, Protection, total_epsilon
 from tacit.config import AggregationSection, RunFile
-from tacit.data.public import public_facts
+from tacit.data.public_facts import public_facts
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
@@ -21,12 +21,12 @@ from tacit.methods import chosen
 from tacit.methods.bias import BIAS
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
-from tacit.prepare.file import plan
 from tacit.prepare.planned import affordable
 from tacit.prepare.planned import planned as planned_run
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.records import Records
+from tacit.prepare.run_file import plan
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 SILOS, DELTA = 4, 1e-6
 RATINGS = demo(users=40, items=24, ratings=400)

@@ -10,7 +10,7 @@ import pytest
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy import kept
+from tacit.deploy import site_files as kept
 from tacit.errors import DataError
 from tacit.federation import Facts
 from tacit.methods import chosen

@@ -1,7 +1,7 @@
 """Every way to divide keeps the contract."""
 
 from tacit.partition import partition
-from tacit.testing.partition import PartitionContract
+from tacit.testing.partition_contract import PartitionContract
 
 
 class TestByUser(PartitionContract):

@@ -7,10 +7,10 @@ import pytest
 
 from tacit.boundary.protection import Budget
 from tacit.config import AggregationSection, PrivacySection, PublicSection, RunFile
-from tacit.data.public import public_facts
+from tacit.data.public_facts import public_facts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.synthetic import demo
-from tacit.deploy.terms import Offer, offered_file
+from tacit.deploy.offer import Offer, offered_file
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
 from tacit.estimator import DP, SGDMF, Bias
 from tacit.federation import Facts
@@ -18,7 +18,7 @@ from tacit.guarantee import NON_PRIVATE, Trust
 from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun, Records, train
-from tacit.prepare.file import check, plan, prepared
+from tacit.prepare.run_file import check, plan, prepared
 
 DATA = {"source": "demo", "users": 30, "items": 12, "ratings": 300}
 RATINGS = demo(users=30, items=12, ratings=300)

@@ -19,9 +19,9 @@ from tacit.federation import Facts
 from tacit.federation.facts import Member
 from tacit.federation.messages import Request
 from tacit.partition import partition
-from tacit.prepare.file import prepared
 from tacit.prepare.prepared import Keys, PreparedRun, Record
-from tacit.secure.secagg import VoidRound
+from tacit.prepare.run_file import prepared
+from tacit.secure.secagg_protocol import VoidRound
 
 PARTIES = partition(demo(users=30, items=12, ratings=300), into=3)
 BUDGET = Budget(4.0, 1e-6)

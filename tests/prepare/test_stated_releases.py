@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from tacit import aggregation
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.query import Mechanism
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.config import AggregationSection
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused, TacitError
 from tacit.federation import Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context, Target
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting
 from tacit.prepare.plan import make_plan
 

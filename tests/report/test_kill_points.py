@@ -8,7 +8,7 @@ import pytest
 from killpoints import states_of
 
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.cli.verified import verified
+from tacit.cli.verified_ledgers import verified
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run

@@ -11,7 +11,7 @@ from page_reader import Page
 
 from tacit.errors import UsageError
 from tacit.report import RunRecord, compare_report, write_comparison
-from tacit.report.compare import differences, labels
+from tacit.report.comparison import differences, labels
 from tacit.report.words import metric
 
 

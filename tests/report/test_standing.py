@@ -12,9 +12,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.cli.show import print_summary
+from tacit.cli.display import print_summary
 from tacit.report import RunRecord, compare_report, privacy_card, report
-from tacit.report.compare import labels, mean_over
+from tacit.report.comparison import labels, mean_over
 from tacit.report.standing import contenders, remarks
 
 FLOOR = {"method": "bias", "metrics": {"mse": 0.7, "ndcg@10": 0.2}, "intervals": {"mse": [0.69, 0.71]}}

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from tacit.rng import derive, stream_key
 from tacit.secure.graph import choose
 from tacit.secure.masks import words
-from tacit.secure.secagg import Opener, Sealer
+from tacit.secure.secagg_protocol import Opener, Sealer
 
 #: The false-alarm rate of every statistical test on masks and shares.
 FALSE_ALARM = 1e-9

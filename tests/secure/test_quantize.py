@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.bounded import Clipped, Normalised
+from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
+from tacit.boundary.clipped_sums import Clipped, Normalised
 from tacit.boundary.deviations import Deviations
-from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.query import Rows
-from tacit.boundary.source import Seeded
+from tacit.boundary.randomness import Seeded
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, PrivacyRefused, UsageError

@@ -10,7 +10,7 @@ from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound,
 from tacit.rng import derive
 from tacit.secure.graph import choose
 from tacit.secure.masks import expand
-from tacit.secure.secagg import Opener, Sealer, VoidRound
+from tacit.secure.secagg_protocol import Opener, Sealer, VoidRound
 
 BITS = (8, 16, 24, 32, 40, 48, 56, 64)
 EXCHANGES = ("advertise", "share", "collect", "mask", "unmask")

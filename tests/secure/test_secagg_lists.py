@@ -11,9 +11,9 @@ from secure_rounds import Round
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import derive
 from tacit.secure.graph import choose
-from tacit.secure.mail import Given
 from tacit.secure.masks import add_mask
-from tacit.secure.secagg import Sealer
+from tacit.secure.secagg_messages import Given
+from tacit.secure.secagg_protocol import Sealer
 from tacit.secure.shamir import joined
 
 # -- one list, and enough on it -----------------------------------------------------------------------------------

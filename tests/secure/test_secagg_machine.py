@@ -14,7 +14,7 @@ from secure_rounds import Round
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.secure.graph import choose
 from tacit.secure.masks import add_mask
-from tacit.secure.secagg import Sealer, VoidRound
+from tacit.secure.secagg_protocol import Sealer, VoidRound
 
 EXCHANGES = ("advertise", "share", "collect", "mask", "unmask", "open")
 PICK = st.integers(0, 10**6)

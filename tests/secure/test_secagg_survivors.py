@@ -3,7 +3,7 @@
 import pytest
 
 from tacit.secure.graph import choose
-from tacit.secure.secagg import Opener, Sealer, VoidRound
+from tacit.secure.secagg_protocol import Opener, Sealer, VoidRound
 
 NAMES = tuple(f"party-{k}" for k in range(1, 7))
 SHAPE = choose(len(NAMES), 0.34, 1)

@@ -4,8 +4,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from secure_rounds import Round, same
 
-from tacit.secure.mail import Keys
-from tacit.secure.secagg import Sealer, VoidRound
+from tacit.secure.secagg_messages import Keys
+from tacit.secure.secagg_protocol import Sealer, VoidRound
 
 
 def flipped(message, at=40):

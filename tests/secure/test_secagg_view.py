@@ -8,7 +8,7 @@ from secure_rounds import FALSE_ALARM, Round, uniform_p
 
 from tacit.secure import secagg_party
 from tacit.secure.masks import add_mask
-from tacit.secure.secagg import Sealer
+from tacit.secure.secagg_protocol import Sealer
 
 SIZE = 4000
 

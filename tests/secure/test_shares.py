@@ -10,7 +10,7 @@ from tacit.aggregation.ideal import Ideal
 from tacit.aggregation.secagg import SecAgg
 from tacit.errors import PrivacyRefused
 from tacit.partition import Setting
-from tacit.secure.shares import LEVELS, UP, Shares
+from tacit.secure.noise_shares import LEVELS, UP, Shares
 
 VARIANCE = 3.7
 TOLERATE = [0.0, 0.1, 0.25, 0.3, 0.5, 0.75, 0.9]

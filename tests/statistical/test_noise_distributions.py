@@ -20,7 +20,7 @@ from gaussian_checks import (
 )
 from scipy import stats
 
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomness import Secure, Seeded
 from tacit.kernels.noise import add_noise, standard_normals
 from tacit.rng import stream_key
 

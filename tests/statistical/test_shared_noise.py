@@ -14,11 +14,11 @@ from stated import InMemory
 
 from tacit.aggregation.ideal import HiddenSum
 from tacit.aggregation.secagg import SecAgg
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.protection import Budget
-from tacit.boundary.source import Keyed, Seeded
+from tacit.boundary.randomness import Keyed, Seeded
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.federation import Facts
@@ -27,7 +27,7 @@ from tacit.methods.bias import BIAS, BiasParameters
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import stream_key
-from tacit.secure.shares import Shares
+from tacit.secure.noise_shares import Shares
 
 SILOS, ITEMS, TOLERATE = 10, 10_000, 0.3
 CELLS = 2 * ITEMS

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, colluders, colluding, nothing_to_hide, opened
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.endpoint import Endpoint
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.aggregation.base import Aggregation
+from tacit.aggregation.aggregation import Aggregation
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`secagg`: the parties' masks hide every contribution, and their noise is shared (tacit.secure.secagg, .shares).
+"""`secagg`: the parties' masks hide every contribution, and their noise is shared (tacit.secure).
 
 Every exchange is about one *context*, the hash of the request whose answer is masked; so keys, shares and masks serve
 that request alone, and a new attempt has new ones. What a party drew lives in its home and is saved with each answer,
@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, colluders, colluding, nothing_to_hide, opened
 from tacit.aggregation.ideal import HiddenSum
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.endpoint import SEALED_BEFORE, STATE, Endpoint, Peers
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
+from tacit.boundary.randomness import Keyed
 from tacit.boundary.release import Kind
-from tacit.boundary.source import Keyed
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
@@ -37,10 +37,10 @@ from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.secure.graph import Shape, choose
 from tacit.secure.masks import pack, unpack, words
+from tacit.secure.noise_shares import Shares
 from tacit.secure.quantize import reduced, wrapped
-from tacit.secure.secagg import Opener, Sealer, VoidRound
-from tacit.secure.shares import Shares
-from tacit.secure.traffic import Traffic, overhead
+from tacit.secure.secagg_protocol import Opener, Sealer, VoidRound
+from tacit.secure.secagg_sizes import Traffic, overhead
 
 EXCHANGES: Mapping[str, Exchange] = {
     "advertise": Exchange(
@@ -169,9 +169,10 @@ class SecAgg(_Terms):
 
     Guarantee
     ---------
-    That of `tacit.secure.secagg` for what is hidden, and of `tacit.secure.shares` for the noise that is left. A masked
-    mean of chains hides each party's own; its noise is the party's all the same. Which steps are masked is a term of
-    the run: a party masks them for this very request, after the exchange of keys and shares, or releases nothing.
+    That of `tacit.secure.secagg_protocol` for what is hidden, and of `tacit.secure.noise_shares` for the remaining
+    noise. A masked mean of chains hides each party's own; its noise is the party's all the same. Which steps are masked
+    is a term of the run: a party masks them for this very request, after the exchange of keys and shares, or releases
+    nothing.
     """
 
     exchanges: ClassVar[Mapping[str, Exchange]] = EXCHANGES

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, shuffled
+from tacit.aggregation.aggregation import Aggregation, colluders, colluding, nothing_to_hide, shuffled
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value
 from tacit.config import AggregationSection
@@ -19,7 +19,7 @@ from tacit.federation.conversation import Conversation
 from tacit.federation.line import Heard, View
 from tacit.guarantee import Trust
 from tacit.partition import Setting
-from tacit.secure.shares import fewest_of
+from tacit.secure.noise_shares import fewest_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Shuffle(Aggregation):
     Guarantee
     ---------
     The shuffler passes nothing on that fewer than ⌈(1 − ω)·n⌉ devices sent; of those, all but c are honest, and one of
-    them hides among so many (`tacit.boundary.shuffling`). If the shuffler helps the coordinator, each report's own ε
+    them hides among so many (`tacit.boundary.shuffle_amplification`). If the shuffler helps the coordinator, each
+    report's own ε
     holds.
     """
 

@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from tacit.boundary import noise
-from tacit.boundary.bounded import rounded
+from tacit.boundary import mechanisms
+from tacit.boundary.clipped_sums import rounded
 from tacit.boundary.events import Event, SampledSkellam, Skellam
 from tacit.boundary.query import Answering, Blocks, Rows, Summable, cells_of
-from tacit.boundary.source import Source
+from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array, Value
 from tacit.errors import PrivacyRefused
 from tacit.secure.masks import pack, unpack
@@ -38,7 +38,7 @@ class Floats:
 
     Guarantee
     ---------
-    `noised` adds N(0, σ²) to every cell, sampled or not: see `tacit.boundary.noise.Gaussian`.
+    `noised` adds N(0, σ²) to every cell, sampled or not: see `tacit.boundary.mechanisms.Gaussian`.
     """
 
     sigma: float = 0.0
@@ -52,7 +52,7 @@ class Floats:
         """Noise of its own for each of the contributors, added up: one normal variable a cell."""
         if self.sigma == 0:
             return {name: rounded(block) for name, block in exact.items()}
-        return noise.Gaussian(self.sigma * math.sqrt(contributors)).noised(exact, source)
+        return mechanisms.Gaussian(self.sigma * math.sqrt(contributors)).noised(exact, source)
 
     def payload(self, vector: Any) -> Mapping[str, Value]:
         """What travels."""
@@ -147,7 +147,7 @@ class Grid(Integers):
 
     def noised(self, exact: Any, contributors: int, source: Source) -> Array:
         """All of the noise, once for each of the contributors."""
-        return noise.Skellam(self.variance * contributors).add(exact, source)
+        return mechanisms.Skellam(self.variance * contributors).add(exact, source)
 
     @property
     def unit(self) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from tacit.boundary import gdp, losses, renyi, spending
+from tacit.boundary import gdp, loss_distributions, renyi, spending
 from tacit.boundary.events import DiscreteGaussian, Gaussian, SampledSkellam, Skellam
 from tacit.boundary.spending import Noised
 from tacit.guarantee import Relation
@@ -42,7 +42,7 @@ def epsilon(events: tuple[Noised, ...], delta: float, relation: Relation, coarse
     if discrete(events):
         return min(pure, renyi.epsilon(renyi.curve(events, relation), delta))
     bound = min(pure, renyi.epsilon(renyi.curve(events, relation, FEW), delta, FEW))
-    return min(bound, losses.epsilon(events, delta, relation, bound, coarse))
+    return min(bound, loss_distributions.epsilon(events, delta, relation, bound, coarse))
 
 
 @lru_cache(maxsize=4096)
@@ -61,7 +61,7 @@ def delta(events: tuple[Noised, ...], epsilon: float, relation: Relation) -> flo
         return renyi.delta(renyi.curve(events, relation), epsilon)
     costs = renyi.curve(events, relation, FEW)
     bound = renyi.delta(costs, epsilon, FEW)
-    return min(bound, losses.delta(events, epsilon, relation, renyi.epsilon(costs, 1e-6, FEW)))
+    return min(bound, loss_distributions.delta(events, epsilon, relation, renyi.epsilon(costs, 1e-6, FEW)))
 
 
 def plain_mu(events: tuple[Noised, ...], relation: Relation) -> float | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.boundary import compose, renyi, spending
 from tacit.boundary.events import Event
-from tacit.boundary.shuffling import Whole
+from tacit.boundary.shuffle_amplification import Whole
 from tacit.boundary.spending import Noised
 from tacit.errors import UsageError
 from tacit.guarantee import Relation

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.bounded import ROOM, Bounded, attendance, finite, fitting_rows, in_channels, on_grid, positive
+from tacit.boundary.clipped_sums import ROOM, Bounded, attendance, finite, fitting_rows, in_channels, on_grid, positive
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale

@@ -27,7 +27,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.boundary.source import Source
+from tacit.boundary.randomness import Source
 from tacit.boundary.stirling import log_factorial, log_poisson
 from tacit.errors import UsageError
 

@@ -14,11 +14,11 @@ import numpy as np
 from tacit.boundary import release as _release
 from tacit.boundary.endpoint import Endpoint, OwnNoise, Peers, Sealing
 from tacit.boundary.events import Event, Public
-from tacit.boundary.kept import Kept
 from tacit.boundary.ledger import Ledger, Row
+from tacit.boundary.private_state import Kept
 from tacit.boundary.protection import Protection
+from tacit.boundary.randomness import Seeded, Source
 from tacit.boundary.release import Kind, Release
-from tacit.boundary.source import Seeded, Source
 from tacit.boundary.spec import Terms
 from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode

@@ -10,7 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.boundary.code import SEALED
-from tacit.boundary.source import Source
+from tacit.boundary.randomness import Source
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.errors import BadMessage

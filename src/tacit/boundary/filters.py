@@ -27,7 +27,7 @@ import numpy as np
 
 from tacit.boundary import compose, gdp, renyi, spending
 from tacit.boundary.events import Event, Gaussian
-from tacit.boundary.shuffling import Floats
+from tacit.boundary.shuffle_amplification import Floats
 from tacit.boundary.spending import Noised
 from tacit.errors import UsageError
 from tacit.guarantee import Relation

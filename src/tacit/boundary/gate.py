@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from tacit.boundary import noise as mechanism
-from tacit.boundary.bounded import rounded
+from tacit.boundary import mechanisms as mechanism
+from tacit.boundary.clipped_sums import rounded
 from tacit.boundary.code import AVERAGED, on_public_grid
 from tacit.boundary.door import Door
 from tacit.boundary.events import Event, Public

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.boundary.answered import Answered
-from tacit.boundary.begun import lay_mark, lift_mark, mark, only_begun
+from tacit.boundary.creation_mark import lay_mark, lift_mark, mark, only_begun
 from tacit.boundary.events import Event, Public, from_json, to_json
 from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError

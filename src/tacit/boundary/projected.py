@@ -18,10 +18,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.boundary.bounded import attendance, fitting_rows
+from tacit.boundary.clipped_sums import attendance, fitting_rows
 from tacit.boundary.query import Mechanism, Query
-from tacit.boundary.randomize import RandomizedResponse
-from tacit.boundary.source import Source
+from tacit.boundary.randomized_response import RandomizedResponse
+from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import BadMessage, DataError, UsageError
@@ -50,7 +50,7 @@ class OneBit:
     numbers make any bit within a factor e^ε as likely: ε-local DP, and neither floating-point rounding nor a wrong B
     touches it.
 
-    >>> from tacit.boundary.source import Secure
+    >>> from tacit.boundary.randomness import Secure
     >>> OneBit(1.0, bound=2.0).bits(np.array([0.3, -9.0, np.nan]), Secure()).shape
     (3,)
     """

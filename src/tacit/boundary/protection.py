@@ -13,7 +13,7 @@ from functools import lru_cache
 from tacit.boundary.events import Event, Public
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.source import Secure, Seeded, Source
+from tacit.boundary.randomness import Secure, Seeded, Source
 from tacit.boundary.spec import Terms, times
 from tacit.boundary.tally import Merged, Tally, together
 from tacit.errors import PrivacyRefused

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from tacit.boundary.source import Source
+from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array
 from tacit.guarantee import Relation, Unit
 from tacit.secure.quantize import Pieces

@@ -14,8 +14,8 @@ Proposition 1), which is why filters reckon with them. They are the only publish
 * Poisson-sampled Skellam noise: the binomial sum for symmetric noise (Mironov, Talwar and Zhang 2019, §3.3), with a
   proof for whole numbers in `poisson_sampled`; never more than without sampling. Under replace by way of the emptied
   record, as below, or without sampling and with twice the sensitivity, whichever is less.
-* a perturbed objective of curvature β: α/(2z²) + β, of the pair in `tacit.boundary.objective`. Under replace by way
-  of the emptied record, (α − ½)/(α − 1)·D_2α + D_(2α−1) (Mironov 2017, Proposition 11).
+* a perturbed objective of curvature β: α/(2z²) + β, of the pair in `tacit.boundary.objective_perturbation`. Under
+  replace by way of the emptied record, (α − ½)/(α − 1)·D_2α + D_(2α−1) (Mironov 2017, Proposition 11).
 
 Formal guarantee
 ----------------
@@ -32,7 +32,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from tacit.boundary import shuffling
+from tacit.boundary import shuffle_amplification
 from tacit.boundary.events import (
     DiscreteGaussian,
     Gaussian,
@@ -44,7 +44,7 @@ from tacit.boundary.events import (
     Shuffled,
     Skellam,
 )
-from tacit.boundary.shuffling import Floats
+from tacit.boundary.shuffle_amplification import Floats
 from tacit.boundary.spending import Noised, under
 from tacit.guarantee import Relation
 
@@ -108,7 +108,7 @@ def _single(event: Noised, relation: Relation, orders: tuple[float, ...]) -> tup
             case PerturbedObjective() as objective:
                 costs = perturbed_objective(objective, alpha, relation)
             case Shuffled(local_epsilon=e, crowd=n):
-                costs = shuffling.renyi(e, n, alpha)
+                costs = shuffle_amplification.renyi(e, n, alpha)
     return tuple(np.maximum(costs, 0.0).tolist())
 
 

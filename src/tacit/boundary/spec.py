@@ -21,13 +21,13 @@ from tacit.boundary.events import (
     Shuffled,
     Skellam,
 )
-from tacit.boundary.objective import Objectives
+from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spending import Noised
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
-from tacit.secure.shares import UP
+from tacit.secure.noise_shares import UP
 
 
 @dataclass(frozen=True)

@@ -104,9 +104,9 @@ def without_objectives(events: Iterable[Noised]) -> tuple[tuple[Noised, ...], fl
     """Perturbed objectives as the plain Gaussians in them, and what their curvature adds to ε; None if there are none.
 
     Formal guarantee: under zero-out and add/remove, δ(ε) of the events is at most that of the ones returned at
-    ε − shift, for every ε. `tacit.boundary.objective` proves that N(0, 1) against e^−β·N(μ, 1) + (1 − e^−β)·⊥, where ⊥
-    is an outcome of its own, dominates one perturbed objective of curvature β; and a shift of every loss by β commutes
-    with composition.
+    ε − shift, for every ε. `tacit.boundary.objective_perturbation` proves that N(0, 1) against
+    e^−β·N(μ, 1) + (1 − e^−β)·⊥, where ⊥ is an outcome of its own, dominates one perturbed objective of curvature β; and
+    a shift of every loss by β commutes with composition.
     """
     events = tuple(events)
     objectives = [event for event in events if isinstance(event, PerturbedObjective)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.bounded import (
+from tacit.boundary.clipped_sums import (
     Bounded,
     Compressed,
     attendance,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tacit.boundary.source import Secure, Shape
+from tacit.boundary.randomness import Secure, Shape
 from tacit.boundary.wire import Array
 
 

@@ -181,7 +181,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Say what a private run will release, how much noise that takes and what it costs, before any data is touched."""
-    from tacit.cli.plan import plan as command
+    from tacit.cli.plan_command import plan as command
 
     command(file, changes or [], as_json)
 
@@ -221,7 +221,7 @@ def ledger_show(
     as_json: Json = False,
 ) -> None:
     """Print every release, what it spent, and the ε reached by then."""
-    from tacit.cli.ledger import show as command
+    from tacit.cli.ledger_command import show as command
 
     command(place, delta, as_json, html)
 
@@ -235,7 +235,7 @@ def ledger_verify(
     as_json: Json = False,
 ) -> None:
     """Check that no ledger was changed, cut short or put back, and that all that left in a run is in them."""
-    from tacit.cli.ledger import verify as command
+    from tacit.cli.ledger_command import verify as command
 
     command(place, head, as_json)
 
@@ -249,7 +249,7 @@ def ledger_export(
     as_json: Json = False,
 ) -> None:
     """Write all rows out, without the answers' bytes and without anything about a party's state."""
-    from tacit.cli.ledger import export as command
+    from tacit.cli.ledger_command import export as command
 
     command(place, out, as_json)
 

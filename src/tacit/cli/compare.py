@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.cli.run import execute
-from tacit.cli.verified import check_finished
+from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.evaluate import Paired
-from tacit.report.compare import labels, mean_over, stated, write_comparison
-from tacit.report.floor import verdicts
-from tacit.report.paired import compare_users
+from tacit.report.comparison import labels, mean_over, stated, write_comparison
+from tacit.report.floor_chart import verdicts
+from tacit.report.paired_runs import compare_users
 from tacit.report.record import RunRecord
 
 #: Metrics whose paired comparison is put into a sentence; --json has all.

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tacit.cli.run import execute
 from tacit.config import RunFile
-from tacit.report.compare import write_comparison
+from tacit.report.comparison import write_comparison
 from tacit.report.folder import unused
 from tacit.report.words import seconds, size
 

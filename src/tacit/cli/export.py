@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from tacit.cli.verified import check_finished
+from tacit.cli.verified_ledgers import check_finished
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.model import Linear, Model, NonNegative, saved
+from tacit.model import Linear, Model, NonNegative, storage
 from tacit.report.record import RunRecord
 from tacit.report.words import plural
 
@@ -88,7 +88,7 @@ def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
 
 def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
     """guarantee.json, which every table carries too."""
-    stated, described = record.summary.guarantee, saved.described(model.form)
+    stated, described = record.summary.guarantee, storage.described(model.form)
     return {
         "stamp": model.stamp,
         "guarantee": None if stated is None else stated.model_dump(exclude_none=True),
@@ -103,12 +103,12 @@ def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
 
 
 def _items(model: Model) -> pa.Table:
-    columns = saved.columns_of(model.form)
+    columns = storage.columns_of(model.form)
     return pa.table({"item": pa.array(model.item_ids.ids), **columns})
 
 
 def _readme(model: Model) -> str:
-    names = list(saved.columns_of(model.form))
+    names = list(storage.columns_of(model.form))
     columns = "the others are its numbers" if len(names) > 1 else f"`{names[0]}` is its number"
     if len(names) > 1 and all(name.startswith("factor_") for name in names):
         columns = f"`{names[0]}` … `{names[-1]}` are its factors v"

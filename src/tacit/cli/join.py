@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from tacit.cli.stopping import stoppable
+from tacit.cli.signals import stoppable
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.federation.role import ROLE
@@ -50,12 +50,12 @@ def join(
     from tacit.engine.cells import check_installed
 
     check_installed()
-    from tacit.deploy.brought import Brought
     from tacit.deploy.certificates import identity_text
     from tacit.deploy.kit import Kit
     from tacit.deploy.policy import Policy
-    from tacit.deploy.site import own_identity
-    from tacit.deploy.source import Source
+    from tacit.deploy.role_data import Brought
+    from tacit.deploy.site_data import Source
+    from tacit.deploy.site_service import own_identity
 
     own = Kit.read(kit)
     folder = state or Path(f"site-{own.name}")
@@ -144,13 +144,13 @@ def _served(
 ) -> dict[str, Any]:
     """The service itself, until a run has ended."""
     from tacit.boundary.lock import alone
-    from tacit.deploy.brought import NoRatings
     from tacit.deploy.health import Health
     from tacit.deploy.logs import logger, quiet_engine
-    from tacit.deploy.part import Home
     from tacit.deploy.preflight import reached
-    from tacit.deploy.site import Site, own_identity
-    from tacit.deploy.status import Status
+    from tacit.deploy.role_data import NoRatings
+    from tacit.deploy.service_status import Status
+    from tacit.deploy.site_run import Home
+    from tacit.deploy.site_service import Site, own_identity
 
     ledgers = folder / "ledger"
     with (

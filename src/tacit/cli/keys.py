@@ -16,7 +16,7 @@ from rich.table import Table
 
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.invitations import Invitation
-from tacit.deploy.keys import Keyring, check_name
+from tacit.deploy.keyring import Keyring, check_name
 from tacit.errors import UsageError
 from tacit.report.words import MISSING, listing, moment, plural
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from tacit.cli.verified import check_finished
+from tacit.cli.verified_ledgers import check_finished
 from tacit.report.folder import RunFolder
 from tacit.report.html import write_card, write_report
 from tacit.report.record import PARTS

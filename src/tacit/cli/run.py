@@ -10,13 +10,13 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from tacit.cli.changed import read_changed
-from tacit.cli.show import live, print_summary
-from tacit.cli.verified import check_finished
+from tacit.cli.changed_files import read_changed
+from tacit.cli.display import live, print_summary
+from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.prepare.file import check, setting_in_data
+from tacit.prepare.run_file import check, setting_in_data
 from tacit.report.folder import RunFolder
 from tacit.report.html import write_card, write_report
 

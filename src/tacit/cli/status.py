@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.deploy.status import FINAL, NAME, Peer, State, Status
+from tacit.deploy.service_status import FINAL, NAME, Peer, State, Status
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
 from tacit.report.words import epsilon, listing, seconds
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from tacit.cli.changed import read_changed
+from tacit.cli.changed_files import read_changed
+from tacit.cli.display import live, print_summary
 from tacit.cli.run import finished
-from tacit.cli.show import live, print_summary
-from tacit.cli.stopping import stoppable
+from tacit.cli.signals import stoppable
 from tacit.config import EngineSection, RunFile
 from tacit.errors import UsageError
-from tacit.prepare.file import check, setting_in_data
+from tacit.prepare.run_file import check, setting_in_data
 
 
 def up(
@@ -46,7 +46,7 @@ def up(
         )
     run_file = on_one_machine(run_file, local) if local is not None else run_file
     if keys is not None:
-        from tacit.deploy.deployed import for_sites
+        from tacit.deploy.deployment import for_sites
 
         run_file = for_sites(run_file)
     summary = finished(resume, run_file) if resume is not None else None
@@ -64,9 +64,9 @@ def up(
                 phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
                 summary = run(run_file, folder, watch, phase, beside)
             else:
-                from tacit.deploy.deployed import Terms
-                from tacit.deploy.deployed import up as coordinate
-                from tacit.deploy.keys import Keyring
+                from tacit.deploy.deployment import Terms
+                from tacit.deploy.deployment import up as coordinate
+                from tacit.deploy.keyring import Keyring
 
                 keyring = Keyring.open(keys)
                 if keyring.insecure and not insecure:

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tacit.data import frames, named, sql
+from tacit.data import frames, named_sets, sql
 from tacit.data.catalogue import Catalogue
 from tacit.data.columns import ATTRIBUTE, Origin, Records
 from tacit.data.frames import is_frame
-from tacit.data.public import PUBLISHED
+from tacit.data.public_facts import PUBLISHED
 from tacit.data.ratings import Feedback, Ratings, Scale
-from tacit.data.sides import align, catalogue_of, listed_ids, public_attributes, read_catalogue, read_side
+from tacit.data.side_tables import align, catalogue_of, listed_ids, public_attributes, read_catalogue, read_side
 from tacit.data.tables import ratings_from_table
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, check_type, did_you_mean, is_number
@@ -223,9 +223,9 @@ def side_columns(
 
 def _sides(source: str) -> tuple[pa.Table | None, pa.Table | None]:
     """What a source itself brings to describe users and items, None for nothing."""
-    if sql.is_address(source) or not (path := named.find(source)).is_dir():
+    if sql.is_address(source) or not (path := named_sets.find(source)).is_dir():
         return None, None
-    return named.sides(path)
+    return named_sets.sides(path)
 
 
 def _records(source: str, query: str | None, columns: Mapping[str, str] | None, kind: Feedback) -> Records:
@@ -236,16 +236,16 @@ def _records(source: str, query: str | None, columns: Mapping[str, str] | None, 
             f'"{sql.displayed(source)}" is no address that Tacit reads; use postgresql://…, duckdb:PATH or '
             f"sqlite:PATH, or fetch the file first and give its path."
         )
-    path = named.find(source)
+    path = named_sets.find(source)
     if path.suffix.lower() in sql.SUFFIXES and path.is_file():
         return sql.read(str(path), query, columns, kind)
     if query is not None:
         raise UsageError(f'"{source}" is not a database, so it takes no query; leave it out.')
     if path.is_dir():
-        return named.read_folder(path, columns, kind)
+        return named_sets.read_folder(path, columns, kind)
     if path.suffix.lower() in _FOREIGN:
         raise DataError(f'Tacit does not read "{path.suffix}" files such as "{path}"; save it as CSV or Parquet.')
-    return named.read_file(path, columns, kind)
+    return named_sets.read_file(path, columns, kind)
 
 
 def _demo(declared: Scale | None, **sizes: Any) -> Ratings:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.data.bad import BadRows
+from tacit.data.bad_rows import BadRows
 from tacit.data.columns import Columns, Origin, either
 from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale, row_order
 from tacit.data.values import decoded, distinct_ids, glimpse, numbers, seconds

@@ -20,8 +20,8 @@ import numpy as np
 from tacit.boundary.wire import Array, Value, decode, encode, reading
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.source import Held
-from tacit.deploy.terms import Offer
+from tacit.deploy.offer import Offer
+from tacit.deploy.site_data import Held
 from tacit.engine.cells import COORDINATOR
 from tacit.engine.files import write_private
 from tacit.engine.memory import as_written

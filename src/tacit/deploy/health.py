@@ -17,7 +17,7 @@ from socket import SHUT_RDWR, socket
 from time import monotonic
 from typing import Any
 
-from tacit.deploy.status import State, Status
+from tacit.deploy.service_status import State, Status
 from tacit.errors import UsageError
 
 #: Seconds that a client has for its whole request, and how many are heard at a time; more are let go at once.

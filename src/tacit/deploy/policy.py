@@ -10,13 +10,13 @@ from tacit import aggregation as aggregations
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
-from tacit.deploy.terms import Offer
+from tacit.deploy.offer import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.federation.role import ROLE
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.partition import Setting
-from tacit.prepare.file import roles_of, seeded, setting_of
 from tacit.prepare.plan import ROSTER_REPORTED, Plan
+from tacit.prepare.run_file import roles_of, seeded, setting_of
 
 #: Sections of a run file that a site which was given one holds the coordinator to.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")

@@ -19,15 +19,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from tacit.boundary.wire import reading
 from tacit.data.ratings import Ratings
-from tacit.deploy.brought import Brought
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
-from tacit.deploy.hello import hello
+from tacit.deploy.handshake import hello
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import one_line
-from tacit.deploy.part import affordable
+from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Held, Source
-from tacit.deploy.terms import Offer
+from tacit.deploy.role_data import Brought
+from tacit.deploy.site_data import Held, Source
+from tacit.deploy.site_run import affordable
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Place, failure_of, opened, sealed
 from tacit.errors import DataError, PeerFailed, TacitError
@@ -184,9 +184,9 @@ def _kit(kit: Kit) -> str:
 
 
 def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
-    from tacit.deploy.deployed import for_sites, listed
-    from tacit.deploy.terms import offered_file
-    from tacit.prepare.file import roles_of, setting_of
+    from tacit.deploy.deployment import for_sites, listed
+    from tacit.deploy.offer import offered_file
+    from tacit.prepare.run_file import roles_of, setting_of
 
     assert policy.file is not None
     file = for_sites(policy.file)

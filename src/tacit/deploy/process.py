@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from tacit.deploy.brought import LaidBrought, NoRatings
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.part import Home
 from tacit.deploy.policy import Policy
-from tacit.deploy.site import Site, own_identity
-from tacit.deploy.source import Laid
-from tacit.deploy.status import FINAL, State, Status, last_words
+from tacit.deploy.role_data import LaidBrought, NoRatings
+from tacit.deploy.service_status import FINAL, State, Status, last_words
+from tacit.deploy.site_data import Laid
+from tacit.deploy.site_run import Home
+from tacit.deploy.site_service import Site, own_identity
 from tacit.federation.role import ROLE
 
 

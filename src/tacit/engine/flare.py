@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import reading
-from tacit.engine.desk import Desk
+from tacit.engine.coordinator_channel import CoordinatorChannel
 from tacit.engine.envelope import Ask, answer_of
 from tacit.errors import BadMessage, TacitError
 from tacit.federation.cohort import Attendance
@@ -24,7 +24,7 @@ class Flare:
     timeout : seconds for one step; whoever is late is left out of it
     """
 
-    def __init__(self, desk: Desk, names: Sequence[str], timeout: float) -> None:
+    def __init__(self, desk: CoordinatorChannel, names: Sequence[str], timeout: float) -> None:
         self._desk, self._names, self._timeout = desk, tuple(names), timeout
         self._pool = ThreadPoolExecutor(max(1, len(self._names)), thread_name_prefix="tacit-ask")
 

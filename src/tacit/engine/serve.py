@@ -11,7 +11,7 @@ from tacit.boundary.wire import Array
 from tacit.errors import PeerFailed, TacitError, UngatedRelease
 from tacit.federation.messages import Answer, Request
 from tacit.federation.peer import Peer
-from tacit.secure.secagg import VoidRound
+from tacit.secure.secagg_protocol import VoidRound
 
 
 def kind_of(party: Peer, request: Request) -> Kind:

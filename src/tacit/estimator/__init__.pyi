@@ -55,7 +55,8 @@ class SGDMF(Estimator):
     ---------
     Without privacy there is none: NON-PRIVATE. With it, what is asked for, over everything that leaves a party.
     Per user a step moves item factors by at most √θ·2R^1.5 and both blocks by 2R^1.5·√(θ² + θ), per rating by 2R^1.5
-    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs: `tacit.boundary.gradients`,
+    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs:
+    `tacit.boundary.clipped_gradients`,
     `tacit.methods.sgdmf.horizontal` and `.vertical`.
 
     References

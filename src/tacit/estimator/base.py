@@ -91,8 +91,8 @@ class Estimator:
         from tacit.federation import Facts
         from tacit.prepare.planned import declared
         from tacit.prepare.prepared import PreparedRun
-        from tacit.prepare.records import Records
         from tacit.prepare.simulate import train
+        from tacit.prepare.simulated_ledgers import Records
 
         if not isinstance(parties, Parties):
             raise UsageError(

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from tacit.errors import UsageError, check_type, did_you_mean
 from tacit.estimator.base import DP, Estimator
 from tacit.methods import Method, Parameters, can_be_private, find
-from tacit.methods.base import DEPENDS
+from tacit.methods.method import DEPENDS
 
 #: Class names that follow no rule: abbreviations.
 NAMES = {"sgdmf": "SGDMF", "dp-sgld": "DPSGLD", "synsgd": "SynSGD", "gd-dr": "GDDR"}

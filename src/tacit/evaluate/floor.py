@@ -20,10 +20,10 @@ from tacit.errors import TacitError
 from tacit.evaluate.evaluation import Evaluation, evaluate_as_asked
 from tacit.evaluate.paired import compare_paired
 from tacit.methods import find
-from tacit.prepare.data import Prepared
+from tacit.prepare.loaded import Prepared
 from tacit.prepare.progress import Line
-from tacit.prepare.records import Records
 from tacit.prepare.simulate import Trained, train, with_newcomers
+from tacit.prepare.simulated_ledgers import Records
 
 
 def bias_floor(

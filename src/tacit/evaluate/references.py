@@ -18,7 +18,7 @@ from tacit.federation import Facts
 from tacit.methods import chosen, find
 from tacit.model import Fitted, Linear, Part, Predictor, assemble
 from tacit.partition import Setting
-from tacit.prepare.data import Prepared
+from tacit.prepare.loaded import Prepared
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train, with_newcomers
 

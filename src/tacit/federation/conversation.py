@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.query import cells_of
-from tacit.boundary.source import Seeded, Source
+from tacit.boundary.randomness import Seeded, Source
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PeerFailed

@@ -15,7 +15,7 @@ from tacit.federation.cohort import Attendance
 from tacit.federation.facts import Facts
 from tacit.federation.messages import Answer, Exchange, Request, Step, exchange_step
 from tacit.federation.transcript import Entry, Transcript
-from tacit.secure.traffic import Traffic
+from tacit.secure.secagg_sizes import Traffic
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.config import checked
 from tacit.errors import UsageError, did_you_mean
-from tacit.methods.base import Coordinator, Method, Parameters, Sides
+from tacit.methods.method import Coordinator, Method, Parameters, Sides
 from tacit.registry import Registry
 
 __all__ = ["Coordinator", "Method", "Parameters", "Sides", "can_be_private", "chosen", "find", "known"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tacit.boundary import gdp
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.guarantee import Unit
 from tacit.partition import Setting
 

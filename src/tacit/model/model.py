@@ -107,7 +107,7 @@ class Model:
 
     def save(self, folder: str | Path) -> Path:
         """Write model.json and factors.npz into a folder; no pickle."""
-        from tacit.model.saved import write
+        from tacit.model.storage import write
 
         check_type(folder, str | PathLike, "save", "a folder's path")
         return write(self, Path(folder))
@@ -115,7 +115,7 @@ class Model:
     @classmethod
     def load(cls, folder: str | Path) -> Model:
         """The model that `save`, `tacit run`, `tacit export` or a site wrote, by its folder."""
-        from tacit.model.saved import read
+        from tacit.model.storage import read
 
         check_type(folder, str | PathLike, "Model.load", "a folder's path")
         return read(Path(folder))

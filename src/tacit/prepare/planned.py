@@ -10,7 +10,7 @@ from dataclasses import replace
 from tacit import aggregation as aggregations
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public import TYPICAL, PublicFacts
+from tacit.data.public_facts import TYPICAL, PublicFacts
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.guarantee import Unit

@@ -23,8 +23,8 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.catalogue import Catalogue
-from tacit.data.public import PublicFacts
-from tacit.engine.ledgers import charged_items
+from tacit.data.public_facts import PublicFacts
+from tacit.engine.ledger_folder import charged_items
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts, Federation, Party, Role, Step, Transcript
 from tacit.federation.coordinator import Observer
@@ -32,7 +32,7 @@ from tacit.federation.line import Engine, Log
 from tacit.federation.role import all_steps, members, together
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, chosen
-from tacit.methods.base import Sides
+from tacit.methods.method import Sides
 from tacit.model import Model
 from tacit.partition import Share
 from tacit.prepare.plan import Plan

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Ratings
+from tacit.engine.call_log import CallLog
+from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
-from tacit.engine.log import CallLog
 from tacit.engine.memory import Memory
-from tacit.engine.saved import SavedRun
 from tacit.federation import Facts, Party, Role, Transcript
 from tacit.kernels.blas import one_blas_thread
 from tacit.model import Fitted, Model, Part, Predictor, assemble
@@ -24,7 +24,7 @@ from tacit.model.predictor import Overlay
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import Keys, PreparedRun
 from tacit.prepare.progress import Glance
-from tacit.prepare.records import Records
+from tacit.prepare.simulated_ledgers import Records
 from tacit.rng import derive, stream_key
 
 #: How many test ratings are looked at after every round; the final metrics use all of them.

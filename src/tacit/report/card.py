@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tacit import aggregation as aggregations
 from tacit.report import crossed, promises, traffic
-from tacit.report.floor import WHAT, Verdict, verdict
+from tacit.report.floor_chart import WHAT, Verdict, verdict
 from tacit.report.markup import clean
 from tacit.report.record import RunRecord
 from tacit.report.words import MISSING, count, epsilon, listing, moment, percent, plural, sentence, short

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from tacit.boundary.lock import alone
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
+from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation import Transcript
 from tacit.model import Model

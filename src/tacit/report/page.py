@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tacit.errors import UsageError
 from tacit.report.card import Card, Section, Table
-from tacit.report.floor import Verdict
+from tacit.report.floor_chart import Verdict
 from tacit.report.glossary import meaning
 from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.words import short, unbroken

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.secure.shares import fewest_of
+from tacit.secure.noise_shares import fewest_of
 
 Floats = NDArray[np.float64]
 

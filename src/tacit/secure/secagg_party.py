@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.errors import BadMessage, PrivacyRefused, TamperingFound, UsageError
 from tacit.secure.graph import Shape
-from tacit.secure.mail import Answer, Given, Keys, Sum, VoidRound, is_signed
 from tacit.secure.masks import Array, add_mask, agree, words
+from tacit.secure.secagg_messages import Answer, Given, Keys, Sum, VoidRound, is_signed
 from tacit.secure.shamir import SECRET, split
 
 STEPS = ("share", "collect", "mask", "unmask")

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.errors import BadMessage, UsageError
 from tacit.secure.graph import Shape
-from tacit.secure.mail import HASH, Answer, Given, Keys, Sum, VoidRound
 from tacit.secure.masks import Array, add_mask, agree, words
+from tacit.secure.secagg_messages import HASH, Answer, Given, Keys, Sum, VoidRound
 from tacit.secure.shamir import fits, joined
 
 #: How many choices of shares are tried for one secret before it is given up.

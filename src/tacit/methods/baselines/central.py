@@ -9,8 +9,8 @@ from tacit.boundary.release import Kind
 from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.federation.messages import Wholes
-from tacit.methods.base import Method, Sides
 from tacit.methods.baselines.descent import DescentParameters, descend, started
+from tacit.methods.method import Method, Sides
 from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting
 from tacit.rng import derive

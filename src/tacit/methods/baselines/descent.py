@@ -13,8 +13,8 @@ from tacit.data.ratings import Scale
 from tacit.federation import Facts
 from tacit.kernels.embed import embed
 from tacit.kernels.sgd import sgd_epoch
-from tacit.methods.base import Parameters
-from tacit.methods.start import falling, start_factors
+from tacit.methods.initial import falling, start_factors
+from tacit.methods.method import Parameters
 
 #: How much of a random start a flat one keeps; found on synthetic data.
 FLAT = 0.3

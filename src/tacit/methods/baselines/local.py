@@ -8,8 +8,8 @@ from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Party, Schema, Whole, step
-from tacit.methods.base import Method, Sides
 from tacit.methods.baselines.descent import DescentParameters, descend, started
+from tacit.methods.method import Method, Sides
 from tacit.model import Fitted, Linear, Model, NonNegative
 from tacit.partition import Setting
 from tacit.rng import derive

@@ -17,8 +17,8 @@ from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 

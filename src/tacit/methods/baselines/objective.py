@@ -3,7 +3,8 @@
 An objective over both factors is not convex, and descent does not solve one exactly, so that noise in it would protect
 nobody. Here users' factors are fitted at home against public start factors and then fixed; what is left is a
 least-squares problem for every item, convex, in a ball, and solved exactly with the noise inside
-(`tacit.boundary.objective`, with the proof). Privacy makes λ large, so factors are drawn to the public start: drawn to
+(`tacit.boundary.objective_perturbation`, with the proof). Privacy makes λ large, so factors are drawn to the public
+start: drawn to
 0 they would predict the bottom of the scale.
 """
 
@@ -17,16 +18,16 @@ import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Gate, Release
-from tacit.boundary.objective import Objectives
+from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.kernels.embed import embed
 from tacit.kernels.users import user_descent
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context
-from tacit.methods.start import start_factors
+from tacit.methods.initial import start_factors
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting, Share
 

@@ -7,8 +7,8 @@ import numpy as np
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Federation, Party, Schema, step
-from tacit.methods.base import Method, Sides
 from tacit.methods.baselines.means import NoParameters
+from tacit.methods.method import Method, Sides
 from tacit.model import Fitted, Hashed, Model
 from tacit.partition import Setting
 from tacit.rng import id_keys

@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Release
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.deviations import Deviations
 from tacit.boundary.query import Query
 from tacit.boundary.release import Kind
@@ -35,9 +35,9 @@ from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Unit
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.bias.shrink import item_biases
 from tacit.methods.context import Context
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 

@@ -1,14 +1,15 @@
 """SGDMF: federated matrix factorization by stochastic gradient descent with embedding clipping.
 
 Li, Ding, Zhang, Li, Zhou: Federated Matrix Factorization with Privacy Guarantee. PVLDB 15(4), 2022: algorithms FMF,
-VFL-SGDMF, HFL-SGDMF and LFL-SGDMF. Its privacy analysis is corrected: see tacit.boundary.gradients, `horizontal`,
-`vertical`, `device` and tacit.secure.shares.
+VFL-SGDMF, HFL-SGDMF and LFL-SGDMF. Its privacy analysis is corrected: see tacit.boundary.clipped_gradients,
+`horizontal`,
+`vertical`, `device` and tacit.secure.noise_shares.
 """
 
 from __future__ import annotations
 
 from tacit.data.ratings import Feedback
-from tacit.methods.base import Method, Sides
+from tacit.methods.method import Method, Sides
 from tacit.methods.sgdmf import device, horizontal, vertical
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Setting

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit.boundary import Release
-from tacit.boundary.gradients import EmbeddingGradient
+from tacit.boundary.clipped_gradients import EmbeddingGradient
+from tacit.boundary.clipped_records import RecordGradient
 from tacit.boundary.query import Query
-from tacit.boundary.records import RecordGradient
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Scale
@@ -30,11 +30,11 @@ from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Wh
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.users import fold_in
 from tacit.methods.context import Context
-from tacit.methods.sgdmf.gradient import DeviceGradient
+from tacit.methods.initial import falling
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import typical_signal
-from tacit.methods.sgdmf.rule import EMBEDDED
-from tacit.methods.start import falling
+from tacit.methods.sgdmf.step_sizes import typical_signal
+from tacit.methods.sgdmf.unbounded_gradient import DeviceGradient
+from tacit.methods.sgdmf.update_rule import EMBEDDED
 from tacit.model import Fitted, Model
 from tacit.rng import derive
 

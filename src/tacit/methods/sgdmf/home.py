@@ -10,10 +10,10 @@ from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Floats, Party, Schema, step
 from tacit.methods.baselines.descent import DescentParameters, descend
-from tacit.methods.fit import fitted_users
+from tacit.methods.initial import start_factors
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rule import EMBEDDED, Rule
-from tacit.methods.start import start_factors
+from tacit.methods.sgdmf.update_rule import EMBEDDED, Rule
+from tacit.methods.user_factors import fitted_users
 from tacit.model import Fitted
 from tacit.partition import Share
 

@@ -35,11 +35,11 @@ from tacit.boundary.spec import Spec
 from tacit.federation import Facts, Federation, Floats, Schema, Whole, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.context import Context
+from tacit.methods.initial import start_factors
 from tacit.methods.sgdmf.home import ITEMS, SiloAtHome
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import Rates, typical_signal
-from tacit.methods.sgdmf.rule import EMBEDDED, Rule
-from tacit.methods.start import start_factors
+from tacit.methods.sgdmf.step_sizes import Rates, typical_signal
+from tacit.methods.sgdmf.update_rule import EMBEDDED, Rule
 from tacit.model import Model
 from tacit.rng import derive
 

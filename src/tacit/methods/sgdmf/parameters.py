@@ -9,8 +9,8 @@ from pydantic import Field
 
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import Unit
-from tacit.methods.base import DEPENDS, Parameters
 from tacit.methods.context import Context
+from tacit.methods.method import DEPENDS, Parameters
 from tacit.partition import Setting
 
 # Both were found on synthetic worlds: docs/explanation/sgdmf-private-rates.md.
@@ -159,7 +159,8 @@ class SGDMFParameters(LocalStepParameters):
     ---------
     Without privacy there is none: NON-PRIVATE. With it, what is asked for, over everything that leaves a party.
     Per user a step moves item factors by at most √θ·2R^1.5 and both blocks by 2R^1.5·√(θ² + θ), per rating by 2R^1.5
-    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs: `tacit.boundary.gradients`,
+    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs:
+    `tacit.boundary.clipped_gradients`,
     `tacit.methods.sgdmf.horizontal` and `.vertical`.
 
     References

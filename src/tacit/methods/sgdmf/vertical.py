@@ -20,10 +20,10 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
 from tacit.methods.context import Context
+from tacit.methods.initial import start_factors
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import LAST_DRIFT, Rates, typical_signal
-from tacit.methods.sgdmf.rule import EMBEDDED, Rule
-from tacit.methods.start import start_factors
+from tacit.methods.sgdmf.step_sizes import LAST_DRIFT, Rates, typical_signal
+from tacit.methods.sgdmf.update_rule import EMBEDDED, Rule
 from tacit.model import Fitted, Model
 from tacit.partition import Share
 

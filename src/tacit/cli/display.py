@@ -1,0 +1,203 @@
+"""What people see while they wait, and when it is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from threading import Timer
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from tacit.errors import TacitError
+from tacit.prepare.progress import Glance
+from tacit.report.floor_chart import verdict
+from tacit.report.record import RunRecord
+from tacit.report.standing import NON_PRIVATE, columns, contenders, remarks
+from tacit.report.words import delta, epsilon, plural, seconds, size
+
+#: Seconds between two lines where the progress line cannot be redrawn.
+EVERY = 5.0
+#: Seconds after which something that is being done gets its first line there.
+LONG = 2.0
+
+
+def errors() -> Console:
+    return Console(file=sys.stderr, highlight=False)
+
+
+class Live:
+    """One live line on stderr: round, metric, ε spent, bytes up, time left."""
+
+    def __init__(self, console: Console, title: str, budget: float | None, bar: Progress | None = None) -> None:
+        self._console, self._title, self._budget = console, title, budget
+        self.bar = bar or Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[words]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+        )
+        self._task = self.bar.add_task(title, total=None, words="")
+        self._said = monotonic()
+        self._doing, self._later = "", Timer(0, lambda: None)
+        self._beside: Live | None = None
+
+    def __call__(self, glance: Glance) -> None:
+        self._later.cancel()
+        error = "" if glance.mse is None else f" · mse {glance.mse:.4f}"
+        of = "" if self._budget is None else f" of {self._budget:g}"
+        stamp = "NON-PRIVATE" if glance.epsilon is None else f"ε {glance.epsilon:.2f}{of}"
+        words = f"round {glance.round}/{glance.rounds}{error} · {stamp} · {size(glance.bytes_up)} up"
+        if self._console.is_terminal:
+            if self._doing:
+                self._restart("")
+            self.bar.update(self._task, total=glance.rounds, completed=glance.round, words=words)
+        elif monotonic() - self._said > EVERY:
+            self._print(words)
+
+    def phase(self, doing: str, done: float | None = None) -> None:
+        """What is being done beside rounds, and which part of it is done, if that is known."""
+        fresh = doing != self._doing
+        if self._console.is_terminal:
+            if fresh:
+                self._restart(doing)
+            if done is not None:
+                self.bar.update(self._task, total=1.0, completed=done)
+        elif fresh:
+            self._later.cancel()
+            self._doing = doing
+            self._later = Timer(LONG, self._print, (f"{doing} …",))
+            self._later.daemon = True
+            self._later.start()
+        elif done is not None and monotonic() - self._said > EVERY:
+            self._print(f"{doing}, {done:.0%}")
+
+    def beside(self, title: str) -> Live:
+        """A line of its own under this one, for what is trained beside the run: it has no budget."""
+        self._beside = Live(self._console, title, None, self.bar)
+        return self._beside
+
+    def done(self) -> None:
+        """Nothing is being done any more."""
+        self._later.cancel()
+        if self._beside is not None:
+            self._beside.done()
+
+    def _restart(self, doing: str) -> None:
+        """A bar of its own for each phase, and for the rounds: the time left follows from its own speed."""
+        self._doing = doing
+        self.bar.remove_task(self._task)
+        self._task = self.bar.add_task(self._title, total=None, words=doing)
+
+    def _print(self, words: str) -> None:
+        self._said = monotonic()
+        self._console.print(f"{self._title}: {words}", soft_wrap=True, markup=False)
+
+    def say(self, words: str) -> None:
+        """A line above the live one."""
+        self._console.print(words, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def live(title: str, quiet: bool, budget: float | None = None) -> Iterator[Live | None]:
+    """The live line for one run, gone when the run is done."""
+    console = errors()
+    if quiet:
+        yield None
+        return
+    line = Live(console, title, budget)
+    try:
+        with line.bar if console.is_terminal else nullcontext():
+            yield line
+    finally:
+        line.done()
+
+
+def _record(summary: dict[str, Any]) -> RunRecord | None:
+    """The run's folder, where it can be read: it says what the run stands beside."""
+    try:
+        return RunRecord.read(Path(summary["run"]))
+    except TacitError:
+        return None
+
+
+def _print_beside(record: RunRecord, console: Console) -> None:
+    """The run beside its floor and what else there is, by the metrics that tell most, with intervals."""
+    from rich.table import Table
+
+    found, names = contenders(record), columns(record)
+    if not found or not names:
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("beside it")
+    for name in names:
+        table.add_column(name, justify="right")
+        table.add_column("95 % interval", style="dim")
+    table.add_column("guarantee")
+    for one in found:
+        name = f"{record.about.method.name}, this run" if one is found[0] else one.name
+        cells = []
+        for metric in names:
+            value, interval = one.value(metric), one.interval(metric)
+            cells += ["–" if value is None else f"{value:.4f}"]
+            cells += ["" if interval is None or value is None else f"{interval[0]:.4f} … {interval[1]:.4f}"]
+        table.add_row(escape(name), *cells, one.guarantee.partition(" per ")[0].partition(",")[0])
+    console.print()
+    console.print(table)
+    if told := [one for one in found if one.guarantee == NON_PRIVATE]:
+        console.print(f"{NON_PRIVATE}:", markup=False, style="dim")
+    for one in told:
+        why = f"{one.what}; {one.missing}" if one.missing else one.what
+        console.print(f"  {one.name}: {why}", markup=False, style="dim")
+    for remark in remarks(record):
+        console.print(remark, markup=False)
+
+
+def print_summary(summary: dict[str, Any], console: Console) -> None:
+    """The result of one run, for a person."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    table.add_column("interval", style="dim")
+    for name, value in summary["metrics"].items():
+        low, high = summary["intervals"].get(name, (None, None))
+        table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}")
+    guarantee = summary["guarantee"]
+    record = _record(summary)
+    stamp = "[bold red]NON-PRIVATE[/bold red]"
+    if record is not None and record.about.hidden:
+        stamp += f" · {escape(record.about.hidden)}"
+    if guarantee is not None:
+        simulated = " · SIMULATED" if guarantee["simulated"] else ""
+        silo = summary["setting"] == "horizontal" and guarantee["unit"] == "user"
+        unit = f"per {guarantee['unit']}{' and silo' if silo else ''}, against {guarantee['against']}"
+        stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}[/bold] {unit}{simulated}"
+    found = None if record is None else verdict(record)
+    judged = f" · [bold]{escape(found.brief)}[/bold]" if found is not None and found.brief else ""
+    console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{judged}")
+    console.print(table)
+    if record is not None:
+        _print_beside(record, console)
+    if found is not None:
+        console.print(found.words, markup=False)
+    if "metrics_of" in summary:
+        console.print(f"Metrics are of {summary['metrics_of']}, on their own test ratings, and carry no guarantee.")
+    elif not summary["metrics"]:
+        console.print("Metrics stayed at the sites.")
+    console.print(
+        f"{plural(summary['rounds'], 'round')} · {size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down · "
+        f"{seconds(summary['seconds'])}"
+    )
+    if summary.get("void"):
+        console.print(f"Void, since too few stayed: {plural(summary['void'], 'sum')}; what left in them is charged.")
+    console.print(f"Report: {Path(summary['run']) / 'report.html'}", soft_wrap=True)

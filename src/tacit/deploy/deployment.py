@@ -1,0 +1,351 @@
+"""A run between organisations, from the coordinator's side: a run file and a keyring in, a run folder out.
+
+The coordinator holds no ratings. What it can say of the model's quality is what sites chose to tell it; by default that
+is nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tacit.config import EngineSection, RunFile
+from tacit.data.catalogue import Catalogue
+from tacit.data.side_tables import read_catalogue
+from tacit.deploy.align import REVEALS
+from tacit.deploy.coordinator_service import Conducted, Coordinator
+from tacit.deploy.health import Health
+from tacit.deploy.keyring import Keyring
+from tacit.deploy.logs import logger, quiet_engine
+from tacit.deploy.offer import Offer, Told, facts_among, offered_file
+from tacit.deploy.service_status import Status
+from tacit.engine.call_log import CallLog
+from tacit.engine.cells import vacant
+from tacit.engine.files import write_private
+from tacit.engine.ledger_folder import Heads
+from tacit.engine.memory import as_written
+from tacit.errors import PrivacyRefused, TacitError, UsageError
+from tacit.federation import Transcript
+from tacit.partition import Setting
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.progress import Glance, glances
+from tacit.prepare.run_file import check, roles_of, seeded, setting_of, stops
+from tacit.report.about import about, absences, metrics_table, void_sums
+from tacit.report.beside import told_after, told_before
+from tacit.report.crossing import crossing
+from tacit.report.folder import RunFolder
+from tacit.report.sealing import sentences
+from tacit.report.shared import shared_metrics, site_metrics
+from tacit.report.words import count, plural
+
+INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure."
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What `tacit up` was told beside the run file and the keys."""
+
+    wait: float = 600.0
+    listen: str | None = None
+    health: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A run that is over: what was prepared and conducted, and what sites told before it and after it.
+
+    `told` is what sites said of themselves when they accepted; `offers` is how often the run was offered to them.
+    """
+
+    prepared: PreparedRun
+    done: Conducted
+    told: Mapping[str, Told]
+    replies: Mapping[str, Any]
+    offers: int = 1
+
+
+def up(
+    file: RunFile,
+    keyring: Keyring,
+    out: Path | None,
+    terms: Terms,
+    watch: Callable[[Glance], None],
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """Wait for the invited sites, hold the run with those that accept, and fill the run folder. The summary.
+
+    `watch` sees every round, and `tell` gets a sentence about what is waited for.
+    """
+    file = for_sites(file)
+    names = invited = tuple(name for name in keyring.invited if name.startswith("party-"))
+    if out is not None and (kept := _roster(out)):
+        names = tuple(name for name in kept if name in names)
+    else:
+        _enough(file, names)
+    catalogue = listed(file)
+    method, _parameters = check(file)
+    roles = _roles(file, names, keyring)
+    vacant(terms.listen or keyring.host, keyring.port)
+    with RunFolder.make(out, method.name, file) as folder:
+        return _conducted(file, keyring, names, roles, invited, catalogue, folder, terms, watch, tell)
+
+
+def _conducted(
+    file: RunFile,
+    keyring: Keyring,
+    names: tuple[str, ...],
+    roles: tuple[str, ...],
+    invited: tuple[str, ...],
+    catalogue: Catalogue | None,
+    folder: RunFolder,
+    terms: Terms,
+    watch: Callable[[Glance], None],
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """The run in its folder, from the first hello to the report."""
+    log = logger(folder.path, "coordinator")
+    quiet_engine(log)
+    with Status(folder.path, "coordinator", keyring.federation) as status:
+        health = Health(status, port=terms.health) if terms.health is not None else None
+        coordinator = Coordinator(keyring, folder.run_id, log, status, terms.listen, tell)
+        calls = CallLog(folder.path / "transcript" / "log.sqlite")
+        try:
+            if health is not None:
+                health.start()
+                tell(f"Its health is told at {health.address}.")
+            setting, sent = setting_of(file), offered_file(file, file.public)
+            offer = Offer(folder.run_id, sent, names, setting, catalogue, roles=roles)
+            coordinator.show(offer)
+            coordinator.open()
+            held = _held(coordinator, offer, file, terms, folder, calls, watch)
+            refused = [f"{name} did not take part: {why}" for name, why in coordinator.refused.items()]
+            coordinator.done()
+        finally:
+            calls.close()
+            coordinator.close()
+            if health is not None:
+                health.close()
+    offers = max(coordinator.offers, 1 + (len(invited) > len(held.told)))  # also those before it was resumed
+    return _written(folder, file, replace(held, offers=offers), refused, keyring)
+
+
+def for_sites(file: RunFile) -> RunFile:
+    """The run file of a deployment; refuses what only a simulation may ask for."""
+    engine = EngineSection.model_validate({**file.engine.model_dump(), "name": "flare"})
+    data = file.data.model_copy(update={"source": "sites"})  # each says at home where its own are
+    file = file.model_copy(update={"engine": engine, "data": data})
+    if file.privacy is not None and seeded(file):
+        raise PrivacyRefused(
+            "[engine] seeded = true draws noise that whoever holds the run file can recompute, so every site would "
+            "refuse it; leave it out, or try the run on this machine with: tacit up FILE --local N"
+        )
+    if file.aggregation.dropout:
+        raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; leave it out.")
+    if file.split.by in ("temporal", "cold-users"):
+        raise UsageError(f'[split] by = "{file.split.by}" cannot be made by a site for itself; choose another one.')
+    if file.public.scale is None or (file.privacy is not None and file.public.users is None):
+        raise UsageError(
+            "A deployment declares [public] scale, and with [privacy] users too: no one place has all ratings to read "
+            "them off; add them, as in scale = [1, 5] and users = 6040."
+        )
+    return file
+
+
+def listed(file: RunFile) -> Catalogue | None:
+    """The public list of items; None where it is to be the union of what sites have."""
+    if file.public.catalogue is not None:
+        return read_catalogue(file.public.catalogue, file.public.features)
+    if file.public.features:
+        raise UsageError(
+            "[public] features names attributes of items, and in a deployment these come from a public table; name it "
+            'in [public], as in catalogue = "items.parquet".'
+        )
+    if file.privacy is not None:
+        raise UsageError(
+            "With [privacy], items come from a public list, since a list of what was rated would be a leak; name one "
+            'in [public], as in catalogue = "items.csv".'
+        )
+    return None
+
+
+def _roster(run: Path) -> tuple[str, ...]:
+    """Who is in a run that is being resumed; nobody yet where it was not begun."""
+    path = run / "transcript" / "roster.json"
+    if not path.exists():
+        return ()
+    with as_written(path):
+        return tuple(str(name) for name in list(json.loads(path.read_bytes())))
+
+
+def _enough(file: RunFile, names: tuple[str, ...]) -> None:
+    if not names:
+        raise UsageError("Nobody is invited yet; write kits with: tacit keys invite KEYS party-1 party-2 …")
+    if file.partition.into is not None and file.partition.into != len(names):
+        raise UsageError(
+            f"[partition] into = {file.partition.into}, and {len(names)} parties are invited; make them the same."
+        )
+
+
+def _roles(file: RunFile, names: tuple[str, ...], keyring: Keyring) -> tuple[str, ...]:
+    """Whom the run needs beside its parties; refuses where one of them is not invited."""
+    roles = roles_of(file, setting_of(file), len(names))
+    if missing := [name for name in roles if name not in keyring.invited]:
+        raise UsageError(
+            f"The run needs {missing[0]}, who is not invited; write a kit with: tacit keys invite {keyring.folder} "
+            f"{' '.join(missing)}"
+        )
+    return roles
+
+
+def _held(
+    coordinator: Coordinator,
+    offer: Offer,
+    file: RunFile,
+    terms: Terms,
+    folder: RunFolder,
+    calls: CallLog,
+    watch: Callable[[Glance], None],
+) -> Finished:
+    names = offer.everybody
+    transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
+    try:
+        coordinator.gather(names, terms.wait, offer)
+        offer, told = coordinator.offered(offer, stops(file))
+        found: Mapping[str, Told] = told
+        write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
+        if offer.setting is Setting.VERTICAL:
+            found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
+        prepared = offer.prepared(facts_among(offer, found))
+        with _remembered(coordinator, offer, calls) as heads:
+            coordinator.begin(offer, prepared, heads)
+            done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, glances(prepared, watch))
+    except TacitError as error:
+        coordinator.give_up(names, error)
+        raise
+    ended = coordinator.end(offer.everybody, {"digest": transcript.digest}, done.shared)
+    replies = {name: reply for name, reply in ended.items() if name in offer.roster}
+    return Finished(prepared, done, told, replies)
+
+
+@contextmanager
+def _remembered(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Iterator[dict[str, str]]:
+    """The last heads of the sites' ledgers, by name, from earlier runs of the same keys; those of this one are kept.
+
+    A ledger belongs to a signing key: both are in a site's state, and another site may come under an old name.
+    """
+    if offer.file.privacy is None:
+        yield {}
+        return
+    heads, who = Heads(coordinator.keyring.folder / "heads.json"), coordinator.identities(offer.roster)
+    known = heads.known()
+    heads.begin(calls.path, who)
+    try:
+        yield {name: known[key] for name, key in who.items() if key in known}
+    finally:
+        heads.end()
+
+
+def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str], keyring: Keyring) -> dict[str, Any]:
+    """Fill the run folder with what the coordinator has seen."""
+    prepared, done, replies = held.prepared, held.done, held.replies
+    facts, promise = prepared.facts, prepared.guarantee
+    metrics, judged = shared_metrics(replies, len(facts.roster))
+    sites = sum(site is not None for site in site_metrics(replies).values())
+    summary: dict[str, Any] = {
+        "run": str(folder.path),
+        "method": prepared.method.name,
+        "setting": str(facts.setting),
+        "metrics": metrics,
+        **({"metrics_of": f"{sites} of {plural(len(facts.roster), 'site')}"} if metrics else {}),
+        **({"void": done.void} if done.void else {}),
+        "intervals": {},
+        "guarantee": promise.to_json(),
+        "rounds": done.rounds,
+        "bytes_up": done.transcript.meter.bytes_up,
+        "bytes_down": done.transcript.meter.bytes_down,
+        "seconds": round(done.seconds, 3),
+        "digest": done.transcript.digest,
+    }
+    told = prepared.sealing()
+    folder.finish(
+        summary=summary,
+        about=about(
+            described(prepared, file),
+            f"Every site held out its own part, as [split] says: {file.split.by}.",
+            sites_of(held, file, keyring.federation),
+            prepared.method,
+            prepared.parameters,
+            crossing(prepared.method, prepared.plan, simulated=False),
+            notes=[
+                *([INSECURE] if keyring.insecure else []),
+                *refused,
+                *absences(done.transcript, len(facts.roster)),
+                *void_sums(done.void, done.rounds),
+                *(f"Left out of a secure sum, {party}: {why}" for party, why in done.rejected.items()),
+                *judged,
+                *prepared.warnings,
+                *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
+            ],
+            sealed=prepared.sealed,
+            noise=prepared.loudness(),
+            hidden=prepared.hidden,
+            sealing=[] if told is None else sentences(told, False),
+            deployed=True,
+            beside=beside(held, file),
+        ),
+        metrics=metrics_table([]),
+        transcript=done.transcript,
+        model=replace(done.model, stamp=str(promise)),
+    )
+    return summary
+
+
+def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
+    """What sites told beside the run's own messages."""
+    contents = {name: site.content() for name, site in held.told.items()}
+    users = {name: site.users for name, site in held.told.items()}
+    way = file.partition.align if held.prepared.facts.setting is Setting.VERTICAL else None
+    return [*told_before(contents, users, way, held.offers), *told_after(held.replies)]
+
+
+def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:
+    """What about.json says of data that nobody has in one place: what is only declared is no count, nor a density."""
+    facts, declared = prepared.facts, file.public.ratings
+    words, density, notes = "", None, []
+    if file.privacy is not None:
+        words = f"about {count(declared)} ratings declared" if declared else "an uncounted number of ratings"
+        notes = ["the number of ratings is what the run file declares, for all who were invited"] if declared else []
+    elif facts.setting is Setting.VERTICAL:
+        words = f"{plural(facts.ratings, 'rating')} before users were aligned"
+    else:
+        density = facts.ratings / (facts.users * facts.items)
+    return {
+        "name": "the sites' own data",
+        "users": facts.users,
+        "items": facts.items,
+        "ratings": facts.ratings,
+        "ratings_in_words": words,
+        "scale": str(facts.scale),
+        "feedback": str(facts.feedback),
+        "features": list(facts.catalogue.columns),
+        "density": density,
+        "notes": notes,
+    }
+
+
+def sites_of(held: Finished, file: RunFile, federation: str) -> dict[str, Any]:
+    """What about.json says of who held what; in the vertical setting a site's own users, and not the common list's."""
+    facts = held.prepared.facts
+    listed = [
+        {"name": m.name, "label": m.name, "users": held.told[m.name].users, "items": m.items, "devices": m.devices}
+        for m in facts.roster
+    ]
+    description = f"{len(listed)} sites of the federation {federation}."
+    if facts.setting is Setting.VERTICAL:
+        whose = "users of all sites" if file.partition.keep == "shared" else "users of any site"
+        description += f" The common list has {plural(facts.users, 'row')}, the {whose}; below are each site's own."
+    return {"description": description, "parties": listed}

@@ -1,0 +1,309 @@
+"""The terms of a deployed run: what the coordinator offers, what sites tell of themselves, what all then agree on.
+
+An offer is a run file without its data, the roster, and the public catalogue of items. Each side makes method, plan and
+guarantee from these words with its own code: nothing that protects a site rests on the coordinator's reckoning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from tacit.boundary.wire import Array, Value, reading
+from tacit.config import (
+    MOST_RATINGS,
+    MOST_USERS,
+    DataSection,
+    EngineSection,
+    PublicSection,
+    RunFile,
+    checked,
+    toml_table,
+)
+from tacit.data.catalogue import Catalogue
+from tacit.data.public_facts import TYPICAL, PublicFacts
+from tacit.data.ratings import Feedback, Scale
+from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.catalogue_message import catalogue_content, catalogue_from, ids_array, vocabulary
+from tacit.engine.cells import COORDINATOR
+from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
+from tacit.federation import Facts
+from tacit.federation.facts import Member
+from tacit.federation.role import ROLE
+from tacit.partition import Setting
+from tacit.prepare.plan import Plan
+from tacit.prepare.planned import affordable
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.run_file import method_of, plan, prepared
+
+#: The name of a run, which also names files.
+_RUN = re.compile("[A-Za-z0-9_-]{1,64}")
+_PARTY = re.compile("party-[1-9][0-9]{0,8}")
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What the coordinator asks sites to take part in.
+
+    Attributes
+    ----------
+    run : the run's own name
+    file : the run file, without where its data is
+    roster : the parties, in their order
+    setting : as everywhere
+    catalogue : the public list of items, with the attributes that [public] features names; None where it is to be the
+        union of what sites have, without privacy only
+    local : whether all sites are processes of one experimenter, on shares that lie ready for them
+    roles : whom the run needs beside the parties: a catalogue, decrypters, a proxy
+    """
+
+    run: str
+    file: RunFile
+    roster: tuple[str, ...]
+    setting: Setting
+    catalogue: Catalogue | None
+    local: bool = False
+    roles: tuple[str, ...] = ()
+
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """The parties, and other roles behind them."""
+        return (*self.roster, *self.roles)
+
+    @property
+    def items(self) -> Vocabulary | None:
+        """The public list of items, if there is one."""
+        return None if self.catalogue is None else self.catalogue.ids
+
+    def content(self) -> dict[str, Value]:
+        things = {} if self.catalogue is None else catalogue_content(self.catalogue)
+        place: dict[str, Value] = {"roster": json.dumps(self.roster), "setting": str(self.setting), "local": self.local}
+        return {"file": self.file.to_toml(), "roles": json.dumps(self.roles), **place, **things}
+
+    @classmethod
+    def of(cls, run: str, content: Mapping[str, Any]) -> Self:
+        """The offer in a message; whatever is not as agreed is one sentence."""
+        if not _RUN.fullmatch(run):
+            raise BadMessage("The coordinator's offer is of a run with a name that is none; it was damaged or forged.")
+        try:
+            with reading(COORDINATOR):
+                file = checked(RunFile, toml_table(str(content["file"])), "the offered run file")
+                roster, roles = (tuple(str(n) for n in json.loads(content[word])) for word in ("roster", "roles"))
+                catalogue = catalogue_from(content, file.public.features)
+                setting, local = Setting(str(content["setting"])), content["local"] is True
+        except (UsageError, DataError) as error:
+            raise BadMessage(f"The coordinator's offer cannot be read: {str(error).rstrip('.')}.") from None
+        if not all(_PARTY.fullmatch(name) for name in roster):
+            raise BadMessage("The coordinator's offer names a party that is none; it was damaged or forged.")
+        if len(set(roster)) != len(roster):
+            raise BadMessage("The coordinator's offer names a party twice, which would count its noise twice.")
+        if not all(ROLE.fullmatch(name) for name in roles) or len(set(roles)) != len(roles):
+            raise BadMessage(
+                "The coordinator's offer names a role that is none, or one twice; it was damaged or forged."
+            )
+        return cls(run, file, roster, setting, catalogue, local, roles)
+
+    @property
+    def hash(self) -> str:
+        """What names these very terms: the same for everybody who was offered them."""
+        things = None if self.catalogue is None else self.catalogue.digest
+        words = json.dumps([self.run, self.roster, self.roles, self.setting, self.local, self.file.to_toml(), things])
+        return hashlib.sha256(words.encode()).hexdigest()
+
+    def public(self, items: int) -> PublicFacts:
+        """The public facts that a plan is made from."""
+        public = self.file.public
+        if public.scale is None or public.users is None:
+            raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
+        ratings = public.ratings or public.users * min(TYPICAL, items)
+        width = 0 if self.catalogue is None else self.catalogue.width
+        return PublicFacts(public.users, items, Scale(*public.scale), ratings, width)
+
+    def planned(self, items: int, parties: int) -> Plan | None:
+        """What a run among so many parties releases, computed here, before their sizes are known; None for NON-PRIVATE.
+
+        Refuses what cannot be kept.
+        """
+        method, parameters = method_of(self.file)
+        if self.file.privacy is None:
+            return None
+        made = plan(self.file, method, parameters, self.setting, parties, self.public(items))
+        affordable(made, self.file.privacy)
+        return made
+
+    def prepared(self, facts: Facts) -> PreparedRun:
+        """The run over these facts, computed here; refuses what cannot be kept."""
+        public = None if self.file.privacy is None else self.public(facts.items)
+        made = prepared(self.file, facts, public, self.run)
+        if tuple(made.roles) != self.roles:
+            raise BadMessage(
+                f"The run was offered with the roles {', '.join(self.roles) or 'none'}, and the code installed here "
+                f"needs {', '.join(made.roles) or 'none'}; compare versions."
+            )
+        return made
+
+
+def offered_file(file: RunFile, public: PublicSection) -> RunFile:
+    """A run file as sites get it: where the coordinator's own data and ledgers are is nobody's business."""
+    data = DataSection(feedback=file.data.feedback, duplicates=file.data.duplicates)
+    privacy = None if file.privacy is None else file.privacy.model_copy(update={"ledger": None})
+    engine = EngineSection(name="flare", seeded=file.engine.seeded, timeout=file.engine.timeout)
+    changes = {"data": data, "public": public, "privacy": privacy, "engine": engine}
+    return file.model_copy(update=changes)
+
+
+# -- what a site tells of itself, and what all are told then ----------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What a site says of itself when it accepts: sizes that are public by the guarantee's relation.
+
+    `items` are those that it holds: all of the public list, or its part of it in the vertical setting. `ratings` is
+    counted without privacy only, and 0 with it.
+    """
+
+    users: int
+    items: Vocabulary | None
+    ratings: int = 0
+    devices: int = 0
+
+    def content(self) -> dict[str, Value]:
+        ids = {} if self.items is None else {"items": ids_array(self.items)}
+        return {"users": self.users, "ratings": self.ratings, "devices": self.devices, **ids}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], name: str) -> Self:
+        numbers = [content.get(word) for word in ("users", "ratings", "devices")]
+        if not all(type(number) is int and 0 <= number < 2**31 for number in numbers) or numbers[0] == 0:
+            raise BadMessage(f"What {name} says of its sizes is not as agreed.")
+        with reading(name):
+            items = vocabulary(content["items"]) if "items" in content else None
+        return cls(int(content["users"]), items, int(content["ratings"]), int(content["devices"]))
+
+
+def facts_of(offer: Offer, told: Mapping[str, Told], feedback: Feedback) -> Facts:
+    """The public facts of a run among those that accepted, in the offer's order."""
+    catalogue = offer.catalogue or Catalogue(union([member.items for member in told.values()]))
+    items = catalogue.ids
+    vertical, public = offer.setting is Setting.VERTICAL, offer.file.public
+    roster = []
+    for name in offer.roster:
+        held = told[name].items or items if vertical else items
+        columns = items.rows(held.ids)
+        if np.any(columns < 0):
+            raise BadMessage(f"{name} holds items that are not on the public list of items.")
+        roster.append(Member(name, told[name].users, len(held), columns, told[name].devices))
+    if public.scale is None:
+        raise UsageError("A deployed run declares [public] scale.")
+    return Facts(
+        setting=offer.setting,
+        scale=Scale(*public.scale),
+        feedback=feedback,
+        users=roster[0].users if vertical else sum(member.users for member in roster),
+        catalogue=catalogue,
+        ratings=sum(member.ratings for member in told.values()),
+        roster=tuple(roster),
+        seed=offer.file.seed,
+    )
+
+
+def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:
+    """The facts of a run among those that accepted; refuses what they together cannot be."""
+    facts = facts_of(offer, told, Feedback(offer.file.data.feedback))
+    declared = offer.file.public.users
+    if declared is not None and facts.users > declared:
+        raise PrivacyRefused(
+            f"The sites have {facts.users:,} users together, and [public] users declares {declared:,}; declare at "
+            "least as many, and plan anew."
+        )
+    return facts
+
+
+def facts_content(facts: Facts) -> dict[str, Value]:
+    """The facts of a run as a message; columns are told only where they differ between parties.
+
+    Of the items' attributes, which the offer has, only the digest is told again.
+    """
+    members = [[m.name, m.users, m.items, m.devices] for m in facts.roster]
+    columns = {f"columns/{m.name}": m.columns.astype(np.int32) for m in facts.roster if len(m.columns) < facts.items}
+    scale = [facts.scale.low, facts.scale.high]
+    words: dict[str, Value] = {
+        "feedback": str(facts.feedback),
+        "ratings": facts.ratings,
+        "users": facts.users,
+        "roster": json.dumps(members),
+        "scale": json.dumps(scale),
+        "items": ids_array(facts.item_ids),
+        "catalogue": facts.catalogue.digest,
+    }
+    return {**words, **columns}
+
+
+@reading(COORDINATOR)
+def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
+    """The facts in a message, held to the offer that was accepted."""
+    members, (low, high) = json.loads(content["roster"]), json.loads(content["scale"])
+    items, feedback = vocabulary(content["items"]), Feedback(str(content["feedback"]))
+    every = np.arange(len(items), dtype=np.int64)
+    roster = tuple(
+        Member(str(name), _size(users), _size(held), _columns(content, name, every), _size(devices))
+        for name, users, held, devices in members
+    )
+    users, ratings = _size(content["users"]), _size(content["ratings"], MOST_RATINGS)
+    listed = tuple(member.name for member in roster)
+    declared = offer.file.public.scale
+    if listed != offer.roster or (offer.items is not None and items != offer.items):
+        raise BadMessage("The run that begins is not the one that was offered: other parties or other items.")
+    catalogue = offer.catalogue or Catalogue(items)
+    if content["catalogue"] != catalogue.digest:
+        raise BadMessage("The run that begins is not the one that was offered: the items have other attributes.")
+    if not -1e12 <= low < high <= 1e12 or declared not in (None, (low, high)):
+        raise BadMessage("The run that begins is not the one that was offered: another scale.")
+    if feedback != offer.file.data.feedback:
+        raise BadMessage("The run that begins is not the one that was offered: another kind of feedback.")
+    together = {m.users for m in roster} if offer.setting is Setting.VERTICAL else {sum(m.users for m in roster)}
+    if together != {users} or not all(_possible(member, offer, len(items)) for member in roster):
+        raise BadMessage("The coordinator's list of the parties has sizes that they cannot have together.")
+    return Facts(offer.setting, Scale(low, high), feedback, users, catalogue, ratings, roster, offer.file.seed)
+
+
+def _size(number: object, most: int = MOST_USERS) -> int:
+    if type(number) is not int or not 0 <= number <= most:
+        raise BadMessage("The coordinator's list of the parties has a size that is none; it was damaged or forged.")
+    return number
+
+
+def _possible(member: Member, offer: Offer, items: int) -> bool:
+    """Whether a party can be of these sizes; only an experiment, or a run that hides and promises nothing, has cohorts.
+
+    A cohort runs no protocol: were one said to be there, everybody's contribution would leave unmasked.
+    """
+    bare = offer.file.privacy is None and offer.file.aggregation.name == "plain"
+    most = member.users if offer.local or bare else 1
+    devices = 0 <= member.devices <= (most if offer.setting is Setting.DEVICE else 0)
+    return member.users > 0 and devices and member.items == len(member.columns) and member.columns[-1] < items
+
+
+def _columns(content: Mapping[str, Any], name: object, every: Array) -> Array:
+    told = content.get(f"columns/{name}")
+    if told is None:
+        return every
+    columns: Array = np.asarray(told, dtype=np.int64)
+    if columns.ndim != 1 or np.any(np.diff(columns) <= 0) or not len(columns) or columns[0] < 0:
+        raise BadMessage("The coordinator's list of a party's items is none; it was damaged or forged.")
+    return columns
+
+
+def union(lists: Sequence[Vocabulary | None]) -> Vocabulary:
+    """Every item that somebody has: without privacy only, since it tells that somebody has it."""
+    ids = [held.ids for held in lists if held is not None]
+    if not ids:
+        raise UsageError("There is no public list of items, and no site told its own; name one in [public] catalogue.")
+    return Vocabulary.of(np.concatenate(ids), "item")

@@ -1,0 +1,87 @@
+"""A role's part in one run: it reads no ratings, keeps no ledger, and answers by code that is installed here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from tacit.boundary.wire import Array, Value
+from tacit.deploy.certificates import identity_text
+from tacit.deploy.offer import Offer, facts_from
+from tacit.deploy.site_run import Home, answered, identities_in
+from tacit.engine.envelope import Ask
+from tacit.engine.memory import Memory
+from tacit.errors import BadMessage
+from tacit.federation import Role
+from tacit.federation.messages import Answer
+from tacit.prepare.prepared import Keys, PreparedRun
+
+
+class RolePart:
+    """One role's part in one run; what a `Site` needs of a `Part`.
+
+    Attributes
+    ----------
+    offer : what was offered
+    party : who answers, once the run has begun
+    """
+
+    private = False  # nothing here is anybody's record, so that what goes wrong may be told
+    unfit = ""
+
+    def __init__(self, home: Home, run: str, content: Mapping[str, Any]) -> None:
+        """Looks at an offer; raises where it does not name this role, or the code installed here has no such role."""
+        self._home, self.offer = home, Offer.of(run, content)
+        home.policy.check(self.offer, home.name)
+        self.party: Role | None = None
+        self._prepared: PreparedRun | None = None
+        self._memory = Memory(home.folder / "memory.tct", run)
+
+    def sizes(self) -> dict[str, Value]:
+        """What the role says of itself when it accepts: nothing."""
+        return {}
+
+    def align(self, content: Mapping[str, Any]) -> dict[str, Value]:
+        raise BadMessage(f"{self._home.name} has no users to align, and was asked to; nothing was done.")
+
+    def begin(self, content: dict[str, Any]) -> dict[str, Value]:
+        """Makes the role from what everybody agreed on; what was promised, by this service's own computation."""
+        home, offer = self._home, self.offer
+        told = identities_in(content.pop("identities", "{}"))
+        content.pop("head", None)
+        facts = facts_from(offer, content)
+        prepared = offer.prepared(facts)
+        wants = prepared.roles[home.name].wants(prepared.parameters)
+        brought = None
+        if home.brings is not None:
+            brought = home.brings.catalogue(facts.item_ids, offer.run, home.folder, wants)
+        role = prepared.role(home.name, brought, Keys(self._others(prepared, told), home.identity))
+        self._memory.recall(role.home)
+        self.party, self._prepared = role, prepared
+        return {"bound": hashlib.sha256(prepared.bound.encode()).hexdigest()}
+
+    def answer(self, ask: Ask) -> Answer:
+        """Answers one request, or repeats what was answered before."""
+        return answered(self.party, self._prepared, ask, self._memory, self._home.policy.local)
+
+    def spent(self, now: bool = False) -> dict[str, float]:
+        """Nothing: a role spends no budget."""
+        return {}
+
+    def keep(self, shared: Mapping[str, Array]) -> dict[str, Value]:
+        """A role predicts nothing, and keeps no model."""
+        return {}
+
+    def leave(self) -> None:
+        self.party = None
+
+    def _others(self, prepared: PreparedRun, told: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
+        """The parties' signing keys as their owners gave them; in an experiment, as the coordinator says."""
+        home, names = self._home, tuple(member.name for member in prepared.facts.roster)
+        if not home.policy.local and home.policy.peers is None:
+            return {}
+        known = {**home.policy.known(told, names), home.name: identity_text(home.identity.public_key())}
+        return {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in known.items()}

@@ -1,0 +1,240 @@
+"""A site's own ratings: read where they lie, once, brought onto a run's list of items and scale, split at home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tacit.data.columns import Origin
+from tacit.data.load import load
+from tacit.data.ratings import Ratings, Scale, row_order
+from tacit.data.side_tables import catalogue_of, read_side
+from tacit.data.split import split
+from tacit.data.tables import shown as shown_id
+from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.offer import Offer, Told
+from tacit.deploy.site_files import read_share
+from tacit.errors import DataError, PrivacyRefused, UsageError
+from tacit.partition import Setting, Share
+from tacit.report.words import plural
+
+#: Ids of items that are named of those that are not on a run's list.
+FEW = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a site brings to one run: its share, whose it is, what it held out of it for a test of its own.
+
+    `unfit` is how many of its ratings are of items that the run does not list, or outside its scale.
+    """
+
+    share: Share
+    people: tuple[str, ...]
+    test: Ratings | None = None
+    unfit: int = 0
+
+    def told(self, offer: Offer) -> Told:
+        """What the coordinator is told of it: sizes, and without privacy also counts and, where asked for, items."""
+        private = offer.file.privacy is not None
+        named = offer.setting is Setting.VERTICAL or (offer.items is None and not private)
+        ratings = 0 if private else self.share.ratings.n_ratings
+        items = self.share.ratings.item_ids if named else None
+        return Told(self.share.ratings.n_users, items, ratings, self.share.devices)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a site's ratings are: a file, a folder, a database with a query.
+
+    They are read once, by the site's own words, before anybody is told that it is there. An offer's list of items and
+    scale then only leave out and clip. The site says so at home (`unfit`) and not to the coordinator: whether data fits
+    an offer would be an answer that nobody is charged for, and anyone who makes offers could ask as often as they like.
+
+    Attributes
+    ----------
+    data, query, columns, feedback, duplicates, bad_rows : as `tacit.load` takes them
+    items : a public list: what a vertical site holds; else the very list that a run must have. Where a run uses
+        attributes of items, they must be those in this file
+    """
+
+    data: str
+    query: str | None = None
+    columns: Mapping[str, str] | None = None
+    items: Path | None = None
+    feedback: str = "explicit"
+    duplicates: str = "error"
+    bad_rows: str = "error"
+
+    @cached_property
+    def ratings(self) -> Ratings:
+        """All that the site has; what is wrong with it is found here."""
+        return load(
+            self.data,
+            feedback=self.feedback,
+            columns=self.columns,
+            duplicates=self.duplicates,
+            bad_rows=self.bad_rows,
+            query=self.query,
+        )
+
+    @cached_property
+    def listed(self) -> Vocabulary | None:
+        """The site's own public list of items."""
+        return None if self._table is None else catalogue_of(*self._table).ids
+
+    @cached_property
+    def _table(self) -> tuple[pa.Table, Origin] | None:
+        return None if self.items is None else read_side(self.items, "item")
+
+    def check(self, offer: Offer) -> None:
+        """Refuse, by rules that no rating has a say in, an offer that this site's data is not for."""
+        public, vertical, private = offer.file.public, offer.setting is Setting.VERTICAL, offer.file.privacy is not None
+        if offer.file.data.feedback != self.feedback:
+            raise UsageError(
+                f"The run learns from {offer.file.data.feedback} feedback, and this site's data was read as "
+                f"{self.feedback} (--feedback)."
+            )
+        if offer.file.split.by == "latest" and self.ratings.times is None:
+            raise UsageError(
+                "The run holds out everybody's latest rating, and this site's data has no times; ask for another split."
+            )
+        if vertical and private and self.listed is None:
+            raise UsageError(
+                "In a vertical run with [privacy] a site names the items that it holds in a file, with --items, since "
+                "reading them off the ratings would tell that somebody rated them."
+            )
+        self._same_catalogue(offer)
+        if public.users is not None and not vertical and self.ratings.n_users > public.users:
+            raise UsageError(
+                f"This site alone has {self.ratings.n_users:,} users, and the run declares {public.users:,} in all "
+                "([public] users); tell the coordinator."
+            )
+        if offer.setting is Setting.DEVICE and private and self.ratings.n_users > 1:
+            raise PrivacyRefused(
+                f"This is a run of single devices, and the data is of {self.ratings.n_users:,} users; join with one "
+                "device's."
+            )
+
+    def _same_catalogue(self, offer: Offer) -> None:
+        """Refuse items, or attributes of items, that are not those of the site's own list."""
+        offered, vertical = offer.catalogue, offer.setting is Setting.VERTICAL
+        if offered is None or self._table is None or self.listed is None:
+            return
+        table, origin = self._table
+        columns = offered.columns
+        if vertical:  # the list is of what the site holds, and need not describe it
+            columns = tuple(name for name in columns if name in table.column_names)
+            rows = offered.ids.rows(self.listed.ids)
+            if not columns or np.any(rows < 0):  # the coordinator refuses items that are not on its list
+                return
+            offered = replace(offered, columns=columns).part(rows)
+        elif self.listed != offered.ids:
+            raise PrivacyRefused("The offered list of items is not the one that this site was given (--items).")
+        if missing := [name for name in columns if name not in table.column_names]:
+            raise PrivacyRefused(
+                f'The run uses the item attribute "{missing[0][:200]}", and the list of items that this site was given '
+                "(--items) has no such column; ask for one that has it."
+            )
+        own = catalogue_of(table, origin, columns)
+        if (other := own.differs(offered)) is not None:
+            raise PrivacyRefused(
+                f'The offered item attribute "{other[:200]}" is not the one that this site was given (--items).'
+            )
+
+    def held(self, offer: Offer, name: str, folder: Path) -> Held:
+        """The site's ratings, ready for the offered run; user ids stay in this process."""
+        self.check(offer)
+        file, own = offer.file, self.ratings
+        items = self.listed or own.item_ids if offer.setting is Setting.VERTICAL else offer.items or own.item_ids
+        scale = own.scale if file.public.scale is None else Scale(*file.public.scale)
+        ratings, unfit = onto(own, items, scale)
+        train, test = ratings, None
+        if ratings.n_ratings:
+            parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed, partial=True)
+            train, test = parts.train, parts.test if parts.test.n_ratings else None
+        rows, columns = np.arange(ratings.n_users), np.arange(ratings.n_items)
+        devices = ratings.n_users if offer.setting is Setting.DEVICE else 0
+        share = Share(name, replace(train, times=None), rows, columns, name, devices)
+        return Held(share, _people(share), test, unfit)
+
+    def unfit(self, held: Held, offer: Offer) -> str:
+        """Which ratings a run leaves out or clips, and why, for people at this site alone; empty where there are none.
+
+        It depends on ratings that nothing protects: it is printed at home, and never told to the coordinator.
+        """
+        if not held.unfit:
+            return ""
+        own, there, said = self.ratings, held.share.ratings, []
+        ids, scale = own.item_ids.ids, there.scale
+        listed = (there.item_ids.rows(ids) >= 0)[own.items]
+        outside = listed & ((own.values < np.float32(scale.low)) | (own.values > np.float32(scale.high)))
+        of_all = f"of {plural(own.n_ratings, 'rating')}"
+        if left_out := int(np.sum(~listed)):
+            vertical = offer.setting is Setting.VERTICAL
+            where = "in the file of --items" if vertical else "on the run's list of items"
+            mend = "add such items to that file" if vertical else "have them added to the run's [public] catalogue"
+            some = list(dict.fromkeys(own.items[~listed].tolist()))
+            named = ", ".join(shown_id(ids[item]) for item in some[:FEW]) + (", …" if len(some) > FEW else "")
+            said.append(
+                f"Left out: {left_out:,} {of_all}, since their items are not {where} ({named}); correct the ids, or "
+                f"{mend}."
+            )
+        if off := int(np.sum(outside)):
+            first = int(np.argmax(outside))
+            which = f"{own.values[first]:g} for item {shown_id(ids[own.items[first]])}"
+            said.append(
+                f"Clipped: {off:,} {of_all}, since they are outside the run's scale {scale} (such as {which}); correct "
+                "them, or have the run's [public] scale widened."
+            )
+        return " ".join(said)
+
+
+def onto(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Ratings, int]:
+    """The same ratings on another list of items and another scale, and how many did not fit.
+
+    Those of items that are not listed are left out, and values outside the scale are clipped; every user stays.
+    """
+    column = items.rows(ratings.item_ids.ids)
+    listed = column[ratings.items] >= 0
+    there = ratings.keep(listed)
+    values = np.clip(there.values, np.float32(scale.low), np.float32(scale.high))
+    indptr, order = row_order(there.users, column[there.items], ratings.user_ids, items)
+    order = np.arange(there.n_ratings) if order is None else order
+    unfit = int(np.sum(~listed)) + int(np.sum(values != there.values))
+    placed = replace(
+        there,
+        indptr=indptr,
+        items=column[there.items][order].astype(np.int32),
+        values=values[order],
+        times=None if there.times is None else there.times[order],
+        item_ids=Vocabulary(items.ids, "item", items.listed),
+        item_attributes=None,
+        scale=scale,
+    )
+    return placed, unfit
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A share that an experimenter has laid ready for one of its own sites, under the run's name."""
+
+    def held(self, offer: Offer, name: str, folder: Path) -> Held:
+        path = folder / f"{offer.run}.share"
+        if not path.exists():
+            raise DataError(f'There is no share of this run for {name} in "{folder}".')
+        share = read_share(path)
+        return Held(share, _people(share))
+
+    def unfit(self, held: Held, offer: Offer) -> str:
+        """Nothing: the experimenter made the share for this very run."""
+        return ""
+
+
+def _people(share: Share) -> tuple[str, ...]:
+    return tuple(str(user) for user in share.ratings.user_ids.ids)

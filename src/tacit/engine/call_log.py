@@ -1,0 +1,269 @@
+"""The coordinator's log: each call on the federation has a key and a logged result, so that resuming is replaying.
+
+A resumed run gets logged results until the log ends, and goes on from there; a method needs no checkpoint code.
+
+The log is sealed as a ledger is. Every row carries a keyed hash of itself and of the row before it, one more is kept of
+the latest row, and the key lies beside the log. So a row that was changed, removed, moved or added is found when the
+log is opened. When the run ends, one sealed record says what it left; `tacit ledger verify` holds the folder to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tacit.boundary.creation_mark import lay_mark, lift_mark, mark
+from tacit.boundary.ledger import PAGE_SIZE, UNREADABLE, layout, read_only, readable, unreadable
+from tacit.errors import PeerFailed, TamperingFound, UsageError
+from tacit.federation.line import Logged
+from tacit.federation.transcript import Entry
+
+FORMAT = "tacit call log 1"
+START = hashlib.sha256(FORMAT.encode()).hexdigest()
+
+_SCHEMA = """
+create table calls (
+    number integer primary key, key text not null, request text not null, result blob not null,
+    entries text not null, heads text not null, seal text not null
+) strict;
+create table latest (one integer primary key check (one = 1), number integer not null, seal text not null) strict;
+create table finished (one integer primary key check (one = 1), record text not null, seal text not null) strict
+"""
+
+
+class CallLog:
+    """A durable log in one SQLite file; an entry is synced before the coordinator goes on.
+
+    Opening it verifies every row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lay_mark(path)
+            self._key = _key_beside(path, new=not path.exists())
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
+            os.chmod(path, 0o600)
+        except OSError as error:
+            raise UsageError(f'The log "{path}" cannot be kept there: {error.strerror}; name another folder.') from None
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database.text_factory = readable
+        try:
+            with self._reading():
+                self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
+                self._database.execute("pragma journal_mode = wal")
+                self._database.execute("pragma synchronous = full")
+                if not layout(self._database):
+                    self._begin()
+                lift_mark(path)
+            self.verify()
+        except BaseException:
+            self._database.close()
+            raise
+
+    @classmethod
+    def open(cls, path: Path) -> CallLog:
+        """The log at `path` for reading alone, verified; nothing on disk is changed."""
+        log = cls.__new__(cls)
+        log.path, log._key = path, _key_beside(path, new=False)
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise UsageError(f'The log "{path}" cannot be read: {error.strerror}.') from None
+        log._database = read_only(path)
+        try:
+            with log._reading():
+                log._database.execute("begin")  # one moment's view, whatever a writer does meanwhile
+            log.verify()
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    # -- calls ------------------------------------------------------------------------------------------------
+
+    def recall(self, key: str, request: str) -> Logged | None:
+        """What a call returned before, if it was made before; the same call with another request is an error."""
+        if key not in self._numbers:
+            return None
+        with self._reading():
+            query = "select request, result, entries, heads from calls where number = ?"
+            asked, result, entries, heads = self._database.execute(query, (self._numbers[key],)).fetchone()
+        if asked != request:
+            raise TamperingFound(
+                f'Call "{key}" of the resumed run asks for something else than before: the run file, the data or the '
+                "version changed; start a new run."
+            )
+        return Logged(bytes(result), _entries(entries), json.loads(heads))
+
+    def keep(self, key: str, request: str, logged: Logged) -> None:
+        """Write a call's result down, durably."""
+        entries = json.dumps([entry.values for entry in logged.entries])
+        values = (key, request, logged.result, entries, json.dumps(dict(logged.heads)))
+        with self._transaction():
+            number, before = self._latest()
+            seal = self._seal(number + 1, before, *values)
+            self._database.execute("insert into calls values (?, ?, ?, ?, ?, ?, ?)", (number + 1, *values, seal))
+            self._turn(number + 1, seal)
+            self._database.execute("delete from finished")
+        self._numbers[key] = number + 1
+
+    def entries(self) -> list[Entry]:
+        """Every message of every call, in order."""
+        with self._reading():
+            rows = self._database.execute("select entries from calls order by number").fetchall()
+        return [entry for (text,) in rows for entry in _entries(text)]
+
+    def heads(self) -> dict[str, str]:
+        """The last head of every party's ledger that travelled."""
+        with self._reading():
+            rows = self._database.execute("select heads from calls order by number").fetchall()
+        return {party: head for (text,) in rows for party, head in json.loads(text).items()}
+
+    # -- the end ----------------------------------------------------------------------------------------------
+
+    def finish(self, record: Mapping[str, Any]) -> None:
+        """Seal what the run left, durably; a run that was cut short after this does it again."""
+        text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        with self._transaction():
+            seal = self._seal("finished", self._latest()[1], text)
+            self._database.execute("insert or replace into finished values (1, ?, ?)", (text, seal))
+
+    def finished(self) -> dict[str, Any] | None:
+        """What the run left, as it was sealed; None where it has not ended."""
+        with self._reading():
+            found = self._database.execute("select record from finished").fetchone()
+        if found is None:
+            return None
+        record: dict[str, Any] = json.loads(found[0])
+        return record
+
+    # -- checking ---------------------------------------------------------------------------------------------
+
+    def verify(self) -> None:
+        """Check every row of every table."""
+        with self._reading():
+            if layout(self._database) != _own_layout():
+                raise TamperingFound(
+                    f'The log "{self.path}" was changed, or is of a version that did not seal it; start a new run.'
+                )
+            before, place = START, 0
+            self._numbers: dict[str, int] = {}  # by key; an index on disk could be damaged by itself
+            for place, (number, *values, seal) in enumerate(
+                self._database.execute("select * from calls order by number"), start=1
+            ):
+                if number != place or seal != self._seal(number, before, *values):
+                    raise TamperingFound(f'In the log "{self.path}", call {place} was changed, removed or added.')
+                before, self._numbers[values[0]] = seal, place
+            latest = self._database.execute("select number, seal from latest").fetchone()
+            if latest != (place, self._seal("latest", place, before)):
+                raise TamperingFound(f'In the log "{self.path}", the latest calls were removed.')
+            finished = self._database.execute("select record, seal from finished").fetchone()
+            if finished is not None and finished[1] != self._seal("finished", before, finished[0]):
+                raise TamperingFound(f'In the log "{self.path}", the record of how the run ended was changed.')
+
+    def close(self) -> None:
+        self._database.close()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        with self._transaction():
+            if not mark(self.path).exists():
+                raise TamperingFound(
+                    f'The log "{self.path}" is gone or was emptied, and its key is still there; put the log back, or '
+                    "start a new run."
+                )
+            for statement in _SCHEMA.split(";"):
+                self._database.execute(statement)
+            self._turn(0, START)
+
+    def _turn(self, number: int, seal: str) -> None:
+        """Say which call is the latest."""
+        self._database.execute(
+            "insert or replace into latest values (1, ?, ?)", (number, self._seal("latest", number, seal))
+        )
+
+    def _latest(self) -> tuple[int, str]:
+        """Number and seal of the latest call."""
+        query = "select number, seal from calls order by number desc limit 1"
+        found: tuple[int, str] | None = self._database.execute(query).fetchone()
+        return (0, START) if found is None else found
+
+    def _seal(self, *values: object) -> str:
+        parts = [value if isinstance(value, bytes) else repr(value).encode() for value in values]
+        message = b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
+        return hmac.digest(self._key, FORMAT.encode() + message, "sha256").hex()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._reading():
+            self._database.execute("begin immediate")
+            try:
+                yield
+                self._database.execute("commit")
+            finally:
+                if self._database.in_transaction:
+                    self._database.execute("rollback")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """While SQLite is at work: what it finds damaged is tampering, and a full or closed disk is not."""
+        try:
+            yield
+        except UNREADABLE as error:
+            found = unreadable(self.path, error, "log")
+            if isinstance(found, TamperingFound):
+                raise found from error
+            raise PeerFailed(
+                f"The coordinator's log cannot be written ({error}), so the run stops here; make room on the disk, and "
+                "go on with --resume."
+            ) from error
+
+
+def _key_beside(path: Path, new: bool) -> bytes:
+    """The key of a log, in a file of its own that only the owner reads."""
+    place = path.with_suffix(".key")
+    if new and not place.exists():
+        part = place.with_name(place.name + ".part")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, place)
+    try:
+        key = bytes.fromhex(place.read_text().strip())
+    except FileNotFoundError:
+        raise TamperingFound(
+            f'The key "{place}" of the log "{path}" is gone, or the log is of a version that did not seal its rows; '
+            "put the key back, or start a new run."
+        ) from None
+    except ValueError:
+        key = b""
+    except OSError as error:
+        raise UsageError(f'The key "{place}" cannot be read: {error.strerror}; its owner can.') from None
+    if len(key) != 32:
+        raise TamperingFound(f'The key "{place}" of the log "{path}" is damaged; put it back.')
+    return key
+
+
+def _entries(text: str) -> tuple[Entry, ...]:
+    return tuple(Entry(*values) for values in json.loads(text))
+
+
+@cache
+def _own_layout() -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        for statement in _SCHEMA.split(";"):
+            fresh.execute(statement)
+        return layout(fresh)

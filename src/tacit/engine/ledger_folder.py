@@ -1,0 +1,189 @@
+"""A folder of kept ledgers as a whole: nobody's past stands in another ledger, and no ledger is older than it was.
+
+A single ledger cannot know either. A person whose past is charged to one party and who is given to another would begin
+anew there; so a run whose division does that is refused. And a ledger that was restored from an old copy is whole by
+itself; so the last head of each is remembered outside the folder, and the next run looks for it in the chain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tacit.boundary.ledger import START, Ledger
+from tacit.boundary.spending import Noised, merge
+from tacit.engine.call_log import CallLog
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.guarantee import Unit
+from tacit.partition import Parties, Setting, Share
+
+
+def people_of(share: Share) -> list[str]:
+    """A party's people, as its ledger is bound to them."""
+    return [str(user) for user in share.ratings.user_ids.ids]
+
+
+def charged_items(share: Share, setting: Setting, unit: Unit) -> list[str]:
+    """A party's items, to which its ledger is bound where a rating is charged to whoever has its item."""
+    bound = setting is Setting.VERTICAL and unit is Unit.RATING
+    return [_item(item) for item in share.ratings.item_ids.ids] if bound else []
+
+
+def _item(item: object) -> str:
+    """An item, as a ledger is bound to it."""
+    return f"item {item}"
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[list[Ledger]]:
+    """Every ledger of a folder; this process must be the only one there."""
+    with ExitStack() as stack:
+        paths = sorted(folder.glob("*.sqlite"))
+        yield [stack.enter_context(closing(Ledger(path, path.stem))) for path in paths]
+
+
+def past_stays(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run: str = "") -> None:
+    """Refuse a division that gives a party somebody whose past is charged in another party's ledger.
+
+    People who join are bound nowhere, and people who leave are in no party; neither is refused. Where all parties hold
+    the same users, every ledger is charged what all of them release, so each must hold all of a user's past: no ledger
+    of the run's parties may hold less than another that speaks for the same users, but for `run`, which goes on.
+    """
+    charged = [ledger for ledger in ledgers if ledger.charged]
+    if not charged:
+        return
+    vertical = parties.setting is Setting.VERTICAL
+    if vertical and unit is Unit.USER:
+        _same_everywhere(ledgers, charged, parties, run)
+        return
+    catalogue = [_item(item) for item in parties.item_ids.ids] if vertical else []
+    for share in parties:
+        for ledger in charged:
+            by_item = vertical and bool(ledger.bound(catalogue))  # else it was charged for people, with all their items
+            units = charged_items(share, parties.setting, unit) if by_item else people_of(share)
+            if ledger.party != share.name and (found := ledger.bound(units)):
+                _refuse(share.name, len(found), "item" if by_item else "person", ledger)
+
+
+def _same_everywhere(ledgers: Sequence[Ledger], charged: Sequence[Ledger], parties: Parties, run: str) -> None:
+    by_party = {ledger.party: ledger for ledger in ledgers}
+    for share in parties:
+        people = people_of(share)
+        mine = by_party[share.name].bound(people) if share.name in by_party else set()
+        for ledger in charged:
+            if ledger.party == share.name:
+                continue
+            theirs = ledger.bound(people)
+            if missing := theirs - mine if ledger.party in parties.names else theirs:
+                _refuse(share.name, len(missing), "person", ledger)
+            if theirs and _costs(ledger, run) - _costs(by_party[share.name], run):
+                raise PrivacyRefused(
+                    f'The ledger of {ledger.party} ("{ledger.path}") holds releases about the same users that the one '
+                    f"of {share.name} does not, as after a run that was cut short; go on with that run (--resume), or "
+                    "keep the ledgers of this one in another folder."
+                )
+
+
+def _costs(ledger: Ledger, run: str) -> Counter[Noised]:
+    """How often each kind of costly event stands in a ledger, but for those of one run."""
+    spent = merge(row.spent for row in ledger.rows() if row.run != run)
+    return Counter({replace(event, count=1): event.count for event in spent or ()})
+
+
+def _refuse(party: str, number: int, what: str, ledger: Ledger) -> None:
+    raise PrivacyRefused(
+        f"{party} would hold {number:,} {what}{'' if number == 1 else 's'} whose past is charged in the ledger of "
+        f'{ledger.party} ("{ledger.path}"), so that two budgets would count for one; divide the data as in the runs '
+        f"before, or leave {'it' if what == 'item' else 'them'} out."
+    )
+
+
+class Heads:
+    """The last head of every ledger that was heard of, from run to run, in a file that is not beside the ledgers.
+
+    While a run goes on the file names its log, which has the heads of every finished call, so that they are known after
+    a kill too. Two things are not found: releases of a call that a kill cut off before it was logged, and an old copy
+    of this file that was put back together with the ledgers.
+
+    Parameters
+    ----------
+    path : the file
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def beside(cls, folder: Path) -> Heads:
+        """Those of the ledgers in a folder: next to the folder, so that a restored folder does not bring its own."""
+        whole = folder.resolve()
+        return cls(whole.parent / f"{whole.name}.heads.json")
+
+    def known(self) -> dict[str, str]:
+        """The last head of each, by its name here; nothing where there was no run yet."""
+        if not self.path.exists():
+            return {}
+        try:
+            kept = json.loads(self.path.read_text(encoding="utf-8"))
+            heads, who = dict(kept["heads"]), dict(kept["who"])
+            told = {} if kept["log"] is None else self._logged(Path(kept["log"]))
+        except (OSError, ValueError, TypeError, KeyError):
+            raise TamperingFound(f'"{self.path}" is not as it was written; put it back.') from None
+        return {**heads, **{who.get(name, name): head for name, head in told.items()}}
+
+    def _logged(self, log: Path) -> dict[str, str]:
+        """The last heads in the log of a run that has not ended; without it nobody can say what left in that run."""
+        if not log.exists():
+            raise TamperingFound(
+                f'The log "{log}" of the run that used these ledgers last is gone, so that an old copy of them would '
+                f'not be noticed; put it back, or, if that run was removed on purpose, remove "{self.path}" too.'
+            )
+        with closing(CallLog.open(log)) as calls:
+            return calls.heads()
+
+    def begin(self, log: Path | None, who: Mapping[str, str] | None = None) -> None:
+        """A run begins: its log counts from now on; `who` is what its parties are called here."""
+        log = None if log is None else log.absolute()
+        self._write({"heads": self.known(), "who": dict(who or {}), "log": None if log is None else str(log)})
+
+    def end(self, heads: Mapping[str, str] | None = None) -> None:
+        """A run is over: with these heads, or else with those of its log."""
+        self._write({"heads": {**self.known(), **(heads or {})}, "who": {}, "log": None})
+
+    def _write(self, kept: Mapping[str, object]) -> None:
+        part = self.path.with_name(f"{self.path.name}.part")
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                file.write(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, self.path)
+        except OSError as error:
+            raise UsageError(
+                f'The heads of the ledgers cannot be kept in "{self.path}": {error.strerror}; that folder '
+                "must be one to write in."
+            ) from None
+
+
+def latest(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:
+    """The heads of ledgers that go on from what is known of them; one that was exchanged meanwhile is not believed."""
+    known = heads.known()
+    chains = {ledger.party: [START, *(row.head for row in ledger.rows())] for ledger in ledgers}
+    return {party: chain[-1] for party, chain in chains.items() if known.get(party, START) in chain and len(chain) > 1}
+
+
+def not_older(ledgers: Sequence[Ledger], heads: Heads) -> None:
+    """Find ledgers that are gone, or do not hold the last head that is known of them."""
+    known = heads.known()
+    for ledger in ledgers:
+        ledger.verify(known.pop(ledger.party, None))
+    if known:
+        raise TamperingFound(
+            f"The ledger of {next(iter(known))} is gone, and what it held has left; put it back. To begin anew without "
+            f'its past, remove "{heads.path}" too.'
+        )
