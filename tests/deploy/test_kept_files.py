@@ -178,7 +178,7 @@ def test_an_answer_is_remembered_only_once_it_is_on_disk(tmp_path, memory, monke
     def full(*_args):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("tacit.engine.memory.write_private", full)
+    monkeypatch.setattr("tacit.files.write_private", full)
     with pytest.raises(OSError, match="disk is full"):
         memory.keep("request-2", ANSWER, {})
     anew = Memory(tmp_path / "memory.tct", "run-1")

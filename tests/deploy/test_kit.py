@@ -13,11 +13,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from tacit import files
 from tacit.deploy.certificates import fingerprint, key_text, new_key, read_certificate
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit, _sum
 from tacit.engine.cells import Credentials
-from tacit.engine.files import write_private
 from tacit.errors import PeerFailed, TamperingFound, UsageError
 
 
@@ -137,7 +137,7 @@ def test_a_change_anywhere_is_found(kit, tmp_path, field):
     text, changed = (tmp_path / "party-1.kit").read_text(), (tmp_path / "other.kit").read_text()
     said, forged = (next(line for line in t.splitlines() if line.startswith("sha256")) for t in (text, changed))
     assert said != forged
-    write_private(tmp_path / "party-1.kit", changed.replace(forged, said))
+    files.write_private(tmp_path / "party-1.kit", changed.replace(forged, said))
     with pytest.raises(TamperingFound, match="is damaged"):
         Kit.read(tmp_path / "party-1.kit")
 
@@ -146,7 +146,7 @@ def test_a_kit_cut_short_is_damaged_wherever_it_was_cut(kit, tmp_path):
     kit.write(tmp_path / "party-1.kit")
     text = (tmp_path / "party-1.kit").read_text()
     for part in range(1, 10):
-        write_private(tmp_path / "cut.kit", text[: len(text) * part // 10])
+        files.write_private(tmp_path / "cut.kit", text[: len(text) * part // 10])
         with pytest.raises(TamperingFound, match="is damaged"):
             Kit.read(tmp_path / "cut.kit")
 

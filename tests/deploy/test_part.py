@@ -15,10 +15,10 @@ from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import offer as terms
-from tacit.deploy import part as part_module
 from tacit.deploy import policy as policy_module
+from tacit.deploy import site_data as source_module
+from tacit.deploy import site_run as part_module
 from tacit.deploy import site_service as site
-from tacit.deploy import source as source_module
 from tacit.deploy.catalogue_message import ids_array, vocabulary
 from tacit.deploy.logs import logger
 from tacit.deploy.policy import Policy

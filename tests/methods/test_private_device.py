@@ -12,7 +12,7 @@ import pytest
 from sgdmf_cases import extreme_records, ratings_of
 from sgdmf_talks import InMemory, wild
 
-from tacit.boundary import gradients as gradient_queries
+from tacit.boundary import clipped_gradients as gradient_queries
 from tacit.boundary import ledger as ledgers
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_gradients import EmbeddingGradient, GradientSum

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -258,10 +258,10 @@ def test_a_disk_that_refuses_leaves_the_old_report(tmp_path, monkeypatch):
     folder = write_run(tmp_path / "run")
     (folder / "report.html").write_text("old")
 
-    def refuse(self, target):
+    def refuse(*_places):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(UsageError, match=r"report\.html.*cannot be written: No space left on device"):
         write_report(folder)
     assert (folder / "report.html").read_text() == "old"

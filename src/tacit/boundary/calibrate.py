@@ -14,7 +14,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import ROUND_CEILING, Context, Decimal
@@ -22,6 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from tacit import files
 from tacit.boundary import compose, gdp, spending
 from tacit.boundary.events import Event, to_json
 from tacit.errors import PrivacyRefused, UsageError
@@ -200,14 +200,7 @@ def _write(file: Path, value: float, schedule: Schedule) -> None:
     """Keep a value: whole or not at all. A folder that cannot be written costs time, nothing else."""
     record = {"multiplier": repr(value), "events": _hash(_told(schedule(value)))}
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump({**record, "seal": _hash(record)}, stream)
-            os.replace(name, file)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
+        files.write_private(file, json.dumps({**record, "seal": _hash(record)}), durable=False)
 
 
 def _told(events: Sequence[Event]) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from tacit import files
+
 
 def mark(path: Path) -> Path:
     """Where the mark of a database lies."""
@@ -23,11 +25,7 @@ def lay_mark(path: Path) -> None:
     if path.exists() or path.with_suffix(".key").exists():
         return
     os.close(os.open(mark(path), os.O_WRONLY | os.O_CREAT, 0o600))
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    files.sync(path.parent)
 
 
 def lift_mark(path: Path) -> None:

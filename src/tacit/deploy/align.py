@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from tacit import files
 from tacit.boundary.wire import Array, Value, decode, encode, reading
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.offer import Offer
 from tacit.deploy.site_data import Held
 from tacit.engine.cells import COORDINATOR
-from tacit.engine.files import write_private
 from tacit.engine.memory import as_written
 from tacit.errors import BadMessage, DataError, PeerFailed
 from tacit.kernels.entries import entries_of
@@ -64,7 +64,7 @@ def aligned(offer: Offer, sizes: Mapping[str, int], say: Say, kept: Path) -> tup
         raise PeerFailed(
             "The sites have no user in common: do they write ids alike, leading zeros and capital letters included?"
         )
-    write_private(kept, encode({"count": count, **rows}))
+    files.write_private(kept, encode({"count": count, **rows}))
     return count, rows
 
 
@@ -138,19 +138,19 @@ class Aligning:
             raise BadMessage(
                 f"This site was asked to blind a second list in the name of {owner}; it blinds one of each."
             )
-        write_private(path, json.dumps(known))
+        files.write_private(path, json.dumps(known))
         return self._blinder().again(told, owner)
 
     def _sent(self, values: Array) -> Array:
         """A list in the order in which it may leave; where each user is in it is kept."""
         listed, place = travel(values)
-        write_private(self._path("place"), encode({"place": place}))
+        files.write_private(self._path("place"), encode({"place": place}))
         return listed
 
     def _blinder(self) -> Blinder:
         path = self._path("scalar")
         if not path.exists():
-            write_private(path, Blinder().secret)
+            files.write_private(path, Blinder().secret)
         with as_written(path):
             return Blinder(path.read_bytes())
 
@@ -161,7 +161,7 @@ class Aligning:
             raise BadMessage("The rows of a common list came before this site had sent its own.")
         if not path.exists():
             held = self._on_list(told, held)
-            write_private(path, encode(told))
+            files.write_private(path, encode(told))
         elif encode(told) != path.read_bytes():
             raise BadMessage("This site was told other rows of the common list before; a run has one list.")
         self._path("scalar").unlink(missing_ok=True)  # also where a kill came between the rows and this

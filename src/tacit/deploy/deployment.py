@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tacit import files
 from tacit.config import EngineSection, RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.side_tables import read_catalogue
@@ -25,7 +26,6 @@ from tacit.deploy.offer import Offer, Told, facts_among, offered_file
 from tacit.deploy.service_status import Status
 from tacit.engine.call_log import CallLog
 from tacit.engine.cells import vacant
-from tacit.engine.files import write_private
 from tacit.engine.ledger_folder import Heads
 from tacit.engine.memory import as_written
 from tacit.errors import PrivacyRefused, TacitError, UsageError
@@ -216,7 +216,7 @@ def _held(
         coordinator.gather(names, terms.wait, offer)
         offer, told = coordinator.offered(offer, stops(file))
         found: Mapping[str, Told] = told
-        write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
+        files.write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
         if offer.setting is Setting.VERTICAL:
             found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
         prepared = offer.prepared(facts_among(offer, found))

@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from tacit.engine.files import write_private
+from tacit import files
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation.role import ROLE
 
@@ -105,7 +105,7 @@ def change(folder: Path, how: Callable[[Record], Record]) -> None:
             record = read_record(folder)
             changed = how(record)
             if changed != record:
-                write_private(folder / RECORD, changed.model_dump_json(indent=2) + "\n")
+                files.write_private(folder / RECORD, changed.model_dump_json(indent=2) + "\n")
     except OSError as error:
         raise Unreadable(f'The keys in "{folder}" cannot be changed: {error.strerror}; their owner can.') from None
 

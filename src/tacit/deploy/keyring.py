@@ -22,6 +22,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit import files
 from tacit.deploy.certificates import (
     authority,
     belongs,
@@ -43,7 +44,6 @@ from tacit.deploy.certificates import (
 from tacit.deploy.invitations import NAME, RECORD, Invitation, Record, change, damaged, read_record, text_of
 from tacit.deploy.kit import Kit
 from tacit.engine.cells import Credentials
-from tacit.engine.files import write_private
 from tacit.errors import BadMessage, PeerFailed, TamperingFound, UsageError, did_you_mean
 from tacit.report.words import moment
 
@@ -87,9 +87,9 @@ class Keyring:
             raise _not_there(folder, error) from None
         try:
             for name, text in _new_texts(federation, host, days).items():
-                write_private(unfinished / name, text)
+                files.write_private(unfinished / name, text)
             record = Record(federation=federation, host=host, port=port, insecure=insecure)
-            write_private(unfinished / RECORD, record.model_dump_json(indent=2) + "\n")
+            files.write_private(unfinished / RECORD, record.model_dump_json(indent=2) + "\n")
             os.replace(unfinished, place)
         except OSError as error:
             raise _not_there(folder, error) from None

@@ -24,6 +24,7 @@ from typing import Any
 
 import tomli_w
 
+from tacit import files
 from tacit.config import toml_table
 from tacit.deploy.certificates import (
     belongs,
@@ -36,7 +37,6 @@ from tacit.deploy.certificates import (
 )
 from tacit.deploy.invitations import NAME, SHA
 from tacit.engine.cells import Credentials
-from tacit.engine.files import write_private
 from tacit.errors import PeerFailed, TamperingFound, UsageError
 from tacit.report.words import moment
 
@@ -96,7 +96,7 @@ class Kit:
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # the name is ours from here on
             try:
-                write_private(path, text + tomli_w.dumps(content, multiline_strings=True))
+                files.write_private(path, text + tomli_w.dumps(content, multiline_strings=True))
             except BaseException:
                 path.unlink()
                 raise
@@ -149,9 +149,9 @@ class Kit:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
-            write_private(credentials.ca, self.ca)
-            write_private(credentials.certificate, self.certificate)
-            write_private(credentials.key, self.key)
+            files.write_private(credentials.ca, self.ca)
+            files.write_private(credentials.certificate, self.certificate)
+            files.write_private(credentials.key, self.key)
         except OSError as error:
             raise UsageError(
                 f'The kit of {self.name} cannot be unpacked in "{folder}": {error.strerror}; name another folder.'

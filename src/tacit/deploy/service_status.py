@@ -21,6 +21,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
+from tacit import files
 from tacit.deploy.logs import one_line
 from tacit.errors import DataError, PrivacyRefused, TacitError, UsageError, did_you_mean
 
@@ -167,17 +168,9 @@ class Status:
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _write(self, durable: bool) -> None:
-        part = self.folder / f"{NAME}.part"
+        text = json.dumps(self._table, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                os.fchmod(descriptor, 0o600)
-                file.write(json.dumps(self._table, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-                file.flush()
-                if durable:
-                    os.fsync(descriptor)
-            os.replace(part, self.folder / NAME)
+            files.write_private(self.folder / NAME, text, durable)
             self._behind = False
         except OSError as error:
             if self._written == -math.inf:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit import files
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.engine.files import write_private
 from tacit.engine.memory import as_written
 from tacit.errors import DataError
 from tacit.model import Fitted, Model, forms
@@ -45,7 +45,7 @@ def write_share(path: Path, share: Share) -> None:
         "user ids": _text(ratings.user_ids.ids.tolist()),
         "item ids": _text(ratings.item_ids.ids.tolist()),
     }
-    write_private(path, encode({"about": json.dumps(words), **arrays}))
+    files.write_private(path, encode({"about": json.dumps(words), **arrays}))
 
 
 def read_share(path: Path) -> Share:
@@ -75,7 +75,7 @@ def write_predictor(path: Path, fitted: Fitted) -> None:
     """What a site predicts with: the name of its form, the form's numbers and arrays, and its users' states."""
     words = {"form": fitted.form.name, "numbers": forms.numbers_of(fitted.form)}
     blocks: dict[str, Value] = {f"form/{name}": array for name, array in forms.arrays_of(fitted.form).items()}
-    write_private(path, encode({"about": json.dumps(words), "states": fitted.states, **blocks}))
+    files.write_private(path, encode({"about": json.dumps(words), "states": fitted.states, **blocks}))
 
 
 def write_model(folder: Path, fitted: Fitted, seen: Ratings, method: str, stamp: str) -> None:
@@ -92,7 +92,7 @@ def write_seen(path: Path, seen: Ratings) -> None:
     """Whose states a site keeps, and what they rated, which is not recommended to them; no ratings are in it."""
     blocks: dict[str, Value] = {"indptr": seen.indptr.astype(np.int64), "items": seen.items.astype(np.int32)}
     ids = {"user ids": _text(seen.user_ids.ids.tolist()), "item ids": _text(seen.item_ids.ids.tolist())}
-    write_private(path, encode({**blocks, **ids}))
+    files.write_private(path, encode({**blocks, **ids}))
 
 
 def read_predictor(path: Path) -> Fitted:

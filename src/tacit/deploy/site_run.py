@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit import files
 from tacit.boundary.door import record_beside
 from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
@@ -35,7 +36,6 @@ from tacit.deploy.offer import Offer, facts_from
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Held
 from tacit.engine.envelope import Ask
-from tacit.engine.files import write_private
 from tacit.engine.memory import Memory, as_written
 from tacit.engine.serve import served
 from tacit.errors import BadMessage
@@ -211,7 +211,7 @@ class Part:
         judged = evaluate_as_asked(predictors[0], test, seen, file.evaluate, file.seed)
         people = int(np.sum(test.counts > 0))
         told = json.dumps({"metrics": judged.metrics, "users": people, "ratings": test.n_ratings})
-        write_private(folder / "metrics.json", told)
+        files.write_private(folder / "metrics.json", told)
         return self._shared_metrics(told) if self._home.policy.shares_metrics else {}
 
     def leave(self) -> None:
@@ -286,7 +286,7 @@ class Part:
         }
         if protection.terms.parties > 1:
             known[protection.run]["parties"] = protection.terms.parties
-        write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
+        files.write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 
 def answered(peer: Peer | None, prepared: PreparedRun | None, ask: Ask, memory: Memory | None, local: bool) -> Answer:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit import files
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import Value
 from tacit.deploy.certificates import key_text, read_identity
@@ -23,7 +24,6 @@ from tacit.deploy.role_run import RolePart
 from tacit.deploy.service_status import State, Status, last_words
 from tacit.deploy.site_run import Home, Part
 from tacit.engine.envelope import Ask, answer_content, failure_content
-from tacit.engine.files import write_private
 from tacit.engine.memory import as_written
 from tacit.engine.site_channel import BEAT, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
@@ -258,7 +258,7 @@ def own_identity(folder: Path) -> Ed25519PrivateKey:
     path = folder / "identity.key"
     try:
         if not path.exists():
-            write_private(path, key_text(Ed25519PrivateKey.generate()))
+            files.write_private(path, key_text(Ed25519PrivateKey.generate()))
         with as_written(path):
             return read_identity(path.read_text())
     except OSError as error:

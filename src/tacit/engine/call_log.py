@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tacit import files
 from tacit.boundary.creation_mark import lay_mark, lift_mark, mark
 from tacit.boundary.ledger import PAGE_SIZE, UNREADABLE, layout, read_only, readable, unreadable
 from tacit.errors import PeerFailed, TamperingFound, UsageError
@@ -235,12 +236,7 @@ def _key_beside(path: Path, new: bool) -> bytes:
     """The key of a log, in a file of its own that only the owner reads."""
     place = path.with_suffix(".key")
     if new and not place.exists():
-        part = place.with_name(place.name + ".part")
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(secrets.token_hex(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, place)
+        files.write(place, secrets.token_hex(32) + "\n")
     try:
         key = bytes.fromhex(place.read_text().strip())
     except FileNotFoundError:

@@ -8,13 +8,13 @@ itself; so the last head of each is remembered outside the folder, and the next 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tacit import files
 from tacit.boundary.ledger import START, Ledger
 from tacit.boundary.spending import Noised, merge
 from tacit.engine.call_log import CallLog
@@ -156,13 +156,8 @@ class Heads:
         self._write({"heads": {**self.known(), **(heads or {})}, "who": {}, "log": None})
 
     def _write(self, kept: Mapping[str, object]) -> None:
-        part = self.path.with_name(f"{self.path.name}.part")
         try:
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
+            files.write(self.path, json.dumps(kept, indent=1, sort_keys=True) + "\n")
         except OSError as error:
             raise UsageError(
                 f'The heads of the ledgers cannot be kept in "{self.path}": {error.strerror}; that folder '

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit import files
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value, decode, encode
-from tacit.engine.files import write_private
 from tacit.errors import BadMessage, TamperingFound
 from tacit.federation.messages import Answer
 from tacit.model import forms
@@ -62,7 +62,7 @@ class Memory:
         words = {f.name: getattr(answer, f.name) for f in fields(Answer) if f.name != "body"}
         words |= {"kind": str(answer.kind), "run": self._run, "request": request}
         blocks: dict[str, Value] = {f"home/{name}": np.asarray(block) for name, block in home.items()}
-        write_private(
+        files.write_private(
             self._path,
             encode({"about": json.dumps(words), "body": np.frombuffer(answer.body, dtype=np.uint8), **blocks}),
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from tacit import files
 from tacit.boundary.meter import Meter
 from tacit.boundary.wire import digest
 
@@ -114,10 +115,7 @@ class Transcript:
         if self._payloads is not None:
             path = self._payloads / f"{call:06d}-{direction}-{party}.tct"
             if not path.exists():
-                part = path.with_suffix(".part")
-                part.touch(0o600)
-                part.write_bytes(body)
-                part.replace(path)
+                files.write(path, body, durable=False)
 
     def write(self, path: Path) -> None:
         """All entries as one Parquet table."""
@@ -129,7 +127,5 @@ class Transcript:
         table = pa.table(
             {f.name: pa.array(column, kind) for f, column, kind in zip(fields(Entry), columns, types, strict=True)}
         )
-        part = path.with_name(path.name + ".part")
-        part.touch(0o600)  # the writer keeps the mode
-        pq.write_table(table, part, compression="zstd")
-        part.replace(path)
+        with files.replacing(path, durable=False) as new:
+            pq.write_table(table, new, compression="zstd")

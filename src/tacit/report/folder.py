@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit import files
 from tacit.boundary.lock import alone
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
@@ -121,10 +121,10 @@ class RunFolder:
         from tacit.report.html import write_card, write_report
 
         self._write("about.json", _json(about))
-        for name in ("metrics.parquet.part", "model/factors.npz", "model/model.json"):
+        for name in ("model/factors.npz", "model/model.json"):
             (self.path / name).touch(0o600)  # whoever writes it keeps the mode
-        pq.write_table(metrics, self.path / "metrics.parquet.part", compression="zstd")
-        os.replace(self.path / "metrics.parquet.part", self.path / "metrics.parquet")
+        with files.replacing(self.path / "metrics.parquet") as new:
+            pq.write_table(metrics, new, compression="zstd")
         transcript.write(self.path / "transcript" / "messages.parquet")
         model.save(self.path / "model")
         self._seal(summary)
@@ -140,8 +140,7 @@ class RunFolder:
             if name == "summary.json":
                 hashes[name] = hashlib.sha256(_json(summary)).hexdigest()
             elif path.exists():
-                with path.open("rb+") as file:
-                    os.fsync(file.fileno())  # a power cut must not look like tampering
+                files.sync(path)  # a power cut must not look like tampering
                 hashes[name] = file_hash(path)
         log = CallLog(self.path / "transcript" / "log.sqlite")
         try:
@@ -150,13 +149,7 @@ class RunFolder:
             log.close()
 
     def _write(self, name: str, content: bytes) -> None:
-        part = self.path / f"{name}.part"
-        part.touch(0o600)
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, self.path / name)
+        files.write(self.path / name, content)
 
 
 _OURS = {

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from tacit.errors import UsageError
 from tacit.report import left_rows, page, promises
 from tacit.report.charts import Reference, Series, line_chart
 from tacit.report.left import Left, free, told
 from tacit.report.markup import Child, Markup, tag
+from tacit.report.page import save
 from tacit.report.svg import both
 from tacit.report.words import (
     count,
@@ -41,21 +39,7 @@ METRICS = (
 
 def write_left(left: Left, path: Path, made: str, version: str = "") -> Path:
     """Write the page, whole or not at all, for its owner's eyes only: it is about one site."""
-    part, text = path.with_name(f"{path.name}.part"), left_page(left, made, version)
-    try:
-        part.unlink(missing_ok=True)  # an old one may have another mode, or lead elsewhere
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            part.unlink()
-        raise UsageError(
-            f'"{path}" cannot be written: {error.strerror}; name a folder that you may write to.'
-        ) from None
-    return path
+    return save(path, left_page(left, made, version))
 
 
 def left_page(left: Left, made: str, version: str = "") -> str:

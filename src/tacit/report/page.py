@@ -6,9 +6,10 @@ The page carries a policy that forbids every load and every script: the browser 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
+from tacit import files
 from tacit.errors import UsageError
 from tacit.report.card import Card, Section, Table
 from tacit.report.floor_chart import Verdict
@@ -21,7 +22,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 def page(title: str, *body: Child, version: str = "") -> str:
     """The whole document."""
-    style = files("tacit.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("tacit.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -110,13 +111,9 @@ def glossary(metrics: Iterable[str]) -> Markup:
 
 def save(path: Path, text: str) -> Path:
     """The text at `path`, whole or not at all, for its owner alone."""
-    unfinished = path.with_name(f"{path.name}.part")
     try:
-        unfinished.touch(0o600)
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        files.write(path, text)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise UsageError(
             f'"{path}" cannot be written: {error.strerror}; name a folder that you may write to.'
         ) from None
