@@ -27,10 +27,10 @@ NO_FLOOR = "No floor was trained ([evaluate] floor = false), so nothing here say
 
 def _sealing(prepared: Prepared) -> list[str]:
     """How sums are sealed, in words."""
-    from tacit.report.sealing import sentences
+    from tacit.report.secagg_words import secagg_sentences
 
     told = prepared.run.sealing()
-    return [] if told is None else sentences(told, prepared.parties.setting is Setting.DEVICE)
+    return [] if told is None else secagg_sentences(told, prepared.parties.setting is Setting.DEVICE)
 
 
 def _trained(

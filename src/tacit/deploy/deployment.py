@@ -35,11 +35,10 @@ from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import Glance, glances
 from tacit.prepare.run_file import check, roles_of, seeded, setting_of, stops
 from tacit.report.about import about, absences, metrics_table, void_sums
-from tacit.report.beside import told_after, told_before
 from tacit.report.crossing import crossing
 from tacit.report.folder import RunFolder
-from tacit.report.sealing import sentences
-from tacit.report.shared import shared_metrics, site_metrics
+from tacit.report.secagg_words import secagg_sentences
+from tacit.report.site_messages import sent_after, sent_before, shared_metrics, site_metrics
 from tacit.report.words import count, plural
 
 INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure."
@@ -293,7 +292,7 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
             sealed=prepared.sealed,
             noise=prepared.loudness(),
             hidden=prepared.hidden,
-            sealing=[] if told is None else sentences(told, False),
+            sealing=[] if told is None else secagg_sentences(told, False),
             deployed=True,
             beside=beside(held, file),
         ),
@@ -309,7 +308,7 @@ def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
     contents = {name: site.content() for name, site in held.told.items()}
     users = {name: site.users for name, site in held.told.items()}
     way = file.partition.align if held.prepared.facts.setting is Setting.VERTICAL else None
-    return [*told_before(contents, users, way, held.offers), *told_after(held.replies)]
+    return [*sent_before(contents, users, way, held.offers), *sent_after(held.replies)]
 
 
 def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class RunFolder:
         model: Model,
     ) -> None:
         """Write everything that the run left, and seal it in the log; the summary makes it a finished run."""
-        from tacit.report.html import write_card, write_report
+        from tacit.report.run_page import write_card, write_report
 
         self._write("about.json", _json(about))
         for name in ("model/factors.npz", "model/model.json"):
