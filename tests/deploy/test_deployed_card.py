@@ -215,7 +215,7 @@ def test_who_was_absent_and_what_was_void_is_on_card_and_report(tmp_path):
     assert run.about["notes"][:2] == [deployed.INSECURE, absent]
     for text in (run.card, run.report):
         assert absent in text
-        assert "57 sums in 60 rounds were void, since too few stayed" in text
+        assert "57 sums in 60 rounds were void because too few parties stayed" in text
     assert "| Void sums | 57: what left for them is charged |" in run.card
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tacit.report import page
+from tacit.report.description import StatedGuarantee
 from tacit.report.glossary import leading, meaning
 from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.record import RunRecord
 from tacit.report.words import INTERVAL, MISSING, decimals, epsilon, metric, sentence, short
-from tacit.report.written import StatedGuarantee
 
 #: What is said of references, wherever they are shown.
 NON_PRIVATE = "NON-PRIVATE, for comparison; stays with the experimenter"
