@@ -23,10 +23,10 @@ from tacit.boundary.prefixes import prefix_costs
 from tacit.boundary.protection import ACCOUNTED, event_in_words
 from tacit.cli.verified_ledgers import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
+from tacit.report.description import StatedGuarantee
 from tacit.report.guarantee_words import one_line
 from tacit.report.left import Left, RunNote, devices, first_page, run_notes, to_whom
 from tacit.report.words import count, epsilon_so_far, listing, plural, size
-from tacit.report.written import StatedGuarantee
 
 # -- the commands ---------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tacit.report import guarantee_words
 from tacit.report.charts import Reference
+from tacit.report.description import AboutFloor, AboutPaired, StatedGuarantee
 from tacit.report.glossary import leading, meaning
 from tacit.report.record import RunRecord
 from tacit.report.words import INTERVAL, decimals, epsilon, metric, sentence, short
-from tacit.report.written import AboutFloor, AboutPaired, StatedGuarantee
 
 WHAT = (
     "The floor is what {name} reaches with the same parties, split and test ratings. It is the experimenter's "

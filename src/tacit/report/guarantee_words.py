@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tacit.report.description import StatedGuarantee
 from tacit.report.words import count, delta, epsilon, listing, plural, short
-from tacit.report.written import StatedGuarantee
 
 SIMULATED = (
     "SIMULATED: the noise was seeded, so whoever holds the run file can recompute it and take it off, "

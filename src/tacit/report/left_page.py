@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.report import guarantee_words, left_rows, page
 from tacit.report.charts import Reference, Series, line_chart
+from tacit.report.description import StatedGuarantee
 from tacit.report.left import Left, free, told
 from tacit.report.markup import Child, Markup, tag
 from tacit.report.page import save
@@ -28,7 +29,6 @@ from tacit.report.words import (
     unbroken,
 )
 from tacit.report.words import delta as small
-from tacit.report.written import StatedGuarantee
 
 #: What is said where a site told its metrics.
 METRICS = (

@@ -81,7 +81,7 @@ def lede(record: RunRecord) -> str:
 
 def beside(record: RunRecord) -> str:
     """How much left the parties before the run and after it."""
-    before, after = (record.about.told(when) for when in ("before", "after"))
+    before, after = (record.about.bytes_sent(when) for when in ("before", "after"))
     return f"{size(before)} left them before it, {size(after) if after else 'nothing'} after it"
 
 

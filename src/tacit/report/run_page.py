@@ -90,7 +90,7 @@ def _key_numbers(record: RunRecord) -> Markup:
 
 def _beside(record: RunRecord) -> list[Child]:
     """What left the parties beside the run's own messages."""
-    told = record.about.told("before") + record.about.told("after")
+    told = record.about.bytes_sent("before") + record.about.bytes_sent("after")
     return [tag("div", "and ", page.number(told, size(told)), " beside the run", class_="more")] if told else []
 
 
