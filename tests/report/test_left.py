@@ -254,7 +254,7 @@ def test_stamps_say_what_takes_the_worth_out_of_an_epsilon():
     seeded = RunNote(guarantee="(1.00, 1e-06)-DP · SIMULATED (seeded)")
     rows = row(), row(2, run="run-b")
     assert "SIMULATED" not in read(left(*rows, notes={"run-a": known, "run-b": known}))[1].text
-    assert "SIMULATED The noise was seeded" in read(left(*rows, notes={"run-a": known, "run-b": seeded}))[1].text
+    assert "SIMULATED The noise comes from a seed" in read(left(*rows, notes={"run-a": known, "run-b": seeded}))[1].text
     assert (
         "Nothing beside the ledger says how the noise of 1 run was drawn"
         in read(left(*rows, notes={"run-a": known}))[1].text

@@ -14,7 +14,6 @@ from tacit.report.description import StatedGuarantee
 from tacit.report.left import Left, free, told
 from tacit.report.markup import Child, Markup, tag
 from tacit.report.page import save
-from tacit.report.svg import both
 from tacit.report.words import (
     count,
     decimals,
@@ -204,16 +203,13 @@ def _cost(left: Left) -> Markup | None:
     budget = None if left.held is None or left.held.days is not None else left.held.epsilon
     references = [] if budget is None else [Reference(f"budget {budget:g}", budget)]
     series = Series("ε", np.arange(len(left.rows) + 1), np.array([0.0, *map(_drawn, left.reached)]))
-    drawing = both(
-        lambda width: line_chart(
-            [series],
-            label=f"Line chart of the ε reached after each release. {reading}",
-            x_title="Release",
-            y_title=f"ε reached, at δ = {small(left.delta)}",
-            references=references,
-            width=width,
-            height=260.0,
-        )
+    drawing = line_chart(
+        [series],
+        label=f"Line chart of the ε reached after each release. {reading}",
+        x_title="Release",
+        y_title=f"ε reached, at δ = {small(left.delta)}",
+        references=references,
+        height=260.0,
     )
     return page.section("What it cost", page.figure(reading, drawing))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tacit.boundary.ledger import Row
 from tacit.report import page
-from tacit.report.charts import legend
+from tacit.report.bars import DOWN, UP, Bar
+from tacit.report.bars import bars as bar_chart
 from tacit.report.left import (
     Group,
     Left,
@@ -23,7 +24,6 @@ from tacit.report.left import (
     what,
 )
 from tacit.report.markup import Child, Markup, tag
-from tacit.report.svg import DOWN, NARROW, UP, Axis, both, box, canvas, fitting, size_format, text
 from tacit.report.words import count, epsilon, epsilon_so_far, plural, sentence, short, size, unbroken
 
 #: Up to so many releases, all tables stand open.
@@ -75,28 +75,8 @@ def _step_chart(left: Left) -> Markup:
     reading = sentence("; ".join([*parts, f"{size(gratis)} with nothing of the ratings in it"]))
     label = f"Bars of bytes by step. {reading}"
     names = ["computed from ratings", "nothing of the ratings in it"]
-    return page.figure(reading, legend(names, (UP, DOWN)), both(lambda width: _bars(bars[:MOST_BARS], label, width)))
-
-
-def _bars(bars: Sequence[tuple[tuple[str, bool], int]], label: str, width: float) -> Markup:
-    """One bar a step, its name above it where the screen is narrow."""
-    narrow = width <= NARROW
-    height, left_edge, under = (40.0, 0.0, 19.0) if narrow else (24.0, 190.0, 5.0)
-    x = Axis(0.0, float(max((amount for _key, amount in bars), default=1)), left_edge, width - 70)
-    parts = []
-    for place, ((step, is_free), amount) in enumerate(bars):
-        y = 4 + place * height
-        at = (0.0, y + 13, None) if narrow else (left_edge - 12, y + 15, "end")
-        parts.append(
-            tag(
-                "g",
-                tag("title", f"{step}: {size(amount)}"),
-                text(at[0], at[1], fitting(step, width if narrow else left_edge - 16), "name", at[2]),
-                box(left_edge, y + under, max(x(amount) - left_edge, 1.5), 13, f"fill c{DOWN if is_free else UP}"),
-                text(x(amount) + 6, y + under + 11, size_format(amount), "tick"),
-            )
-        )
-    return canvas(width, 8 + height * len(bars), label, *parts)
+    rows = [Bar(step, [(amount, DOWN if is_free else UP)]) for (step, is_free), amount in bars[:MOST_BARS]]
+    return page.figure(reading, page.component("legend", names, (UP, DOWN)), bar_chart(rows, label=label))
 
 
 def _step(name: str) -> Markup:
