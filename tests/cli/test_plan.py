@@ -77,7 +77,7 @@ def test_a_person_reads_guarantee_noise_cost_and_forecast(folder):
     assert "Noise multiplier z = 2.23048" in answer.stdout
     assert "In total, ε = 2.00 at δ = 1e-06" in answer.stdout
     head = next(n for n, line in enumerate(lines) if line.startswith("step "))
-    assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everybody", "2.00", "60", "3.13"]
+    assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everyone", "2.00", "60", "3.13"]
     assert "Noise is at most a third of the signal per cell" in answer.stdout
     assert any(line.startswith("Forecast: 1 round · ") for line in lines)
     asked = next(n for n, line in enumerate(lines) if line.startswith("What changes with ε"))

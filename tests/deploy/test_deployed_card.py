@@ -21,7 +21,7 @@ from tacit.federation import Transcript
 from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 from tacit.report.folder import RunFolder
-from tacit.report.shared import shared_metrics
+from tacit.report.site_messages import shared_metrics
 
 PUBLIC = {"scale": [1, 5], "users": 60, "ratings": 8000}
 VERTICAL = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0}

@@ -10,7 +10,7 @@ from page_reader import Page
 
 from tacit.errors import UsageError
 from tacit.report import RunRecord, compare_report, privacy_card, report
-from tacit.report.floor_chart import verdict
+from tacit.report.floor_verdict import verdict
 
 HOSTILE = "<script>alert(1)</script> | **x**"
 NOISE = {

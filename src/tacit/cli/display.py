@@ -17,9 +17,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from tacit.config import RunFile
 from tacit.errors import TacitError
 from tacit.prepare.progress import Glance
-from tacit.report.floor_chart import verdict
+from tacit.report.contenders import NON_PRIVATE, compared_metrics, contenders, remarks
+from tacit.report.floor_verdict import verdict
 from tacit.report.record import RunRecord
-from tacit.report.standing import NON_PRIVATE, columns, contenders, remarks
 from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
@@ -130,7 +130,7 @@ def _print_comparison(record: RunRecord, console: Console) -> None:
     """The run, its floor and its references by the main metrics, with intervals."""
     from rich.table import Table
 
-    found, names = contenders(record), columns(record)
+    found, names = contenders(record), compared_metrics(record)
     if not found or not names:
         return
     table = Table(box=None, pad_edge=False)

@@ -24,9 +24,9 @@ from tacit.partition import Setting
 from tacit.prepare.plan import Plan
 from tacit.prepare.run_file import check, setting_in_data, setting_of
 from tacit.prepare.run_file import plan as planned
-from tacit.report.promises import assumed_public, in_several_silos, meant
+from tacit.report.guarantee_words import assumed_public, explained, in_several_silos
 from tacit.report.record import StatedGuarantee
-from tacit.report.sealing import fragile, sentences
+from tacit.report.secagg_words import loss_warning, secagg_sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
 
 #: Other choices of ε that are shown, as multiples of the requested one.
@@ -73,7 +73,7 @@ def _table(file: RunFile, method: Method, parameters: Parameters, made: Plan) ->
     guarantee, facts, context = made.terms.guarantee, made.context.facts, made.context
     alone = made.epsilon_of_one()
     up, down = _bytes(method, made.parameters, made)
-    warning = fragile(made.sealing(), context.setting is Setting.DEVICE)
+    warning = loss_warning(made.sealing(), context.setting is Setting.DEVICE)
     return {
         "method": method.name,
         "setting": str(context.setting),
@@ -217,7 +217,7 @@ def _print(table: Mapping[str, Any], console: Console) -> None:
         f"{plural(table['users'], 'user')} and {plural(table['items'], 'item')}, declared. No rating was read."
     )
     console.print(f"\nWhat it will promise: {table['in_words']}")
-    for sentence in [*meant(stated), *in_several_silos(stated, setting)]:
+    for sentence in [*explained(stated), *in_several_silos(stated, setting)]:
         console.print(f"  {sentence}")
     total = epsilon(stated.epsilon or 0.0)
     console.print(
@@ -228,8 +228,8 @@ def _print(table: Mapping[str, Any], console: Console) -> None:
     for step in table["steps"]:
         console.print(f"{step['step']}: signal over noise {step['signal_to_noise']:.3g} in a cell. {step['words']}")
     if table["sealing"] is not None:
-        console.print("\nHow sums are sealed:")
-        for sentence in sentences(table["sealing"], setting == "device"):
+        console.print("\nHow sums are masked:")
+        for sentence in secagg_sentences(table["sealing"], setting == "device"):
             console.print(f"· {sentence}")
     up, down = table["forecast"]["bytes_up"], table["forecast"]["bytes_down"]
     rounds = plural(table["rounds"], "round")

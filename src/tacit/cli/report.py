@@ -11,8 +11,8 @@ import typer
 from tacit.cli.options import Json, print_json
 from tacit.cli.verified_ledgers import check_finished
 from tacit.report.folder import RunFolder
-from tacit.report.html import write_card, write_report
 from tacit.report.record import PARTS
+from tacit.report.run_page import write_card, write_report
 
 
 def report(run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: Json = False) -> None:

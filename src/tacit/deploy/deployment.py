@@ -34,10 +34,9 @@ from tacit.partition import Setting
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import Glance, glances
 from tacit.prepare.run_file import check, roles_of, seeded, setting_of, stops
-from tacit.report.beside import told_after, told_before
 from tacit.report.describe import describe, metrics_table
 from tacit.report.folder import RunFolder
-from tacit.report.shared import shared_metrics, site_metrics
+from tacit.report.site_messages import sent_after, sent_before, shared_metrics, site_metrics
 from tacit.report.words import count, plural
 
 INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure."
@@ -283,7 +282,7 @@ def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
     contents = {name: site.content() for name, site in held.told.items()}
     users = {name: site.users for name, site in held.told.items()}
     way = file.partition.align if held.prepared.facts.setting is Setting.VERTICAL else None
-    return [*told_before(contents, users, way, held.offers), *told_after(held.replies)]
+    return [*sent_before(contents, users, way, held.offers), *sent_after(held.replies)]
 
 
 def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:

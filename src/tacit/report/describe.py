@@ -20,7 +20,7 @@ from tacit.federation import Step, Transcript
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import PreparedRun
 from tacit.report.description import About, RunDescription, Summary
-from tacit.report.sealing import sentences
+from tacit.report.secagg_words import secagg_sentences
 from tacit.report.words import listing, plural
 
 #: How many absent parties are listed by name.
@@ -101,7 +101,7 @@ def describe(
                 *(f"Left out of a secure sum, {party}: {why}" for party, why in ended.rejected.items()),
             ],
             **({} if noise is None else {"steps_noise": noise}),
-            sealing=[] if sealing is None else sentences(sealing, devices),
+            sealing=[] if sealing is None else secagg_sentences(sealing, devices),
             hidden=run.hidden,
             **about,
         ),

@@ -109,7 +109,7 @@ class RunFolder:
 
     def finish(self, description: RunDescription, metrics: pa.Table, transcript: Transcript, model: Model) -> None:
         """Write all files of the run and seal them in the log; summary.json marks the run as finished."""
-        from tacit.report.html import write_card, write_report
+        from tacit.report.run_page import write_card, write_report
 
         self._write("about.json", description.about.to_bytes())
         for name in ("model/factors.npz", "model/model.json"):

@@ -16,7 +16,7 @@ from tacit import files
 from tacit.errors import UsageError
 from tacit.report import words
 from tacit.report.card import Card, Section, Table
-from tacit.report.floor_chart import Verdict
+from tacit.report.floor_verdict import Verdict
 from tacit.report.glossary import meaning
 from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.words import short, unbroken
@@ -26,8 +26,22 @@ if TYPE_CHECKING:
 
 # Control characters break markup; the bidirectional ones make text read as something that it is not.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-_FILTERS = ("count", "delta", "epsilon", "listing", "metric", "moment", "percent", "plural", "seconds", "sentence")
-_FILTERS += ("short", "size", "spelled", "unbroken")
+_FILTERS = [
+    "count",
+    "delta",
+    "epsilon",
+    "listing",
+    "metric",
+    "moment",
+    "percent",
+    "plural",
+    "seconds",
+    "sentence",
+    "short",
+    "size",
+    "spelled",
+    "unbroken",
+]
 
 
 def render(template: str, /, **values: object) -> str:

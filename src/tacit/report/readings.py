@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.report.floor_chart import verdict
+from tacit.report.floor_verdict import verdict
 from tacit.report.glossary import leading, meaning
 from tacit.report.record import RunRecord
 from tacit.report.traffic import PartyTraffic, RoundTraffic
