@@ -79,7 +79,7 @@ def test_what_does_better_without_learning_together_is_said(tmp_path):
 def test_a_run_that_stands_alone_has_no_such_table(tmp_path):
     record = RunRecord.read(write_run(tmp_path / "run"))
     assert contenders(record) == []
-    assert "beside it" not in terminal(record)
+    assert "compared with" not in terminal(record)
     assert "Beside others" not in report(record)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +21,7 @@ from rich.table import Table
 from tacit.boundary.ledger import START, Row
 from tacit.boundary.prefixes import prefix_costs
 from tacit.boundary.protection import ACCOUNTED, event_in_words
+from tacit.cli.options import Json, print_json
 from tacit.cli.verified_ledgers import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
 from tacit.report.description import StatedGuarantee
@@ -28,11 +29,29 @@ from tacit.report.guarantee_words import one_line
 from tacit.report.left import Left, RunNote, devices, first_page, run_notes, to_whom
 from tacit.report.words import count, epsilon_so_far, listing, plural, size
 
+app = typer.Typer(
+    name="ledger",
+    help="Show, verify and export the parties' records of what they released.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+Place = Annotated[Path, typer.Argument(metavar="RUN|LEDGER", help="A run folder, a ledger, or a folder of ledgers.")]
+
+
 # -- the commands ---------------------------------------------------------------------------------------------
 
 
-def show(place: Path, delta: float | None, as_json: bool, html: Path | None = None) -> None:
-    """Every release of every ledger, to whom it went, and the ε that was reached by then; with `html`, as a page."""
+@app.command()
+def show(
+    place: Place,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="The δ at which ε is computed; default: the run's, or 1e-6.")
+    ] = None,
+    as_json: Json = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as one offline page.")] = None,
+) -> None:
+    """Print every release, what it spent, to whom it went, and the ε reached by then."""
     if delta is not None and not 0 < delta < 1:
         raise UsageError(f"--delta {delta:g} is not possible; give a number between 0 and 1, such as 1e-6.")
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
@@ -51,7 +70,7 @@ def show(place: Path, delta: float | None, as_json: bool, html: Path | None = No
     if html is not None:
         table["page"] = str(_page(found[0], html))
     if as_json:
-        typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
+        print_json(table)
     elif html is not None:
         typer.echo(f"Wrote what left {found[0].party} to {html}. {_lifetime(found[0])}")
     elif not ledgers:
@@ -60,8 +79,16 @@ def show(place: Path, delta: float | None, as_json: bool, html: Path | None = No
         _print(found)
 
 
-def verify(place: Path, head: str | None, as_json: bool) -> None:
-    """Check chain, seals and state of every ledger, and with a run that everything that left is in them."""
+@app.command()
+def verify(
+    place: Place,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="HEX", help="A head that you noted earlier; it must be in the chain."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that no ledger was changed, cut short or replaced, and that it holds all that left in a run."""
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head := head.strip().lower()):
         raise UsageError(
             f'--head "{head}" is not a head: it has 64 hexadecimal digits, as in the answer of ledger verify.'
@@ -69,7 +96,7 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
     if head is None and (place / "run.toml").exists() and Run(place).elsewhere:
         Run(place).check_record()
         if as_json:
-            typer.echo(json.dumps({"whole": True, "private": Run(place).private, "ledgers": []}))
+            print_json({"whole": True, "private": Run(place).private, "ledgers": []})
         else:
             typer.echo(_at_sites(place))
         return
@@ -80,7 +107,7 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
         raise TamperingFound(f"{which} {holds} the head {head}: rows were cut off, or an old ledger was put back.")
     if as_json:
         found = [{**ledger.to_json(), "messages": None if run is None else ledger.messages} for ledger in ledgers]
-        typer.echo(json.dumps({"whole": True, "private": bool(ledgers), "ledgers": found}, ensure_ascii=False))
+        print_json({"whole": True, "private": bool(ledgers), "ledgers": found})
         return
     for ledger in ledgers:
         sent = "" if run is None else f", {plural(ledger.messages, 'message')} of the run found in it"
@@ -92,12 +119,19 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
         typer.echo(_non_private(place))
 
 
-def export(place: Path, out: Path | None, as_json: bool) -> None:
-    """All rows, without the answers' bytes and without anything about a party's state."""
+@app.command()
+def export(
+    place: Place,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A .jsonl, .csv or .parquet file; default: JSON Lines on stdout.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write all rows, without the answers' bytes and without anything about a party's state."""
     if out is not None and out.suffix.lower() not in _WRITERS:
-        raise UsageError(f'"{out}" should end in {", ".join(_WRITERS)}; the ending says how it is written.')
+        raise UsageError(f'"{out}" should end in {", ".join(_WRITERS)}; the ending chooses the format.')
     if out is not None and out.exists():
-        raise UsageError(f'"{out}" is there already; name another file, or remove it first.')
+        raise UsageError(f'"{out}" already exists; name another file, or remove it first.')
     _run, ledgers = verified(place)
     rows = [{"party": ledger.party, **_row(row)} for ledger in ledgers for row in ledger.rows]
     if not ledgers:
@@ -110,8 +144,7 @@ def export(place: Path, out: Path | None, as_json: bool) -> None:
         except OSError as error:
             raise UsageError(f'"{out}" cannot be written: {error.strerror}; name another place.') from None
     if as_json:
-        told = {"rows": rows} if out is None else {"out": str(out), "rows": len(rows), "ledgers": len(ledgers)}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json({"rows": rows} if out is None else {"out": str(out), "rows": len(rows), "ledgers": len(ledgers)})
     elif out is None:
         for row in rows:
             typer.echo(json.dumps(row, ensure_ascii=False))

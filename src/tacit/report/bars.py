@@ -171,7 +171,7 @@ def _estimate(row: Estimate, x: svg.Axis, y: float, bottom: float, colour: int) 
 def _name(name: str, narrow: bool, width: float, left: float, y: float) -> svg.Text:
     """A row's name, cut to its room: above its bars where the screen is narrow, else at their left."""
     room = max(int((width if narrow else left - 16) / 7.0), 4)
-    return svg.Text(0 if narrow else left - 12, y, short(name, room), "name", "start" if narrow else "end")
+    return svg.Text(0 if narrow else left - 12, y, short(name, room), "name", "" if narrow else "end")
 
 
 def _name_width(names: Sequence[str]) -> float:

@@ -194,7 +194,7 @@ def histogram(
         marks += _columns(edges, counts, open_ended, x, y)
         for row, (words, value, kind) in enumerate([*levels, *drawn]):
             at, below = float(x(value)), 32.0 + 15 * row
-            side = ("end", -6) if at > (left + right) / 2 else ("start", 6)
+            side = ("end", -6) if at > (left + right) / 2 else ("", 6)
             marks += [svg.Rule(at, below - 10, at, bottom, kind), svg.Text(at + side[1], below, words, "note", side[0])]
         return height, marks
 
