@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from tacit.data import delimited, parquet
 from tacit.data.catalogue import Catalogue, named_column
 from tacit.data.columns import Origin, capital, id_column
-from tacit.data.tables import shown
-from tacit.data.values import distinct_ids
+from tacit.data.values import distinct_ids, quoted_id
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
@@ -58,9 +57,9 @@ def public_attributes(
     missing = np.setdiff1d(np.arange(len(items)), described)
     if len(missing):
         raise DataError(
-            f"Item {shown(items.ids[missing[0]])} has no {origin.unit} in {origin.name}, and [public] features needs "
-            f"one of every item ({len(missing):,} of {len(items):,} have none); add it, with empty cells where nothing "
-            "is known."
+            f"Item {quoted_id(items.ids[missing[0]])} has no {origin.unit} in {origin.name}, and [public] features "
+            f"needs one for every item ({len(missing):,} of {len(items):,} have none); add the item, with empty cells "
+            "where a value is unknown."
         )
     return align(table.select(["item", *dict.fromkeys(features)]), items, origin)
 
@@ -80,7 +79,7 @@ def align(table: pa.Table, vocabulary: Vocabulary, origin: Origin) -> pa.Table |
         _, first_of = np.unique(places, return_index=True)
         again = int(np.setdiff1d(np.arange(len(places)), first_of)[0])
         raise DataError(
-            f"{origin.at(again)} describes {vocabulary.kind} {shown(ids[places[again]])} a second time; "
+            f"{origin.at(again)} describes {vocabulary.kind} {quoted_id(ids[places[again]])} a second time; "
             f"keep one {origin.unit} per {vocabulary.kind}."
         )
     described = table.drop_columns([vocabulary.kind])

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tacit.data.bad_rows import BadRows
 from tacit.data.columns import Columns, Origin, either
 from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale, row_order
-from tacit.data.values import decoded, distinct_ids, glimpse, numbers, seconds
+from tacit.data.values import decoded, distinct_ids, glimpse, numbers, quoted_id, seconds
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, DuplicatePair, PrivacyRefused
 
@@ -148,7 +148,7 @@ def _attribute(column: pa.ChunkedArray, name: str, users: Codes, items: Codes, p
     at = int(np.argmax(first[codes[there]] != value))
     user, texts = codes[there][at], encoded.dictionary.cast(pa.string()).to_pylist()
     raise DataError(
-        f'"{name}" describes neither users nor items: user {shown(ids.ids[[user]].tolist()[0])} has '
+        f'"{name}" describes neither users nor items: user {quoted_id(ids.ids[[user]].tolist()[0])} has '
         f'"{glimpse(texts[first[user]])}" and "{glimpse(texts[value[at]])}", and items differ too; give each user one '
         "value, or divide by something else."
     )
@@ -173,7 +173,7 @@ def _encoded(
     if len(unknown):
         first = int(np.argmax(np.isin(places, unknown)))
         raise DataError(
-            f"{origin.at(first)} rates {kind} {shown(ids[places[first]])}, which is not among the "
+            f"{origin.at(first)} rates {kind} {quoted_id(ids[places[first]])}, which is not among the "
             f"{len(vocabulary):,} {kind}s of the catalogue; correct the id, or list it in the catalogue."
         )
     return rows.astype(np.int32)[places], vocabulary
@@ -243,15 +243,10 @@ def _duplicate(pair: DuplicatePair, origin: Origin) -> DuplicatePair:
     first, second = sorted((pair.first, pair.second))
     return DuplicatePair(
         f"{origin.unit.capitalize()}s {origin.number(first)} and {origin.number(second)} of {origin.name} "
-        f"both rate item {shown(item)} for user {shown(user)}; delete one of them, or keep the latest with "
+        f"both rate item {quoted_id(item)} for user {quoted_id(user)}; delete one of them, or keep the latest with "
         'duplicates="last" or their mean with duplicates="mean" (tacit join: --duplicates last, or mean).',
         first=first,
         second=second,
         user=user,
         item=item,
     )
-
-
-def shown(id: Any) -> str:
-    """An id as messages show it: text in quotes."""
-    return f'"{glimpse(id)}"' if isinstance(id, str) else str(id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -17,6 +18,11 @@ def glimpse(text: str) -> str:
     """The beginning of a value's first line: enough to find it, and no more of the data than that."""
     first = text.split("\n", 1)[0]
     return first if first == text and len(text) <= 40 else first[:40] + "…"
+
+
+def quoted_id(id: Any) -> str:
+    """An id as messages show it: text in quotes."""
+    return f'"{glimpse(id)}"' if isinstance(id, str) else str(id)
 
 
 def distinct_ids(column: pa.ChunkedArray, kind: str, origin: Origin) -> tuple[np.ndarray, np.ndarray]:
