@@ -133,11 +133,11 @@ class _Told:
 
 def _judge(prepared: Prepared) -> Callable[..., Any]:
     """Judges a predictor as the run is judged, but for `ranking`."""
-    from tacit.evaluate.evaluation import evaluate_as_asked
+    from tacit.evaluate.evaluation import evaluate_as_configured
 
     def judged(predictor: Predictor, ranking: bool) -> Any:
         wanted = prepared.file.evaluate.model_copy(update={"ranking": ranking})
-        return evaluate_as_asked(predictor, prepared.test, prepared.train, wanted, prepared.file.seed)
+        return evaluate_as_configured(predictor, prepared.test, prepared.train, wanted, prepared.file.seed)
 
     return judged
 
@@ -152,7 +152,7 @@ def _run(
     began: float,
 ) -> dict[str, Any]:
     """The run in its folder, which is nobody else's meanwhile."""
-    from tacit.evaluate.evaluation import evaluate_as_asked
+    from tacit.evaluate.evaluation import evaluate_as_configured
     from tacit.evaluate.floor import bias_floor
     from tacit.evaluate.references import references
     from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
@@ -165,7 +165,7 @@ def _run(
     lifetimes = () if records is None else records.lifetime_notes(prepared.run)
     made, promise = prepared.run, prepared.run.guarantee
     evaluated = partial(
-        evaluate_as_asked, test=prepared.test, seen=prepared.train, wanted=file.evaluate, seed=file.seed
+        evaluate_as_configured, test=prepared.test, seen=prepared.train, wanted=file.evaluate, seed=file.seed
     )
     phase("evaluating", None)
     final = with_newcomers(trained, prepared.support, prepared.test.n_users)

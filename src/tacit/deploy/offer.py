@@ -27,7 +27,7 @@ from tacit.config import (
     toml_table,
 )
 from tacit.data.catalogue import Catalogue
-from tacit.data.public_facts import TYPICAL, PublicFacts
+from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.catalogue_message import catalogue_content, catalogue_from, ids_array, vocabulary
@@ -121,7 +121,7 @@ class Offer:
         public = self.file.public
         if public.scale is None or public.users is None:
             raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
-        ratings = public.ratings or public.users * min(TYPICAL, items)
+        ratings = public.ratings or public.users * min(TYPICAL_RATINGS, items)
         width = 0 if self.catalogue is None else self.catalogue.width
         return PublicFacts(public.users, items, Scale(*public.scale), ratings, width)
 

@@ -190,7 +190,7 @@ class Part:
 
         The coordinator says what is shared, so a model that does not fit this site is not kept, and not judged.
         """
-        from tacit.evaluate.evaluation import evaluate_as_asked
+        from tacit.evaluate.evaluation import evaluate_as_configured
 
         if self.party is None or self._prepared is None:
             return {}
@@ -208,7 +208,7 @@ class Part:
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}
-        judged = evaluate_as_asked(predictors[0], test, seen, file.evaluate, file.seed)
+        judged = evaluate_as_configured(predictors[0], test, seen, file.evaluate, file.seed)
         people = int(np.sum(test.counts > 0))
         told = json.dumps({"metrics": judged.metrics, "users": people, "ratings": test.n_ratings})
         files.write_private(folder / "metrics.json", told)

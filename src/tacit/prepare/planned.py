@@ -10,7 +10,7 @@ from dataclasses import replace
 from tacit import aggregation as aggregations
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public_facts import TYPICAL, PublicFacts
+from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.guarantee import Unit
@@ -95,7 +95,7 @@ def declared(facts: Facts, ratings: int | None = None) -> PublicFacts:
             "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
             'catalogue, as in tacit.load(…, catalogue="items.csv").'
         )
-    return counted(facts, ratings or TYPICAL * facts.users)
+    return counted(facts, ratings or TYPICAL_RATINGS * facts.users)
 
 
 def counted(facts: Facts, ratings: int | None = None) -> PublicFacts:

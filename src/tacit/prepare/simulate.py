@@ -20,7 +20,7 @@ from tacit.engine.memory import Memory
 from tacit.federation import Facts, Party, Role, Transcript
 from tacit.kernels.blas import one_blas_thread
 from tacit.model import Fitted, Model, Part, Predictor, assemble
-from tacit.model.predictor import Overlay
+from tacit.model.predictor import WithNewUsers
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import Keys, PreparedRun
 from tacit.prepare.progress import Glance
@@ -207,4 +207,4 @@ def with_newcomers(trained: Trained, support: Ratings | None, n_users: int) -> P
     theirs = support.select_users(rows)
     states = trained.model.fold_in(theirs.indptr, theirs.items, theirs.values)
     newcomers = Fitted(trained.model.form, states)
-    return Overlay(trained.predictor, rows, newcomers, n_users)
+    return WithNewUsers(trained.predictor, rows, newcomers, n_users)

@@ -62,7 +62,7 @@ class WeighedParty(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        return Fitted.alike(Linear.scores(self._latest("items", shared), self.facts.scale), self.member.users)
+        return Fitted.same_for_all(Linear.scores(self._latest("items", shared), self.facts.scale), self.member.users)
 
 
 class WeighingCatalogue(Role):
