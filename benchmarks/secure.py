@@ -17,7 +17,8 @@ from benchmarks.common.stopwatch import best_of
 from tacit.rng import derive, stream_key
 from tacit.secure.graph import choose
 from tacit.secure.masks import add_mask, pack
-from tacit.secure.secagg_protocol import Opener, Sealer
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_server import SecAggServer
 from tacit.secure.shamir import _weights, joined, split
 
 PARTIES, GONE, SIZE, BITS = 50, 5, 1_000_000, 32
@@ -59,8 +60,8 @@ def play() -> tuple[tuple[float, float], int]:
         spent[who] += process_time() - began
         return result
 
-    sealers = {name: timed("party", lambda name=name: Sealer(name, names, shape, b"benchmark")) for name in names}
-    opener = Opener(names, shape, b"benchmark")
+    sealers = {name: timed("party", lambda name=name: SecAggParty(name, names, shape, b"benchmark")) for name in names}
+    opener = SecAggServer(names, shape, b"benchmark")
     advertised = {name: timed("party", sealer.advertise) for name, sealer in sealers.items()}
     keys = timed("coordinator", lambda: opener.keys(advertised))
     shared = {name: timed("party", lambda name=name: sealers[name].share(keys[name])) for name in keys}

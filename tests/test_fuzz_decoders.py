@@ -45,8 +45,8 @@ from tacit.engine.flare import Flare
 from tacit.engine.site_channel import ANOTHER, TAKEN, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, TacitError, UsageError
 from tacit.federation import Answer, Facts, Request
-from tacit.federation.cohort import Attendance
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
+from tacit.federation.dropout import Attendance
 from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun

@@ -25,8 +25,8 @@ from tacit.config import AggregationSection, RunFile
 from tacit.deploy.local_sites import Sites
 from tacit.deploy.local_sites import train as train_apart
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
-from tacit.federation.line import View
-from tacit.federation.messages import Bytes, Exchange, Hash, Letters, Request, Schema, marked, unmarked
+from tacit.federation.calls import View
+from tacit.federation.messages import Bytes, BytesByParty, Exchange, Hash, Request, Schema, pack_parties, unpack_parties
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.prepare.loaded import prepare
@@ -93,7 +93,9 @@ class Toy(Aggregation):
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM})
     exchanges: ClassVar[Mapping[str, Exchange]] = {
         "offer": Exchange(Schema(context=Hash()), Schema(key=Bytes(N * WIDE)), "its part of a public key for one sum"),
-        "meet": Exchange(Letters(context=Hash()), Schema(met=Bytes(1)), "the word that everybody's parts have arrived"),
+        "meet": Exchange(
+            BytesByParty(context=Hash()), Schema(met=Bytes(1)), "the word that everybody's parts have arrived"
+        ),
         "open": Exchange(
             Schema(context=Hash(), total=Bytes(2**24)),
             Schema(part=Bytes(2**24)),
@@ -122,7 +124,7 @@ class Toy(Aggregation):
     def noise(self, sigma, contributors):
         return sigma * (contributors / (self.parties - 1)) ** 0.5
 
-    def largest(self, variance):
+    def largest_variance(self, variance):
         return variance * self.parties / (self.parties - 1)
 
     # -- a party's side
@@ -212,11 +214,11 @@ class Toy(Aggregation):
 
         def left(heard, _there):
             bodies = [from_bytes(body[SEALED]) for _answer, body in heard]
-            here = marked({answer.party for answer, _body in heard}, names)
+            here = pack_parties({answer.party for answer, _body in heard}, names)
             return {"here": here, "total": to_bytes(sum(bodies, np.zeros(1, dtype=object)))}
 
         result = conversation.contributions(left, view=View.MASKED, names=names, there=there[2])
-        if not unmarked(result["here"], len(names)).all():
+        if not unpack_parties(result["here"], len(names)).all():
             return None
         u, v = from_bytes(result["total"]).reshape(2, -1, N)
         parts = conversation.say("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])
@@ -351,14 +353,14 @@ def test_a_key_that_lacks_somebody_is_refused_and_so_is_a_second_one_for_the_sam
 
 
 def test_a_party_helps_to_open_one_sum_of_a_request(tmp_path, monkeypatch):
-    say = aggregations.base.Conversation.say
+    say = aggregations.aggregation.Conversation.say
     seen = {}
 
     def saying(self, exchange, payloads, there=None):
         seen[exchange] = (self, payloads)
         return say(self, exchange, payloads, there)
 
-    monkeypatch.setattr(aggregations.base.Conversation, "say", saying)
+    monkeypatch.setattr(aggregations.aggregation.Conversation, "say", saying)
     made = prepare(file("bias"))
     trained = train(made.run, made.parties)
     conversation, payloads = seen["open"]

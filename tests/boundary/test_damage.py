@@ -15,7 +15,7 @@ from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.cli.verified_ledgers import verified
 from tacit.engine.call_log import CallLog
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.report.folder import RunFolder
 

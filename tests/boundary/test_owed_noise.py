@@ -13,7 +13,7 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
 from tacit.errors import BadMessage, PrivacyRefused
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 Z, CELLS = 5.0, 3
 
@@ -48,7 +48,7 @@ class Answered:
     __call__ = exact
 
     def chunks(self, state, stream):
-        yield Pieces(np.array([0, CELLS]), np.arange(CELLS), np.ones(CELLS), CELLS)
+        yield Contributions(np.array([0, CELLS]), np.arange(CELLS), np.ones(CELLS), CELLS)
 
     def reports(self, stream, coins, epsilon):
         return {"bit": np.zeros(1, dtype=np.int32)}

@@ -156,8 +156,8 @@ def test_what_a_role_brings_is_in_the_order_of_the_run_s_items(tmp_path, offer):
     ids = DATA.item_ids.ids
     brings = table(tmp_path / "own.parquet", item=ids[::-1], year=np.arange(len(ids))[::-1].astype(float))
     part, _made = begun(tmp_path, offer, role_home(tmp_path, brings))
-    assert part.party.brought.ids == DATA.item_ids
-    assert np.all(np.diff(part.party.brought.features()[:, 0]) > 0)
+    assert part.party.own_catalogue.ids == DATA.item_ids
+    assert np.all(np.diff(part.party.own_catalogue.features()[:, 0]) > 0)
     assert f"{len(ids)} items with year" in brings.check()
 
 

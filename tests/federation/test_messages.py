@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import BadMessage
-from tacit.federation import Choice, Floats, Request, Schema, Whole
-from tacit.federation.messages import Wholes
+from tacit.federation import Choice, Floats, Integer, Request, Schema
+from tacit.federation.messages import Ints
 
 SIZES = {"items": 3, "factors": 2}
-SCHEMA = Schema(items=Floats("items", "factors"), t=Whole(0, 9), mode=Choice("a", True))
+SCHEMA = Schema(items=Floats("items", "factors"), t=Integer(0, 9), mode=Choice("a", True))
 GOOD = {"items": np.zeros((3, 2), dtype=np.float32), "t": 4, "mode": "a"}
 
 
@@ -59,7 +59,7 @@ def test_a_long_value_is_not_repeated_whole():
 
 
 def test_a_size_that_nobody_declared_is_free_and_the_others_are_not():
-    schema = Schema(rows=Wholes("any", "factors"))
+    schema = Schema(rows=Ints("any", "factors"))
     schema.check({"rows": np.zeros((7, 2), dtype=np.int32)}, SIZES, "party-1", "s")
     with pytest.raises(BadMessage):
         schema.check({"rows": np.zeros((7, 3), dtype=np.int32)}, SIZES, "party-1", "s")

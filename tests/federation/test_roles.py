@@ -99,7 +99,7 @@ def test_a_role_in_a_private_run_spends_nothing_and_keeps_no_ledger(parties, tmp
     assert sorted(path.stem for path in (tmp_path / "ledger").glob("*.sqlite")) == list(parties.names)
     told = [e for e in trained.transcript.entries if e.party == "catalogue" and e.direction == "up"]
     assert [(e.kind, e.status, e.head) for e in told] == [("public", "ok", "")] * 3
-    assert made.spent(trained.transcript.asked) == pytest.approx(made.guarantee.epsilon, rel=0.05)
+    assert made.spent(trained.transcript.requests_by_step) == pytest.approx(made.guarantee.epsilon, rel=0.05)
 
 
 # -- what must be refused ---------------------------------------------------------------------------------------------

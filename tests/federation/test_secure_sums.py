@@ -25,8 +25,8 @@ from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
 from tacit.federation import Facts, Transcript
-from tacit.federation.cohort import Attendance
 from tacit.federation.conversation import Conversation
+from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
 from tacit.methods.bias import BIAS, BiasParameters
 from tacit.partition import partition

@@ -31,7 +31,7 @@ from tacit.engine.inprocess import InProcess
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.experiment import run
 from tacit.federation import Facts
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
 from tacit.guarantee import Relation
 from tacit.kernels.embed import embed

@@ -9,7 +9,8 @@ from scipy.stats import chi2
 from tacit.rng import derive, stream_key
 from tacit.secure.graph import choose
 from tacit.secure.masks import words
-from tacit.secure.secagg_protocol import Opener, Sealer
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_server import SecAggServer
 
 #: The false-alarm rate of every statistical test on masks and shares.
 FALSE_ALARM = 1e-9
@@ -56,7 +57,7 @@ class Round:
     extras: int = 0
     signed: bool = False
     context: bytes = b"a sum"
-    sealer: type = Sealer
+    sealer: type = SecAggParty
     shape: object = None
     kill: bool = False
     parties: dict = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Round:
             for name in self.names
         }
         self.parties = {name: self.sealer(name, *self.fixed[name]) for name in self.names}
-        self.opener = Opener(self.names, self.shape, self.context, self.extras, identities)
+        self.opener = SecAggServer(self.names, self.shape, self.context, self.extras, identities)
         self.vectors = {name: vector(7, name, self.size, self.bits) for name in self.names}
         self.secrets = {name: [stream_key(7, name, i) for i in range(self.extras)] for name in self.names}
 

@@ -10,7 +10,9 @@ from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound,
 from tacit.rng import derive
 from tacit.secure.graph import choose
 from tacit.secure.masks import expand
-from tacit.secure.secagg_protocol import Opener, Sealer, VoidRound
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import VoidRound
+from tacit.secure.secagg_server import SecAggServer
 
 BITS = (8, 16, 24, 32, 40, 48, 56, 64)
 EXCHANGES = ("advertise", "share", "collect", "mask", "unmask")
@@ -142,17 +144,17 @@ def test_every_step_is_done_once_and_in_order():
 def test_what_does_not_suit_is_refused():
     shape, names = choose(4, 0, 1), [f"party-{i}" for i in range(1, 5)]
     with pytest.raises(UsageError, match="not on the roster"):
-        Sealer("mallory", names, shape, b"")
+        SecAggParty("mallory", names, shape, b"")
     with pytest.raises(UsageError, match="identities"):
-        Opener(names, choose(5, 0, 1, signed=True), b"")
+        SecAggServer(names, choose(5, 0, 1, signed=True), b"")
     with pytest.raises(UsageError, match="256 extra"):
-        Opener(names, shape, b"", extras=256)
+        SecAggServer(names, shape, b"", extras=256)
     with pytest.raises(UsageError, match="no identity to sign"):
-        Sealer("party-1", names, shape, b"").confirm(names)
+        SecAggParty("party-1", names, shape, b"").confirm(names)
     with pytest.raises(UsageError, match="both its own identity"):
-        Sealer("party-1", names, shape, b"", identities=dict.fromkeys(names))
+        SecAggParty("party-1", names, shape, b"", identities=dict.fromkeys(names))
     with pytest.raises(UsageError, match='no identity of "party-1"'):
-        Sealer("party-1", names, shape, b"", identities={})
+        SecAggParty("party-1", names, shape, b"", identities={})
     round_ = Round(4, tolerate=0, extras=1)
     round_.advertise()
     with pytest.raises(UsageError, match="1 extra secrets of 32 bytes"):
@@ -185,9 +187,9 @@ def test_a_kept_state_that_is_spoilt_or_of_another_sum_is_refused():
     fixed = round_.fixed["party-1"]
     for bad in (b"", state[:-1], b"[]", b"{}", state.replace(b'"secrets": ["', b'"secrets": ["zz')):
         with pytest.raises(TamperingFound, match="cannot be read"):
-            Sealer.restore(bad, *fixed)
+            SecAggParty.restore(bad, *fixed)
     with pytest.raises(UsageError, match="another sum"):
-        Sealer.restore(state, *fixed[:2], b"another", *fixed[3:])
+        SecAggParty.restore(state, *fixed[:2], b"another", *fixed[3:])
 
 
 def test_every_refusal_is_one_of_tacits_own():

@@ -4,8 +4,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from secure_rounds import Round, same
 
-from tacit.secure.secagg_messages import Keys
-from tacit.secure.secagg_protocol import Sealer, VoidRound
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import Keys, VoidRound
 
 
 def flipped(message, at=40):
@@ -134,7 +134,7 @@ def test_a_key_of_low_order_is_rejected_before_anybody_stumbles():
     assert same(round_.open(), round_)
 
 
-class Liar(Sealer):
+class Liar(SecAggParty):
     """Gives wrong shares, wrong seeds and wrong extras, and stamps them as it should."""
 
     def unmask(self, survivors, reveal=(), signatures=None):

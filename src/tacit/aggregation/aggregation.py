@@ -19,10 +19,10 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
 from tacit.errors import BadMessage, PrivacyRefused
-from tacit.federation.cohort import Attendance
+from tacit.federation.calls import Heard
 from tacit.federation.conversation import Conversation, Opened
+from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Member
-from tacit.federation.line import Heard
 from tacit.federation.messages import Step
 from tacit.federation.role import Role
 from tacit.guarantee import Trust
@@ -63,7 +63,7 @@ class Aggregation(OwnNoise):
         """As a run file's [aggregation] has it; refuses what cannot be."""
         return cls(setting, parties)
 
-    def over(self, roster: tuple[Member, ...]) -> Aggregation:
+    def for_roster(self, roster: tuple[Member, ...]) -> Aggregation:
         """The same for the parties at hand: a protocol that a cohort of devices does not run is simulated."""
         return self
 
@@ -86,7 +86,7 @@ class Aggregation(OwnNoise):
         """The standard deviation on each cell of a sum, where a guarantee needs `sigma`: here everybody adds it."""
         return sigma * math.sqrt(contributors)
 
-    def largest(self, variance: float) -> float:
+    def largest_variance(self, variance: float) -> float:
         """The largest variance that can be in a cell of what travels."""
         return 2 * variance
 
@@ -96,15 +96,15 @@ class Aggregation(OwnNoise):
         return False
 
     @property
-    def alone(self) -> float | None:
+    def noise_share(self) -> float | None:
         """What part of the noise one party adds, as a standard deviation, where it adds a share of it; else None."""
         return None
 
-    def described(self) -> dict[str, Any] | None:
+    def description(self) -> dict[str, Any] | None:
         """How sums are hidden, for plans and cards; None where nothing is."""
         return None
 
-    def said(self, step: Step, simulated: bool) -> dict[str, Step]:
+    def messages(self, step: Step, simulated: bool) -> dict[str, Step]:
         """What is said in the course of a sum of one step, for the card; `simulated` devices only count it."""
         said = [exchange.about(name, step.name) for name, exchange in self.exchanges.items()]
         return {exchange.name: exchange for exchange in said}

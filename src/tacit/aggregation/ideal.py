@@ -18,9 +18,9 @@ from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
 from tacit.errors import PrivacyRefused
-from tacit.federation.cohort import Attendance
+from tacit.federation.calls import Heard, View
 from tacit.federation.conversation import Conversation, Opened
-from tacit.federation.line import Heard, View
+from tacit.federation.dropout import Attendance
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.secure.masks import pack, unpack
@@ -110,8 +110,8 @@ class Ideal(HiddenSum):
             )
         return sigma * math.sqrt(contributors / (contributors - self.colluding))
 
-    def largest(self, variance: float) -> float:
+    def largest_variance(self, variance: float) -> float:
         return variance * (self.colluding + 1)
 
-    def described(self) -> dict[str, Any] | None:
+    def description(self) -> dict[str, Any] | None:
         return {"colluding": self.colluding}

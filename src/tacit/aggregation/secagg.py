@@ -28,37 +28,49 @@ from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
-from tacit.federation.cohort import Attendance
+from tacit.federation.calls import Heard, View
 from tacit.federation.conversation import Conversation, Opened
+from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Member
-from tacit.federation.line import Heard, View
-from tacit.federation.messages import MOST_LETTER, Bytes, Exchange, Hash, Letters, Marks, Schema, Step, marked, unmarked
+from tacit.federation.messages import (
+    MOST_LETTER,
+    Bytes,
+    BytesByParty,
+    Exchange,
+    Hash,
+    PackedParties,
+    Schema,
+    Step,
+    pack_parties,
+    unpack_parties,
+)
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.secure.graph import Shape, choose
 from tacit.secure.masks import pack, unpack, words
-from tacit.secure.noise_shares import Shares
+from tacit.secure.noise_shares import NoiseShares
 from tacit.secure.quantize import reduced, wrapped
-from tacit.secure.secagg_protocol import Opener, Sealer, VoidRound
-from tacit.secure.secagg_sizes import Traffic, overhead
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import Traffic, VoidRound, overhead
+from tacit.secure.secagg_server import SecAggServer
 
 EXCHANGES: Mapping[str, Exchange] = {
     "advertise": Exchange(
         Schema(context=Hash()), Schema(keys=Bytes(MOST_LETTER)), "fresh public keys for one secure sum"
     ),
     "share": Exchange(
-        Letters(context=Hash()),
-        Letters(),
+        BytesByParty(context=Hash()),
+        BytesByParty(),
         "sealed shares of what unmasks its contribution, for its neighbours",
     ),
-    "collect": Exchange(Letters(context=Hash()), Schema(rejected=Marks()), "whose shares arrived damaged"),
+    "collect": Exchange(BytesByParty(context=Hash()), Schema(rejected=PackedParties()), "whose shares arrived damaged"),
     "confirm": Exchange(
-        Schema(context=Hash(), survivors=Marks()),
+        Schema(context=Hash(), survivors=PackedParties()),
         Schema(signature=Bytes(MOST_LETTER)),
         "a signature under the list of those that stayed",
     ),
     "unmask": Exchange(
-        Letters(context=Hash(), survivors=Marks()),
+        BytesByParty(context=Hash(), survivors=PackedParties()),
         Schema(answer=Bytes(MOST_LETTER)),
         "shares that take the masks off the sum of those that stayed",
     ),
@@ -79,8 +91,8 @@ class _Terms(Aggregation):
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM, Kind.CHAIN})
 
     @cached_property
-    def shares(self) -> Shares:
-        return Shares.of(self.parties, self.tolerate, self.colluding)
+    def shares(self) -> NoiseShares:
+        return NoiseShares.of(self.parties, self.tolerate, self.colluding)
 
     @cached_property
     def shape(self) -> Shape:
@@ -112,20 +124,20 @@ class _Terms(Aggregation):
         return Trust.DISTRIBUTED, f"the coordinator{lying} and {who}, if {self.shares.honest:,} honest {many} stay"
 
     def noise(self, sigma: float, contributors: int) -> float:
-        return math.sqrt(self.shares.left(sigma * sigma, contributors))
+        return math.sqrt(self.shares.remaining_variance(sigma * sigma, contributors))
 
-    def largest(self, variance: float) -> float:
-        return self.shares.largest(variance)
+    def largest_variance(self, variance: float) -> float:
+        return self.shares.largest_variance(variance)
 
     @property
-    def alone(self) -> float:
+    def noise_share(self) -> float:
         return 1 / math.sqrt(max(1, self.parties - self.colluding))
 
     @property
     def traffic(self) -> Traffic:
         return overhead(self.shape, self.shares.extras, self.shares.extras)
 
-    def described(self) -> dict[str, Any] | None:
+    def description(self) -> dict[str, Any] | None:
         return {
             "colluding": self.colluding,
             "honest": self.shares.honest,
@@ -138,14 +150,14 @@ class _Terms(Aggregation):
             "bytes_down_each": self.traffic.down,
         }
 
-    def said(self, step: Step, simulated: bool) -> dict[str, Step]:
+    def messages(self, step: Step, simulated: bool) -> dict[str, Step]:
         if not simulated:
             names = [name for name in EXCHANGES if self.signs or name != "confirm"]
             said = [EXCHANGES[name].about(name, step.name) for name in names]
             return {exchange.name: exchange for exchange in said}
         what = "keys, sealed shares and what unmasks, of every device: counted as the protocol would send it, not run"
         name = f"protocol:{step.name}"
-        return {name: Step(name, Kind.PUBLIC, Letters(), Letters(), what)}
+        return {name: Step(name, Kind.PUBLIC, BytesByParty(), BytesByParty(), what)}
 
 
 @dataclass(frozen=True)
@@ -191,7 +203,7 @@ class SecAgg(_Terms):
         _ = made.shape, made.shares  # which refuse too few parties, or too many that may drop out or collude
         return made
 
-    def over(self, roster: tuple[Member, ...]) -> Aggregation:
+    def for_roster(self, roster: tuple[Member, ...]) -> Aggregation:
         terms = (self.setting, self.parties, self.tolerate, self.colluding, self.signed, self.retried)
         return CountedSecAgg(*terms) if any(member.devices > 1 for member in roster) else self
 
@@ -209,7 +221,7 @@ class SecAgg(_Terms):
         """Fresh keys for one sum; a second time for the same one would undo what was agreed on."""
         if _ready(endpoint) or _sealed_before(endpoint):
             raise PrivacyRefused(f"{endpoint.party} has begun this secure sum already, and begins none twice.")
-        sealer = Sealer(endpoint.party, *self._about(endpoint.peers, endpoint.context), *_keys(endpoint.peers))
+        sealer = SecAggParty(endpoint.party, *self._about(endpoint.peers, endpoint.context), *_keys(endpoint.peers))
         return self._done(endpoint, sealer, {"keys": _array(sealer.advertise())})
 
     def _share(self, endpoint: Endpoint, **keys: Array) -> dict[str, Value]:
@@ -223,7 +235,7 @@ class SecAgg(_Terms):
         """Takes the neighbours' shares in; answers whose were damaged, as marks along the roster."""
         sealer = self._sealer(endpoint)
         rejected = sealer.collect({name: letter.tobytes() for name, letter in mail.items()})
-        return self._done(endpoint, sealer, {"rejected": marked(rejected, endpoint.peers.names)})
+        return self._done(endpoint, sealer, {"rejected": pack_parties(rejected, endpoint.peers.names)})
 
     def _confirm(self, endpoint: Endpoint, survivors: Array) -> dict[str, Value]:
         """A signature under the one list of survivors that this party accepts."""
@@ -269,7 +281,7 @@ class SecAgg(_Terms):
         _note_sealed(endpoint)
         return self._done(endpoint, sealer, {SEALED: pack(masked, bits)})
 
-    def _sealer(self, endpoint: Endpoint) -> Sealer:
+    def _sealer(self, endpoint: Endpoint) -> SecAggParty:
         state = endpoint.load(STATE)
         if state is None or not _ready(endpoint):
             raise PrivacyRefused(
@@ -277,9 +289,9 @@ class SecAgg(_Terms):
                 "replaced; nothing was released: start the exchange of keys anew."
             )
         kept = state[len(endpoint.context) // 2 :].tobytes()
-        return Sealer.restore(kept, *self._about(endpoint.peers, endpoint.context), *_keys(endpoint.peers))
+        return SecAggParty.restore(kept, *self._about(endpoint.peers, endpoint.context), *_keys(endpoint.peers))
 
-    def _done(self, endpoint: Endpoint, sealer: Sealer, answer: dict[str, Value]) -> dict[str, Value]:
+    def _done(self, endpoint: Endpoint, sealer: SecAggParty, answer: dict[str, Value]) -> dict[str, Value]:
         """Keeps where the sum at hand stands: its context, and all that was drawn for it."""
         endpoint.save(STATE, _array(bytes.fromhex(endpoint.context) + sealer.state()))
         return answer
@@ -326,14 +338,14 @@ class SecAgg(_Terms):
     def _opened(self, conversation: Conversation) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
         """One sum, opened; what did not fit is noted, whether or not the sum came about."""
         peers = conversation.peers
-        opener = Opener(*self._about(peers, conversation.request.hash), peers.identities if self.signs else None)
+        opener = SecAggServer(*self._about(peers, conversation.request.hash), peers.identities if self.signs else None)
         try:
             return self._held(opener, conversation)
         finally:
             conversation.rejected.update(opener.rejected)
 
     def _held(
-        self, opener: Opener, conversation: Conversation
+        self, opener: SecAggServer, conversation: Conversation
     ) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
         """The protocol, as Bonawitz et al. 2017 have it."""
         names, say, bits = conversation.peers.names, conversation.say, conversation.terms.code.bits
@@ -345,7 +357,7 @@ class SecAgg(_Terms):
         mail = opener.mail({name: {to: _bytes(x) for to, x in body.items()} for name, body in letters.items()})
         ready = say("collect", {n: {**context, **_letters(mail[n])} for n in mail}, there[2])
         for party, body in ready.items():
-            for sender in np.array(names)[unmarked(body["rejected"], len(names))]:
+            for sender in np.array(names)[unpack_parties(body["rejected"], len(names))]:
                 conversation.rejected[str(sender)] = (
                     f"{party} could not open its letter of {sender}, which was damaged."
                 )
@@ -353,7 +365,7 @@ class SecAgg(_Terms):
             raise VoidRound(f"Only {len(ready)} of {len(names)} parties could be masked with each other.")
         survivors, total = self._contributions(conversation, list(ready), there[3])
         listed = opener.survivors(survivors)
-        about: dict[str, Value] = {**context, "survivors": marked(listed, names)}
+        about: dict[str, Value] = {**context, "survivors": pack_parties(listed, names)}
         signatures: dict[str, Value] = {}
         if self.signs:
             confirmed = say("confirm", {name: {**about} for name in listed}, there[3])
@@ -373,10 +385,10 @@ class SecAgg(_Terms):
             for _answer, body in heard:
                 total += unpack(body[SEALED], size, bits)
             arrived = {answer.party for answer, _body in heard}
-            return {"survivors": marked(arrived, names), "total": pack(reduced(total, bits), bits)}
+            return {"survivors": pack_parties(arrived, names), "total": pack(reduced(total, bits), bits)}
 
         result = conversation.contributions(left, view=View.MASKED, names=ready, there=there)
-        here = unmarked(result["survivors"], len(names))
+        here = unpack_parties(result["survivors"], len(names))
         survivors = [name for name, stayed in zip(names, here, strict=True) if stayed]
         return survivors, unpack(result["total"], size, bits)
 
@@ -419,7 +431,7 @@ def _note_sealed(endpoint: Endpoint) -> None:
 
 
 def _named(marks: Array, peers: Peers) -> list[str]:
-    here = unmarked(marks, len(peers.names))
+    here = unpack_parties(marks, len(peers.names))
     return [name for name, marked_ in zip(peers.names, here, strict=True) if marked_]
 
 

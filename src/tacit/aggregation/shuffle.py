@@ -14,9 +14,9 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value
 from tacit.config import AggregationSection
 from tacit.errors import PeerFailed
-from tacit.federation.cohort import Attendance
+from tacit.federation.calls import Heard, View
 from tacit.federation.conversation import Conversation
-from tacit.federation.line import Heard, View
+from tacit.federation.dropout import Attendance
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.secure.noise_shares import fewest_of

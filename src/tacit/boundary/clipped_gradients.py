@@ -32,7 +32,7 @@ from tacit.guarantee import Relation, Unit
 from tacit.kernels.clipped import bounded_gradients, bounded_slopes
 from tacit.kernels.embed import embed_rows
 from tacit.kernels.entries import looked_up, shifted
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 BLOCKS = ("users", "items")
 
@@ -261,7 +261,7 @@ class GradientSum(Bounded):
         answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
         return {name: answer[name] for name in query.blocks}
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """What each sampled user adds to the item rows; of item gradients alone."""
         query = self.query
         if query.blocks != ("items",) or query.users_are_public:
@@ -278,7 +278,7 @@ class GradientSum(Bounded):
         )
         owners = np.repeat(np.arange(len(part.rows)), np.diff(part.indptr))
         cells = touched[places][:, None] * p + np.arange(p)
-        return Pieces(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
+        return Contributions(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
 
     # -- inside -----------------------------------------------------------------------------------------------
 

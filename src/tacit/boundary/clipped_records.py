@@ -28,7 +28,7 @@ from tacit.guarantee import Relation, Unit
 from tacit.kernels.clipped import bounded_slopes
 from tacit.kernels.embed import embed
 from tacit.kernels.entries import shifted
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 #: Entries that are held at a time.
 AT_ONCE = 4_000_000
@@ -96,12 +96,12 @@ class RecordSum(Bounded):
         self.users, self.items = (finite(embed(x, query.scale.span)) for x in (users, items))
         self.present = attendance(present, ratings.n_users)
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """What each user adds, some users at a time: a record has p numbers for every rating."""
         for first, last in in_turn(self.ratings.indptr, AT_ONCE // self.items.shape[1]):
             yield self._of(first, last)
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """What each user adds, all at once."""
         return self._of(0, self.ratings.n_users)
 
@@ -111,7 +111,7 @@ class RecordSum(Bounded):
             total += np.bincount(part.cells, weights=part.values, minlength=part.size)
         return {"items": total.reshape(self.items.shape)}
 
-    def _of(self, first: int, last: int) -> Pieces:
+    def _of(self, first: int, last: int) -> Contributions:
         """The pieces of users first … last − 1."""
         indptr, p = self.ratings.indptr, self.items.shape[1]
         entries = np.arange(indptr[first], indptr[last])
@@ -126,4 +126,4 @@ class RecordSum(Bounded):
         unit = u * np.divide(ROOM, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, None]
         values = on_grid(clipped[:, None] * unit[owners], limit, self.ratings.n_users)
         cells = mine.astype(np.int64)[:, None] * p + np.arange(p)
-        return Pieces(starts.astype(np.int64) * p, cells.ravel(), values.ravel(), self.items.size)
+        return Contributions(starts.astype(np.int64) * p, cells.ravel(), values.ravel(), self.items.size)

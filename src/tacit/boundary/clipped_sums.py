@@ -22,7 +22,7 @@ from tacit.boundary.trim import check_rows
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 #: Limits are met a millionth early: rounding lifts a norm of k numbers by less than k·2⁻⁵³ of itself, so no norm of
 #: fewer than 2³² numbers exceeds its limit in float64 either.
@@ -55,11 +55,11 @@ class Bounded:
         """The answer, float64."""
         raise NotImplementedError(f"{type(self).__name__} must say what it answers.")
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """What each user, or each rating, adds: where the answer is a sum of such."""
         raise PrivacyRefused(f"A {type(self).__name__} is no sum of bounded pieces, and cannot be sealed.")
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """The same, some at a time where all would be too many."""
         yield self.pieces(state, stream)
 
@@ -190,7 +190,7 @@ class NormalisedSum(Bounded):
             for name, x in self.contributions().items()
         }
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """A user's numbers in all channels are one piece."""
         ratings = self.ratings
         return in_channels(ratings.indptr, ratings.items, self.contributions(), ratings.n_items)
@@ -264,12 +264,12 @@ class ClippedSum(Bounded):
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return {name: x.sum(axis=0) for name, x in self.contributions().items()}
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """A user's row over all blocks is one piece."""
         n = len(self.taking_part)
         flat = np.concatenate([x.reshape(n, -1) for _name, x in sorted(self.contributions().items())], axis=1)
         size = flat.shape[1]
-        return Pieces(size * np.arange(n + 1), np.tile(np.arange(size), n), flat.ravel(), size)
+        return Contributions(size * np.arange(n + 1), np.tile(np.arange(size), n), flat.ravel(), size)
 
 
 @dataclass(frozen=True)
@@ -316,12 +316,12 @@ class ClippedAnswer(Bounded):
         return {name: part.reshape(x.shape) for (name, x), part in zip(self.blocks.items(), parts, strict=True)}
 
 
-def in_channels(starts: Array, items: Array, channels: Mapping[str, Array], n_items: int) -> Pieces:
-    """Pieces with one number a channel in each of their entries; a channel is a block of `n_items` cells."""
+def in_channels(starts: Array, items: Array, channels: Mapping[str, Array], n_items: int) -> Contributions:
+    """Contributions with one number a channel in each of their entries; a channel is a block of `n_items` cells."""
     names = sorted(channels)
     cells = np.stack([place * n_items + items.astype(np.int64) for place, _name in enumerate(names)], axis=1)
     values = np.stack([channels[name] for name in names], axis=1)
-    return Pieces(len(names) * starts, cells.ravel(), values.ravel(), len(names) * n_items)
+    return Contributions(len(names) * starts, cells.ravel(), values.ravel(), len(names) * n_items)
 
 
 def clipped_rows(x: Array, limit: float) -> Array:

@@ -19,7 +19,7 @@ from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class DeviationSum(Bounded):
             for name, x in self.contributions().items()
         }
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """Every rating is a piece of its own, in two cells."""
         ratings = self.ratings
         return in_channels(np.arange(ratings.n_ratings + 1), ratings.items, self.contributions(), ratings.n_items)

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 Blocks = Mapping[str, Array]
 
@@ -121,7 +121,7 @@ class Answering(Protocol):
 class Summable(Answering, Protocol):
     """An answer that is a sum of pieces, each of which can be made integers by itself."""
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """What each user, or each rating, adds to the answer's blocks, flattened in the order of their names."""
 
 

@@ -30,7 +30,7 @@ from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 BLOCKS = ("gram", "moment")
 
@@ -126,11 +126,11 @@ class WeightedSum(Bounded):
             for name, (c, rows) in self._factored().items()
         }
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def pieces(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """All that a user adds to both blocks is one piece."""
         return self._of(self._factored(), 0, self.ratings.n_users)
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """The same, some users at a time: a rating has p(p+3)/2 numbers."""
         factored = self._factored()
         width = sum(rows.shape[1] for _c, rows in factored.values())
@@ -150,7 +150,7 @@ class WeightedSum(Bounded):
             answer["moment"] = c * np.clip(finite(self.targets), -query.target_clip, query.target_clip), u
         return answer
 
-    def _of(self, factored: dict[str, tuple[Array, Array]], first: int, last: int) -> Pieces:
+    def _of(self, factored: dict[str, tuple[Array, Array]], first: int, last: int) -> Contributions:
         """The pieces of users first … last − 1; blocks follow each other in the order of their names."""
         indptr, m = self.ratings.indptr, self.ratings.n_items
         mine = slice(indptr[first], indptr[last])
@@ -162,7 +162,7 @@ class WeightedSum(Bounded):
             values.append(c[mine, None] * rows[owners])
             before += m * width
         starts = (indptr[first : last + 1] - indptr[first]).astype(np.int64) * (before // m if m else 0)
-        return Pieces(starts, np.concatenate(cells, 1).ravel(), np.concatenate(values, 1).ravel(), before)
+        return Contributions(starts, np.concatenate(cells, 1).ravel(), np.concatenate(values, 1).ravel(), before)
 
 
 def packed(u: Array) -> Array:

@@ -18,7 +18,7 @@ from tacit.boundary.wire import Value, encode
 from tacit.cli.changed_files import read_changed
 from tacit.config import RunFile
 from tacit.errors import UsageError
-from tacit.federation.messages import Choice, Floats, Schema, Whole
+from tacit.federation.messages import Choice, Floats, Integer, Schema
 from tacit.methods import Method, Parameters
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
@@ -200,7 +200,7 @@ def _message(schema: Schema, dimensions: Mapping[str, int]) -> int:
             case Floats():
                 shape = tuple(dimensions.get(s, 1) if isinstance(s, str) else s for s in field.shape)
                 payload[name] = np.zeros(shape, field.dtype)
-            case Whole():
+            case Integer():
                 payload[name] = field.high
             case Choice():
                 payload[name] = field.values[0] if isinstance(field.values[0], str | int | float) else None

@@ -34,7 +34,7 @@ from tacit.engine.envelope import opened
 from tacit.engine.flare import Flare
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Transcript
-from tacit.federation.line import Log as CallLog
+from tacit.federation.calls import Log as CallLog
 from tacit.federation.role import ROLE
 from tacit.model import Model
 from tacit.prepare.prepared import Keys, PreparedRun
@@ -287,7 +287,7 @@ class Coordinator:
         finally:
             engine.close()
             if prepared.private:  # what came after the last round counts too
-                self._status.set(epsilon=prepared.spent(transcript.asked))
+                self._status.set(epsilon=prepared.spent(transcript.requests_by_step))
         seconds = perf_counter() - began
         told = (seconds, federation.void, dict(federation.rejected))
         return Conducted(model, transcript, latest, federation.rounds_done, *told)

@@ -25,7 +25,7 @@ from tacit import files
 from tacit.boundary.creation_mark import lay_mark, lift_mark, mark
 from tacit.boundary.ledger import PAGE_SIZE, UNREADABLE, layout, read_only, readable, unreadable
 from tacit.errors import PeerFailed, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 
 FORMAT = "tacit call log 1"

@@ -2,7 +2,7 @@
 
 from tacit.federation.coordinator import Federation, Total
 from tacit.federation.facts import Facts, Member
-from tacit.federation.messages import Answer, Choice, Floats, Request, Schema, Step, Whole, step
+from tacit.federation.messages import Answer, Choice, Floats, Integer, Request, Schema, Step, step
 from tacit.federation.party import Party
 from tacit.federation.peer import Peer
 from tacit.federation.role import Role
@@ -23,6 +23,6 @@ __all__ = [
     "Step",
     "Total",
     "Transcript",
-    "Whole",
+    "Integer",
     "step",
 ]

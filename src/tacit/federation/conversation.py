@@ -19,10 +19,10 @@ from tacit.boundary.randomness import Seeded, Source
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PeerFailed
-from tacit.federation.cohort import Attendance
+from tacit.federation.calls import Heard, Line, Sealed, View
+from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Facts
-from tacit.federation.line import Heard, Line, Sealed, View
-from tacit.federation.messages import Exchange, Request, marked, unmarked
+from tacit.federation.messages import Exchange, Request, pack_parties, unpack_parties
 from tacit.rng import stream_key
 
 
@@ -164,12 +164,12 @@ def _gathered(bodies: Mapping[str, bytes], roster: Sequence[str]) -> dict[str, V
     here = [name for name in roster if name in bodies]
     lengths = np.array([len(bodies[name]) for name in here], dtype=np.int64)
     together = np.frombuffer(b"".join(bodies[name] for name in here), dtype=np.uint8)
-    return {"who": marked(here, roster), "lengths": lengths, "bodies": together}
+    return {"who": pack_parties(here, roster), "lengths": lengths, "bodies": together}
 
 
 def _parted(result: Mapping[str, Any], roster: Sequence[str]) -> dict[str, bytes]:
     """The answers that `_gathered` put together."""
-    here = [name for name, there in zip(roster, unmarked(result["who"], len(roster)), strict=True) if there]
+    here = [name for name, there in zip(roster, unpack_parties(result["who"], len(roster)), strict=True) if there]
     ends = np.cumsum(result["lengths"])
     raw = result["bodies"].tobytes()
     return {name: raw[end - size : end] for name, size, end in zip(here, result["lengths"], ends, strict=True)}

@@ -12,10 +12,10 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.boundary.wire import Array, Value, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
-from tacit.federation.cohort import Attendance
+from tacit.federation.calls import Engine, Line, Log
 from tacit.federation.conversation import Conversation, Opening
+from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Facts
-from tacit.federation.line import Engine, Line, Log
 from tacit.federation.messages import Request, Step
 from tacit.federation.transcript import Transcript
 

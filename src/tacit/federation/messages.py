@@ -43,13 +43,13 @@ class Floats:
         return None
 
 
-class Wholes(Floats):
+class Ints(Floats):
     """An int32 array."""
 
     dtype = np.dtype("<i4")
 
 
-class Whole:
+class Integer:
     """One whole number in a range."""
 
     def __init__(self, low: int, high: int) -> None:
@@ -94,13 +94,13 @@ class Bytes:
         )
 
 
-class Marks:
+class PackedParties:
     """One bit for each party of the roster, in its order, packed into bytes."""
 
     def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
         size = -(-dimensions["roster"] // 8)
         if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == (size,):
-            return None if not unmarked(value, 8 * size)[dimensions["roster"] :].any() else "marks nobody"
+            return None if not unpack_parties(value, 8 * size)[dimensions["roster"] :].any() else "marks nobody"
         return "is not one mark for each party of the roster"
 
 
@@ -140,7 +140,7 @@ class Schema:
         return cells_of(self.shapes(dimensions))
 
 
-class Letters(Schema):
+class BytesByParty(Schema):
     """Some fields, and beside them letters: strings of bytes under the names of parties."""
 
     def __init__(self, **fields: Field) -> None:
@@ -196,12 +196,12 @@ def exchange_step(name: str, steps: Mapping[str, Step], exchanges: Mapping[str, 
     return exchanges[exchange].about(exchange, of)
 
 
-def marked(names: Collection[str], roster: Sequence[str]) -> Array:
+def pack_parties(names: Collection[str], roster: Sequence[str]) -> Array:
     """Which of the roster are among `names`: a bit each, packed; uint8."""
     return np.packbits(np.array([name in names for name in roster], dtype=bool))
 
 
-def unmarked(marks: Array, number: int) -> Array:
+def unpack_parties(marks: Array, number: int) -> Array:
     """The bits of `marked`, (number,) bool."""
     return np.unpackbits(marks, count=number).astype(bool)
 

@@ -61,7 +61,7 @@ class Transcript:
         return self._digest.hexdigest()
 
     @property
-    def asked(self) -> dict[str, int]:
+    def requests_by_step(self) -> dict[str, int]:
         """By step, how many requests the party that got the most of them has got, each attempt at a sum counted."""
         return {step: max(counts.values()) for step, counts in self._asked.items()}
 

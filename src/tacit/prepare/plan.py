@@ -103,7 +103,7 @@ class Plan:
 
     def sealing(self) -> dict[str, Any] | None:
         """How sums are hidden, for plans and cards; None where nothing is."""
-        told = self.how.described()
+        told = self.how.description()
         if told is None:
             return None
         grids = {name: terms.code.bits for name, terms in self.terms.steps.items() if terms.retried}
@@ -111,7 +111,7 @@ class Plan:
 
     def alone(self) -> float | None:
         """ε of one party's own share of the noise, were all others to collude; None where its noise is its own."""
-        part = self.how.alone
+        part = self.how.noise_share
         if part is None or not self.terms.private or not any(t.retried for t in self.terms.steps.values()):
             return None
         events = [
@@ -353,7 +353,7 @@ def _grid(
     if not bits:
         return grid
     cells = cells_of(shapes)
-    largest = how.largest(grid.variance) if sealed else 2 * grid.variance
+    largest = how.largest_variance(grid.variance) if sealed else 2 * grid.variance
     return replace(grid, bits=bits_for(context.facts.users, rounding, largest, cells))
 
 

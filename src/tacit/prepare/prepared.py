@@ -27,9 +27,9 @@ from tacit.data.public_facts import PublicFacts
 from tacit.engine.ledger_folder import charged_items
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts, Federation, Party, Role, Step, Transcript
+from tacit.federation.calls import Engine, Log
 from tacit.federation.coordinator import Observer
-from tacit.federation.line import Engine, Log
-from tacit.federation.role import all_steps, members, together
+from tacit.federation.role import all_steps, combine_roles, role_members
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.method import Sides
@@ -112,8 +112,12 @@ class PreparedRun:
     @classmethod
     def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
         """The run of a plan that is there already, which brings its own parameters and what it declares."""
-        roles = together(method.sides_in(facts.setting, facts.feedback).roles, plan.how.over(facts.roster).roles)
-        told = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=members(roles, facts))
+        roles = combine_roles(
+            method.sides_in(facts.setting, facts.feedback).roles, plan.how.for_roster(facts.roster).roles
+        )
+        told = replace(
+            facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=role_members(roles, facts)
+        )
         return cls(method, plan.parameters, told, plan, **others)
 
     def named(self, run: str) -> Self:
@@ -206,12 +210,12 @@ class PreparedRun:
     @cached_property
     def how(self) -> Aggregation:
         """The aggregation, for the parties at hand; a cohort of devices runs no protocol, and is simulated."""
-        return self.plan.how.over(self.facts.roster)
+        return self.plan.how.for_roster(self.facts.roster)
 
     @cached_property
     def roles(self) -> dict[str, type[Role]]:
         """Whom there is to ask beside the parties, by name: the method's roles, and the aggregation's."""
-        return together(self.sides.roles, self.how.roles)
+        return combine_roles(self.sides.roles, self.how.roles)
 
     @cached_property
     def steps(self) -> dict[str, Step]:

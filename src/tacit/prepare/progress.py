@@ -39,7 +39,7 @@ def glances(prepared: PreparedRun, see: Callable[[Glance], None]) -> Callable[[i
     """
 
     def look(round: int, rounds: int, transcript: Transcript) -> float | None:
-        spent = prepared.spent(transcript.asked)
+        spent = prepared.spent(transcript.requests_by_step)
         see(Glance(round, rounds, None, transcript.meter.bytes_up, spent))
         return spent
 

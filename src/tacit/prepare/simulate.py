@@ -170,7 +170,7 @@ class _Onlooker:
             if predictor.rates:
                 errors = predictor.predict(users, items) - values
                 mse = float(np.mean(np.square(errors, dtype=np.float64)))
-        spent = self._prepared.spent(self._transcript.asked)
+        spent = self._prepared.spent(self._transcript.requests_by_step)
         self.history.append(Glance(round, rounds, mse, self._transcript.meter.bytes_up, spent))
         if self._watch is not None:
             self._watch(self.history[-1])

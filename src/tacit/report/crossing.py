@@ -22,5 +22,5 @@ def crossing(method: Method, plan: Plan, simulated: bool) -> dict[str, Step]:
             steps[name] = replace(step, what=f"told by {role}, a role without ratings: {step.what}")
     for name, terms in asked.items():
         if terms.sealed:
-            steps |= plan.how.said(every[name], simulated)
+            steps |= plan.how.messages(every[name], simulated)
     return steps

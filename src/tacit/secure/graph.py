@@ -16,7 +16,7 @@ d = ⌊ω·n⌋ drop-outs, c colluders, r = d + c. For one sum (a run of T sums:
   linked, so the honest survivors fall apart only if at two places k/2 consecutive ones are removed, k in all. That
   cannot be if k > r. Else: at most C(n, 2) pairs of places, each with probability C(n − k, r − k)/C(n, r); ≤ 2⁻⁴⁰.
 - *hidden*. The secrets of a party that t colluding neighbours can put together are lost. Impossible if t > c; else at
-  most n·P[Hypergeometric(n − 1, c, k) ≥ t] ≤ 2⁻⁴⁰. Both secrets of one party never come from honest ones (`Sealer`).
+  most n·P[Hypergeometric(n − 1, c, k) ≥ t] ≤ 2⁻⁴⁰. Honest parties never give both secrets of one (`SecAggParty`).
 - *recovers*. The sum is void if fewer than t of a party's neighbours are left. Impossible if k − d ≥ t; else at most
   n·P[Hypergeometric(n − 1, d, k) > k − t] ≤ 2⁻²⁰.
 

@@ -32,7 +32,7 @@ def fewest_of(parties: int, tolerate: float) -> int:
 
 
 @dataclass(frozen=True)
-class Shares:
+class NoiseShares:
     """The noise of one sum over `parties`, of which at least `fewest` stay and at most `colluding` collude.
 
     Guarantee
@@ -42,8 +42,8 @@ class Shares:
     variance of v·(|S| − c)/(s − c) ≥ v is left. Skellam noise adds up exactly. A share whose excess cannot be taken
     out, because its seed did not arrive, only leaves more.
 
-    >>> shares = Shares.of(100, tolerate=0.3, colluding=1)
-    >>> shares.fewest, shares.levels, [round(shares.left(1.0, n), 3) for n in (70, 85, 100)]
+    >>> shares = NoiseShares.of(100, tolerate=0.3, colluding=1)
+    >>> shares.fewest, shares.levels, [round(shares.remaining_variance(1.0, n), 3) for n in (70, 85, 100)]
     (70, (70, 76, 82, 88, 94, 100), [1.014, 1.049, 1.01])
     """
 
@@ -52,7 +52,7 @@ class Shares:
     colluding: int
 
     @classmethod
-    def of(cls, parties: int, tolerate: float, colluding: int) -> Shares:
+    def of(cls, parties: int, tolerate: float, colluding: int) -> NoiseShares:
         """For `parties` of which a fraction `tolerate` may drop out."""
         fewest = fewest_of(parties, tolerate)
         if fewest - colluding < 1:
@@ -95,11 +95,11 @@ class Shares:
             )
         return sum(level <= survivors for level in self.levels[1:])
 
-    def left(self, variance: float, survivors: int) -> float:
+    def remaining_variance(self, variance: float, survivors: int) -> float:
         """The variance on each cell of the sum, once what can be spared is taken out."""
         kept = self.base(variance) + sum(self.excess(variance)[self.spare(survivors) :])
         return survivors * kept
 
-    def largest(self, variance: float) -> float:
+    def largest_variance(self, variance: float) -> float:
         """The largest variance that can be on a cell: everybody's whole share."""
         return self.parties * (self.base(variance) + sum(self.excess(variance)))

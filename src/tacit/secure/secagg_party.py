@@ -1,4 +1,4 @@
-"""`Sealer`: a party's side of one secure sum. The protocol and what it guarantees are described in `secagg`."""
+"""A party's side of one secure sum; `secagg_protocol` describes the protocol and its guarantee."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tacit.errors import BadMessage, PrivacyRefused, TamperingFound, UsageError
 from tacit.secure.graph import Shape
 from tacit.secure.masks import Array, add_mask, agree, words
-from tacit.secure.secagg_messages import Answer, Given, Keys, Sum, VoidRound, is_signed
+from tacit.secure.secagg_protocol import Answer, Given, Keys, Sum, VoidRound, is_signed
 from tacit.secure.shamir import SECRET, split
 
 STEPS = ("share", "collect", "mask", "unmask")
 
 
-class Sealer:
+class SecAggParty:
     """Seals one vector of one party: advertise, share, collect, mask, (confirm,) unmask, in this order, once each.
 
     Parameters
@@ -219,7 +219,7 @@ class Sealer:
         extras: int = 0,
         identity: Ed25519PrivateKey | None = None,
         identities: Mapping[str, Ed25519PublicKey] | None = None,
-    ) -> Sealer:
+    ) -> SecAggParty:
         """The party as it was when it gave this state; the other arguments are those that it was made with."""
         try:
             kept: dict[str, Any] = json.loads(state)

@@ -1,4 +1,4 @@
-"""`Opener`: the coordinator's side of one secure sum. The protocol and what it guarantees are described in `secagg`."""
+"""The server's side of one secure sum; `secagg_protocol` describes the protocol and its guarantee."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tacit.errors import BadMessage, UsageError
 from tacit.secure.graph import Shape
 from tacit.secure.masks import Array, add_mask, agree, words
-from tacit.secure.secagg_messages import HASH, Answer, Given, Keys, Sum, VoidRound
+from tacit.secure.secagg_protocol import HASH, Answer, Given, Keys, Sum, VoidRound
 from tacit.secure.shamir import fits, joined
 
 #: How many choices of shares are tried for one secret before it is given up.
@@ -30,8 +30,8 @@ class Opened:
     extras: dict[str, dict[int, bytes]]
 
 
-class Opener:
-    """Opens one sum: keys, mail, survivors, open, in this order. Parameters are those of `Sealer`.
+class SecAggServer:
+    """Opens one sum: keys, mail, survivors, open, in this order. Parameters are those of `SecAggParty`.
 
     Whoever sends what is malformed is left out of what follows and noted in `rejected`, with the reason, by name.
     """

@@ -26,7 +26,7 @@ from tacit.boundary.query import Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Scale
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, Total, step
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.users import fold_in
 from tacit.methods.context import Context
@@ -100,7 +100,7 @@ class DeviceCohort(Party):
 
     @step(
         Kind.SUM,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the device's bounded gradient of the item factors, from one of its ratings or from all",
     )

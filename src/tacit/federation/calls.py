@@ -11,11 +11,11 @@ from tacit.boundary.ledger import next_head
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value, decode, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, TamperingFound
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Facts
 from tacit.federation.messages import Answer, Exchange, Request, Step, exchange_step
 from tacit.federation.transcript import Entry, Transcript
-from tacit.secure.secagg_sizes import Traffic
+from tacit.secure.secagg_protocol import Traffic
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Line:
             raise BadMessage(f'"{first.step}" is no step of this run\'s method.')
         kind = "protocol" if step.name not in self._steps else str(step.kind)
         for name, request in requests.items():
-            if copies := attendance.listeners(name, self._devices[name]):
+            if copies := attendance.receivers(name, self._devices[name]):
                 self.transcript.down(
                     self.calls, request.round, step.name, name, kind, request.body, request.digest, copies
                 )
@@ -185,7 +185,7 @@ class Line:
     def count_protocol(self, request: Request, traffic: Traffic, attendance: Attendance) -> None:
         """What devices that are simulated would send and receive in the course of a secure sum."""
         for name, devices in ((member.name, member.devices) for member in self._facts.roster):
-            copies = attendance.listeners(name, devices)
+            copies = attendance.receivers(name, devices)
             for direction, each in (("down", traffic.down), ("up", traffic.up)):
                 place = (self.calls, request.round, f"protocol:{request.step}", name, direction)
                 self.transcript.restore([Entry(*place, "protocol", each * copies, copies, "", "ok")])
