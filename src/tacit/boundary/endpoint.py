@@ -49,7 +49,7 @@ class Endpoint:
     source : by purpose, private randomness: from the seed in a simulation, else from nowhere twice
     seed : by purpose, 32 private bytes
     load, save : what the aggregation keeps at this party between requests; it is secret for good
-    simulate : raises unless the guarantee says SIMULATED, with words for what only a simulation may do
+    require_simulation : raises in a deployment; its argument says what only a simulation may do
     recorded : whether a ledger remembers every request that was answered
     """
 
@@ -61,7 +61,7 @@ class Endpoint:
     seed: Callable[..., bytes]
     load: Callable[[str], Array | None]
     save: Callable[[str, Array], object]
-    simulate: Callable[[str], None]
+    require_simulation: Callable[[str], None]
     recorded: bool = False
 
 

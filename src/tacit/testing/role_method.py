@@ -78,7 +78,7 @@ class WeighingCatalogue(Role):
         self.home["asked"] = asked = np.asarray(self.home.get("asked", 0)) + 1
         weights = np.ones(len(items)) if self.brought is None else 1 + np.abs(self.brought.features()).sum(axis=1)
         seen = self.home["seen"] = np.asarray(self.home.get("seen", np.zeros(len(items)))) + items
-        return self.gate.tell(items=(weights * seen).astype(np.float32), asked=int(asked))
+        return self.gate.send(items=(weights * seen).astype(np.float32), asked=int(asked))
 
 
 def specs(parameters: WeighedParameters, context: Context) -> Sequence[Spec]:
