@@ -60,6 +60,7 @@ def gate_of(folder, terms, budget=100.0, run="run-1", days=None, seed=7, devices
 def deployed(gate):
     """The same gate under a guarantee that does not say SIMULATED."""
     terms = gate.protection.terms
+    gate._seeded = False
     gate.protection.terms = gate.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
     return gate
 

@@ -39,7 +39,7 @@ def test_a_request_is_new_until_it_is_answered(path):
         assert ledger.answered(f"request {number}")[0].round == number
         assert ledger.answered_otherwise("run", number, "improve", 0, "another")
         assert not ledger.answered_otherwise("run", number, "improve", 0, f"request {number}")
-        assert not ledger.another("another run", number, "improve", 0, "another")
+        assert not ledger.answered_otherwise("another run", number, "improve", 0, "another")
 
 
 def test_what_another_connection_wrote_is_known(path):

@@ -259,7 +259,7 @@ def test_noise_that_led_nowhere_is_charged_whatever_went_wrong(trained, monkeypa
 
 
 def test_planted_noise_that_nobody_owes_for_would_be_noticed(trained, monkeypatch):
-    monkeypatch.setattr(Gate, "_owe", lambda self, kind, event: None)
+    monkeypatch.setattr(Gate, "_charge_from_here", lambda self, kind, event: None)
     with pytest.raises(AssertionError):
         test_what_a_step_was_not_agreed_to_give_is_refused_and_charged(trained, "poisoned", BadMessage, "not finite")
 
@@ -287,7 +287,7 @@ def test_what_stands_under_a_secret_name_is_secret_whoever_put_it_there(trained)
 
 def test_a_gate_that_forgets_its_secrets_is_noticed(trained, monkeypatch):
     """Planted: without the check the same requests release what is kept, so it is the check that refuses them."""
-    monkeypatch.setattr(Gate, "_no_secret", lambda self, *blocks, **others: None)
+    monkeypatch.setattr(Gate, "_refuse_private", lambda self, *blocks, **others: None)
     release = ask(trained, "improve", how="fine-tuned, by the update")
     np.testing.assert_array_equal(decode(release.body)["items"], fitted(ITEMS, 2))
     assert rows(trained) == ["train", "improve"]

@@ -112,7 +112,7 @@ def disagree(kind, payload):
 def test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way):
     leave, event, terms = WAYS[way]
     gate = held(ledger, terms)
-    with pytest.raises(BadMessage, match="planted"), gate.serving("tell", 1, 0, "ab" * 32, agreed=disagree):
+    with pytest.raises(BadMessage, match="planted"), gate.serving("tell", 1, 0, "ab" * 32, check=disagree):
         leave(gate)
     assert [row.spent for row in ledger.rows()] == [event]
     assert isinstance(event, (Gaussian, Skellam, Pure))
@@ -158,6 +158,6 @@ def test_a_refusal_before_any_noise_costs_nothing(ledger):
 @EVERY
 def test_noise_that_nobody_owes_would_be_noticed(ledger, monkeypatch, way):
     """Planted: a gate that forgets what it drew; then a failure is free, and may be had until the noise pleases."""
-    monkeypatch.setattr(Gate, "_owe", lambda self, kind, event: None)
+    monkeypatch.setattr(Gate, "_charge_from_here", lambda self, kind, event: None)
     with pytest.raises(AssertionError):
         test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way)

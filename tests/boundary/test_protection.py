@@ -118,7 +118,7 @@ def test_every_release_has_noise_of_its_own(tmp_path):
 
 
 def test_noise_that_is_reused_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.boundary.protection.stream_key", lambda *purpose: bytes(32))
+    monkeypatch.setattr("tacit.boundary.base_gate.stream_key", lambda *purpose: bytes(32))
     gate = make(tmp_path)
     first, second = noise(tell(gate, 1)), noise(tell(gate, 2))
     assert abs(np.corrcoef(first, second)[0, 1]) > 0.99
@@ -196,7 +196,7 @@ def test_an_older_request_is_refused_and_not_charged(tmp_path):
     gate = make(tmp_path)
     tell(gate, 1)
     tell(gate, 2)
-    with pytest.raises(PrivacyRefused, match="keeps its digest only"):
+    with pytest.raises(PrivacyRefused, match="stores only its digest"):
         tell(gate, 1)
     assert len(gate.protection.ledger.rows()) == 2
 
@@ -316,7 +316,7 @@ def test_a_step_that_is_not_in_the_plan_is_refused(tmp_path):
 def test_what_no_event_accounts_for_does_not_leave(tmp_path):
     gate = make(tmp_path)
     with gate.serving("tell", 1, 0, "request 1"), pytest.raises(PrivacyRefused, match="no event accounts for"):
-        gate._let_out(Kind.SUM, {"x": np.zeros(3)}, None)
+        gate._release(Kind.SUM, {"x": np.zeros(3)}, None)
     assert gate.protection.ledger.rows() == []
 
 
@@ -484,7 +484,7 @@ def test_a_run_that_cannot_be_afforded_leaves_no_row_not_even_a_public_one(tmp_p
 
 def test_a_sum_that_leaves_without_noise_needs_a_guarantee_that_says_simulated(tmp_path):
     gate = deployed(make(tmp_path, own_noise=False))
-    with pytest.raises(PrivacyRefused, match="a deployment may not"):
+    with pytest.raises(PrivacyRefused, match="only a simulation may do"):
         tell(gate)
     assert gate.protection.ledger.rows() == []
 

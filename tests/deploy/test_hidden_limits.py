@@ -11,7 +11,7 @@ from tacit.aggregation.secagg import SecAgg
 from tacit.boundary import Gate
 from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import Fixed
-from tacit.boundary.endpoint import OwnNoise
+from tacit.boundary.endpoint import PartySide
 from tacit.boundary.events import NonPrivate
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, StepTerms, Terms
@@ -43,7 +43,7 @@ def test_a_site_believes_in_no_cohort_where_contributions_are_hidden(how, possib
     assert _possible(replace(cohort, users=1, devices=1), offer, 12)
 
 
-class Willing(OwnNoise):
+class Willing(PartySide):
     """Hides what it is given, and is always ready."""
 
     def seals(self, terms):

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.boundary import release as _release
-from tacit.boundary.endpoint import Endpoint, OwnNoise, Peers, Sealing
+from tacit.boundary.endpoint import Endpoint, PartySide, Peers
 from tacit.boundary.events import Event, Public
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.private_state import PrivateState
@@ -63,14 +63,14 @@ class BaseGate:
         devices: int = 0,
         protection: Protection | None = None,
         terms: Terms | None = None,
-        aggregation: Sealing | None = None,
+        aggregation: PartySide | None = None,
         peers: Peers | None = None,
         weight: float = 1.0,
         users: int = 1,
     ) -> None:
         self.party, self.home, self.protection = party, home, protection
         self.terms = protection.terms if protection is not None else terms or Terms(NON_PRIVATE, {})
-        self.aggregation: Sealing = OwnNoise() if aggregation is None else aggregation
+        self.aggregation = PartySide() if aggregation is None else aggregation
         self._peers, self._weight, self._users = peers or Peers("", (party,)), weight, users
         self._seed, self._devices = seed, devices
         self._seeded = protection is None or protection.simulated

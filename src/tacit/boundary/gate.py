@@ -19,7 +19,7 @@ from tacit.boundary import mechanisms
 from tacit.boundary.base_gate import BaseGate
 from tacit.boundary.clipped_sums import as_float32
 from tacit.boundary.code import AVERAGED, on_public_grid
-from tacit.boundary.endpoint import Peers, Sealing
+from tacit.boundary.endpoint import PartySide, Peers
 from tacit.boundary.events import Event, Public
 from tacit.boundary.query import Answering, Mechanism, Reporting, Solving, Update
 from tacit.boundary.release import Kind, Release
@@ -280,7 +280,7 @@ class RoleGate(BaseGate):
         seed: int,
         home: dict[str, Any],
         terms: Terms | None = None,
-        aggregation: Sealing | None = None,
+        aggregation: PartySide | None = None,
         peers: Peers | None = None,
         seeded: bool = True,
     ) -> None:
