@@ -251,7 +251,7 @@ def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, mo
     lied = {**content, **BEGINNINGS["another site a cohort"](content)}
     part.begin(lied)
     agreed = SECRET_SUM.prepared(terms.facts_from(SECRET_SUM, lied))
-    with pytest.raises(PrivacyRefused, match="a simulation may and a deployment may not"):
+    with pytest.raises(PrivacyRefused, match="only a simulation may do"):
         part.answer(Ask(_request(agreed, "contribute"), 10.0))
     part.leave()
     assert costly(sites.homes["party-1"]) == []
@@ -381,7 +381,7 @@ def test_nothing_is_said_that_could_not_be_recorded(tmp_path, monkeypatch):
 
 
 def test_planted_sizes_that_are_not_recorded_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(part_module, "record_beside", lambda *_args: None)
+    monkeypatch.setattr(part_module, "record_public", lambda *_args: None)
     home = home_of(tmp_path)
     Part(home, "run-1", OFFER.content()).sizes()
     assert rows_of(home) == []
@@ -468,7 +468,7 @@ def test_a_smaller_delta_of_the_site_s_own_is_held_to(tmp_path):
 
 
 def test_a_budget_for_some_days_forgets_what_is_older(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")
+    monkeypatch.setattr("tacit.boundary.ledger.now", lambda: "2020-01-01T00:00:00+00:00")
     home = done(tmp_path, OFFER).homes["party-1"]
     monkeypatch.undo()
     with pytest.raises(BudgetSpent):

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from one_site import DATA, Sites, home_of, kit_of, offer_of, run_file
 
-from tacit.boundary.role_gate import RoleGate
+from tacit.boundary.gate import RoleGate
 from tacit.boundary.wire import encode
 from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy

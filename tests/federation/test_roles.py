@@ -110,7 +110,7 @@ class Teller(WeighedParty):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("any")), what="nothing: it is refused")
     def gossip(self):
-        return self.gate.tell(items=self.ratings.values)
+        return self.gate.send(items=self.ratings.values)
 
 
 @pytest.mark.parametrize("privacy", [None, PRIVACY])
@@ -146,7 +146,7 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: another shape than agreed")
     def misshapen(self):
-        return self.gate.tell(items=np.ones(3, dtype=np.float32))
+        return self.gate.send(items=np.ones(3, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it goes round the gate")
     def raw(self):
@@ -154,8 +154,8 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it tells twice")
     def twice(self):
-        self.gate.tell(items=np.ones(25, dtype=np.float32))
-        return self.gate.tell(items=np.ones(25, dtype=np.float32))
+        self.gate.send(items=np.ones(25, dtype=np.float32))
+        return self.gate.send(items=np.ones(25, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), what="nothing: it fails")
     def crash(self):
@@ -166,7 +166,7 @@ class Careless(Role):
         import time
 
         time.sleep(0.5)
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_role_is_asked_for_its_own_steps_alone_and_a_party_for_none_of_them(pa
 class Clashing(Role):
     @step(Kind.PUBLIC, takes=Schema(), what="a step of the same name as the parties'")
     def finish(self):
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
 def test_steps_of_one_name_are_refused(parties):

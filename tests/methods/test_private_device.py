@@ -178,7 +178,7 @@ def pieces_and_users(made, records, send=honest):
     real = answering.chunks
 
     def noting(self, state, stream):
-        caught.append(self.pieces({}, derive(1, "draws")))
+        caught.append(self.contributions({}, derive(1, "draws")))
         return real(self, state, stream)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -268,7 +268,7 @@ def test_only_the_sum_leaves_and_the_devices_factors_are_kept(send):
         assert left == [("pretrain", {"done"}), *[("contribute", block)] * ROUNDS, ("finish", {"done"})]
         users = cohort.home["users"]
         assert users.shape == (USERS, FACTORS)
-        with cohort.gate.serving("contribute", 9, 0, "ab" * 32), pytest.raises(PrivacyRefused, match="keeps at home"):
+        with cohort.gate.serving("contribute", 9, 0, "ab" * 32), pytest.raises(PrivacyRefused, match="stays at home"):
             cohort.gate._let_out(Kind.SUM, {"mine": users.copy()}, Public())
 
 

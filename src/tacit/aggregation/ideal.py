@@ -33,7 +33,7 @@ class HiddenSum(Aggregation):
 
     def ready(self, terms: StepTerms, endpoint: Endpoint) -> None:
         """Refuse, before anything is charged, what only a simulation may do."""
-        endpoint.simulate("leave the noise of a sum to the aggregation")
+        endpoint.require_simulation("leave the noise of a sum to the aggregation")
 
     def noised(self, exact: Any, terms: StepTerms, endpoint: Endpoint) -> Any:
         """As it is: the sum as a whole gets the noise, exactly as the shares of those who stay would add up to it."""

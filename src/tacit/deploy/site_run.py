@@ -21,7 +21,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit import files
-from tacit.boundary.door import record_beside
+from tacit.boundary.base_gate import record_public
 from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection
@@ -254,7 +254,7 @@ class Part:
         request = hashlib.sha256(f"{offer.hash}|{step}".encode() + body).hexdigest()
         ledger = Ledger(home.ledger, home.name)
         try:
-            record_beside(ledger, offer.run, step, request, event, body)
+            record_public(ledger, offer.run, step, request, event, body)
         finally:
             ledger.close()
         return content
@@ -340,7 +340,7 @@ def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) 
         ledger = Ledger(Path(elsewhere) / path.name, name)
         try:
             budget = policy.budget(offer.file, made, ledger)
-            Protection(made.terms, ledger, budget, offer.run, offer.file.seed, held.people).afford()
+            Protection(made.terms, ledger, budget, offer.run, held.people).check_budget()
         finally:
             ledger.close()
     return made, budget

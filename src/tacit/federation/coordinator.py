@@ -225,7 +225,7 @@ class Federation:
             self._peers,
             {} if kind is Kind.REPORT else known.gives.shapes({**self.facts.roster[0].dimensions, **self._dimensions}),
             0.0 if kind is Kind.CHAIN else self._dropout,
-            partial(self._check_sealed, terms) if terms.whole or self._how.seals(terms) else None,
+            partial(self._check_sealed, terms) if terms.integers or self._how.seals(terms) else None,
             self.rejected,
         )
 

@@ -348,7 +348,7 @@ def _grid(
             f'Step "{spec.step}" lets one user add up to {clip:g} and states a sensitivity of {sensitivity:g}, which '
             "would be too little noise; mend the query."
         )
-    rounding = Rounding.fine(clip, spec.query.touched(shapes))
+    rounding = Rounding.fine(clip, spec.query.nonzero_coordinates(shapes))
     grid = Grid(rounding, sensitivity / clip, z, 64)
     if not bits:
         return grid

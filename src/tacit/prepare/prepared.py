@@ -242,7 +242,7 @@ class PreparedRun:
             if record is None:
                 raise UsageError(f"{share.name} takes part in a private run and has no ledger; give it one.")
             people = (*record.people, *charged_items(share, self.facts.setting, terms.unit))
-            protection = Protection(terms, record.ledger, record.budget, self.run, self.facts.seed, people)
+            protection = Protection(terms, record.ledger, record.budget, self.run, people)
         gate = Gate(
             share.name,
             self.facts.seed,

@@ -83,7 +83,7 @@ class Prober(Party):
             lambda state, stream: {"vector": stream.random(len(vector), dtype=np.float32)},
             update=lambda s, g, i: {"vector": s["vector"] + g["vector"]},
             state={"vector": vector},
-            lets_out=("vector",),
+            release=("vector",),
         )
 
     @step(Kind.REPORT, takes=Schema(), gives=Schema(code=Floats("any")), what="two numbers that name the party")

@@ -491,7 +491,7 @@ def pinned(mode: int, party: str) -> Callable[[str, tuple[int, ...]], Array]:
 def whole_moves(here: Sequence[Contributions], there: Sequence[Contributions], terms: StepTerms) -> float:
     """How far a sum of integers moves between neighbours, in parts of what is charged: the larger of Δ₂'s and Δ₁'s.
 
-    Contributions that both have cancel, since each is rounded by its own coins; every other one can move the sum by
+    Contributions that both have fall out, since each is rounded by its own coins; every other one can move the sum by
     all of its rounded length.
     """
     grid, event = terms.code, terms.event

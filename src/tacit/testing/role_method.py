@@ -80,7 +80,7 @@ class WeighingCatalogue(Role):
             np.ones(len(items)) if self.own_catalogue is None else 1 + np.abs(self.own_catalogue.features()).sum(axis=1)
         )
         seen = self.home["seen"] = np.asarray(self.home.get("seen", np.zeros(len(items)))) + items
-        return self.gate.tell(items=(weights * seen).astype(np.float32), asked=int(asked))
+        return self.gate.send(items=(weights * seen).astype(np.float32), asked=int(asked))
 
 
 def specs(parameters: WeighedParameters, context: Context) -> Sequence[Spec]:

@@ -137,7 +137,7 @@ class ReducedCohort(Party):
     def __init__(self, share: Share, parameters: ReducedParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
         start = even_start(facts, self.member.users, parameters.factors, "users", share.name)
-        self.gate.keep("users", self.home.get("users", start))
+        self.gate.store_private("users", self.home.get("users", start))
         self._signs = projection_signs(facts, parameters.shape(facts.items)[0])
 
     @step(
@@ -151,13 +151,13 @@ class ReducedCohort(Party):
         rows = np.arange(self.member.users) if here is None else np.flatnonzero(here)
         V = embed(items, self.facts.scale.span)
         steps = self.parameters.local_steps if t else self.parameters.pretraining
-        users = self.gate.keep("users", self._fitted(V, rows, steps))
+        users = self.gate.store_private("users", self._fitted(V, rows, steps))
         return self.gate.report(self.ratings, users, V, self._signs)
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.home["items"] = V = embed(items, self.facts.scale.span)
-        self.gate.keep("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
+        self.gate.store_private("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:

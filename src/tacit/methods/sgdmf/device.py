@@ -122,7 +122,7 @@ class DeviceCohort(Party):
     def _fit(self, items: np.ndarray) -> np.ndarray:
         """Fits every device's factors to item factors, which are returned as Π leaves them."""
         V = embed(items, self.facts.scale.span)
-        self.gate.keep("users", self._fitted(V))
+        self.gate.store_private("users", self._fitted(V))
         return V
 
     def _fitted(self, V: np.ndarray) -> np.ndarray:
