@@ -44,12 +44,12 @@ def _trained(
     file = prepared.file
     payloads = folder.payloads if file.engine.transcript == "full" else None
     if file.engine.name == "flare":
-        from tacit.deploy.local_sites import train_apart
+        from tacit.deploy.local_sites import train_on_sites
 
         ledgers = folder.path / "ledger" if records is None else records.folder
         calls = _log(folder) if records is None else records.log
         run, parties = prepared.run, prepared.parties
-        return train_apart(
+        return train_on_sites(
             folder.path / "sites", ledgers, file, run, parties, calls=calls, payloads=payloads, watch=watch
         )
     return train(

@@ -16,7 +16,7 @@ from tacit.data.ratings import Ratings
 from tacit.engine.call_log import CallLog
 from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
-from tacit.engine.memory import Memory
+from tacit.engine.serve import Memory
 from tacit.federation import Facts, Party, Role, Transcript
 from tacit.kernels.blas import one_blas_thread
 from tacit.model import Fitted, Model, Part, Predictor, assemble
