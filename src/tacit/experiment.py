@@ -15,8 +15,8 @@ from tacit.engine.call_log import CallLog
 from tacit.engine.checkpoint import SavedRun, made_of
 from tacit.model import Predictor
 from tacit.partition import Setting
-from tacit.prepare.loaded import Prepared, prepare, unheard
-from tacit.prepare.progress import Glance, Line, Phase
+from tacit.prepare.loaded import LoadedRun, prepare
+from tacit.prepare.progress import Phase, ProgressLine, RoundProgress, ignore_phase
 from tacit.prepare.simulate import Trained, train, with_newcomers
 from tacit.prepare.simulated_ledgers import Records
 from tacit.report.folder import RunFolder
@@ -25,7 +25,7 @@ from tacit.report.folder import RunFolder
 NO_FLOOR = "No floor was trained ([evaluate] floor = false), so nothing here says whether this beats bias."
 
 
-def _sealing(prepared: Prepared) -> list[str]:
+def _sealing(prepared: LoadedRun) -> list[str]:
     """How sums are sealed, in words."""
     from tacit.report.sealing import sentences
 
@@ -34,11 +34,11 @@ def _sealing(prepared: Prepared) -> list[str]:
 
 
 def _trained(
-    prepared: Prepared,
+    prepared: LoadedRun,
     folder: RunFolder,
     records: Records | None,
     saved: SavedRun | None,
-    watch: Callable[[Glance], None] | None,
+    watch: Callable[[RoundProgress], None] | None,
 ) -> Trained:
     """The conversation, in this process or with every party in one of its own."""
     file = prepared.file
@@ -68,7 +68,7 @@ def _log(folder: RunFolder) -> CallLog:
     return CallLog(folder.path / "transcript" / "log.sqlite")
 
 
-def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
+def _saved(prepared: LoadedRun, folder: RunFolder) -> SavedRun | None:
     """What a run without privacy goes on from; others have their log, and ledgers or sites' folders."""
     if prepared.run.private or prepared.file.engine.name != "inprocess":
         return None
@@ -94,16 +94,16 @@ def _apart(file: RunFile) -> list[str]:
 def run(
     file: RunFile,
     out: Path | None = None,
-    watch: Callable[[Glance], None] | None = None,
+    watch: Callable[[RoundProgress], None] | None = None,
     phase: Phase | None = None,
-    beside: Callable[[str], Line] | None = None,
+    beside: Callable[[str], ProgressLine] | None = None,
 ) -> dict[str, Any]:
     """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary.
 
     `watch` sees every round; `phase` hears what else is being done. `beside` makes a line of its own, by its title, for
     what is trained beside the run; without it `phase` hears of that too.
     """
-    began, phase = perf_counter(), phase or unheard
+    began, phase = perf_counter(), phase or ignore_phase
     prepared = prepare(file, phase)
     with RunFolder.make(out, prepared.run.method.name, file) as folder:
         if prepared.run.private or file.engine.name != "inprocess":  # ledgers and sites know a run by its name
@@ -113,7 +113,7 @@ def run(
             return _run(prepared, folder, records, watch, phase, beside or partial(_Told, phase), began)
 
 
-def recorded(prepared: Prepared, folder: RunFolder) -> Records | None:
+def recorded(prepared: LoadedRun, folder: RunFolder) -> Records | None:
     """The ledgers and the log of a private run, in its folder unless [privacy] names another; None for NON-PRIVATE."""
     return Records.of(prepared.run, folder.path / "ledger", _log(folder)) if prepared.run.private else None
 
@@ -124,14 +124,14 @@ class _Told:
     def __init__(self, phase: Phase, title: str) -> None:
         self._phase, self._title = phase, title
 
-    def __call__(self, glance: Glance) -> None:
+    def __call__(self, progress: RoundProgress) -> None:
         """Its rounds are few, and nobody wants to know."""
 
     def phase(self, doing: str, done: float | None = None) -> None:
         self._phase(f"{self._title}: {doing}", done)
 
 
-def _judge(prepared: Prepared) -> Callable[..., Any]:
+def _judge(prepared: LoadedRun) -> Callable[..., Any]:
     """Judges a predictor as the run is judged, but for `ranking`."""
     from tacit.evaluate.evaluation import evaluate_as_configured
 
@@ -143,12 +143,12 @@ def _judge(prepared: Prepared) -> Callable[..., Any]:
 
 
 def _run(
-    prepared: Prepared,
+    prepared: LoadedRun,
     folder: RunFolder,
     records: Records | None,
-    watch: Callable[[Glance], None] | None,
+    watch: Callable[[RoundProgress], None] | None,
     phase: Phase,
-    beside: Callable[[str], Line],
+    beside: Callable[[str], ProgressLine],
     began: float,
 ) -> dict[str, Any]:
     """The run in its folder, which is nobody else's meanwhile."""
@@ -224,7 +224,7 @@ def _run(
             sealed=made.sealed,
             floor=floor,
             references=others,
-            noise=made.loudness(),
+            noise=made.noise_levels(),
             hidden=made.hidden,
             sealing=_sealing(prepared),
         ),

@@ -98,7 +98,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
                 "epsilon_of_one_answer": alone[loud["step"]],
                 "words": clarity(loud["signal_to_noise"]),
             }
-            for loud in made.loudness()
+            for loud in made.noise_levels()
         ],
         "rounds": made.rounds,
         "forecast": {"bytes_up": up, "bytes_down": down},

@@ -32,7 +32,7 @@ from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.partition import Setting
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.progress import Glance, glances
+from tacit.prepare.progress import RoundProgress, progress_reporter
 from tacit.prepare.run_file import check, roles_of, seeded, setting_of, stops
 from tacit.report.about import about, absences, metrics_table, void_sums
 from tacit.report.beside import told_after, told_before
@@ -73,7 +73,7 @@ def up(
     keyring: Keyring,
     out: Path | None,
     terms: CoordinatorOptions,
-    watch: Callable[[Glance], None],
+    watch: Callable[[RoundProgress], None],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """Wait for the invited sites, hold the run with those that accept, and fill the run folder. The summary.
@@ -103,7 +103,7 @@ def _conducted(
     catalogue: Catalogue | None,
     folder: RunFolder,
     terms: CoordinatorOptions,
-    watch: Callable[[Glance], None],
+    watch: Callable[[RoundProgress], None],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """The run in its folder, from the first hello to the report."""
@@ -208,7 +208,7 @@ def _held(
     terms: CoordinatorOptions,
     folder: RunFolder,
     calls: CallLog,
-    watch: Callable[[Glance], None],
+    watch: Callable[[RoundProgress], None],
 ) -> Finished:
     names = offer.everybody
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
@@ -222,7 +222,9 @@ def _held(
         prepared = offer.prepared(facts_among(offer, found))
         with _remembered(coordinator, offer, calls) as heads:
             coordinator.begin(offer, prepared, heads)
-            done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, glances(prepared, watch))
+            done = coordinator.conduct(
+                prepared, file.engine.timeout, transcript, calls, progress_reporter(prepared, watch)
+            )
     except TacitError as error:
         coordinator.give_up(names, error)
         raise
@@ -291,7 +293,7 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
                 *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
             ],
             sealed=prepared.sealed,
-            noise=prepared.loudness(),
+            noise=prepared.noise_levels(),
             hidden=prepared.hidden,
             sealing=[] if told is None else sentences(told, False),
             deployed=True,

@@ -38,7 +38,6 @@ from tacit.federation.facts import Member
 from tacit.federation.role import ROLE
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.run_file import method_of, plan, prepared
 
@@ -134,7 +133,7 @@ class Offer:
         if self.file.privacy is None:
             return None
         made = plan(self.file, method, parameters, self.setting, parties, self.public(items))
-        affordable(made, self.file.privacy)
+        made.check_budget(self.file.privacy)
         return made
 
     def prepared(self, facts: Facts) -> PreparedRun:

@@ -241,7 +241,7 @@ def _privacy(policy: Policy, offer: Offer, held: SiteData, kit: Kit, folder: Pat
     made, budget = found
     steps = ", ".join(f"{count} × {step}" for step, count in made.terms.releases.items())
     allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
-    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.alone()
+    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.collusion_epsilon()
     if own is not None:
         words += f"; were all other parties one with the coordinator, its own share of the noise gives ε = {own:.3g}"
     if (warning := fragile(made.sealing(), offer.setting is Setting.DEVICE)) is not None:

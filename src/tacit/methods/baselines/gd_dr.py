@@ -23,7 +23,7 @@ from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, 
 from tacit.federation.messages import Ints
 from tacit.kernels.embed import embed
 from tacit.methods.context import Context
-from tacit.methods.initial import falling, start_factors
+from tacit.methods.initial import linear_decay, start_factors
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.methods.user_factors import fitted_users
 from tacit.model import Fitted, Model, NonNegative
@@ -109,7 +109,7 @@ class ReducedCoordinator:
         for t in federation.rounds(T):
             heard = federation.reports("report", items=V, t=t)
             mean = estimated(heard["coordinate"], heard["bit"], self.shape, told).astype(np.float32)
-            size = falling(first, t, T, LAST) * facts.users
+            size = linear_decay(first, t, T, LAST) * facts.users
             V = embed(V - np.float32(size) * (phi.T @ mean), facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
