@@ -51,8 +51,7 @@ from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun
 from tacit.prepare.run_file import check
-from tacit.report.beside import told_after
-from tacit.report.shared import shared_metrics
+from tacit.report.site_messages import sent_after, shared_metrics
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 OFFER = offer_of(run_file())
@@ -341,7 +340,7 @@ def test_metrics_that_sites_tell(draw):
         found, _notes = shared_metrics(replies, 2)
         json.dumps(found, allow_nan=False)
         if not isinstance(metrics, str) or "\ud800" not in metrics:
-            told_after(replies)
+            sent_after(replies)
 
 
 # -- what the coordinator sends to sites --------------------------------------------------------------------------

@@ -342,4 +342,4 @@ def test_a_run_with_a_role_verifies_though_the_role_has_no_ledger(tmp_path):
     finally:
         del known()[WEIGHED.name]
     assert verified.exit_code == 0, verified.output
-    assert "told by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()
+    assert "sent by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()

@@ -32,7 +32,7 @@ from tacit.engine.envelope import Address, open_message, read_failure, sign_mess
 from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.report.sealing import fragile
+from tacit.report.secagg_words import loss_warning
 from tacit.report.words import listing, plural
 
 
@@ -244,6 +244,6 @@ def _privacy(policy: Policy, offer: Offer, held: SiteData, kit: Kit, folder: Pat
     words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.collusion_epsilon()
     if own is not None:
         words += f"; were all other parties one with the coordinator, its own share of the noise gives ε = {own:.3g}"
-    if (warning := fragile(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
+    if (warning := loss_warning(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
         words += f". WARNING: {warning}"
     return words, made
