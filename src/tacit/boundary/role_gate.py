@@ -11,10 +11,9 @@ import numpy as np
 from tacit.boundary.door import Door
 from tacit.boundary.endpoint import Peers, Sealing
 from tacit.boundary.events import Public
-from tacit.boundary.randomness import Secure, Seeded, Source
+from tacit.boundary.randomness import Secure, SecureStream, Seeded, Source
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.spec import Terms
-from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Value
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import derive, stream_key
