@@ -18,8 +18,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.boundary.account import prefix_costs
 from tacit.boundary.ledger import START, Row
-from tacit.boundary.prefixes import prefix_costs
 from tacit.boundary.protection import ACCOUNTED, event_in_words
 from tacit.cli.verified_ledgers import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tacit import files
+from tacit.boundary.events import Noised, merge
 from tacit.boundary.ledger import START, Ledger
-from tacit.boundary.spending import Noised, merge
 from tacit.engine.call_log import CallLog
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Unit
