@@ -225,7 +225,7 @@ def heard(step: str, content) -> object:
     engine = Flare(Said(content), ["party-1"], 1.0)
     try:
         federation = PREPARED.federation(engine)
-        federation._line._engine = Only(engine)
+        federation._messenger.engine = Only(engine)
         return federation.sum(step) if step == "contribute" else federation.ask(step, biases=FLOATS)
     finally:
         engine.close()
@@ -262,9 +262,9 @@ def test_a_bad_value_ends_the_run_with_the_name_of_its_sender():
 def test_where_answers_may_be_left_out_a_bad_one_is_and_the_run_goes_on(change):
     """So it is in a secure sum; what is left out is noted under its sender's name."""
     engine, rejected = Flare(Said({**answer_content(ANSWERS["finish"]), **change}), ["party-1"], 1.0), {}
-    line = PREPARED.federation(engine)._line
+    line = PREPARED.federation(engine)._messenger
     request = Request("bias", PREPARED.bound, "finish", 1, 0, encode({"biases": FLOATS}))
-    assert line.exchange({"party-1": request}, Attendance.full(), rejected=rejected) == []
+    assert line.send({"party-1": request}, Attendance.full(), rejected=rejected) == []
     assert list(rejected) == ["party-1"]
     assert "party-1" in rejected["party-1"]
     engine.close()

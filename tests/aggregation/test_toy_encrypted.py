@@ -16,7 +16,7 @@ import pytest
 from plugged import plugged
 
 from tacit import aggregation as aggregations
-from tacit.aggregation.aggregation import Aggregation, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, decoded, nothing_to_hide
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.release import Kind
@@ -201,14 +201,14 @@ class Toy(Aggregation):
 
     # -- the coordinator's side
 
-    def add(self, conversation):
-        names, bits, size = conversation.peers.names, conversation.terms.code.bits, conversation.size
-        context, there = {"context": conversation.request.hash}, conversation.attendance(exchanges=4)
-        keys = conversation.say("offer", dict.fromkeys(names, context), there[0])
+    def add(self, call):
+        names, bits, size = call.peers.names, call.terms.code.bits, call.size
+        context, there = {"context": call.request.hash}, call.attendance(exchanges=4)
+        keys = call.exchange("offer", dict.fromkeys(names, context), there[0])
         letters = {name: body["key"] for name, body in keys.items()}
         if len(letters) < len(names):
             return None
-        met = conversation.say("meet", {name: {**context, **letters} for name in names}, there[1])
+        met = call.exchange("meet", {name: {**context, **letters} for name in names}, there[1])
         if len(met) < len(names):
             return None
 
@@ -217,16 +217,16 @@ class Toy(Aggregation):
             here = pack_parties({answer.party for answer, _body in heard}, names)
             return {"here": here, "total": to_bytes(sum(bodies, np.zeros(1, dtype=object)))}
 
-        result = conversation.contributions(left, view=View.MASKED, names=names, there=there[2])
+        result = call.contributions(left, view=View.MASKED, names=names, there=there[2])
         if not unpack_parties(result["here"], len(names)).all():
             return None
         u, v = from_bytes(result["total"]).reshape(2, -1, N)
-        parts = conversation.say("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])
+        parts = call.exchange("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])
         if len(parts) < len(names):
             return None
         noisy = v + sum(from_bytes(body["part"]).reshape(-1, N) for body in parts.values())
         whole = (((noisy % Q) + (Q >> (bits + 1))) >> (LOG_Q - bits)) % (1 << bits)
-        return opened(conversation, len(names), whole.ravel()[:size].astype(words(bits)))
+        return decoded(call, len(names), whole.ravel()[:size].astype(words(bits)))
 
 
 # -- the tests --------------------------------------------------------------------------------------------------------
@@ -281,9 +281,9 @@ def test_what_is_opened_is_exactly_the_sum_of_what_was_encrypted(tmp_path, monke
         vectors.append((terms, vector))
         return seal(self, vector, terms, endpoint)
 
-    def adding(self, conversation):
-        total = add(self, conversation)
-        totals.append((conversation.terms, total))
+    def adding(self, call):
+        total = add(self, call)
+        totals.append((call.terms, total))
         return total
 
     monkeypatch.setattr(Toy, "seal", sealing)
@@ -353,18 +353,18 @@ def test_a_key_that_lacks_somebody_is_refused_and_so_is_a_second_one_for_the_sam
 
 
 def test_a_party_helps_to_open_one_sum_of_a_request(tmp_path, monkeypatch):
-    say = aggregations.aggregation.Conversation.say
+    say = aggregations.aggregation.Call.exchange
     seen = {}
 
     def saying(self, exchange, payloads, there=None):
         seen[exchange] = (self, payloads)
         return say(self, exchange, payloads, there)
 
-    monkeypatch.setattr(aggregations.aggregation.Conversation, "say", saying)
+    monkeypatch.setattr(aggregations.aggregation.Call, "exchange", saying)
     made = prepare(file("bias"))
     trained = train(made.run, made.parties)
-    conversation, payloads = seen["open"]
-    about = conversation.request
+    call, payloads = seen["open"]
+    about = call.request
     again = Request(about.method, about.parameters, "open:contribute", 1, 0, encode(payloads["party-1"]))
     with pytest.raises(PrivacyRefused, match="has helped to open what this request gave, and does so once"):
         trained.parties[0].answer(again)

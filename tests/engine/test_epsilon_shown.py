@@ -82,7 +82,7 @@ def test_planted_what_is_shown_by_round_is_noticed(tmp_path, monkeypatch):
         rounds = {step: {e.round for e in self.entries if e.step == step} for step in {e.step for e in self.entries}}
         return {step: len(found) for step, found in rounds.items()}
 
-    monkeypatch.setattr(Transcript, "asked", property(by_round))
+    monkeypatch.setattr(Transcript, "requests_by_step", property(by_round))
     with pytest.raises(AssertionError):
         check(tmp_path, monkeypatch)
 

@@ -19,7 +19,7 @@ from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
 from tacit.federation import Facts, Federation, Floats, Request, Role, Schema, step
-from tacit.federation.conversation import Opened
+from tacit.federation.calls import Total
 from tacit.federation.messages import Bytes, Exchange
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
@@ -298,9 +298,9 @@ class Witnessed(Plain):
         endpoint.save("count", np.asarray(count))
         return {"seen": np.full(1, count, dtype=np.uint8)}
 
-    def add(self, conversation) -> Opened | None:
-        opened = super().add(conversation)
-        said = conversation.say("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
+    def add(self, call) -> Total | None:
+        opened = super().add(call)
+        said = call.exchange("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
         return None if "decrypter-1" not in said else replace(opened, contributors=int(said["decrypter-1"]["seen"][0]))
 
 

@@ -36,7 +36,7 @@ def test_a_list_that_is_signed_without_its_sum_is_noticed(monkeypatch, plant):
         "keys left out": lambda self, survivors, keys: self.listed(survivors),
         "bound to nothing": lambda self, survivors, keys: secagg_protocol.digest("survivors", *survivors),
     }[plant]
-    monkeypatch.setattr(secagg_protocol.Sum, "to_sign", names_alone)
+    monkeypatch.setattr(secagg_protocol.SecureSum, "to_sign", names_alone)
     assert attack(*masked_twice())  # it answers: its vector would be open
 
 

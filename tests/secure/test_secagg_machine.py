@@ -96,7 +96,7 @@ class SecureSum(RuleBasedStateMachine):
             if self.may_refuse(name):
                 with pytest.raises((PrivacyRefused, UsageError)):
                     request()
-        assert party.advertise() == self.sealer.restore(before, *self.round.fixed[name]).advertise()
+        assert party.advertise() == self.sealer.restore(before, self.round.about, self.round.identity[name]).advertise()
         assert party.state() == before
 
     def may_refuse(self, name):

@@ -1,19 +1,19 @@
 """Secure aggregation: the coordinator learns the survivors' sum and no single vector, though parties may drop out.
 
 After Bonawitz et al. 2017 ("Practical secure aggregation for privacy-preserving machine learning", CCS) on the graph of
-Bell et al. 2020 (CCS). One sum, in five exchanges:
+Bell et al. 2020 (CCS). One sum takes five exchanges (`SecAggParty` and `SecAggServer` are the two sides):
 
-    advertise   each party sends two fresh public keys; the coordinator hands each its neighbours'      keys
-    share       each sends its neighbours sealed shares of its two secrets: the seed of its own mask,
-                and the private key from which the masks that it has in common with others follow      mail
-    mask        each sends vector + own mask ± common masks, mod 2^bits: common masks cancel in the sum      survivors
+    advertise   each party sends two fresh public keys; the server sends each party its neighbours' keys
+    share       each sends its neighbours encrypted shares of its two secrets: the seed of its own mask, and the
+                private key from which the masks that it has in common with others follow
+    mask        each sends vector + own mask ± common masks, mod 2^bits: common masks cancel in the sum
     confirm     signed shapes only: each signs the list of those whose masked vector arrived
-    unmask      each gives its own seed and, of each neighbour, one share: of the seed if that one
-                survived, of the private key if it dropped out      open
+    unmask      each sends its own seed and, of each neighbour, one share: of the seed if that one survived, of the
+                private key if it dropped out
 
-A party that drops out before it shared is masked with by nobody; one that drops out later has its common masks
-recovered from shares; one that drops out after its masked vector arrived is part of the sum. "Extras" are further
-secrets that are shared along and revealed by index, such as seeds of noise that turned out to be too much.
+Nobody masks with a party that drops out before it shared; one that drops out later has its common masks recovered from
+shares; one that drops out after its masked vector arrived is part of the sum. "Extras" are further secrets that are
+shared along and revealed by index, such as seeds of excess noise.
 
 Formal guarantee
 ----------------
@@ -26,8 +26,8 @@ With a signed shape and identities also one that lies: about keys, mail, who dro
 
 *Why*, in outline (Bonawitz et al., Theorem 6.3 for semi-honest coordinators, and their section on active adversaries;
 Bell et al. add the graph). Replace, one after the other, by hybrids: keys of honest pairs by uniform ones
-(Diffie–Hellman, HKDF); sealed shares among honest parties by shares of 0 (AES-256-GCM); shares, of which colluders hold
-fewer than t, by those of 0 for the one secret of each honest party that is not given away (Shamir); its masks by
+(Diffie–Hellman, HKDF); encrypted shares among honest parties by shares of 0 (AES-256-GCM); shares, of which colluders
+hold fewer than t, by those of 0 for the one secret of each honest party that is not revealed (Shamir); its masks by
 uniform words (AES-CTR). An honest party that dropped out keeps its own mask, so that its vector, should it arrive late,
 is uniform. Honest survivors keep the masks that they have in common with each other; these form a connected graph
 (`graph`), so the vectors are uniform but for their sum (Bonawitz et al., Lemma 6.1, whose complete graph need only be
@@ -35,27 +35,28 @@ connected).
 
 *Where the coordinator lies*, honest parties answer for one list L only, which t parties signed, together with the
 keys that all on it advertised, so that no signature serves another sum: there is one such list, since 2t > n + c. Say
-that it could open the sum of A, some but not all of the honest parties on L. If one of A answers, it has masked with
-everybody on L, since it refuses otherwise; one of those is honest and not in A, and their mask stays unknown, since
+that it could unmask the sum of A, some but not all of the honest parties on L. If one of A answers, it has masked with
+everyone on L, since it refuses otherwise; one of those is honest and not in A, and their mask stays unknown, since
 neither's key is given. So none of A answers, and their seeds come from at least t − c honest parties on L outside A:
 |A| ≤ H − (t − c), with H honest ones on L. Each of A had genuine mail of t − 1 others, at least t − 1 − c of them
 honest, all of those in A or not on L: t − 1 − c ≤ |A| − 1 + (n − c) − H. Together 2t ≤ n + c, which is not so.
 
-*Not promised.* A party that lies can spoil the sum, or make it void: the sum carries no proof that vectors were in
-range. Anybody can deny service. Who takes part, who drops out and when are seen. Without identities, whoever controls
-the network between a party and the coordinator can stand in for either; use an authenticated transport.
+*Not promised.* Secure aggregation does not detect malicious inputs: a party that lies can spoil the sum, or make it
+void, since nothing proves that vectors were in range. Anyone can deny service. Who takes part, who drops out and when
+are visible. Without identities, an attacker who controls the network between a party and the coordinator can
+impersonate either; use an authenticated transport.
 
-What the messages of a secure sum look like, and what makes one genuine. Sizes are fixed; nothing is guessed.
-
+Message formats
+---------------
     advertisement   X25519 key for mail, 32 · X25519 key for masks, 32 · commitment to the own mask's seed, 32 · stamp
     mail            nonce, 12 · AES-256-GCM of one share (33) each of own seed, mask key and every extra · tag, 16
-    commitments     one of 32 for every extra · stamp                       (what `share` leaves under the own name)
+    commitments     one of 32 for every extra · stamp                 (what `share` returns under the own name)
     answer          number and indices of revealed extras · own seed · own extras · for each neighbour a byte and the
                     shares that it announces · stamp
 
-A stamp is an Ed25519 signature where parties have identities. Elsewhere it is a SHA-256: that finds what was garbled,
-and what belongs to another sum, another party or another survivor list, but not somebody who makes up a whole message.
-Everything is bound to one sum by a hash of its context, roster and shape.
+A stamp is an Ed25519 signature where parties have identities. Elsewhere it is a SHA-256, which detects messages that
+were damaged or belong to another sum, party or survivor list, but not forged ones. Everything is bound to one sum by a
+hash of its context, roster and shape.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ HASH, SIGNATURE, NONCE, TAG = 32, 64, 12, 16
 
 
 class VoidRound(PeerFailed):
-    """Too few parties are left, or answered, for a sum to be opened: nobody learns anything; it may be repeated."""
+    """Too few parties answered for a sum to be unmasked: nobody learns anything, and it may be repeated."""
 
 
 class Given(IntEnum):
-    """What an answer gives of one neighbour's secrets: never both."""
+    """Which of a neighbour's secrets an answer has a share of: never both."""
 
     NOT_MASKED = 0
     SEED = 1
@@ -97,7 +98,7 @@ class Given(IntEnum):
 
 @dataclass(frozen=True)
 class Keys:
-    """A party's advertisement, read."""
+    """A party's advertisement."""
 
     mail: bytes
     mask: bytes
@@ -106,7 +107,7 @@ class Keys:
 
     @classmethod
     def of(cls, message: bytes) -> Keys:
-        """What a message says that was found genuine before."""
+        """From a message that was found genuine before."""
         return cls(message[:32], message[32:64], message[64:96], bytes(message))
 
 
@@ -121,8 +122,17 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Sum:
-    """One sum, as everybody knows it: who takes part, in what shape, and what its messages are bound to."""
+class SecureSum:
+    """One sum, as everyone knows it.
+
+    Attributes
+    ----------
+    names : all parties, in an order that all agree on
+    shape : from `choose`
+    context : identifies this sum, different for every sum and attempt (run, round, step, attempt)
+    extras : how many further secrets of 32 bytes are shared, to be revealed by index
+    identities : everyone's Ed25519 public keys; a signed shape needs them
+    """
 
     names: tuple[str, ...]
     shape: Shape
@@ -141,17 +151,17 @@ class Sum:
         missing = [name for name in self.names if self.identities is not None and name not in self.identities]
         if missing:
             raise UsageError(f'There is no identity of "{missing[0]}"; give one Ed25519 public key for every party.')
-        binding, near, point = _laid_out(self.names, self.shape, self.context, self.extras)
+        binding, near, point = _layout(self.names, self.shape, self.context, self.extras)
         object.__setattr__(self, "binding", binding)
         object.__setattr__(self, "near", near)
         object.__setattr__(self, "point", point)
 
     def bound(self, what: str, *parts: bytes | str | int) -> bytes:
-        """A hash that says what it is of, in this sum alone."""
+        """A hash of these parts for one purpose, in this sum alone."""
         return digest(self.binding, what, *parts)
 
     def in_order(self, some: Iterable[str]) -> tuple[str, ...]:
-        """Names of the roster in its order, each once."""
+        """These names in the roster's order, each once."""
         chosen = set(some)
         return tuple(name for name in self.names if name in chosen)
 
@@ -166,7 +176,7 @@ class Sum:
     # -- stamps ----------------------------------------------------------------------------------------------------
 
     def stamped(self, name: str, what: str, body: bytes, identity: Ed25519PrivateKey | None, *about: bytes) -> bytes:
-        """The body, and behind it a stamp over it and what it is about."""
+        """The body, followed by a stamp over it and what it is about."""
         stamp = self.bound(what, name, body, *about)
         return body + (stamp if identity is None else identity.sign(stamp))
 
@@ -223,8 +233,8 @@ class Sum:
     def to_sign(self, survivors: Sequence[str], keys: Mapping[str, Keys]) -> bytes:
         """What survivors sign: the list, and the keys that each of them advertised, as the signer saw them.
 
-        Keys are fresh in every sum, so a signature is worth nothing in another one, even of the same context, nor to
-        somebody who was shown other keys.
+        Keys are fresh in every sum, so a signature is void in another one, even of the same context, and for a party
+        that was sent other keys.
         """
         return self.bound(
             "signed list", self.listed(survivors), *(keys[name].message for name in self.in_order(survivors))
@@ -240,7 +250,7 @@ class Sum:
         return self.stamped(name, "answer", b"".join(parts), identity, self.listed(survivors))
 
     def read_answer(self, name: str, message: bytes, survivors: Set[str], listed: bytes) -> Answer:
-        """An answer for exactly this survivor list, `listed` as above, or a `BadMessage` that names its sender."""
+        """An answer for exactly this survivor list, or a `BadMessage` that names its sender."""
         body, at = self.genuine(name, "answer", message, listed), 0
 
         def take(size: int) -> bytes:
@@ -252,12 +262,14 @@ class Sum:
 
         reveal = tuple(take(take(1)[0]))
         if any(index >= self.extras for index in reveal) or len(set(reveal)) < len(reveal):
-            raise BadMessage(f'The answer of "{name}" reveals what there is not; leave it out.')
+            raise BadMessage(f'The answer of "{name}" reveals extras that do not exist; leave it out.')
         seed, extras, given = take(SECRET), tuple(take(SECRET) for _ in reveal), {}
         for other in self.near[name]:
             kind = take(1)[0]
             if kind not in (Given.NOT_MASKED, Given.NOTHING, Given.SEED if other in survivors else Given.KEY):
-                raise BadMessage(f'The answer of "{name}" gives of "{other}" what was not asked for; leave it out.')
+                raise BadMessage(
+                    f'The answer of "{name}" gives a share of "{other}" that was not requested; leave it out.'
+                )
             count = {Given.SEED: 1 + len(reveal), Given.KEY: 1}.get(Given(kind), 0)
             given[other] = (Given(kind), tuple(take(SHARE) for _ in range(count)))
         if at != len(body):
@@ -266,10 +278,10 @@ class Sum:
 
 
 @lru_cache(maxsize=16)
-def _laid_out(
+def _layout(
     names: tuple[str, ...], shape: Shape, context: bytes, extras: int
 ) -> tuple[bytes, Mapping[str, tuple[str, ...]], Mapping[str, int]]:
-    """What a sum is bound to, each party's neighbours and the point of its shares: worked out once for all parties."""
+    """The sum's binding hash, each party's neighbours, and the point of its shares: computed once for all parties."""
     numbers = (shape.parties, shape.degree, shape.threshold, shape.fewest, shape.colluding, int(shape.signed), extras)
     binding = digest("tacit secure sum 1", context, *names, *numbers)
     point = {name: i + 1 for i, name in enumerate(names)}
@@ -294,8 +306,8 @@ def is_signed(identity: Ed25519PublicKey, signature: bytes, message: bytes) -> b
     return True
 
 
-#: What a letter's name, type and size take in a message, and what a message takes besides.
-LETTER, MESSAGE = 56, 64
+#: Bytes of the name, type and size of one part of a message, and of the rest of a message.
+PART, MESSAGE = 56, 64
 
 
 @dataclass(frozen=True)
@@ -307,13 +319,13 @@ class Traffic:
 
 
 def overhead(shape: Shape, extras: int, revealed: int) -> Traffic:
-    """Keys, sealed shares, the list of survivors and what unmasks, with `extras` seeds shared and some revealed."""
+    """Bytes of keys, encrypted shares, survivor list and answers, with `extras` seeds shared and some revealed."""
     k, stamp = shape.degree, SIGNATURE if shape.signed else HASH
     keys = 3 * HASH + stamp
     mail = NONCE + SHARE * (2 + extras) + TAG
     answer = 1 + revealed + SECRET * (1 + revealed) + k * (1 + SHARE * (1 + revealed)) + stamp
     marks = -(-shape.parties // 8)
-    signed = (LETTER + SIGNATURE) * shape.parties if shape.signed else 0
-    up = keys + k * (mail + LETTER) + extras * HASH + stamp + marks + answer + (SIGNATURE if signed else 0)
-    down = k * (keys + LETTER) + k * (mail + LETTER) + marks + signed + (marks if signed else 0)
+    signed = (PART + SIGNATURE) * shape.parties if shape.signed else 0
+    up = keys + k * (mail + PART) + extras * HASH + stamp + marks + answer + (SIGNATURE if signed else 0)
+    down = k * (keys + PART) + k * (mail + PART) + marks + signed + (marks if signed else 0)
     return Traffic(up + 5 * MESSAGE, down + 5 * MESSAGE)
