@@ -29,7 +29,7 @@ from tacit.config import RunFile
 from tacit.experiment import recorded
 from tacit.guarantee import Guarantee
 from tacit.partition import Setting
-from tacit.prepare.loaded import Prepared, prepare
+from tacit.prepare.loaded import LoadedRun, prepare
 from tacit.prepare.plan import Plan
 from tacit.prepare.simulate import Trained, train
 from tacit.report.folder import RunFolder
@@ -166,11 +166,11 @@ def _division(file: RunFile) -> str:
 
 
 @lru_cache(maxsize=1)
-def _cached(division: str) -> list[Prepared]:
+def _cached(division: str) -> list[LoadedRun]:
     return []
 
 
-def _prepared(division: str, file: RunFile) -> Prepared:
+def _prepared(division: str, file: RunFile) -> LoadedRun:
     """Data, split and parties; the last ones are kept."""
     kept = _cached(division)
     if not kept:
@@ -178,7 +178,7 @@ def _prepared(division: str, file: RunFile) -> Prepared:
     return kept[0]
 
 
-def _with(prepared: Prepared, file: RunFile) -> Prepared:
+def _with(prepared: LoadedRun, file: RunFile) -> LoadedRun:
     """The same parties under another method or promise."""
     from dataclasses import replace
 

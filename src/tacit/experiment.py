@@ -13,10 +13,10 @@ from typing import Any
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
 from tacit.engine.checkpoint import SavedRun, made_of
-from tacit.evaluate.evaluation import Evaluation, evaluate_as_asked
+from tacit.evaluate.evaluation import Evaluation, evaluate_as_configured
 from tacit.model import Predictor
-from tacit.prepare.loaded import Prepared, prepare, unheard
-from tacit.prepare.progress import Glance, Line, Phase
+from tacit.prepare.loaded import LoadedRun, prepare
+from tacit.prepare.progress import Phase, ProgressLine, RoundProgress, ignore_phase
 from tacit.prepare.simulate import Trained, train, with_newcomers
 from tacit.prepare.simulated_ledgers import Records
 from tacit.report.description import RunDescription
@@ -42,16 +42,16 @@ class Evaluated:
 def run(
     file: RunFile,
     out: Path | None = None,
-    watch: Callable[[Glance], None] | None = None,
+    watch: Callable[[RoundProgress], None] | None = None,
     phase: Phase | None = None,
-    floor_line: Callable[[str], Line] | None = None,
+    floor_line: Callable[[str], ProgressLine] | None = None,
 ) -> dict[str, Any]:
     """Prepare, train, evaluate and compare one run, and write its folder. Returns the summary.
 
     `watch` is called after every round, `phase` with what else is being done. `floor_line` makes a separate progress
     line, by its title, for the floor; without it `phase` gets that too.
     """
-    began, phase = perf_counter(), phase or unheard
+    began, phase = perf_counter(), phase or ignore_phase
     prepared = prepare(file, phase)
     with RunFolder.make(out, prepared.run.method.name, file) as folder:
         if prepared.run.private or file.engine.name != "inprocess":  # ledgers and sites know a run by its name
@@ -74,28 +74,28 @@ def run(
             return description.summary.to_json()
 
 
-def recorded(prepared: Prepared, folder: RunFolder) -> Records | None:
+def recorded(prepared: LoadedRun, folder: RunFolder) -> Records | None:
     """The ledgers and the log of a private run, in its folder unless [privacy] names another; None for NON-PRIVATE."""
     return Records.of(prepared.run, folder.path / "ledger", _log(folder)) if prepared.run.private else None
 
 
 def train_prepared(
-    prepared: Prepared,
+    prepared: LoadedRun,
     folder: RunFolder,
     records: Records | None,
     saved: SavedRun | None,
-    watch: Callable[[Glance], None] | None,
+    watch: Callable[[RoundProgress], None] | None,
 ) -> Trained:
     """Train in this process, or with every party in its own process."""
     file, parties = prepared.file, prepared.parties
     payloads = folder.payloads if file.engine.transcript == "full" else None
     if file.engine.name == "flare":
-        from tacit.deploy.local_sites import train_apart
+        from tacit.deploy.local_sites import train_on_sites
 
         ledgers = folder.path / "ledger" if records is None else records.folder
         calls = _log(folder) if records is None else records.log
         sites = folder.path / "sites"
-        return train_apart(sites, ledgers, file, prepared.run, parties, calls=calls, payloads=payloads, watch=watch)
+        return train_on_sites(sites, ledgers, file, prepared.run, parties, calls=calls, payloads=payloads, watch=watch)
     timeout, test = file.engine.timeout, prepared.test
     return train(
         prepared.run,
@@ -113,7 +113,7 @@ def _log(folder: RunFolder) -> CallLog:
     return CallLog(folder.path / "transcript" / "log.sqlite")
 
 
-def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
+def _saved(prepared: LoadedRun, folder: RunFolder) -> SavedRun | None:
     """The checkpoint that a run without privacy resumes from; others have their log, and ledgers or sites' folders."""
     if prepared.run.private or prepared.file.engine.name != "inprocess":
         return None
@@ -121,7 +121,7 @@ def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
     return SavedRun(folder.path / "transcript" / "saved.sqlite", made)
 
 
-def _evaluated(prepared: Prepared, ended: Trained, phase: Phase) -> Evaluated:
+def _evaluated(prepared: LoadedRun, ended: Trained, phase: Phase) -> Evaluated:
     """Evaluate the final model, and the one before fine-tuning if there is one."""
     final = with_newcomers(ended, prepared.support, prepared.test.n_users)
     models = {"evaluating": final, "evaluating before fine-tuning": ended.before_fine_tuning}
@@ -134,16 +134,18 @@ def _evaluated(prepared: Prepared, ended: Trained, phase: Phase) -> Evaluated:
 
 
 def _evaluate(
-    prepared: Prepared, model: Predictor, ranking: bool | None = None, progress: Callable[[float], None] | None = None
+    prepared: LoadedRun, model: Predictor, ranking: bool | None = None, progress: Callable[[float], None] | None = None
 ) -> Evaluation:
     """Evaluate a model as the run file asks; `ranking` overrides whether items are ranked."""
     wanted, seed = prepared.file.evaluate, prepared.file.seed
     if ranking is not None:
         wanted = wanted.model_copy(update={"ranking": ranking})
-    return evaluate_as_asked(model, prepared.test, prepared.train, wanted, seed, progress)
+    return evaluate_as_configured(model, prepared.test, prepared.train, wanted, seed, progress)
 
 
-def _compared(prepared: Prepared, evaluated: Evaluated, phase: Phase, floor_line: Callable[[str], Line]) -> Evaluated:
+def _compared(
+    prepared: LoadedRun, evaluated: Evaluated, phase: Phase, floor_line: Callable[[str], ProgressLine]
+) -> Evaluated:
     """Train and evaluate what the run is compared with: `bias` at the same guarantee, and models without any."""
     from tacit.evaluate.floor import bias_floor
     from tacit.evaluate.references import references
@@ -155,7 +157,7 @@ def _compared(prepared: Prepared, evaluated: Evaluated, phase: Phase, floor_line
 
 
 def _described(
-    prepared: Prepared, ended: Trained, evaluated: Evaluated, folder: Path, seconds: float, lifetimes: tuple[str, ...]
+    prepared: LoadedRun, ended: Trained, evaluated: Evaluated, folder: Path, seconds: float, lifetimes: tuple[str, ...]
 ) -> RunDescription:
     """What the run folder states about the run."""
     from tacit.report.describe import about_parties, describe
@@ -191,7 +193,7 @@ def _described(
 
 
 def _finish(
-    folder: RunFolder, prepared: Prepared, ended: Trained, evaluated: Evaluated, description: RunDescription
+    folder: RunFolder, prepared: LoadedRun, ended: Trained, evaluated: Evaluated, description: RunDescription
 ) -> None:
     """Write the run folder."""
     from tacit.report.describe import metrics_table
@@ -208,7 +210,7 @@ class _PhaseLine:
     def __init__(self, phase: Phase, title: str) -> None:
         self._phase, self._title = phase, title
 
-    def __call__(self, glance: Glance) -> None:
+    def __call__(self, progress: RoundProgress) -> None:
         """Its rounds are too few to report."""
 
     def phase(self, doing: str, done: float | None = None) -> None:

@@ -11,11 +11,11 @@ from one_site import BIAS, CHAIN, DATA, NAMES, Sites, offer_of, rows_of, run_fil
 
 from tacit.boundary.wire import decode, encode
 from tacit.deploy import deployment as deployed
-from tacit.deploy.align import aligned, rows_content
-from tacit.deploy.coordinator_service import Conducted
+from tacit.deploy.align import align_sites, rows_content
+from tacit.deploy.coordinator_service import RunResult
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_run import Part
+from tacit.deploy.site_run import SiteRun
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
 from tacit.partition import partition
@@ -60,7 +60,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
         first = offer_of(file, (*NAMES, "party-4"))
         for name, home in Sites(folder, offer, policy_of(file), sources).homes.items():
             assert home.name == name
-            Part(home, first.run, first.content()).sizes()
+            SiteRun(home, first.run, first.content()).sizes()
     sites = Sites(folder, offer, policy_of(file), sources)
     told = sites.told
     if file.partition.by == "item":
@@ -74,7 +74,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     replies = {
         name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
-    done = change(Conducted(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
+    done = change(RunResult(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
     refused = ["party-4 did not take part: it refuses."] if refuse else []
     with RunFolder.make(folder / "run", file.method["name"], file) as made:
@@ -89,7 +89,7 @@ def align(sites, folder) -> None:
     def say(name, _about, content):
         return decode(encode(sites.parts[name].align(decode(encode(content)))))
 
-    count, rows = aligned(sites.offer, {n: t.users for n, t in sites.told.items()}, say, folder / "aligned.tct")
+    count, rows = align_sites(sites.offer, {n: t.users for n, t in sites.told.items()}, say, folder / "aligned.tct")
     for name in sites.offer.roster:
         say(name, "", rows_content(count, rows[name]))
     sites.aligned(count)

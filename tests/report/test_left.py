@@ -11,6 +11,9 @@ from dataclasses import fields, replace
 
 import pytest
 from page_reader import Page
+from tacit.report.left import Left, RunNote, first_page, masked, mechanism, parameters, run_notes, to_whom, what
+from tacit.report.left_page import left_page, write_left
+from tacit.report.left_rows import COSTLY, EXPOSED, FREE, OPEN
 
 from tacit.aggregation.secagg import EXCHANGES
 from tacit.boundary import events
@@ -29,9 +32,6 @@ from tacit.boundary.ledger import Ledger, Row, canonical
 from tacit.boundary.protection import Budget
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
-from tacit.report.left import Left, RunNote, first_page, masked, mechanism, parameters, run_notes, to_whom, what
-from tacit.report.left_page import left_page, write_left
-from tacit.report.left_rows import COSTLY, EXPOSED, FREE, OPEN
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{coordinator}\u202e\x07"
 MADE = "2026-03-14T10:22:05+00:00"
@@ -348,7 +348,7 @@ def test_the_first_page_says_since_when_and_for_whom(tmp_path):
     ledger.note("unit", "rating, replace", "was kept for another unit")
     ledger.first_schedule([NOISE])
     for budget in (Budget(2.0, 1e-6), Budget(1.0, 1e-6, 30.0), Budget(2.0, 1e-6)):
-        ledger.held_to(budget.epsilon, budget.delta, budget.days)
+        ledger.add_budget(budget.epsilon, budget.delta, budget.days)
     assert ledger.verify() == 0
     ledger.close()
     page = first_page(tmp_path / "party-1.sqlite")

@@ -12,19 +12,18 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tacit.boundary.lock import alone
+from tacit.boundary.lock import exclusive
 from tacit.cli.options import Health, Json, Quiet, Wait, print_json
 from tacit.cli.signals import stoppable
 from tacit.config import RunFile
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.health import Health as HealthProbe
 from tacit.deploy.kit import Kit
-from tacit.deploy.logs import logger, one_line, quiet_engine
+from tacit.deploy.logs import ServiceLog, one_line, quiet_engine
 from tacit.deploy.policy import Policy
-from tacit.deploy.preflight import preflight, reached
-from tacit.deploy.role_data import Brought, NoRatings
+from tacit.deploy.preflight import preflight, wait_until_reachable
 from tacit.deploy.service_status import Status
-from tacit.deploy.site_data import Source
+from tacit.deploy.site_data import NoRatings, RoleTable, Source
 from tacit.deploy.site_run import Home
 from tacit.deploy.site_service import Site, own_identity
 from tacit.engine.cells import check_installed
@@ -38,7 +37,7 @@ class Joining:
 
     kit: Kit
     folder: Path
-    data: Source | Brought
+    data: Source | RoleTable
     policy: Policy
 
     @property
@@ -128,7 +127,7 @@ def join(
         spending = {"--max-epsilon": max_epsilon, "--delta": delta, "--days": days, "--share-metrics": share_metrics}
         if unfit := [option for option, value in (reading | spending).items() if value]:
             raise UsageError(f"{unfit[0]} is for sites with ratings, and the kit is for {own.name}; leave it out.")
-        items_table = Brought(None if data is None else Path(data))
+        items_table = RoleTable(None if data is None else Path(data))
         site = Joining(own, folder, items_table, Policy(file=file, peers=known_peers))
     else:
         policy = Policy(
@@ -171,7 +170,7 @@ def _source(
 def _check(site: Joining, as_json: bool) -> None:
     """Check whether the site could join, print the findings, and exit with the code of the first that failed."""
     with TemporaryDirectory() as unread:  # a check writes nothing, not even a log
-        quiet_engine(logger(Path(unread), site.kit.name))
+        quiet_engine(ServiceLog(Path(unread), site.kit.name))
         findings = preflight(site.kit, site.folder, site.data, site.policy)
     failed = next((finding.error for finding in findings if finding.error is not None), None)
     if as_json:
@@ -196,7 +195,7 @@ def _take_part(site: Joining, wait: float, stay: bool, health: int | None, as_js
         outcome = _serve(site, wait, stay, health, quiet)
     if as_json:
         print_json({"state": str(folder), **outcome})
-    elif not quiet and isinstance(site.data, Brought):
+    elif not quiet and isinstance(site.data, RoleTable):
         typer.echo(f"Done. What {name} answered, by digest: {folder / 'log.jsonl'}")
     elif not quiet and not site.ledgers.exists():
         typer.echo("Done. The run was NON-PRIVATE, so there is no ledger of what left.")
@@ -213,15 +212,15 @@ def _serve(site: Joining, wait: float, stay: bool, health: int | None, quiet: bo
             typer.echo(one_line(words, 4000), err=True)
 
     with (
-        alone(folder, f"the state of {kit.name}", "name another --state"),
-        alone(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
+        exclusive(folder, f"the state of {kit.name}", "name another --state"),
+        exclusive(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
     ):
         # Data is checked before anyone learns that the site is there.
-        if isinstance(site.data, Brought):
+        if isinstance(site.data, RoleTable):
             site.data.check()
         elif site.data.ratings.dropped:
             typer.echo(f"{kit.name}: {site.data.ratings.dropped:,} rows were not ratings and are dropped.", err=True)
-        log = logger(folder, kit.name)
+        log = ServiceLog(folder, kit.name)
         quiet_engine(log)
         log.info("starting", federation=kit.federation)
         with Status(folder, kit.name, kit.federation) as status:
@@ -231,8 +230,8 @@ def _serve(site: Joining, wait: float, stay: bool, health: int | None, quiet: bo
             try:
                 at_health = "" if probe is None else f"; health at {probe.address}"
                 say(f"{kit.name}: joining {kit.federation} at {kit.host}:{kit.port}; state in {folder}{at_health}")
-                reached(kit, wait)
-                data, items = (NoRatings(), site.data) if isinstance(site.data, Brought) else (site.data, None)
+                wait_until_reachable(kit, wait)
+                data, items = (NoRatings(), site.data) if isinstance(site.data, RoleTable) else (site.data, None)
                 home = Home(kit, folder, ledgers, own_identity(folder), data, site.policy, items)
                 return Site(home, log, status, stays=stay, tell=say).serve(wait)
             finally:

@@ -18,7 +18,7 @@ from tacit.boundary.wire import Value, encode
 from tacit.cli.options import Changes, Json, print_json, read_run_file
 from tacit.config import RunFile
 from tacit.errors import UsageError
-from tacit.federation.messages import Choice, Floats, Schema, Whole
+from tacit.federation.messages import Choice, Floats, Integer, Schema
 from tacit.methods import Method, Parameters
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
@@ -89,7 +89,7 @@ def _table(file: RunFile, method: Method, parameters: Parameters, made: Plan) ->
         "sealing": made.sealing(),
         "steps": [
             {**one, "epsilon_of_one_answer": alone[one["step"]], "words": clarity(one["signal_to_noise"])}
-            for one in made.loudness()
+            for one in made.noise_levels()
         ],
         "rounds": made.rounds,
         "forecast": {"bytes_up": up, "bytes_down": down},
@@ -196,7 +196,7 @@ def _message(schema: Schema, dimensions: Mapping[str, int]) -> int:
             case Floats():
                 shape = tuple(dimensions.get(s, 1) if isinstance(s, str) else s for s in field.shape)
                 payload[name] = np.zeros(shape, field.dtype)
-            case Whole():
+            case Integer():
                 payload[name] = field.high
             case Choice():
                 payload[name] = field.values[0] if isinstance(field.values[0], str | int | float) else None

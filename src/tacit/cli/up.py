@@ -73,7 +73,7 @@ def _coordinate(
     line: Live | None,
 ) -> dict[str, Any]:
     """Coordinate a run between the sites that `keys` invited; `terms` are wait, listen and health."""
-    from tacit.deploy.deployment import Terms
+    from tacit.deploy.deployment import CoordinatorOptions
     from tacit.deploy.deployment import up as coordinate
     from tacit.deploy.keyring import Keyring
 
@@ -84,7 +84,7 @@ def _coordinate(
             "that, or make new keys."
         )
     watch, say = (_ignore, _ignore) if line is None else (line, line.say)
-    return coordinate(file, keyring, folder, Terms(*terms), watch, say)
+    return coordinate(file, keyring, folder, CoordinatorOptions(*terms), watch, say)
 
 
 def on_one_machine(file: RunFile, parties: int) -> RunFile:

@@ -62,7 +62,7 @@ def describe(
     `summary` and `about` hold what only the caller knows: metrics, data, split, partition, comparisons. `simulated`
     says that one party stands for several devices.
     """
-    meter, sealing, noise = ended.transcript.meter, run.sealing(), run.loudness()
+    meter, sealing, noise = ended.transcript.meter, run.sealing(), run.noise_levels()
     devices = run.facts.setting is Setting.DEVICE
     return RunDescription(
         summary=Summary(
@@ -120,7 +120,7 @@ def crossing_steps(run: PreparedRun, simulated: bool) -> dict[str, Step]:
             steps[name] = replace(step, what=f"sent by {role}, a role without ratings: {step.what}")
     for name, terms in requested.items():
         if terms.sealed:
-            steps |= plan.how.said(every[name], simulated)
+            steps |= plan.how.messages(every[name], simulated)
     return steps
 
 

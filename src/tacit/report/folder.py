@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit import files
-from tacit.boundary.lock import alone
+from tacit.boundary.lock import exclusive
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound, UsageError
@@ -49,7 +49,7 @@ class RunFolder:
         self._alone = ExitStack()
 
     def __enter__(self) -> RunFolder:
-        self._alone.enter_context(alone(self.path, "the run", "name another folder with --out"))
+        self._alone.enter_context(exclusive(self.path, "the run", "name another folder with --out"))
         return self
 
     def __exit__(self, *_error: object) -> None:

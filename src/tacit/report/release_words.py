@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 from tacit.boundary import events
+from tacit.boundary.events import merge
 from tacit.boundary.ledger import Row
-from tacit.boundary.spending import merge
 from tacit.report.words import count, epsilon, percent, plural
 
 COORDINATOR = "the coordinator"

@@ -16,12 +16,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tacit.boundary import events
-from tacit.boundary.ledger import START, Row, read_only
+from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import Budget
+from tacit.boundary.sealed_database import open_read_only
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
-from tacit.report.release_words import COORDINATOR, is_free, is_metrics, is_unprotected, masked_numbers, recipient
-from tacit.report.release_words import total_bytes
+from tacit.report.release_words import (
+    COORDINATOR,
+    is_free,
+    is_metrics,
+    is_unprotected,
+    masked_numbers,
+    recipient,
+    total_bytes,
+)
 from tacit.report.words import listing
 
 
@@ -76,7 +84,7 @@ class FirstPage:
 
 def first_page(ledger: Path) -> FirstPage:
     """The first page of a verified ledger."""
-    database = read_only(ledger)
+    database = open_read_only(ledger)
     try:
         about = dict(database.execute("select name, value from about").fetchall())
     finally:

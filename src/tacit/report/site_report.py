@@ -20,7 +20,19 @@ from tacit.report.description import StatedGuarantee
 from tacit.report.page import render, save
 from tacit.report.release_words import is_free, is_metrics, is_unprotected, total_bytes
 from tacit.report.site_ledger import SiteLedger
-from tacit.report.words import count, decimals, epsilon, epsilon_so_far, listing, moment, plural, sentence, short, size, spelled
+from tacit.report.words import (
+    count,
+    decimals,
+    epsilon,
+    epsilon_so_far,
+    listing,
+    moment,
+    plural,
+    sentence,
+    short,
+    size,
+    spelled,
+)
 from tacit.report.words import delta as small
 
 #: Up to this many releases, all tables stand open.
@@ -32,8 +44,8 @@ UNPROTECTED = "Computed from ratings, without any protection"
 NOISED = "Computed from ratings, with noise added, at a cost"
 FREE = "Not computed from ratings, at no cost"
 METRICS = (
-    "The site chose to share metrics of its own test ratings (--share-metrics). They are computed from ratings and left "
-    "without any protection: no noise is on them, and no ε covers what they reveal."
+    "The site chose to share metrics of its own test ratings (--share-metrics). They are computed from ratings and "
+    "left without any protection: no noise is on them, and no ε covers what they reveal."
 )
 
 
@@ -180,7 +192,9 @@ def _by_step(ledger: SiteLedger) -> dict[str, list[tuple[str, str, str, int, int
     for row in ledger.rows:
         heading = FREE if is_free(row) else UNPROTECTED if is_unprotected(row) else NOISED
         to_whom = release_words.recipient(row, row.number in ledger.masked)
-        found.setdefault((heading, short(row.step, 60), release_words.what_left(row), to_whom), []).append(total_bytes(row))
+        found.setdefault((heading, short(row.step, 60), release_words.what_left(row), to_whom), []).append(
+            total_bytes(row)
+        )
     tables: dict[str, list[tuple[str, str, str, int, int]]] = {UNPROTECTED: [], NOISED: [], FREE: []}
     for (heading, step, what, to_whom), sizes in found.items():
         tables[heading].append((step, what, to_whom, len(sizes), sum(sizes)))
