@@ -107,7 +107,7 @@ def shared_metrics(replies: Mapping[str, Any], parties: int) -> tuple[dict[str, 
         metrics["rmse"] = math.sqrt(metrics["mse"])
     notes.append(
         f"METRICS SHARED: {len(valid)} of {parties} sites chose to report the metrics of their own test ratings, which "
-        f"depend on data and carry no guarantee; {'their mean' if len(valid) > 1 else 'that of one site'} is shown."
+        f"depend on data and carry no guarantee; {'their mean is' if len(valid) > 1 else 'these are'} shown."
     )
     order = list(METRICS)
     return dict(sorted(metrics.items(), key=lambda one: (order.index(one[0].partition("@")[0]), one[0]))), notes
