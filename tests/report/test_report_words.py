@@ -80,4 +80,4 @@ def test_the_leading_metric_and_its_direction():
     assert meaning("rank").lower_is_better is True
     assert meaning("recall@20").lower_is_better is False
     assert meaning("own").lower_is_better is None
-    assert "20" in meaning("recall@20").what
+    assert meaning("recall@20").short == "Recall@20"

@@ -10,21 +10,7 @@ from datetime import UTC, datetime
 INTERVAL = "95 % interval"  # what `tacit.evaluate` computes
 MISSING = "–"  # what stands where a number is missing, infinite or not a number
 
-_SMALL = (
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
+_SMALL = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 # Not from the locale: a report reads the same wherever it was made.
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
