@@ -15,10 +15,9 @@ from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.evaluate import Paired
-from tacit.report.comparison import labels, mean_over, write_comparison
+from tacit.report.comparison import compare_users, labels, mean_over, write_comparison
 from tacit.report.floor_verdict import verdicts
 from tacit.report.guarantee_words import brief
-from tacit.report.paired_runs import compare_users
 from tacit.report.record import RunRecord
 
 #: Metrics whose paired comparison is printed as a sentence; --json has all.

@@ -5,20 +5,19 @@ The page carries a policy that forbids every load and every script: the browser 
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tacit import files
 from tacit.errors import UsageError
 from tacit.report import words
-from tacit.report.card import Card, Section, Table
-from tacit.report.floor_verdict import Verdict
 from tacit.report.glossary import meaning
-from tacit.report.markup import Child, Markup, join, tag
+from tacit.report.markup import Child, Markup, tag
 from tacit.report.words import short, unbroken
 
 if TYPE_CHECKING:
@@ -26,38 +25,48 @@ if TYPE_CHECKING:
 
 # Control characters break markup; the bidirectional ones make text read as something that it is not.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-_FILTERS = [
-    "count",
-    "delta",
-    "epsilon",
-    "listing",
-    "metric",
-    "moment",
-    "percent",
-    "plural",
-    "seconds",
-    "sentence",
-    "short",
-    "size",
-    "spelled",
-    "unbroken",
-]
+
+
+class Figure(NamedTuple):
+    """A chart under the sentence that says what it shows, with the names and colours of its legend."""
+
+    reading: str
+    drawing: Markup | None = None
+    names: Sequence[str] = ()
+    colours: Sequence[int] | None = None
 
 
 def render(template: str, /, **values: object) -> str:
-    """A page from a template in tacit/report/templates; every value is escaped unless it is `Markup`."""
-    return _INVISIBLE.sub("\ufffd", _environment().get_template(template).render(values))
+    """A page (.html) or a card (.md) from tacit/report/templates; every value is escaped unless it is `Markup`."""
+    text = _environment(template.endswith(".html")).get_template(template).render(values)
+    return _INVISIBLE.sub("\ufffd", text).rstrip() + "\n"
+
+
+def component(name: str, *arguments: object) -> Markup:
+    """One of the components by itself."""
+    return getattr(_environment(True).get_template("components.html").module, name)(*arguments)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(pages: bool) -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("tacit.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("tacit.report"),
+        autoescape=pages,
+        finalize=None if pages else _markdown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
-    environment.filters.update({name: getattr(words, name) for name in _FILTERS})
+    environment.globals.update(meaning=meaning, decimals=words.decimals, INTERVAL=words.INTERVAL, MISSING=words.MISSING)
+    environment.filters.update((name, value) for name, value in vars(words).items() if callable(value))
     return environment
+
+
+def _markdown(value: object) -> str:
+    """Text that means only itself in Markdown: on one line, no markup, no table cell ended early."""
+    text = html.escape(" ".join(str(value).split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", text)
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -96,22 +105,6 @@ def number(value: float | int, shown: str) -> Markup:
     return tag("data", shown, value=repr(value))
 
 
-def stamp(card: Card) -> Markup:
-    """What a reader must see first."""
-    return tag("div", tag("b", card.stamp), tag("p", card.statement), class_=f"stamp {standing(card)}", role="note")
-
-
-def floor(found: Verdict, private: bool) -> Markup:
-    """Whether the model beats its floor, where it cannot be missed; a warning where a private one does not."""
-    style = {"beats": "holds", "unknown": "plain"}.get(found.standing, "simulated") if private else "plain"
-    return tag("div", tag("b", found.title), tag("p", found.words), class_=f"stamp {style}", role="note")
-
-
-def standing(card: Card) -> str:
-    """The style of a stamp: none, simulated or holds; amber too where something is outside what holds."""
-    return "none" if not card.private else "simulated" if card.simulated or card.shares_metrics else "holds"
-
-
 def pairs(rows: Iterable[tuple[str, Child]]) -> Markup:
     """A table of names and values."""
     body = (tag("tr", tag("th", key, scope="row"), tag("td", value)) for key, value in rows)
@@ -131,27 +124,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Child]], numeric: Sequenc
     return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label="table")
 
 
-def folded(title: str, *children: Child) -> Markup:
-    return tag("details", tag("summary", title), *children)
-
-
-def card_sections(card: Card) -> Markup:
-    """The card's sections; its stamp stands at the top of the page already."""
-    return tag("div", *(_card_section(part) for part in card.sections), class_="card")
-
-
-def glossary(metrics: Iterable[str]) -> Markup:
-    """What the metrics mean."""
-    terms: list[Child] = []
-    for name in metrics:
-        known = meaning(name)
-        better = {True: " Lower is better.", False: " Higher is better.", None: ""}[known.lower_is_better]
-        said = (known.what or "This run's own metric; Tacit has no description of it.") + better
-        title = known.short if known.long == known.short else f"{known.short}, {known.long}"
-        terms += [tag("dt", title), tag("dd", said)]
-    return tag("dl", *terms, class_="glossary")
-
-
 def save(path: Path, text: str) -> Path:
     """The text at `path`, whole or not at all, for its owner alone."""
     try:
@@ -161,19 +133,3 @@ def save(path: Path, text: str) -> Path:
             f'"{path}" cannot be written: {error.strerror}; name a folder that you may write to.'
         ) from None
     return path
-
-
-def _card_section(part: Section) -> Markup:
-    points = tag("ul", *(tag("li", point) for point in part.points)) if part.points else None
-    return join(
-        [
-            tag("h3", part.heading),
-            *(tag("p", text) for text in part.sentences),
-            _card_table(part.table) if part.table is not None else None,
-            points,
-        ]
-    )
-
-
-def _card_table(content: Table) -> Markup:
-    return table(content.head, content.rows, content.numeric)
