@@ -185,7 +185,7 @@ def page(folder, *changes):
 @pytest.mark.parametrize("parties", [3, 6])
 def test_noise_that_is_each_partys_own_is_not_called_shared(folder, parties):
     words = page(folder, *CHAIN, f"partition.into={parties}")
-    assert "each party adds its own" in words
+    assert "each party adds all of the noise itself" in words
     assert f"over {parties} of them carries √{parties} times the noise of one" in words
     assert "shared:" not in words
     assert "level" not in words
@@ -211,12 +211,12 @@ def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
 
     (three,) = warnings()
     assert three.startswith("Secure sums among 3 parties tolerate no loss: one lost site voids every sum")
-    assert "no [aggregation] tolerate is possible among so few, so let more parties take part" in three
+    assert "no [aggregation] tolerate is possible among so few, so add parties" in three
     refused(
         tacit("plan", "run.toml", "--set", CHAIN[1], "--set", "aggregation.tolerate=0.34", cwd=folder), 4, "tolerate"
     )
     (four,) = warnings("partition.into=4", "aggregation.tolerate=0.1")
-    assert "; raise [aggregation] tolerate, or let more parties take part." in four
+    assert "; raise [aggregation] tolerate, or add parties." in four
     assert warnings("partition.into=4") == []
     assert f"WARNING: {three}" in page(folder, *first, "aggregation.name=secagg")
 

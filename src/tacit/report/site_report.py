@@ -58,7 +58,7 @@ def site_page(ledger: SiteLedger, made: str, version: str = "") -> str:
     """The page as HTML; `made` is when the ledger was verified, as an ISO time."""
     party = short(ledger.party, 80)
     return render(
-        "site_ledger.html",
+        "site_report.html",
         title=f"What left {party}",
         eyebrow=f"Tacit ledger · {party} · {moment(made)}",
         lede=_lede(ledger),
