@@ -200,8 +200,8 @@ def test_noise_that_is_shared_names_its_step_and_what_is_taken_out(folder):
     assert "its own" not in all_stay
     one = page(folder, sealed, "partition.into=6")
     assert "At least 5 parties must stay" in one
-    assert "taken out again, in 1 level." in one
-    assert "taken out again, in 5 levels." in page(folder, sealed, "partition.into=30")
+    assert "surplus is removed, in 1 level." in one
+    assert "surplus is removed, in 5 levels." in page(folder, sealed, "partition.into=30")
 
 
 @pytest.mark.parametrize("first", [(), CHAIN[:1]])
