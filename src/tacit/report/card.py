@@ -52,22 +52,15 @@ _FLOOR = (
 
 
 @dataclass(frozen=True)
-class Table:
-    """Head, rows of text, and which columns hold numbers."""
-
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    numeric: Sequence[int] = ()
-
-
-@dataclass(frozen=True)
 class Section:
-    """A heading, sentences, a table perhaps, and points."""
+    """A heading, sentences, points, and a table perhaps, with its `numeric` columns."""
 
     heading: str
     sentences: Sequence[str] = ()
     points: Sequence[str] = ()
-    table: Table | None = None
+    head: tuple[str, ...] = ()
+    rows: Sequence[tuple[str, ...]] = ()
+    numeric: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -220,7 +213,7 @@ def _noise(record: RunRecord) -> list[Section]:
     if 0 < faintest.signal_to_noise < 1:
         times = _three(1 / faintest.signal_to_noise)
         words += f" Here the noise of “{short(faintest.step, 60)}” is {times} × the signal per cell."
-    return [Section("Noise and signal", [words], [_NOISE_TERMS], Table(head, rows, range(1, len(head))))]
+    return [Section("Noise and signal", [words], [_NOISE_TERMS], head, rows, range(1, len(head)))]
 
 
 def _three(number: float) -> str:
@@ -245,7 +238,7 @@ def _sent(record: RunRecord) -> Section:
     if troubles := traffic.troubles(record):
         points.append(f"{listing(f'{count(n)} {status}' for status, n in troubles.items())}, among the answers.")
     head = ("Step", "What left the parties", "Kind", "Seen by", "Answers", "Up", "Down")
-    return Section("What crossed", points=points, table=Table(head, rows, numeric=(4, 5, 6)))
+    return Section("What crossed", (), points, head, rows, numeric=(4, 5, 6))
 
 
 def _message_rows(record: RunRecord) -> list[tuple[str, ...]]:

@@ -34,17 +34,14 @@ def svg(marks: Sequence[Mark]) -> Markup:
     return Markup("".join(map(_element, marks)))
 
 
-def canvas(width: float, height: float, label: str, marks: Sequence[Mark]) -> Markup:
-    """A chart that a screen reader announces by its label."""
-    kind = "wide" if width == WIDE else "narrow"
-    opening = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {height:g}" class="{kind}">'
-    return Markup(f"{opening}{svg(marks)}</svg>")
-
-
 def both(label: str, draw: Callable[[float], tuple[float, Sequence[Mark]]]) -> Markup:
-    """A chart for wide and for narrow screens; `draw` returns height and marks for a width."""
-    drawn = [(width, *draw(width)) for width in (WIDE, NARROW)]
-    return Markup("").join(canvas(width, height, label, marks) for width, height, marks in drawn)
+    """A chart for wide and for narrow screens, announced by its label; `draw` returns height and marks for a width."""
+    drawings = []
+    for kind, width in (("wide", WIDE), ("narrow", NARROW)):
+        height, marks = draw(width)
+        opening = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {height:g}" class="{kind}">'
+        drawings.append(f"{opening}{svg(marks)}</svg>")
+    return Markup("".join(drawings))
 
 
 def nothing(label: str) -> Markup:
