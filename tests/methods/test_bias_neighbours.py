@@ -86,7 +86,7 @@ def test_a_party_that_centres_by_users_before_the_sum_is_noticed(monkeypatch):
         middle = np.float32(self.facts.scale.low + self.facts.scale.span / 2)
         return (replace(self.ratings, values=self.ratings.values - mine[self.ratings.users] + middle),)
 
-    monkeypatch.setattr(BiasParty, "_asked_over", forgetful)
+    monkeypatch.setattr(BiasParty, "_query_data", forgetful)
     with pytest.raises(AssertionError):
         test_one_rating_moves_what_leaves_by_at_most_itself({})
 

@@ -83,8 +83,8 @@ def test_what_all_silos_released_of_one_user_is_within_the_guarantee(tmp_path):
 
 def test_a_plan_that_forgets_the_other_silos_is_noticed(tmp_path, monkeypatch):
     """Planted: one release is counted where a user is in three."""
-    honest = plans._event
-    monkeypatch.setattr(plans, "_event", lambda terms, z, how: honest(replace(terms, parties=1), z, how))
+    honest = plans.event_of
+    monkeypatch.setattr(plans, "event_of", lambda query, z, count, *how: honest(query, z, count // 3, *how))
     with pytest.raises(AssertionError):
         test_what_all_silos_released_of_one_user_is_within_the_guarantee(tmp_path)
 
@@ -131,7 +131,7 @@ def _exact(party: VerticalBiasParty) -> np.ndarray:
 
 def _asked(party: VerticalBiasParty):
     """What answers the party's step."""
-    return party.gate.terms.steps["contribute"].query.over(*party._asked_over())
+    return party.gate.terms.steps["contribute"].query.over(*party._query_data())
 
 
 # -- what leaves ----------------------------------------------------------------------------------------------

@@ -122,8 +122,8 @@ def test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation):
 @pytest.mark.parametrize("part", [2, 1.001])
 @pytest.mark.parametrize("aggregation", ["plain", "shuffle"])
 def test_planted_a_plan_that_charges_less_than_a_response_tells_is_noticed(tmp_path, monkeypatch, aggregation, part):
-    real = plans._event
-    monkeypatch.setattr(plans, "_event", lambda terms, z, how: real(terms, part * z, how))
+    real = plans.event_of
+    monkeypatch.setattr(plans, "event_of", lambda query, z, *how: real(query, part * z, *how))
     with pytest.raises(AssertionError):
         test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sgdmf_cases
-from sgdmf_cases import CASES, ROUNDS, Case, everybody
+from sgdmf_cases import CASES, ROUNDS, SILOS, Case, everybody
 from sgdmf_checks import (
     check_attained,
     check_composition,
@@ -31,8 +31,8 @@ from tacit.boundary.query import Rows
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
-from tacit.methods.sgdmf.home import SiloAtHome
-from tacit.methods.sgdmf.update_rule import Rule
+from tacit.methods.sgdmf.horizontal import HorizontalSilo
+from tacit.methods.sgdmf.update_rule import UpdateRule
 from tacit.prepare import plan, prepared
 
 HOME, NOISED, REPLACED, VERTICAL, PER_RATING = (
@@ -80,7 +80,7 @@ def duplicates_are_kept(patch):
 
 
 def received_factors_are_not_projected(patch):
-    patch.setattr(Rule, "project", lambda self, parameters, received, span: received.copy())
+    patch.setattr(UpdateRule, "project", lambda self, parameters, received, span: received.copy())
 
 
 def nobody_projects(patch):
@@ -100,14 +100,14 @@ def negative_entries_stay(patch):
 
 
 def users_share_their_factors(patch):
-    real = SiloAtHome._fitted
+    real = HorizontalSilo._fitted
 
     def shared(self, *given):
         users = real(self, *given)
         users[:] = users[0]
         return users
 
-    patch.setattr(SiloAtHome, "_fitted", shared)
+    patch.setattr(HorizontalSilo, "_fitted", shared)
 
 
 # -- realised counts --------------------------------------------------------------------------------------------------
@@ -203,20 +203,16 @@ def noise_is_made_for_one_round(patch):
     patch.setattr(plan, "calibrated", of_one_round)
 
 
-def charged(**changes):
-    """Events of other terms than the step's own."""
-
-    def plant(patch):
-        real = plan._event
-        patch.setattr(plan, "_event", lambda terms, z, how: real(replace(terms, **changes), z, how))
-
-    return plant
+def one_silo_is_charged(patch):
+    """Events of one party where a user is in all of them."""
+    real = plan.event_of
+    patch.setattr(plan, "event_of", lambda query, z, count, *how: real(query, z, count // SILOS, *how))
 
 
 def a_quieter_event(patch):
     """What is charged is for more noise than there is."""
-    real = plan._event
-    patch.setattr(plan, "_event", lambda terms, z, how: real(terms, 1.5 * z, how))
+    real = plan.event_of
+    patch.setattr(plan, "event_of", lambda query, z, *how: real(query, 1.5 * z, *how))
 
 
 def counted(*as_what):
@@ -275,7 +271,7 @@ PLANTED = {
     "T' for T·T' in the plan": (steps_of_one_round_are_counted, check_plan, everybody(HOME)),
     "T' for T·T'": (steps_of_one_round_are_counted, check_composition, everybody(HOME)),
     "T' for T·T' in the noise": (noise_is_made_for_one_round, check_plan, everybody(HOME)),
-    "one silo of a vertical run": (charged(parties=1), check_composition, everybody(VERTICAL)),
+    "one silo of a vertical run": (one_silo_is_charged, check_composition, everybody(VERTICAL)),
     "a quieter event": (a_quieter_event, check_attained, everybody(HOME)),
     "nothing noised": (nothing_is_noised, check_noise, everybody(HOME)),
     "less noise than is charged": (noise_is_smaller_than_is_charged, check_attained, everybody(HOME)),

@@ -19,7 +19,7 @@ from tacit.config import RunFile
 from tacit.errors import PrivacyRefused
 from tacit.experiment import run
 from tacit.methods import chosen
-from tacit.methods.initial import start_factors
+from tacit.methods.factors import start_factors
 from tacit.prepare.run_file import plan
 
 # -- noise on what leaves ---------------------------------------------------------------------------------------------
