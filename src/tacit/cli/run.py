@@ -16,7 +16,7 @@ from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.prepare.run_file import check, setting_in_data
+from tacit.prepare.run_file import method_of
 from tacit.report.folder import RunFolder
 from tacit.report.html import write_card, write_report
 
@@ -48,7 +48,7 @@ def run(
 
 def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
     """Run with a live line."""
-    method, _parameters = check(run_file, setting=setting_in_data(run_file))
+    method, _parameters = method_of(run_file)
     budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
     with live(method.name, quiet, budget) as watch:
         if watch is not None and run_file.privacy is None and out is not None and (out / "run.toml").exists():
