@@ -106,9 +106,11 @@ def measured(file: RunFile) -> dict[str, Any]:
     """One run: its error on the test set, before and after fine-tuning, and what its noise was."""
     began = perf_counter()
     prepared = _prepared(_division(file), file)
-    with tempfile.TemporaryDirectory() as folder:
-        own = _with(prepared, file)
-        place = RunFolder.make(Path(folder) / "run", own.run.method.name, file)
+    own = _with(prepared, file)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RunFolder.make(Path(folder) / "run", own.run.method.name, file) as place,
+    ):
         trained = train(
             own.run.named(place.run_id),
             own.parties,

@@ -55,7 +55,7 @@ class Adding(Party):
 
     def at_home(self, **shared):
         users, items = self.member.users, self.member.items
-        return Fitted.alike(Linear.scores(np.zeros(items, np.float32), self.facts.scale), users)
+        return Fitted.same_for_all(Linear.scores(np.zeros(items, np.float32), self.facts.scale), users)
 
 
 class Asking:

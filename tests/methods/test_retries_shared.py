@@ -121,7 +121,7 @@ def test_planted_retries_of_the_cheaper_sum_are_noticed(monkeypatch):
 
 def admitted(order, retries: int) -> list[bool]:
     """Which of these releases, asked for in this order, a party makes."""
-    guard = Protection(plan_of(retries).terms, InMemory("party-1"), Budget(EPSILON, DELTA), "run", 7)
+    guard = Protection(plan_of(retries).terms, InMemory("party-1"), Budget(EPSILON, DELTA), "run")
     made, so_far = [], Counter()
     with patch.object(Tally, "made", lambda _self: so_far):  # as if each had been recorded
         for name in order:

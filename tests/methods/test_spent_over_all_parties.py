@@ -98,7 +98,7 @@ def test_a_party_reads_and_foretells_the_joint_epsilon(tmp_path):
     (held,) = runs(tmp_path, 5.0, 1)
     ledger = Ledger(tmp_path / "party-2.sqlite", "party-2")
     people = [str(user) for user in PARTIES[1].ratings.user_ids.ids]
-    protection = Protection(held.plan.terms, ledger, Budget(5.0, DELTA), "run-2", 2, people)
+    protection = Protection(held.plan.terms, ledger, Budget(5.0, DELTA), "run-2", people)
     assert protection.reading() >= true_epsilon(held.plan, 1) * (1 - 1e-9)
     assert protection.would_reach() >= true_epsilon(held.plan, 2)
     ledger.close()
@@ -167,7 +167,7 @@ def test_the_lifetime_is_that_of_the_ledger_that_spent_most(tmp_path):
     for name, count in (("party-1", 4), ("party-2", 2)):
         ledger = Ledger(tmp_path / f"{name}.sqlite", name)
         for number in range(1, count + 1):
-            protection = Protection(made.terms, ledger, Budget(9.0, DELTA), f"run-{number}", 7)
+            protection = Protection(made.terms, ledger, Budget(9.0, DELTA), f"run-{number}")
             protection.admit("contribute")
             record(ledger, f"run-{number}", made.terms.steps["contribute"].event)
         ledger.close()

@@ -16,9 +16,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from tacit.errors import TacitError
 from tacit.prepare.progress import RoundProgress
-from tacit.report.floor_chart import verdict
+from tacit.report.contenders import NON_PRIVATE, compared_metrics, contenders, remarks
+from tacit.report.floor_verdict import verdict
 from tacit.report.record import RunRecord
-from tacit.report.standing import NON_PRIVATE, columns, contenders, remarks
 from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
@@ -133,7 +133,7 @@ def _print_beside(record: RunRecord, console: Console) -> None:
     """The run beside its floor and what else there is, by the metrics that tell most, with intervals."""
     from rich.table import Table
 
-    found, names = contenders(record), columns(record)
+    found, names = contenders(record), compared_metrics(record)
     if not found or not names:
         return
     table = Table(box=None, pad_edge=False)

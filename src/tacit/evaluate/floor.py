@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.errors import TacitError
-from tacit.evaluate.evaluation import Evaluation, evaluate_as_asked
+from tacit.evaluate.evaluation import Evaluation, evaluate_as_configured
 from tacit.evaluate.paired import compare_paired
 from tacit.methods import find
 from tacit.prepare.loaded import LoadedRun
@@ -70,7 +70,7 @@ def bias_floor(
 def _judged(prepared: LoadedRun, trained: Trained, progress: Callable[[float], None] | None) -> Evaluation:
     predictor = with_newcomers(trained, prepared.support, prepared.test.n_users)
     file = prepared.file
-    return evaluate_as_asked(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
+    return evaluate_as_configured(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
 
 
 def _paired(run: Evaluation, floor: Evaluation, test: Ratings) -> dict[str, Mapping[str, Any]]:

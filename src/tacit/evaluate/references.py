@@ -80,7 +80,7 @@ def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> lis
 
 def _popular(ratings: Ratings) -> Fitted:
     counts = np.bincount(ratings.items, minlength=ratings.n_items).astype(np.float32)
-    return Fitted.alike(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
+    return Fitted.same_for_all(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
 
 
 def _central(prepared: LoadedRun) -> Predictor:
@@ -101,11 +101,11 @@ def _local(prepared: LoadedRun) -> Predictor:
 
 
 def _leveled(ratings: Ratings, items: bool = True) -> Fitted:
-    levels, biases = own_biases(ratings, items)
+    levels, biases = local_biases(ratings, items)
     return Fitted(Linear.levels(biases, ratings.scale, SHRINKAGE), levels[:, None])
 
 
-def own_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def local_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Users' levels (n,) and items' biases (m,), float32, each shrunk; without `items` all biases are 0.
 
     b_j = Σ_u (r_uj − μ)/(n_j + k),   level_u = (Σ_j (r_uj − b_j) + k·μ)/(n_u + k),   μ shrunk to the scale's middle

@@ -15,9 +15,9 @@ from tacit import aggregation as aggregations
 from tacit.aggregation import Aggregation
 from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon as epsilon_of
+from tacit.boundary.account import epsilon_after
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.code import AVERAGED, Code, Fixed, Floats, Grid
-from tacit.boundary.curves import epsilon_after
 from tacit.boundary.events import Event, NonPrivate
 from tacit.boundary.query import Mechanism, cells_of
 from tacit.boundary.release import Kind
@@ -106,7 +106,7 @@ class Plan:
 
     def sealing(self) -> dict[str, Any] | None:
         """How sums are hidden, for plans and cards; None where none are."""
-        described = self.how.described()
+        described = self.how.description()
         if described is None:
             return None
         bits = {name: terms.code.bits for name, terms in self.terms.steps.items() if terms.retried}
@@ -114,7 +114,7 @@ class Plan:
 
     def collusion_epsilon(self) -> float | None:
         """ε of one party's own share of the noise, were all others to collude; None where no noise is shared."""
-        part, steps = self.how.alone, self.terms.steps.values()
+        part, steps = self.how.noise_share, self.terms.steps.values()
         if part is None or not self.terms.private or not any(t.retried for t in steps):
             return None
         events = [times(_event(t, t.multiplier * (part if t.retried else 1), self.how), t.spec.releases) for t in steps]
@@ -282,7 +282,7 @@ class _Draft:
                     f'Step "{name}" lets one user add up to {clip:g} and states a sensitivity of {sensitivity:g}, '
                     "which would be too little noise; correct the query."
                 )
-            rounding = Rounding.fine(clip, query.touched(self.shapes))
+            rounding = Rounding.fine(clip, query.nonzero_coordinates(self.shapes))
         if self.retried and parties > 1:
             raise PrivacyRefused(
                 "A user is in several parties here, and a sum that carries one noise as a whole is not accounted for "
@@ -297,7 +297,7 @@ class _Draft:
         code: Code = AVERAGED if self.sealed and self.kind is Kind.CHAIN else Floats(z * self.sensitivity)
         if self.rounding is not None:
             grid = Grid(self.rounding, self.sensitivity / self.rounding.clip, z, 64)
-            largest = self.how.largest(grid.variance) if self.sealed and bits else 2 * grid.variance
+            largest = self.how.largest_variance(grid.variance) if self.sealed and bits else 2 * grid.variance
             users = self.context.facts.users
             code = replace(grid, bits=bits_for(users, self.rounding, largest, cells)) if bits else grid
         event = event_of(spec.query, z, spec.answers * self.parties, code, self.how.crowd)

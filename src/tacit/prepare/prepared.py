@@ -23,13 +23,13 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.catalogue import Catalogue
-from tacit.data.public_facts import TYPICAL, PublicFacts
+from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
 from tacit.engine.ledger_folder import charged_items
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts, Federation, Party, Role, Step, Transcript
+from tacit.federation.calls import Engine, Log
 from tacit.federation.coordinator import Observer
-from tacit.federation.line import Engine, Log
-from tacit.federation.role import all_steps, members, together
+from tacit.federation.role import all_steps, combine_roles, role_members
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.method import Sides
@@ -114,8 +114,12 @@ class PreparedRun:
     @classmethod
     def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
         """The run of an existing plan, with its parameters and declared facts."""
-        roles = together(method.sides_in(facts.setting, facts.feedback).roles, plan.how.over(facts.roster).roles)
-        known = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=members(roles, facts))
+        roles = combine_roles(
+            method.sides_in(facts.setting, facts.feedback).roles, plan.how.for_roster(facts.roster).roles
+        )
+        known = replace(
+            facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=role_members(roles, facts)
+        )
         return cls(method, plan.parameters, known, plan, **others)
 
     def named(self, run: str) -> Self:
@@ -207,12 +211,12 @@ class PreparedRun:
     @cached_property
     def how(self) -> Aggregation:
         """The aggregation, for the parties at hand; a cohort of devices runs no protocol, and is simulated."""
-        return self.plan.how.over(self.facts.roster)
+        return self.plan.how.for_roster(self.facts.roster)
 
     @cached_property
     def roles(self) -> dict[str, type[Role]]:
         """The roles in addition to the parties, by name: the method's, and the aggregation's."""
-        return together(self.sides.roles, self.how.roles)
+        return combine_roles(self.sides.roles, self.how.roles)
 
     @cached_property
     def steps(self) -> dict[str, Step]:
@@ -239,7 +243,7 @@ class PreparedRun:
             if record is None:
                 raise UsageError(f"{share.name} takes part in a private run and has no ledger; give it one.")
             people = (*record.people, *charged_items(share, self.facts.setting, terms.unit))
-            protection = Protection(terms, record.ledger, record.budget, self.run, self.facts.seed, people)
+            protection = Protection(terms, record.ledger, record.budget, self.run, people)
         gate = Gate(
             share.name,
             self.facts.seed,
@@ -254,13 +258,13 @@ class PreparedRun:
         )
         return self.sides.party(share, self.parameters, self.facts, gate)
 
-    def role(self, name: str, brought: Catalogue | None = None, keys: Keys | None = None) -> Role:
-        """One role of the run, with its own gate; `brought` is its data, which is no one's record."""
+    def role(self, name: str, catalogue: Catalogue | None = None, keys: Keys | None = None) -> Role:
+        """One role of the run, with its own gate; `catalogue` is what only it holds, and is no one's record."""
         if name not in self.roles:
             known = ", ".join(self.roles) or "none"
             raise UsageError(f'{self.method.name} has no role "{name}" in this run; its roles are: {known}.')
         gate = RoleGate(name, self.facts.seed, {}, self.plan.terms, self.how, self._peers(keys), self.seeded)
-        return self.roles[name](name, self.parameters, self.facts, gate, brought, self.sides.party.steps)
+        return self.roles[name](name, self.parameters, self.facts, gate, catalogue, self.sides.party.steps)
 
     def federation(
         self,
@@ -355,7 +359,7 @@ def declared_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
             "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
             'catalogue, as in tacit.load(…, catalogue="items.csv").'
         )
-    return counted_facts(facts, ratings or TYPICAL * facts.users)
+    return counted_facts(facts, ratings or TYPICAL_RATINGS * facts.users)
 
 
 def counted_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:

@@ -45,7 +45,7 @@ def progress_reporter(
     """
 
     def report(round: int, rounds: int, transcript: Transcript) -> float | None:
-        spent = prepared.spent(transcript.asked)
+        spent = prepared.spent(transcript.requests_by_step)
         watch(RoundProgress(round, rounds, None, transcript.meter.bytes_up, spent))
         return spent
 

@@ -10,7 +10,7 @@ from tacit.config import RunFile
 from tacit.data.public_facts import PublicFacts, public_facts
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
-from tacit.federation.role import together
+from tacit.federation.role import combine_roles
 from tacit.methods import Method, Parameters, chosen, find
 from tacit.partition import Setting
 from tacit.partition.attribute import side_with
@@ -53,7 +53,7 @@ def roles_of(file: RunFile, setting: Setting, parties: int) -> tuple[str, ...]:
     """The roles that a run needs in addition to its parties, by the code that is installed here."""
     method, _parameters = method_of(file)
     how = aggregations.made(setting, parties, file.aggregation)
-    return tuple(together(method.sides_in(setting).roles, how.roles))
+    return tuple(combine_roles(method.sides_in(setting).roles, how.roles))
 
 
 def read(path: Path, changes: Sequence[str] = (), seed: int | None = None) -> tuple[RunFile, str | None]:

@@ -16,11 +16,11 @@ from tacit.data.ratings import Ratings
 from tacit.engine.call_log import CallLog
 from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
-from tacit.engine.memory import Memory
+from tacit.engine.serve import Memory
 from tacit.federation import Facts, Party, Role, Transcript
 from tacit.kernels.blas import one_blas_thread
 from tacit.model import Fitted, Model, Part, Predictor, assemble
-from tacit.model.predictor import Overlay
+from tacit.model.predictor import WithNewUsers
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import Keys, PreparedRun
 from tacit.prepare.progress import RoundProgress
@@ -62,8 +62,8 @@ def train(
 ) -> Trained:
     """Run a prepared run over `parties` in this process.
 
-    A private run has `records`, and resumes from their log; one without privacy resumes from `saved`. `brought` is the
-    data of other roles, by name.
+    A private run has `records`, and resumes from their log; one without privacy resumes from `saved`. `brought` is what
+    other roles hold, by name.
     """
     own = _seeded_keys(prepared)
     public = {name: key.public_key() for name, key in own.items()}
@@ -158,7 +158,7 @@ class _Experimenter:
         mse = self.replayed.pop(round, None)
         if mse is None and self.test is not None:
             mse = self._error()
-        spent = self.prepared.spent(self.transcript.asked) if self.prepared.private else None
+        spent = self.prepared.spent(self.transcript.requests_by_step) if self.prepared.private else None
         self.history.append(RoundProgress(round, rounds, mse, self.transcript.meter.bytes_up, spent))
         if self.watch is not None:
             self.watch(self.history[-1])
@@ -204,4 +204,4 @@ def with_newcomers(trained: Trained, support: Ratings | None, n_users: int) -> P
     rows = np.flatnonzero(support.counts)
     theirs = support.select_users(rows)
     states = trained.model.fold_in(theirs.indptr, theirs.items, theirs.values)
-    return Overlay(trained.predictor, rows, Fitted(trained.model.form, states), n_users)
+    return WithNewUsers(trained.predictor, rows, Fitted(trained.model.form, states), n_users)

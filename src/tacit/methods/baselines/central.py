@@ -7,7 +7,7 @@ import numpy as np
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.federation import Federation, Floats, Party, Schema, step
-from tacit.federation.messages import Wholes
+from tacit.federation.messages import Ints
 from tacit.methods.baselines.descent import DescentParameters, descend, started
 from tacit.methods.method import RATED, Coordinator, Method, Sides
 from tacit.model import Fitted, Model, NonNegative
@@ -49,7 +49,7 @@ class DisclosingParty(Party):
     @step(
         Kind.DISCLOSE,
         takes=Schema(),
-        gives=Schema(users=Wholes("ratings"), items=Wholes("ratings"), values=Floats("ratings")),
+        gives=Schema(users=Ints("ratings"), items=Ints("ratings"), values=Floats("ratings")),
         what="all of the party's ratings, as they are",
     )
     def surrender(self) -> Release:

@@ -18,8 +18,8 @@ from tacit.boundary.projected import OneBit, ProjectedBit, estimated, spread
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.public_facts import PublicFacts
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
-from tacit.federation.messages import Wholes
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
+from tacit.federation.messages import Ints
 from tacit.kernels.embed import embed
 from tacit.methods.context import Context
 from tacit.methods.factors import fitted_users, linear_decay, start_factors
@@ -136,13 +136,13 @@ class ReducedCohort(Party):
     def __init__(self, share: Share, parameters: ReducedParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
         start = even_start(facts, self.member.users, parameters.factors, "users", share.name)
-        self.gate.keep("users", self.home.get("users", start))
+        self.gate.store_private("users", self.home.get("users", start))
         self._signs = projection_signs(facts, parameters.shape(facts.items)[0])
 
     @step(
         Kind.REPORT,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
-        gives=Schema(coordinate=Wholes("any"), bit=Wholes("any")),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
+        gives=Schema(coordinate=Ints("any"), bit=Ints("any")),
         what="one randomised bit about one random coordinate of the device's projected item gradient",
     )
     def report(self, items: np.ndarray, t: int) -> Release:
@@ -150,13 +150,13 @@ class ReducedCohort(Party):
         rows = np.arange(self.member.users) if here is None else np.flatnonzero(here)
         V = embed(items, self.facts.scale.span)
         steps = self.parameters.local_steps if t else self.parameters.pretraining
-        users = self.gate.keep("users", self._fitted(V, rows, steps))
+        users = self.gate.store_private("users", self._fitted(V, rows, steps))
         return self.gate.report(self.ratings, users, V, self._signs)
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.home["items"] = V = embed(items, self.facts.scale.span)
-        self.gate.keep("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
+        self.gate.store_private("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:

@@ -15,7 +15,7 @@ from pydantic import Field
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
 from tacit.methods.factors import start_factors
 from tacit.methods.method import RATED, Coordinator, Method, Sides
@@ -65,7 +65,7 @@ class AloneSilo(Party):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(t=Whole(0, 0)),
+        takes=Schema(t=Integer(0, 0)),
         gives=Schema(users=Floats("users", "factors"), items=Floats("items", "factors")),
         what="the factors of its users and items that the silo found by itself",
     )
@@ -78,7 +78,7 @@ class AloneSilo(Party):
 
         sizes = {"users": self.member.users, "items": self.member.items}
         state = {block: start_factors(self.facts, sizes[block], parameters.factors, block, self.name) for block in BOTH}
-        return self.gate.chain(self.ratings, update=update, state=state, lets_out=BOTH)
+        return self.gate.chain(self.ratings, update=update, state=state, release=BOTH)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         form = NonNegative(self.facts.scale.low, self.facts.scale.high, self.home["items"])

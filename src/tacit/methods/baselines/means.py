@@ -83,7 +83,7 @@ class TotalsParty(Party):
         if self.facts.setting is Setting.VERTICAL:
             scores = scores[self.member.columns]
         form = Linear.scores(scores, self.facts.scale, rates=bool(shared["rates"]))
-        return Fitted.alike(form, self.member.users)
+        return Fitted.same_for_all(form, self.member.users)
 
 
 class VerticalTotalsParty(TotalsParty):

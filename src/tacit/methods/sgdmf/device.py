@@ -28,7 +28,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, Total, step
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.squared_error import factor_gradients
@@ -101,7 +101,7 @@ class DeviceCohort(Party):
 
     @step(
         Kind.SUM,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the device's bounded gradient of the item factors, from one of its ratings or from all",
     )
@@ -123,7 +123,7 @@ class DeviceCohort(Party):
     def _fit(self, items: np.ndarray) -> np.ndarray:
         """Fit every device's factors to Π(items), which is returned."""
         V = embed(items, self.facts.scale.span)
-        self.gate.keep("users", self._fitted(V))
+        self.gate.store_private("users", self._fitted(V))
         return V
 
     def _fitted(self, V: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.baselines.descent import DescentParameters, descend
 from tacit.methods.context import Context
@@ -90,17 +90,17 @@ class HorizontalSilo(Party):
         if parameters.users == "noised" or facts.unit is None:
             self.home.setdefault("users", start)
         else:
-            self.gate.keep("users", self.home.get("users", start))
+            self.gate.store_private("users", self.home.get("users", start))
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
         V = self._projected(items)
-        self.gate.keep("users", self._fitted(V, np.arange(self.member.users), self.parameters.pretraining))
+        self.gate.store_private("users", self._fitted(V, np.arange(self.member.users), self.parameters.pretraining))
         return self.gate.public("done")
 
     @step(
         Kind.CHAIN,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the party's own copy of the item factors after a few steps on its ratings",
     )
@@ -119,12 +119,12 @@ class HorizontalSilo(Party):
         state = {"items": self._projected(items)}
         if users_move_along(p, self.facts.unit):
             state["users"] = self.home["users"].copy()
-            return self.gate.chain(self.ratings, update=update, state=state, lets_out=("items",))
-        return self.gate.chain(self.ratings, at=self._at_home(), update=update, state=state, lets_out=("items",))
+            return self.gate.chain(self.ratings, update=update, state=state, release=("items",))
+        return self.gate.chain(self.ratings, at=self._at_home(), update=update, state=state, release=("items",))
 
     @step(
         Kind.SUM,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the silo's gradient of the item factors, from a sample of its users",
     )
@@ -149,8 +149,8 @@ class HorizontalSilo(Party):
             U = self._fitted(V, np.arange(self.member.users), self.parameters.pretraining)
         if self.parameters.fine_tuning:
             U, V = self._fine_tuned(U, V)
-        self.gate.keep("own users", U)
-        self.gate.keep("own items", V)
+        self.gate.store_private("own users", U)
+        self.gate.store_private("own items", V)
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
@@ -172,7 +172,7 @@ class HorizontalSilo(Party):
     def _moved(self, V: np.ndarray, stream: np.random.Generator) -> np.ndarray:
         """Users' factors after one more step of a sample of users at V ("together")."""
         rows = np.flatnonzero(stream.random(self.member.users) < self.parameters.eta)
-        return self.gate.keep("users", self._fitted(V, rows, 1))
+        return self.gate.store_private("users", self._fitted(V, rows, 1))
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         return fitted_users(self.ratings, self.home["users"], V, rows, steps)

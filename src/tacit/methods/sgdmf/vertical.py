@@ -18,7 +18,7 @@ import numpy as np
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
 from tacit.methods.factors import start_factors
 from tacit.methods.method import Coordinator
@@ -60,7 +60,7 @@ class VerticalSilo(Party):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(users=Floats("users", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(users=Floats("users", "factors"), t=Integer(0, 100_000)),
         gives=USERS,
         what="the party's own copy of the user factors after a few steps on its ratings",
     )
@@ -76,7 +76,7 @@ class VerticalSilo(Party):
             return state
 
         state = {"users": self._projected(users), "items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, update=update, state=state, lets_out=("users",))
+        return self.gate.chain(self.ratings, update=update, state=state, release=("users",))
 
     @step(
         Kind.CHAIN,
@@ -95,7 +95,7 @@ class VerticalSilo(Party):
             return state
 
         state = {"items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, lets_out=("items",))
+        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, release=("items",))
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         U = shared["users"] if shared else self.home["users"]
