@@ -129,11 +129,9 @@ class TestReduced(PrivacyContract):
 
 
 class TestObjectivePerturbation(PrivacyContract):
-    """No answer has noise added to it, so there is no distance of answers to hold to. What the proof in
-    tacit.boundary.objective_perturbation rests on is looked at instead: a user is in θ objectives at most, and in each
-    of them the
-    gradient moves by 4R^1.5 at most wherever in the ball it is taken. It moves along one direction, so that the ends of
-    the ball in that direction are the worst."""
+    """No answer has noise added to it. What the proof in tacit.boundary.objective_perturbation rests on is tested: a
+    user is in θ objectives at most, and in each the gradient moves by 4R^1.5 at most wherever in the ball it is taken.
+    It moves along one direction, so the ends of the ball in that direction are the worst."""
 
     name = "objective-perturbation"
     parameters = {"factors": 3, "trim": 3, "pretraining": 100}
@@ -209,19 +207,22 @@ def test_planted_noise_that_is_not_added(monkeypatch):
     exact = lambda self, answering, terms, state, step: {  # noqa: E731
         name: bounded.rounded(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
     }
-    monkeypatch.setattr(Gate, "_answer", exact)
+    monkeypatch.setattr(Gate, "_noised_answer", exact)
     assert "no noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_a_charge_for_more_noise_than_there_is(monkeypatch):
     """A plan whose events claim twice the multiplier that the noise has; and fewer answers than are given."""
-    real = plan._event
+    real = plan.event_of
+
+    def doubled(query, z, count, code, crowd):
+        return real(query, 2 * z, count, replace(code, multiplier=2 * z) if isinstance(code, Grid) else code, crowd)
 
     with monkeypatch.context() as broken:
-        broken.setattr(plan, "_event", lambda terms, z, how: real(terms, 2 * z, how))
+        broken.setattr(plan, "event_of", doubled)
         assert "less noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
         assert "less noise in integers" in caught(Sealed, Setting.HORIZONTAL, Unit.USER)
-    monkeypatch.setattr(plan, "_event", lambda terms, z, how: replace(real(terms, z, how), count=1))
+    monkeypatch.setattr(plan, "event_of", lambda *stated: replace(real(*stated), count=1))
     assert "are charged" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
     assert "are charged" in caught(TestVerticalUsers, Setting.VERTICAL, Unit.USER)
 
@@ -248,7 +249,7 @@ def test_planted_pieces_that_are_no_users(monkeypatch):
         return real(ones, items, {name: 0 * x + 0.7 for name, x in channels.items()}, n_items)
 
     monkeypatch.setattr(bounded, "item_contributions", parted)
-    assert "whole numbers" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
+    assert "sum of integers" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_reports_that_tell_more(monkeypatch):

@@ -268,7 +268,7 @@ def test_only_the_sum_leaves_and_the_devices_factors_are_kept(send):
         users = cohort.home["users"]
         assert users.shape == (USERS, FACTORS)
         with cohort.gate.serving("contribute", 9, 0, "ab" * 32), pytest.raises(PrivacyRefused, match="stays at home"):
-            cohort.gate._let_out(Kind.SUM, {"mine": users.copy()}, Public())
+            cohort.gate._release(Kind.SUM, {"mine": users.copy()}, Public())
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
