@@ -16,6 +16,7 @@ from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
+from tacit.methods.bias import BiasParty
 from tacit.partition import Setting
 from tacit.prepare import plan
 from tacit.testing.privacy_contract import PrivacyContract
@@ -28,6 +29,11 @@ HORIZONTAL, VERTICAL, DEVICE = (Setting.HORIZONTAL,), (Setting.VERTICAL,), (Sett
 
 class TestBias(PrivacyContract):
     name = "bias"
+
+
+class TestBiasOfSmallWeights(PrivacyContract):
+    name = "bias"
+    parameters = {"count_weight": 0.01, "shrinkage": 0.0}
 
 
 class TestPretrained(PrivacyContract):
@@ -205,7 +211,7 @@ def test_planted_half_the_noise(monkeypatch):
 def test_planted_noise_that_is_not_added(monkeypatch):
     """What is exact leaves: nothing is noised, so that the climb finds nothing that it could measure."""
     exact = lambda self, answering, terms, state, step: {  # noqa: E731
-        name: bounded.rounded(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
+        name: bounded.as_float32(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
     }
     monkeypatch.setattr(Gate, "_noised_answer", exact)
     assert "no noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
@@ -225,6 +231,25 @@ def test_planted_a_charge_for_more_noise_than_there_is(monkeypatch):
     monkeypatch.setattr(plan, "event_of", lambda *stated: replace(real(*stated), count=1))
     assert "are charged" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
     assert "are charged" in caught(TestVerticalUsers, Setting.VERTICAL, Unit.USER)
+
+
+def test_planted_users_that_share_a_mean(monkeypatch):
+    """One record moves what all others contribute."""
+    mean = lambda self, b: np.full(self.member.users, self.ratings.values.sum() / 9, np.float32)  # noqa: E731
+    monkeypatch.setattr(BiasParty, "_levels", mean)
+    assert "times as far apart" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_ratings_that_are_centred_by_their_users(monkeypatch):
+    """The unit is a rating, and users' own means come in all the same."""
+
+    def centred(self):
+        means = self._levels(np.zeros(self.member.items, dtype=np.float32))
+        middle = np.float32(self.facts.scale.low + self.facts.scale.span / 2)
+        return (replace(self.ratings, values=self.ratings.values - means[self.ratings.users] + middle),)
+
+    monkeypatch.setattr(BiasParty, "_query_data", centred)
+    assert "times as far" in caught(TestBias, Setting.HORIZONTAL, Unit.RATING)
 
 
 def test_planted_noise_for_one_round(monkeypatch):

@@ -12,14 +12,14 @@ from tacit.boundary.projected import OneBit, ProjectedBit, ProjectedGradient
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import synthesize
-from tacit.errors import PeerFailed, PrivacyRefused, UsageError
+from tacit.errors import PeerFailed, PrivacyRefused
 from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.methods import chosen
 from tacit.methods.baselines import gd_dr
 from tacit.methods.baselines.gd_dr import ReducedCoordinator, ReducedParameters, even_start, projection_signs
-from tacit.partition import Setting, partition
+from tacit.partition import partition
 from tacit.prepare import plan as plans
 from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
@@ -176,12 +176,6 @@ def test_without_privacy_nothing_is_randomised(monkeypatch):
     assert set(seen) == {math.inf}
 
 
-def test_silos_are_not_devices():
-    wanted = file().model_copy(update={"partition": file().partition.model_copy(update={"by": "user"})})
-    with pytest.raises(UsageError, match="device setting"):
-        check(wanted)
-
-
 # -- what it learns --------------------------------------------------------------------------------------------------
 
 
@@ -265,10 +259,6 @@ def test_steps_are_shorter_the_louder_the_noise():
     loud, louder = (ReducedCoordinator(parameters, facts).first(bit) for bit in told)
     assert loud == pytest.approx(2 * louder, rel=0.01)  # noise grows like 1/ε₀ where that is large
     assert ReducedCoordinator(ReducedParameters(rate=0.5), facts).first(told[0]) == 0.5
-
-
-def test_it_runs_in_one_setting():
-    assert list(chosen({"name": "gd-dr"})[0].sides) == [Setting.DEVICE]
 
 
 # -- the shuffler ------------------------------------------------------------------------------------------------------
