@@ -1,7 +1,6 @@
 """Private SGDMF seen from outside: how much noise is on what leaves, and what a run leaves behind."""
 
 import json
-from contextlib import chdir
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,12 +15,6 @@ from tacit.errors import PrivacyRefused
 from tacit.experiment import run
 from tacit.methods import chosen
 from tacit.prepare.run_file import plan
-
-# -- noise on what leaves ---------------------------------------------------------------------------------------------
-
-#: Users, items, factors and γ of runs over no ratings at all: what moves there is noise.
-CROWD, CATALOGUE, WIDE, RATE = 600, 700, 8, 1e-3
-
 
 # -- what a run leaves behind -----------------------------------------------------------------------------------------
 
@@ -63,16 +56,6 @@ def test_the_model_holds_shared_factors_and_nothing_else(done):
     about = json.loads((folder / "model" / "model.json").read_text())
     assert sorted(about) == ["declared", "form", "format", "method", "numbers", "scale", "stamp"]
     assert "-DP · per" in about["stamp"]
-
-
-def test_an_export_holds_no_more_than_the_model(done):
-    name, folder = done
-    with chdir(folder.parent):
-        answer = CliRunner().invoke(app, ["export", "run", "--out", f"out-{name}"])
-    assert answer.exit_code == 0, answer.stderr
-    tables = {path.name: pq.read_table(path) for path in (folder.parent / f"out-{name}").glob("*.parquet")}
-    assert set(tables) == {"items.parquet"} | ({"users.parquet"} if name == "vertical" else set())
-    assert (tables["items.parquet"].num_rows, tables["items.parquet"].num_columns) == (15, 4)
 
 
 def test_the_full_transcript_holds_copies_of_shared_factors_and_public_facts(done):
