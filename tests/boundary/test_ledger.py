@@ -225,7 +225,7 @@ def test_a_disk_that_is_full_is_no_tampering(ledger):
     """What was recorded is whole, what was not did not leave, and with room again it goes on."""
     pages = ledger._database.execute("pragma page_count").fetchone()[0]
     ledger._database.execute(f"pragma max_page_count = {pages}")
-    with pytest.raises(UsageError, match="full; make room"):
+    with pytest.raises(UsageError, match="full; free the disk"):
         fill(ledger)
     before = ledger.verify()
     assert before >= 4

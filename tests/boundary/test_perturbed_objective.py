@@ -104,7 +104,7 @@ def test_what_bounds_nothing_claims_nothing():
     with pytest.raises(UsageError, match="trim"):
         whole.event(1.0, 1)
     for trim, least in ((0, 1.0), (3, 0.0), (3, -1.0), (3, math.nan)):
-        with pytest.raises(UsageError, match="no conditions"):
+        with pytest.raises(UsageError, match="not possible"):
             Objectives(SCALE, trim, least)
     with pytest.raises(DataError, match="do not fit"):
         query.over(made([0], [0], [3.0], 1, 1), np.ones((2, 2)), np.ones((1, 2)))

@@ -209,7 +209,7 @@ def test_planted_noise_that_is_not_added(monkeypatch):
     exact = lambda self, answering, terms, state, step: {  # noqa: E731
         name: bounded.rounded(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
     }
-    monkeypatch.setattr(Gate, "_answer", exact)
+    monkeypatch.setattr(Gate, "_noised_answer", exact)
     assert "no noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
 
 

@@ -73,7 +73,7 @@ def trimming_is_ignored(patch):
 
 
 def duplicates_are_kept(patch):
-    patch.setattr(gradients, "fitting_rows", lambda *given: None)
+    patch.setattr(gradients, "check_ratings", lambda *given: None)
 
 
 # -- what comes from others -------------------------------------------------------------------------------------------

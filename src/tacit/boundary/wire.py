@@ -65,7 +65,7 @@ def encode(payload: Mapping[str, Value]) -> bytes:
 
 
 def decode(message: bytes) -> dict[str, Value]:
-    """The payload of a message from a peer; anything odd is a `BadMessage` in one sentence."""
+    """The payload of a message from a peer; `BadMessage` if it is not well-formed."""
     if len(message) < 8 or message[:4] != MAGIC:
         raise BadMessage(
             f"A message of {len(message):,} bytes does not start as one; it was cut off or is not Tacit's."
@@ -102,7 +102,7 @@ def decode(message: bytes) -> dict[str, Value]:
 
 @contextmanager
 def reading(who: str) -> Iterator[None]:
-    """Read what a peer sent: whatever is wrong with it is one `BadMessage` that names the peer."""
+    """While a peer's message is read: every error becomes one `BadMessage` that names the peer."""
     try:
         yield
     except BadMessage as error:
@@ -111,14 +111,14 @@ def reading(who: str) -> Iterator[None]:
         raise BadMessage(f"{who}: {error}") from None
     except TacitError:
         raise
-    except _STUMBLES as error:
+    except _READING_ERRORS as error:
         raise BadMessage(
             f"What {who} sent cannot be read ({type(error).__name__}); it was damaged or forged."
         ) from None
 
 
-#: What code that reads something forged can stumble over.
-_STUMBLES = (
+#: What a forged message can raise in code that reads it.
+_READING_ERRORS = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -131,7 +131,7 @@ _STUMBLES = (
 
 
 def all_finite(x: Array) -> bool:
-    """Whether every number is finite: a finite sum of squares proves it in one pass, else they are looked into."""
+    """Whether every number is finite; a finite sum of squares proves it in one pass."""
     flat = x.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         return math.isfinite(flat.dot(flat)) or bool(np.isfinite(x).all())
@@ -151,10 +151,12 @@ def _array(message: bytes, name: str, entry: dict[str, Any], at: int) -> tuple[A
         or len(shape) > MAX_DIMENSIONS
     ):
         raise BadMessage(
-            f'"{name}" is described as {str(entry)[:80]}, which is no array; the message was damaged or forged.'
+            f'"{name}" is described as {str(entry)[:80]}, which is not an array; the message was damaged or forged.'
         )
     if not all(type(s) is int and 0 <= s < MAX_SIZE for s in shape):
-        raise BadMessage(f'"{name}" has the shape {str(shape)[:80]}, which is none; the message was damaged or forged.')
+        raise BadMessage(
+            f'"{name}" has the shape {str(shape)[:80]}, which is not a shape; the message was damaged or forged.'
+        )
     if math.prod(max(1, s) for s in shape) >= MAX_SIZE:
         raise BadMessage(
             f'"{name}" has the shape {str(shape)[:80]}, which is too large; the message was damaged or forged.'
@@ -175,7 +177,7 @@ def _array(message: bytes, name: str, entry: dict[str, Any], at: int) -> tuple[A
 def _check_name(name: str) -> None:
     if not name.isprintable() or len(name) > MAX_NAME:
         raise BadMessage(
-            f"A message names a value {name[:40]!r}; names are printable and at most {MAX_NAME} letters long."
+            f"A message names a value {name[:40]!r}; names are printable and at most {MAX_NAME} characters long."
         )
 
 
@@ -187,6 +189,6 @@ def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
-# json.dumps and json.loads would make these anew for every message, at a tenth of a small message's cost.
+# json.dumps and json.loads would create these for every message, at a tenth of a small message's cost.
 _WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _READER = json.JSONDecoder(parse_constant=_refuse)
