@@ -1,4 +1,4 @@
-"""Terms, protections and gates of small worlds: what a plan would make of a query, with the noise given by hand."""
+"""Terms, protections, gates and ledgers of small worlds: what a plan would make of a query, its noise set by hand."""
 
 import math
 import sqlite3
@@ -8,6 +8,7 @@ from pathlib import Path
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.code import AVERAGED, Floats, Grid
+from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.query import Unbounded
@@ -20,7 +21,7 @@ DELTA = 1e-6
 
 
 def grid_of(query, cells, z, bits=32, unit=Unit.USER):
-    """The integers that a sum of a query's pieces is made of."""
+    """The integers that a sum of a query's contributions is made of."""
     times = query.sensitivity(unit, Relation.ZERO_OUT) / query.clip
     return Grid(Rounding.fine(query.clip, cells), times, z, bits)
 
@@ -63,6 +64,25 @@ def deployed(gate):
     gate._seeded = False
     gate.protection.terms = gate.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
     return gate
+
+
+def record(ledger, number=1, **changes):
+    """One release in a ledger, of the round `number`."""
+    usual = {
+        "run": "run-1",
+        "round": number,
+        "step": "tell",
+        "attempt": 0,
+        "kind": "sum",
+        "sealed": False,
+        "request": f"request {number}",
+        "event": Gaussian(2.0),
+        "body": f"payload {number}".encode(),
+        "contributors": 1,
+        "present": None,
+        "state": f"state {number}".encode(),
+    }
+    return ledger.record(**{**usual, **changes})
 
 
 class InMemory(Ledger):

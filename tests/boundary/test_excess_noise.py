@@ -48,7 +48,7 @@ def endpoint(**more):
         seed=lambda *purpose: b"",
         load=lambda name: None,
         save=lambda name, array: None,
-        simulate=lambda what: None,
+        require_simulation=lambda what: None,
     )
     return replace(bare, **more)
 
