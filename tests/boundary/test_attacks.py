@@ -364,7 +364,8 @@ def test_out_does_not_take_over_the_unfinished_run_of_another_file(tmp_path, mon
 
     with monkeypatch.context() as m:
         m.setattr(
-            "tacit.evaluate.evaluation.evaluate_as_asked", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt())
+            "tacit.evaluate.evaluation.evaluate_as_configured",
+            lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()),
         )
         with pytest.raises(KeyboardInterrupt):
             run(file(), tmp_path / "run")

@@ -15,7 +15,7 @@ from tacit.boundary.sealed_database import mark_path
 from tacit.cli.verified_ledgers import verified
 from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.report.folder import RunFolder
 
@@ -109,9 +109,6 @@ def test_a_file_that_was_cut_or_overwritten_is_found(tmp_path, kind):
 
 ODD = "cast(x'61ff62' as text)"
 TEXTS = ("moment", "run", "step", "kind", "request", "event", "payload", "state", "head")
-    "cast(x'61ff62' as text)",
-    ("moment", "run", "step", "kind", "request", "event", "payload", "state", "head"),
-)
 FACTS = ("format", "party", "begun", "unit", "refusals", "seal")
 NOT_UTF8 = [
     *((f"update releases set {column} = {ODD} where number = 2", "release 2 was changed") for column in TEXTS),

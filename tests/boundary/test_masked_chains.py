@@ -297,6 +297,6 @@ def test_a_party_seals_no_two_answers_for_one_request(monkeypatch, tmp_path, nam
 def test_planted_a_home_that_forgets_what_it_sealed_would_be_noticed(monkeypatch, tmp_path, name):
     """Without a ledger nothing else remembers: new masks would be drawn for the same answer."""
     party, _restored, watched = sealed_once(monkeypatch, tmp_path, name, private=False)
-    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: False)
+    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: b"")
     party.home.pop(STATE)
     assert party.answer(replace(watched.asked["advertise"], round=4)).body != watched.said["advertise"]

@@ -15,7 +15,7 @@ from tacit.engine.call_log import CallLog
 from tacit.engine.inprocess import InProcess
 from tacit.engine.ledger_folder import Heads
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.partition import Share
 
 RATINGS = demo(users=60, items=12, ratings=600)

@@ -19,7 +19,7 @@ from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
 from tacit.federation import Facts, Federation, Floats, Request, Role, Schema, step
-from tacit.federation.conversation import Opened
+from tacit.federation.calls import Total
 from tacit.federation.messages import Bytes, Exchange
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
@@ -99,7 +99,7 @@ def test_a_role_in_a_private_run_spends_nothing_and_keeps_no_ledger(parties, tmp
     assert sorted(path.stem for path in (tmp_path / "ledger").glob("*.sqlite")) == list(parties.names)
     told = [e for e in trained.transcript.entries if e.party == "catalogue" and e.direction == "up"]
     assert [(e.kind, e.status, e.head) for e in told] == [("public", "ok", "")] * 3
-    assert made.spent(trained.transcript.asked) == pytest.approx(made.guarantee.epsilon, rel=0.05)
+    assert made.spent(trained.transcript.requests_by_step) == pytest.approx(made.guarantee.epsilon, rel=0.05)
 
 
 # -- what must be refused ---------------------------------------------------------------------------------------------
@@ -298,9 +298,9 @@ class Witnessed(Plain):
         endpoint.save("count", np.asarray(count))
         return {"seen": np.full(1, count, dtype=np.uint8)}
 
-    def add(self, conversation) -> Opened | None:
-        opened = super().add(conversation)
-        said = conversation.say("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
+    def add(self, call) -> Total | None:
+        opened = super().add(call)
+        said = call.exchange("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
         return None if "decrypter-1" not in said else replace(opened, contributors=int(said["decrypter-1"]["seen"][0]))
 
 
@@ -342,4 +342,4 @@ def test_a_run_with_a_role_verifies_though_the_role_has_no_ledger(tmp_path):
     finally:
         del known()[WEIGHED.name]
     assert verified.exit_code == 0, verified.output
-    assert "told by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()
+    assert "sent by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()

@@ -27,7 +27,7 @@ from tacit.federation.messages import Request
 from tacit.guarantee import Relation
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
-from tacit.prepare.planned import planned
+from tacit.prepare.plan import plan_run
 from tacit.prepare.prepared import PreparedRun, Record
 
 EPSILON, DELTA, DEVICES = 2.0, 1e-6, 60
@@ -69,7 +69,7 @@ def method(shares) -> Method:
 def plan_of(retries, shares=None):
     facts, privacy = PublicFacts(DEVICES, 20, Scale(1, 5), 600), PrivacySection(epsilon=EPSILON, delta=DELTA)
     section = AggregationSection(name="secagg", retries=retries)
-    return planned(method(shares), Parameters(), Setting.DEVICE, DEVICES, facts, privacy, section, seeded=True)
+    return plan_run(method(shares), Parameters(), Setting.DEVICE, DEVICES, facts, privacy, section, seeded=True)
 
 
 def placements(plan, retries):

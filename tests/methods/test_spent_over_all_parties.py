@@ -21,8 +21,7 @@ from tacit.methods import chosen
 from tacit.methods.bias import BIAS
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
-from tacit.prepare.planned import affordable
-from tacit.prepare.planned import planned as planned_run
+from tacit.prepare.plan import plan_run
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.run_file import plan
 from tacit.prepare.simulate import train
@@ -108,7 +107,7 @@ def test_a_party_reads_and_foretells_the_joint_epsilon(tmp_path):
 def test_a_plan_that_no_budget_holds_is_refused_by_its_joint_epsilon():
     file, _method, made = planned()
     with pytest.raises(PrivacyRefused, match=r"takes every party to ε = 1\.000"):
-        affordable(made, file.privacy.model_copy(update={"budget": 0.9}))
+        made.check_budget(file.privacy.model_copy(update={"budget": 0.9}))
 
 
 @pytest.mark.parametrize("name", ["sgdmf", "local-private"])
@@ -137,8 +136,8 @@ def test_planted_a_gate_that_charges_its_own_share_is_noticed(tmp_path, monkeypa
 
 
 def test_planted_a_plan_of_own_shares_is_noticed(tmp_path, monkeypatch):
-    real = plans._event
-    monkeypatch.setattr(plans, "_event", lambda terms, z, how: real(replace(terms, parties=1), z, how))
+    real = plans.event_of
+    monkeypatch.setattr(plans, "event_of", lambda query, z, count, *how: real(query, z, count // SILOS, *how))
     with pytest.raises((AssertionError, PrivacyRefused)):
         test_what_is_read_is_the_joint_epsilon(tmp_path)
 
@@ -151,7 +150,7 @@ def test_a_sealed_sum_over_parties_of_the_same_users_is_refused():
 
     def under(name):
         section = AggregationSection(name=name)
-        return planned_run(adds, parameters, Setting.VERTICAL, SILOS, public, file.privacy, section, seeded=True)
+        return plan_run(adds, parameters, Setting.VERTICAL, SILOS, public, file.privacy, section, seeded=True)
 
     for name in ("ideal", "secagg"):
         with pytest.raises(PrivacyRefused, match="several parties"):

@@ -22,10 +22,9 @@ from tacit.boundary.events import Event, Public
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import Protection
-from tacit.boundary.randomness import Secure, Seeded, Source
+from tacit.boundary.randomness import Secure, SecureStream, Seeded, Source
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.spec import Terms
-from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import NON_PRIVATE

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tacit.boundary.events import Event, Public
+from tacit.boundary.events import Event, Merged, Public
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.spec import Terms, times
-from tacit.boundary.tally import Merged, Tally, together
+from tacit.boundary.tally import Tally, together
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation
 

@@ -14,6 +14,7 @@ from tacit.boundary.code import Code, Floats, Grid
 from tacit.boundary.events import (
     Event,
     Gaussian,
+    Noised,
     NonPrivate,
     Pure,
     SampledGaussian,
@@ -24,7 +25,6 @@ from tacit.boundary.events import (
 from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
-from tacit.boundary.spending import Noised
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
 from tacit.secure.noise_shares import UP

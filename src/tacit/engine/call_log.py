@@ -34,7 +34,7 @@ from tacit.boundary.sealed_database import (
     schema_of,
 )
 from tacit.errors import PeerFailed, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 
 FORMAT = "tacit call log 1"

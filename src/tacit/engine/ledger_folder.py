@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tacit import files
+from tacit.boundary.events import Noised, merge
 from tacit.boundary.ledger import START, Ledger
-from tacit.boundary.spending import Noised, merge
 from tacit.engine.call_log import CallLog
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Unit
@@ -40,14 +40,14 @@ def _item(item: object) -> str:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[list[Ledger]]:
+def open_ledgers(folder: Path) -> Iterator[list[Ledger]]:
     """Every ledger of a folder; this process must be the only one there."""
     with ExitStack() as stack:
         paths = sorted(folder.glob("*.sqlite"))
         yield [stack.enter_context(closing(Ledger(path, path.stem))) for path in paths]
 
 
-def past_stays(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run: str = "") -> None:
+def check_division(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run: str = "") -> None:
     """Refuse a division that gives a party somebody whose past is charged in another party's ledger.
 
     People who join are bound nowhere, and people who leave are in no party; neither is refused. Where all parties hold
@@ -165,14 +165,14 @@ class Heads:
             ) from None
 
 
-def latest(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:
+def latest_heads(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:
     """The heads of ledgers that go on from what is known of them; one that was exchanged meanwhile is not believed."""
     known = heads.known()
     chains = {ledger.party: [START, *(row.head for row in ledger.rows())] for ledger in ledgers}
     return {party: chain[-1] for party, chain in chains.items() if known.get(party, START) in chain and len(chain) > 1}
 
 
-def not_older(ledgers: Sequence[Ledger], heads: Heads) -> None:
+def check_not_restored(ledgers: Sequence[Ledger], heads: Heads) -> None:
     """Find ledgers that are gone, or do not hold the last head that is known of them."""
     known = heads.known()
     for ledger in ledgers:

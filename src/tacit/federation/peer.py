@@ -38,8 +38,7 @@ class Peer:
     @property
     def dimensions(self) -> dict[str, int]:
         """What the names in a schema's shapes stand for here."""
-        sizes = {"features": self.facts.catalogue.width, "roster": len(self.facts.roster)}
-        return {**sizes, **self.member.dimensions, **self.parameters.dimensions}
+        return {**self.facts.dimensions_of(self.name), **self.parameters.dimensions}
 
     @property
     def sums(self) -> Mapping[str, Step]:

@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tacit.boundary import events
+from tacit.boundary.events import merge
 from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import Budget
 from tacit.boundary.sealed_database import open_read_only
-from tacit.boundary.spending import merge
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 from tacit.report.words import count, epsilon, listing, percent, plural

@@ -1,8 +1,8 @@
-"""From numbers to whole numbers: what a modular sum and exact noise need, piece by piece.
+"""From numbers to integers, as modular sums and exact noise need them, one contribution at a time.
 
-A *piece* is what one user, or where single ratings are protected one rating, adds to a sum. Its numbers are divided by
-a step γ and rounded up or down at random, so that each keeps its mean; a result that came out too long is drawn again
-(Kairouz, Liu and Steinke 2021, "The distributed discrete Gaussian mechanism", conditional stochastic rounding).
+A contribution is what one user, or where single ratings are protected one rating, adds to a sum. Its numbers are
+divided by a step γ and rounded up or down at random, so that each keeps its mean; a result that is too long is drawn
+again (Kairouz, Liu and Steinke 2021, "The distributed discrete Gaussian mechanism", conditional stochastic rounding).
 """
 
 from __future__ import annotations

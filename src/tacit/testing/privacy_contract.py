@@ -40,12 +40,11 @@ from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.federation import Facts, Floats, Party
-from tacit.federation.messages import Request, Step, Whole
+from tacit.federation.messages import Integer, Request, Step
 from tacit.guarantee import Guarantee, Relation, Unit
 from tacit.methods import chosen, find
 from tacit.partition import Parties, Setting, partition
-from tacit.prepare.plan import Plan
-from tacit.prepare.planned import planned
+from tacit.prepare.plan import Plan, plan_run
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.prepared import Record as Kept
 from tacit.rng import derive, stream_key
@@ -161,7 +160,7 @@ class PrivacyContract:
         public = PublicFacts(USERS, ITEMS, SCALE, self.declared)
         privacy = PrivacySection(epsilon=EPSILON, delta=DELTA, unit=str(unit))
         aggregation = AggregationSection(name="ideal" if sealed else "plain")
-        return planned(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
+        return plan_run(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
 
     def climbed(self, setting: Setting, plan: Plan, tries: int = 60, seed: int = 7) -> float:
         """The largest distance found, in parts of what is stated: a dial at a time, from one bad place and then others.
@@ -441,7 +440,7 @@ def request_of(party: Party, step: Step, round: int, mode: int) -> Request:
         if isinstance(wanted, Floats):
             shape = tuple(party.dimensions[s] if isinstance(s, str) else s for s in wanted.shape)
             payload[name] = wild(mode, shape).astype(np.float32)
-        elif isinstance(wanted, Whole):
+        elif isinstance(wanted, Integer):
             payload[name] = min(max(wanted.low, round - 1), wanted.high)
         else:
             raise NotImplementedError(f'The contract does not know what "{name}" of step "{step.name}" can be.')

@@ -19,11 +19,11 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
-from tacit.federation.messages import Wholes
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
+from tacit.federation.messages import Ints
 from tacit.kernels.embed import embed
 from tacit.methods.context import Context
-from tacit.methods.initial import falling, start_factors
+from tacit.methods.initial import linear_decay, start_factors
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.methods.user_factors import fitted_users
 from tacit.model import Fitted, Model, NonNegative
@@ -109,7 +109,7 @@ class ReducedCoordinator:
         for t in federation.rounds(T):
             heard = federation.reports("report", items=V, t=t)
             mean = estimated(heard["coordinate"], heard["bit"], self.shape, told).astype(np.float32)
-            size = falling(first, t, T, LAST) * facts.users
+            size = linear_decay(first, t, T, LAST) * facts.users
             V = embed(V - np.float32(size) * (phi.T @ mean), facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
@@ -142,8 +142,8 @@ class ReducedCohort(Party):
 
     @step(
         Kind.REPORT,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
-        gives=Schema(coordinate=Wholes("any"), bit=Wholes("any")),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
+        gives=Schema(coordinate=Ints("any"), bit=Ints("any")),
         what="one randomised bit about one random coordinate of the device's projected item gradient",
     )
     def report(self, items: np.ndarray, t: int) -> Release:

@@ -16,7 +16,7 @@ from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
 from tacit.methods.initial import start_factors
 from tacit.methods.method import Method, Sides
@@ -70,7 +70,7 @@ class AloneSilo(Party):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(t=Whole(0, 0)),
+        takes=Schema(t=Integer(0, 0)),
         gives=Schema(users=Floats("users", "factors"), items=Floats("items", "factors")),
         what="the factors of its users and items that the silo found by itself",
     )

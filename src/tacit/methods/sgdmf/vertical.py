@@ -18,7 +18,7 @@ import numpy as np
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
 from tacit.methods.initial import start_factors
 from tacit.methods.sgdmf.parameters import SGDMFParameters
@@ -66,7 +66,7 @@ class VerticalSilo(Party):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(users=Floats("users", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(users=Floats("users", "factors"), t=Integer(0, 100_000)),
         gives=USERS,
         what="the party's own copy of the user factors after a few steps on its ratings",
     )
