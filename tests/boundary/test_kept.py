@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from stated import DELTA, gate_of, promise, step_terms
 from stated import deployed as as_deployed
+from stated import gate_of, promise, step_terms
 
 from tacit.boundary import Gate
-from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Clipped
-from tacit.boundary.events import Gaussian
 from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import Protection
 from tacit.boundary.query import Mechanism, Query
@@ -21,7 +19,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.errors import BadMessage, PrivacyRefused, UngatedRelease
 from tacit.federation import Choice, Facts, Floats, Party, Request, Schema, step
-from tacit.guarantee import NON_PRIVATE, Relation
+from tacit.guarantee import NON_PRIVATE
 from tacit.methods.method import Parameters
 from tacit.partition import partition
 from tacit.testing.worlds import checkerboard
@@ -239,29 +237,6 @@ def test_what_a_step_was_not_agreed_to_give_is_refused_and_charged(trained, name
     assert rows(trained) == ["train", name]
     assert nothing_left(trained)
     assert "items" not in trained.home
-
-
-def test_noise_that_led_nowhere_is_charged_whatever_went_wrong(trained, monkeypatch):
-    """An update that fails on some noise: each try is another row, and the schedule ends them."""
-
-    def fails(_state, _answer, _step):
-        raise FloatingPointError
-
-    monkeypatch.setitem(globals(), "descend", fails)
-    for number in range(1, 21):
-        with pytest.raises(FloatingPointError):
-            ask(trained, "improve", number, how="fair")
-    assert rows(trained) == ["train", *20 * ["improve"]]
-    with pytest.raises(PrivacyRefused, match="covers 20"):
-        ask(trained, "improve", 21, how="fair")
-    spent = trained.gate.protection.reading()
-    assert spent == pytest.approx(epsilon([Gaussian(Z, 20 * STEPS)], DELTA, Relation.ZERO_OUT), rel=1e-6)
-
-
-def test_planted_noise_that_nobody_owes_for_would_be_noticed(trained, monkeypatch):
-    monkeypatch.setattr(Gate, "_charge_from_here", lambda self, kind, event: None)
-    with pytest.raises(AssertionError):
-        test_what_a_step_was_not_agreed_to_give_is_refused_and_charged(trained, "poisoned", BadMessage, "not finite")
 
 
 def test_a_name_stays_secret_after_a_restart(tmp_path):

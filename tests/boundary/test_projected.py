@@ -18,7 +18,7 @@ from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.randomness import Secure, Seeded
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
+from tacit.errors import BadMessage, PrivacyRefused
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.squared_error import factor_gradients_numpy
 from tacit.rng import derive, stream_key
@@ -332,12 +332,6 @@ def test_forged_reports_are_refused(coordinates, bits):
         estimated(np.array(coordinates), np.array(bits), (Q, P), OneBit(1.0, 1.0))
 
 
-@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
-def test_a_bound_must_be_a_number_above_zero(bound):
-    with pytest.raises(UsageError, match="bound"):
-        OneBit(1.0, bound)
-
-
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan])
 def test_an_epsilon_that_cannot_be_kept_is_refused(epsilon):
     with pytest.raises(PrivacyRefused, match="epsilon"):
@@ -360,22 +354,3 @@ def test_the_multiplier_is_one_over_epsilon_whatever_is_protected():
     assert {asked.sensitivity(unit, relation) for unit in Unit for relation in Relation} == {1.0}
     assert asked.mechanism is Mechanism.RESPONSE
     assert (asked.clip, asked.sampling) == (None, 1.0)
-
-
-def test_data_of_another_shape_is_refused():
-    ratings, users = holding(RECORDS["one"], 3), np.ones((3, P), np.float32)
-    asked = ProjectedBit((Q, P), BOUND)
-    for data in (
-        (users[:2], V, SIGNS),
-        (users[:, :1], V, SIGNS),
-        (users, V[:4], SIGNS),
-        (users, V, SIGNS[:1]),
-        (users, V, SIGNS[:, :5]),
-    ):
-        with pytest.raises(DataError, match="do not fit"):
-            asked.over(ratings, *data)
-    with pytest.raises(DataError, match="present"):
-        asked.over(ratings, users, V, SIGNS, np.ones(2, dtype=bool))
-    for shape, bound in (((0, 2), 1.0), ((2,), 1.0), ((2, 2), 0.0)):
-        with pytest.raises(UsageError):
-            ProjectedBit(shape, bound)

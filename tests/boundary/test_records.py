@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 from tacit.boundary import clipped_records as records
 from tacit.boundary.clipped_records import RecordGradient, RecordSum
 from tacit.data.ratings import Scale
-from tacit.errors import DataError, UsageError
 from tacit.kernels.embed import embed
 from tacit.rng import derive
 
@@ -93,11 +92,6 @@ def test_claims_are_the_clip_or_twice_it():
     assert (query.sampling, query.clip) == (1, 3.0)
     assert query.counted(RATING) == (USER, REPLACE)
     assert query.counted(USER) == (USER, ZERO_OUT)
-
-
-def test_a_scale_read_off_the_data_bounds_nothing():
-    query = RecordGradient(Scale(1, 5, declared=False), 8.0)
-    assert {query.sensitivity(*case) for case in CASES} == {math.inf}
 
 
 def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says():
@@ -235,25 +229,3 @@ def test_a_slope_of_factors_that_were_not_projected_is_still_clipped(monkeypatch
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])
-def test_a_clip_must_bound(clip):
-    with pytest.raises(UsageError, match="bounds nothing"):
-        gradient(make_world(1), clip)
-
-
-def test_factors_attendance_and_rows_must_fit():
-    world = make_world(1, n=3, m=8, p=2)
-    for users, items in (
-        (world.users[:2], world.items),
-        (world.users, world.items[:5]),
-        (world.users[:, :1], world.items),
-    ):
-        with pytest.raises(DataError, match="do not fit"):
-            RecordGradient(Scale(1, 5), 8.0).over(world.ratings, users, items)
-    with pytest.raises(DataError, match="present"):
-        gradient(world, present=np.ones(2, dtype=bool))
-    twice = replace(world, records=[[(0, 5.0), (0, 5.0)], [], []])
-    with pytest.raises(DataError, match="rate an item once"):
-        gradient(twice)
