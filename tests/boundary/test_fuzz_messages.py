@@ -55,7 +55,8 @@ HEADERS = [
 BIASES = [1, None, "x" * 9000, True, F4[:-1], F4.astype("<f8"), F4.astype("<i4"), F4.reshape(3, 4),
           F4 + np.float32(np.nan), F4 - np.float32(np.inf)]  # fmt: skip
 OTHERS = [{}, {"biases": F4, "more": 1}, {"Biases": F4}, {"errors": F4, "weights": F4[:3]}, {"errors": F4},
-          {"self": F4}, {"errors": F4, "weights": F4, "done": True}, {"errors": F4, "weights": F4 * np.float32(np.nan)}]  # fmt: skip
+          {"self": F4}, {"errors": F4, "weights": F4, "done": True},
+          {"errors": F4, "weights": F4 * np.float32(np.nan)}]  # fmt: skip
 DONE = [False, 1, "True"]
 PAYLOADS = [encode(p) for p in (*OTHERS, *({"biases": x} for x in BIASES), *({"done": x} for x in DONE))]
 #: Values that no envelope has: impossible numbers, other types, texts that would fill a screen or control it.
