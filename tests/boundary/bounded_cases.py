@@ -14,6 +14,7 @@ from tacit.rng import derive
 
 ZERO_OUT, ADD_REMOVE, REPLACE = Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE
 USER, RATING = Unit.USER, Unit.RATING
+CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 SCALES = [(1, 5), (-10, 10), (0, 1), (0.5, 5)]
 SEEDS = st.integers(0, 2**32)
 

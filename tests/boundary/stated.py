@@ -1,9 +1,7 @@
 """Terms, protections, gates and ledgers of small worlds: what a plan would make of a query, its noise set by hand."""
 
 import math
-import sqlite3
 from dataclasses import replace
-from pathlib import Path
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
@@ -83,12 +81,3 @@ def record(ledger, number=1, **changes):
         "state": f"state {number}".encode(),
     }
     return ledger.record(**{**usual, **changes})
-
-
-class InMemory(Ledger):
-    """A ledger that forgets when the process ends; all else is as on disk."""
-
-    def __init__(self, party):
-        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._begin()

@@ -18,7 +18,6 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent, total_epsilon
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
-from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
 from tacit.experiment import run
@@ -117,16 +116,6 @@ def gate(path, t=None, budget=100.0, run="run-1"):
 
 def q(value=0.0, cells=50):
     return {"x": np.full((1, cells), value)}, np.ones(1, dtype=np.int64)
-
-
-def test_a_step_takes_neither_query_nor_length_from_whoever_asks(tmp_path):
-    """A sum is no chain, and a chain is as long as its spec says: nothing that a step brings makes it longer."""
-    g = gate(tmp_path, budget=3.0)
-    with pytest.raises(PrivacyRefused, match="states no such release"), g.serving("tell", 1, 0, "r"):
-        g.chain(*q(), update=lambda s, a, i: {"x": a["x"]}, release=("x",))
-    with pytest.raises(TypeError), g.serving("tell", 1, 0, "r"):
-        g.sum(*q(), answers=400)
-    assert g.protection.ledger.rows() == []
 
 
 @pytest.mark.parametrize("aggregation", ["plain", "ideal"])
@@ -301,30 +290,6 @@ def test_a_ledger_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "kept").write_text("a file")
     with pytest.raises(TacitError):
         run(file(privacy={"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept")}), tmp_path / "run")
-
-
-def test_a_distributed_guarantee_says_per_user_and_silo(tmp_path):
-    s = run(file(aggregation={"name": "ideal"}), tmp_path / "run")
-    card = (tmp_path / "run" / "card.md").read_text()
-    assert "per user and silo" in card or "several silos" in card
-
-
-def test_home_comes_back_after_a_restart(tmp_path):
-    """SGDMF parties write their start over the state that the gate restored (latent: sgdmf has no schedule yet)."""
-    from tacit.federation import Facts
-    from tacit.methods.sgdmf import SGDMF
-    from tacit.methods.sgdmf.horizontal import HorizontalSilo
-    from tacit.partition import partition
-
-    parties = partition(demo(users=20, items=12, ratings=60), into=1)
-    g = gate(tmp_path, terms(releases=3))
-    g.home["users"] = np.full((20, 4), 0.5, np.float32)
-    with g.serving("tell", 1, 0, "r"):
-        g.sum(*q())
-    again = gate(tmp_path, terms(releases=3))
-    np.testing.assert_array_equal(again.home["users"], 0.5)
-    HorizontalSilo(parties[0], SGDMF.parameters(factors=4), Facts.of(parties, 7), again)
-    np.testing.assert_array_equal(again.home["users"], 0.5)
 
 
 def test_rows_of_this_run_that_its_terms_do_not_hold_still_count(tmp_path):

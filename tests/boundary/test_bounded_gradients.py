@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from bounded_cases import (
     ADD_REMOVE,
+    CASES,
     RATING,
     REPLACE,
     SEEDS,
@@ -33,7 +34,6 @@ from tacit.kernels.squared_error import factor_gradients
 from tacit.rng import derive
 
 BOTH, USERS, ITEMS = ("users", "items"), ("users",), ("items",)
-CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 PUBLIC = {"users_are_public": True}
 AT_HOME = {"users_are_public": False}
 

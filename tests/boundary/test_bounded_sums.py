@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from bounded_cases import (
     ADD_REMOVE,
+    CASES,
     RATING,
     REPLACE,
     SEEDS,
@@ -39,7 +40,6 @@ from tacit.boundary.least_squares import Weighted, packed, unpacked
 from tacit.errors import DataError
 from tacit.rng import derive
 
-CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 NOWHERE = derive(0, "nothing is drawn")
 
 

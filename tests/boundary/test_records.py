@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from bounded_cases import (
-    ADD_REMOVE,
+    CASES,
     RATING,
     REPLACE,
     SEEDS,
@@ -31,7 +31,6 @@ from tacit.kernels.embed import embed
 from tacit.rng import derive
 
 CLIPS = st.sampled_from([1e-3, 1.0, 8.0, 1e4])
-CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 
 
 def gradient(world: World, clip: float = 8.0, present=None) -> RecordSum:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from stated import InMemory
 
 from tacit.aggregation.secagg import CountedSecAgg, SecAgg
 from tacit.boundary.code import SEALED
@@ -33,6 +32,7 @@ from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import stream_key
 from tacit.secure.masks import pack
+from tacit.testing.privacy_contract import InMemory
 
 SILOS, ITEMS, RETRIES = 8, 12, 3
 DATA = demo(users=24, items=ITEMS, ratings=150)
