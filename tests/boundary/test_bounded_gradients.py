@@ -272,9 +272,6 @@ def test_a_sums_factors_can_be_given_beforehand_and_the_absent_stay_out():
     np.testing.assert_array_equal(answer["items"], alone["items"])
 
 
-# -- what cannot be bounded is refused ---------------------------------------------------------------------------------
-
-
 # -- planted bugs ------------------------------------------------------------------------------------------------------
 
 
@@ -357,23 +354,13 @@ class ForgetsToTrim(GradientSum):
         return free.exact(state, stream)
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        {"asked": NoFactorTwo},
-        {"asked": WrongWayRound},
-        {"asked": ThetaForItems},
-        {"asked": NoProjection},
-        {"asked": NoSign},
-        {"asked": LetsNaNThrough},
-        {"kind": ForgetsTheShift},
-        {"kind": ForgetsToTrim},
-    ],
-    ids=lambda planted: next(iter(planted.values())).__name__,
-)
+QUERIES = [NoFactorTwo, WrongWayRound, ThetaForItems, NoProjection, NoSign, LetsNaNThrough]
+
+
+@pytest.mark.parametrize("planted", [*QUERIES, ForgetsTheShift, ForgetsToTrim])
 def test_a_planted_bug_is_found(planted):
     assert within()
-    assert not within(**planted)
+    assert not within(**{"asked" if planted in QUERIES else "kind": planted})
 
 
 def test_trimming_that_depends_on_other_users_is_found(monkeypatch):

@@ -1,7 +1,6 @@
 """Normalised, clipped and weighted sums: what one user adds is within what the query says, and reaches it."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +14,8 @@ from bounded_cases import (
     WORLDS,
     ZERO_OUT,
     assert_bounded,
+    assert_same_in_chunks,
+    by_user,
     distance,
     make_world,
     moved,
@@ -266,15 +267,6 @@ def test_a_packed_outer_product_has_the_squared_norm_of_its_vector(seed, p):
     np.testing.assert_allclose(unpacked(packed(u)), u[:, :, None] * u[:, None, :])
 
 
-def each(pieces):
-    """The pieces as dense vectors."""
-    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
-    for a, (low, high) in enumerate(pairwise(pieces.starts)):
-        assert len(np.unique(pieces.cells[low:high])) == high - low  # a piece meets a cell once
-        dense[a, pieces.cells[low:high]] = pieces.values[low:high]
-    return dense
-
-
 def weighed(world, seed, blocks, present=None):
     n = sum(map(len, world.records))
     weights = derive(seed, "weights").choice([1.0, 50.0, 1e-3, -2.0, np.inf], n)
@@ -287,27 +279,18 @@ def test_pieces_of_statistics_add_up_to_them_and_none_is_longer_than_the_clip(wo
     present = derive(seed, "present").random(len(world.records)) < 0.8
     query = weighed(world, seed, blocks, present)
     exact = query.exact({}, NOWHERE)
-    dense = each(query.contributions({}, NOWHERE))
+    dense = by_user(query.contributions({}, NOWHERE))
     flat = np.concatenate([exact[name].ravel() for name in sorted(exact)])
     np.testing.assert_allclose(dense.sum(axis=0), flat, atol=1e-12 * query.query.clip * len(dense))
-    assert all(math.sqrt(math.fsum(np.square(piece))) <= query.query.clip for piece in dense)
+    assert all(math.sqrt(math.fsum(np.square(row))) <= query.query.clip for row in dense)
     assert not dense[~present].any()
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 40, 10**9])
 def test_statistics_some_users_at_a_time_are_the_same_as_all_at_once(at_once, monkeypatch):
-    query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
-    whole = query.contributions({}, NOWHERE)
     monkeypatch.setattr(statistics, "AT_ONCE", at_once)
-    chunks = list(query.chunks({}, NOWHERE))
-    for name in ("values", "cells"):
-        np.testing.assert_array_equal(np.concatenate([getattr(c, name) for c in chunks]), getattr(whole, name))
-    assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))
-    assert {c.size for c in chunks} == {whole.size}
-    assert (len(chunks) == 1) == (at_once == 10**9)
-
-
-# -- what cannot be bounded is refused ---------------------------------------------------------------------------------
+    query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
+    assert (assert_same_in_chunks(query, at_once, 13 * 5) == 1) == (at_once == 10**9)
 
 
 def test_nobody_at_all_answers_zeros():

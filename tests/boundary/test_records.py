@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from unittest.mock import patch
 
+import bounded_cases as cases
 import numpy as np
 import pytest
 from bounded_cases import (
@@ -39,13 +40,7 @@ def gradient(world: World, clip: float = 8.0, present=None) -> RecordSum:
 
 def by_user(query: RecordSum) -> np.ndarray:
     """What every user adds, (n, m·p)."""
-    pieces = query.contributions({}, derive(1, "unused"))
-    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
-    for a in range(len(dense)):
-        mine = slice(pieces.starts[a], pieces.starts[a + 1])
-        assert len(np.unique(pieces.cells[mine])) == mine.stop - mine.start  # a piece meets a cell once
-        dense[a, pieces.cells[mine]] = pieces.values[mine]
-    return dense
+    return cases.by_user(query.contributions({}, derive(1, "unused")))
 
 
 def answer(query: RecordSum) -> np.ndarray:
@@ -126,15 +121,10 @@ def test_who_is_absent_or_has_rated_nothing_adds_exactly_nothing(world, clip, se
 def test_some_at_a_time_is_the_same_as_all_at_once(at_once, monkeypatch):
     world = make_world(5, n=12, m=13, p=2)
     world = replace(world, records=[[], [], *world.records[2:-1], []])  # nobody at either end
-    whole, exact = gradient(world).contributions({}, derive(1, "")), answer(gradient(world))
+    exact = answer(gradient(world))
     monkeypatch.setattr(records, "AT_ONCE", at_once)
-    chunks = list(gradient(world).chunks({}, derive(1, "")))
     assert np.array_equal(answer(gradient(world)), exact)
-    assert np.array_equal(np.concatenate([c.values for c in chunks]), whole.values)
-    assert np.array_equal(np.concatenate([c.cells for c in chunks]), whole.cells)
-    assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))
-    assert (len(chunks) == 1) == (at_once == 10**9)
-    assert all(len(c.values) <= max(at_once, 2 * 13) for c in chunks)  # what fits, or one user
+    assert (cases.assert_same_in_chunks(gradient(world), at_once, 2 * 13) == 1) == (at_once == 10**9)
 
 
 # -- neighbours -------------------------------------------------------------------------------------------------------
