@@ -59,7 +59,7 @@ class Protection:
 
     def __post_init__(self) -> None:
         self.ledger.verify()
-        self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "was kept for another unit or relation")
+        self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "is for another unit or relation")
         if self.people:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
