@@ -170,7 +170,7 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     sites = Sites(tmp_path, offer_of(run_file())).begin()
     sites.conduct()
     sites.leave()
-    home, afford, seen = sites.homes["party-1"], part.Protection.afford, []
+    home, afford, seen = sites.homes["party-1"], part.Protection.check_budget, []
 
     def looked(self):
         seen.append((self.ledger.path, self.ledger.path.parent.stat().st_mode & 0o077))
@@ -180,7 +180,7 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     for place in (old, young):
         place.mkdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(part.Protection, "afford", looked)
+    monkeypatch.setattr(part.Protection, "check_budget", looked)
     SiteRun(home, "run-1", sites.offer.content())
     ((copy, mode),) = seen
     assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)

@@ -11,13 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from stated import InMemory
 
 from tacit.aggregation.secagg import CountedSecAgg, SecAgg
 from tacit.boundary.code import SEALED
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.ledger import START, next_head
-from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.protection import Budget
 from tacit.boundary.wire import decode, digest, encode
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts
@@ -31,7 +30,9 @@ from tacit.federation.messages import Request
 from tacit.methods.bias import BIAS, BiasParameters
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun, Record
+from tacit.rng import stream_key
 from tacit.secure.masks import pack
+from tacit.testing.privacy_contract import InMemory
 
 SILOS, ITEMS, RETRIES = 8, 12, 3
 DATA = demo(users=24, items=ITEMS, ratings=150)
@@ -509,16 +510,17 @@ def test_a_signed_or_masked_message_of_another_run_serves_nobody():
 
 def test_rounding_noise_and_requests_share_no_stream(monkeypatch):
     """Every stream's purpose is another: of rounding and of noise, and of each round's request."""
-    purposes, real = [], Protection.source
+    purposes = []
 
-    def noted(self, *purpose):
-        purposes.append((self.ledger.party, *purpose))
-        return real(self, *purpose)
+    def noted(seed, party, *purpose):
+        purposes.append((party, *purpose))
+        return stream_key(seed, party, *purpose)
 
-    monkeypatch.setattr(Protection, "source", noted)
+    monkeypatch.setattr("tacit.boundary.base_gate.stream_key", noted)
     stage = Stage()
     stage.sum()
     stage.sum()
+    purposes = [purpose for purpose in purposes if purpose[1] in ("noise", "rounding")]
     assert len(purposes) == len(set(purposes)) == 2 * 2 * SILOS
     hashes = {purpose[-1] for purpose in purposes}
     assert len(hashes) == 2  # the two rounds' requests

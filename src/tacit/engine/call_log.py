@@ -10,24 +10,23 @@ log is opened. When the run ends, one sealed record says what it left; `tacit le
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import os
 import secrets
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tacit import files
 from tacit.boundary.sealed_database import (
     DATABASE_ERRORS,
-    PAGE_SIZE,
-    as_text,
     clear_mark,
+    connect,
+    create_tables,
     database_error,
+    expected_schema,
+    keyed_hash,
     mark_creation,
     mark_path,
     open_read_only,
@@ -66,13 +65,10 @@ class CallLog:
             os.chmod(path, 0o600)
         except OSError as error:
             raise UsageError(f'The log "{path}" cannot be kept there: {error.strerror}; name another folder.') from None
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.text_factory = as_text
+        with self._reading():
+            self._database = connect(path)
         try:
             with self._reading():
-                self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
-                self._database.execute("pragma journal_mode = wal")
-                self._database.execute("pragma synchronous = full")
                 if not schema_of(self._database):
                     self._begin()
                 clear_mark(path)
@@ -163,7 +159,7 @@ class CallLog:
     def verify(self) -> None:
         """Check every row of every table."""
         with self._reading():
-            if schema_of(self._database) != _own_layout():
+            if schema_of(self._database) != expected_schema(_SCHEMA):
                 raise TamperingFound(
                     f'The log "{self.path}" was changed, or is of a version that did not seal it; start a new run.'
                 )
@@ -194,8 +190,7 @@ class CallLog:
                     f'The log "{self.path}" is gone or was emptied, and its key is still there; put the log back, or '
                     "start a new run."
                 )
-            for statement in _SCHEMA.split(";"):
-                self._database.execute(statement)
+            create_tables(self._database, _SCHEMA)
             self._turn(0, START)
 
     def _turn(self, number: int, seal: str) -> None:
@@ -211,9 +206,7 @@ class CallLog:
         return (0, START) if found is None else found
 
     def _seal(self, *values: object) -> str:
-        parts = [value if isinstance(value, bytes) else repr(value).encode() for value in values]
-        message = b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
-        return hmac.digest(self._key, FORMAT.encode() + message, "sha256").hex()
+        return keyed_hash(self._key, FORMAT, *values)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -264,11 +257,3 @@ def _key_beside(path: Path, new: bool) -> bytes:
 
 def _entries(text: str) -> tuple[Entry, ...]:
     return tuple(Entry(*values) for values in json.loads(text))
-
-
-@cache
-def _own_layout() -> list[tuple[str, ...]]:
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        for statement in _SCHEMA.split(";"):
-            fresh.execute(statement)
-        return schema_of(fresh)
