@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.boundary import events
-from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Skellam
+from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Skellam
 from tacit.boundary.query import Rows
 from tacit.boundary.randomness import Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
@@ -159,21 +159,6 @@ def test_shares_of_skellam_noise_add_up():
     assert np.mean(total.astype(float) ** 2) == pytest.approx(30.0, abs=5 * 30 * np.sqrt(2.1 / 40_000))
 
 
-# -- Laplace -------------------------------------------------------------------------------------------------------
-
-
-def test_laplace_noise_on_floats_is_for_simulations_alone():
-    x = np.zeros((100, 100), dtype=np.float32)
-    y = Laplace(3.0).add(x, seeded())
-    assert not x.any()
-    assert np.mean(np.abs(y)) == pytest.approx(3.0, rel=0.05)
-    assert np.var(y) == pytest.approx(18.0, rel=0.1)
-    with pytest.raises(PrivacyRefused, match="DiscreteLaplace"):
-        Laplace(3.0).add(x, Secure())
-    with pytest.raises(PrivacyRefused, match="not finite"):
-        Laplace(3.0).add(np.array([np.nan]), seeded())
-
-
 # -- events --------------------------------------------------------------------------------------------------------
 
 
@@ -181,7 +166,6 @@ def test_events_are_noise_over_sensitivity():
     assert Gaussian(6.0).event(2.0, count=5) == events.Gaussian(3.0, 5)
     assert Skellam(8.0).event(l1=3.0, l2=2.0) == events.Skellam(8.0, 3.0, 2.0)
     assert DiscreteGaussian(8.0).event(2.0, dimensions=4, shares=3) == events.DiscreteGaussian(8.0, 2.0, 4, 3)
-    assert Laplace(6.0).event(2.0, count=2) == events.Laplace(3.0, 2)
     spent = DiscreteLaplace(6.0).event(2.0, count=2)
     assert isinstance(spent, events.Pure)
     assert spent.epsilon == pytest.approx(1 / 3, rel=1e-15)
@@ -195,7 +179,6 @@ EVENTS = {
     "skellam l2": lambda s: Skellam(4.0).event(9.0, s),
     "discrete gaussian": lambda s: DiscreteGaussian(4.0).event(s, 3),
     "discrete laplace": lambda s: DiscreteLaplace(4.0).event(s),
-    "laplace": lambda s: Laplace(4.0).event(s),
 }
 
 
@@ -206,7 +189,7 @@ def test_an_answer_that_nothing_bounds_has_no_event(name, sensitivity):
         EVENTS[name](sensitivity)
 
 
-@pytest.mark.parametrize("mechanism", [Gaussian, Laplace, *DISCRETE])
+@pytest.mark.parametrize("mechanism", [Gaussian, *DISCRETE])
 @pytest.mark.parametrize("amount", [0.0, -1.0, math.nan, math.inf])
 def test_noise_that_protects_nobody_is_refused(mechanism, amount):
     with pytest.raises(PrivacyRefused, match="protects nobody"):
