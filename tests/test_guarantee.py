@@ -18,22 +18,6 @@ def test_it_reads_as_the_design_says():
     )
 
 
-@pytest.mark.parametrize(
-    ("unit", "per_silo", "words"),
-    [
-        (Unit.USER, False, "· per user ·"),
-        (Unit.RATING, False, "· per rating ·"),
-        (Unit.USER, True, "· per user and silo ·"),
-    ],
-)
-def test_its_words_name_the_unit(unit, per_silo, words):
-    assert words in str(dataclasses.replace(SILO, unit=unit, per_silo=per_silo))
-
-
-def test_only_seeded_noise_says_simulated():
-    assert "SIMULATED" not in str(dataclasses.replace(SILO, simulated=False))
-
-
 def test_the_summary_has_the_contracts_keys():
     told = json.loads(json.dumps(SILO.to_json()))
     assert told == {

@@ -131,14 +131,6 @@ def test_doubtful_coins_decide_as_float64_does(sampler, law, size, monkeypatch):
     np.testing.assert_array_equal(sampler(seeded("coins", str(size)), size, 300), quick)
 
 
-@pytest.mark.parametrize("size", [2500.0, 12345.678, 1e8, 1e12])
-@pytest.mark.parametrize("sampler", [discrete_gaussian, poisson, discrete_laplace])
-def test_doubtful_coins_decide_as_float64_does_where_noise_is_large(sampler, size, monkeypatch):
-    quick = sampler(seeded("coins", str(size)), size, 30)
-    monkeypatch.setattr(discrete, "DOUBT", 2.0)
-    np.testing.assert_array_equal(sampler(seeded("coins", str(size)), size, 30), quick)
-
-
 def float_errors(sampler, size, monkeypatch):
     """|p in float64 − p to 50 digits|, over all coins of a few draws."""
     errors, coins = [0.0], discrete._coins
@@ -205,13 +197,6 @@ def test_bits_that_were_drawn_before_come_first(first, more, heads):
     assert discrete._coins(tape, np.array([float(BETWEEN)]), lambda i: BETWEEN, leading).tolist() == [heads]
 
 
-@pytest.mark.parametrize(("first", "heads"), [(K - 1, True), (K + 1, False)])
-def test_where_53_bits_tell_no_more_are_drawn(first, heads):
-    source = Tape(first << 11, 77)
-    assert discrete._coins(source, np.array([float(BETWEEN)]), lambda i: BETWEEN).tolist() == [heads]
-    assert source.tape == [77]
-
-
 def test_fifty_digits_are_fifty_digits():
     e = Decimal("2.7182818284590452353602874713526624977572470936999595749669676277")
     assert abs(discrete._exp(Fraction(1)) - e) < Decimal("1e-60")
@@ -241,51 +226,12 @@ def too_sure(table, mean):
     return found
 
 
-@pytest.mark.parametrize("mean", MEANS)
-def test_a_table_has_a_slot_for_every_number(mean):
-    table = discrete._table(mean)
-    np.testing.assert_array_equal(np.bincount(table.bin_of), table.slots)
-    assert table.slots.sum() == 2**16
-    assert table.slots.min() >= 1
-    width, bins = table.mask + 1, table.inside
-    assert width in 2 ** np.arange(17)
-    np.testing.assert_array_equal(np.diff(table.starts[:bins]), width)
-    assert table.starts[bins] == table.starts[bins - 1] + width  # the right tail begins where the last bin ends
-    below = table.starts[0] - 1
-    assert table.starts[bins + 1 :].tolist() == ([below] if below >= 0 else [])
-    assert table.steps[bins:].tolist() == ([1, -1] if below >= 0 else [1])
-
-
 @pytest.mark.parametrize("mean", [mean for mean in MEANS if mean < 1e6])
 def test_nothing_is_kept_unseen_more_often_than_it_may_be(mean):
     table = discrete._table(mean)
     assert too_sure(table, mean) == []
     assert too_sure(replace(table, sure=table.sure + np.uint64(2**23)), mean) != []  # 0.2 % too sure
     assert too_sure(replace(table, factor=1.05 * table.factor), mean) != []
-
-
-@pytest.mark.parametrize("mean", [1e9, 2.0**40])
-def test_the_ends_of_wide_bins_are_kept_more_often_than_unseen(mean, monkeypatch):
-    """To 50 digits, where SciPy's are not enough."""
-    table, odds = discrete._table(mean), []
-    monkeypatch.setattr(discrete, "_coins", lambda source, p, exact, leading: [exact(i) for i in range(len(p))])
-    for ends in (table.starts[: table.inside], table.starts[: table.inside] + table.mask):
-        odds.append(discrete._weighed(None, table, mean, ends, np.arange(table.inside), None)[1])
-    for sure, *pair in zip(table.sure.tolist(), *odds, strict=False):
-        assert sure <= min(pair) * 2**32
-        assert max(pair) <= 1
-
-
-@pytest.mark.parametrize("mean", MEANS)
-def test_a_word_is_a_slot_then_a_place_in_its_bin_then_a_coin(mean):
-    table = discrete._table(mean)
-    middle = int(np.argmax(table.slots))
-    slot, sure = int(np.searchsorted(table.bin_of, middle)), int(table.sure[middle])
-    places = {0, table.mask, table.mask // 3}
-    for place, leading in ((place, leading) for place in places for leading in (0, sure // 3, sure - 1)):
-        assert table.bin_of[slot] == middle
-        first = poisson(Tape(slot << 48 | place << 32 | leading), mean, 1)
-        assert first.tolist() == [table.starts[middle] + place]
 
 
 def halves_of_bins(mean, n):
@@ -329,12 +275,6 @@ def test_tails_follow_the_law_too(mean, side, monkeypatch):
 
 
 # -- edges ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sampler", LAWS)
-def test_none_and_one(sampler):
-    assert sampler(seeded(), 3.0, 0).shape == (0,)
-    assert sampler(seeded(), 3.0, 1).shape == (1,)
 
 
 @pytest.mark.parametrize("sampler", LAWS)

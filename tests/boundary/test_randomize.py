@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from privacy_loss import ALARM
 from scipy import stats
 
-from tacit.boundary import events
 from tacit.boundary.randomized_response import SMALLEST, RandomizedResponse
 from tacit.boundary.randomness import Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
@@ -60,11 +59,6 @@ def test_a_threshold_rounded_the_wrong_way_is_found(change):
     response = RandomizedResponse(1.0, 3)
     p = Fraction(change(response._threshold), 2**64)
     assert exceeds(p, (1 - p) / 2, 1.0)
-
-
-def test_the_event_is_its_epsilon():
-    assert RandomizedResponse(0.7, 3).event() == events.Pure(0.7, "randomised response", 1)
-    assert RandomizedResponse(0.7, 3).event(count=4).count == 4
 
 
 # -- reports -------------------------------------------------------------------------------------------------------
@@ -136,12 +130,6 @@ def test_raw_counts_are_biased_and_the_test_would_see_it():
     counts = np.array([np.bincount(response.report(truth, source), minlength=2) for _ in range(400)])
     error = counts.mean(axis=0) - [0, 500]
     assert np.any(np.abs(error) > 5 * counts.std(axis=0) / np.sqrt(400))
-
-
-def test_nobody_reports():
-    response = RandomizedResponse(1.0, 3)
-    assert response.report(np.array([], dtype=np.int64), seeded()).shape == (0,)
-    assert response.estimate(np.array([], dtype=np.int64)).tolist() == [0, 0, 0]
 
 
 # -- edges ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from kernel_cases import FIXED, assert_finds, assert_near, cases, copies, make
+from kernel_cases import FIXED, assert_finds, assert_near, cases, copies
 
 from tacit.kernels.squared_error import factor_gradients, factor_gradients_numpy
 
@@ -65,28 +65,6 @@ def test_the_gradients_are_the_losss_slopes(case):
     found = factor_gradients(*case.ratings, case.rows, case.users, case.factors)
     for actual, wanted, magnitude in zip(found, (by_user, by_item), magnitudes(case), strict=True):
         assert_near(actual, wanted, magnitude + 1e-9)
-
-
-def test_who_was_not_sampled_adds_nothing():
-    case = make(2, n=6, density=1.0)
-    rows = np.array([1, 4])
-    by_user, by_item = factor_gradients(*case.ratings, rows, case.users, case.factors)
-    assert np.flatnonzero(np.abs(by_user).sum(axis=1)).tolist() == [1, 4]
-    alone = [factor_gradients(*case.ratings, rows[k : k + 1], case.users, case.factors)[1] for k in (0, 1)]
-    np.testing.assert_allclose(alone[0] + alone[1], by_item, rtol=1e-5)
-    nobody = factor_gradients(*case.ratings, rows[:0], case.users, case.factors)
-    assert not nobody[0].any()
-    assert not nobody[1].any()
-
-
-def test_a_perfect_fit_has_no_gradient():
-    case = make(1)
-    fit = np.einsum("ef,ef->e", case.users[case.entry_users], case.factors[case.items]) + np.float32(case.shift)
-    by_user, by_item = factor_gradients(
-        case.indptr, case.items, fit, case.shift, np.arange(4), case.users, case.factors
-    )
-    assert np.abs(by_user).max() < 1e-4
-    assert np.abs(by_item).max() < 1e-4
 
 
 def twin(*arguments):

@@ -169,11 +169,6 @@ def test_pieces_make_the_same_noise_as_the_whole(n, cut, start):
     same_bits(np.concatenate(pieces), whole)
 
 
-def test_a_matrix_gets_noise_row_by_row():
-    x = np.zeros((7, 300), dtype=np.float32)
-    same_bits(add_noise(x, 1.0, KEY).reshape(-1), standard_normals(KEY, 2100))
-
-
 def test_what_is_not_contiguous_is_refused_rather_than_left_without_noise():
     with pytest.raises(ValueError):
         add_noise(np.zeros((4, 4), dtype=np.float32).T[:2], 1.0, KEY)

@@ -41,12 +41,3 @@ def test_a_direction_of_which_nothing_is_known_stays_0():
         ratings = np.array([0, 2, 3, 3]), np.array([0, 1, 1]), np.array([3.0, 4.0, 4.0])
         found = kernel(*ratings, np.ones(3), factors, np.zeros((3, 3)))
         np.testing.assert_allclose(found, [[3, 0, 2], [0, 0, 2], [0, 0, 0]])
-
-
-def test_no_users_and_no_factors_are_no_numbers():
-    none = np.empty(0)
-    for kernel in (ridge, ridge_numpy):
-        empty = np.zeros((4, 2), dtype=np.float32)
-        assert kernel(np.zeros(1, np.int64), none.astype(np.int32), none, none, empty, np.eye(2)).shape == (0, 2)
-        ratings = np.array([0, 1]), np.array([3]), np.ones(1), np.ones(1)
-        assert kernel(*ratings, np.zeros((4, 0), dtype=np.float32), np.zeros((0, 0))).shape == (1, 0)
