@@ -13,9 +13,10 @@ SILO = Guarantee(
 
 
 def test_it_reads_as_the_design_says():
-    assert str(SILO) == (
-        "(1.00, 1e-06)-DP · per user and silo · zero-out · against coordinator and other silos · SIMULATED (seeded)"
-    )
+    words = "(1.00, 1e-06)-DP · per user and silo · zero-out · against coordinator and other silos"
+    assert str(SILO) == f"{words} · SIMULATED (seeded)"
+    assert str(dataclasses.replace(SILO, simulated=False)) == words
+    assert "· per rating ·" in str(dataclasses.replace(SILO, unit=Unit.RATING, per_silo=False))
 
 
 def test_the_summary_has_the_contracts_keys():

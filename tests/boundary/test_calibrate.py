@@ -57,7 +57,7 @@ def test_a_thousand_sampled_steps_at_one_need_what_the_literature_says(own_cache
     z = calibrate.multiplier(steps, 1.0, 1e-5, ZERO_OUT)
     assert z == pytest.approx(1.415, abs=1e-3)
     assert account.epsilon(steps(z), 1e-5, ZERO_OUT) <= 1.0
-    monkeypatch.setattr(account, "epsilon", lambda *_: pytest.fail("it was reckoned again"))
+    monkeypatch.setattr(calibrate, "merged_epsilon", lambda *_: pytest.fail("it was computed again"))
     assert calibrate.multiplier(steps, 1.0, 1e-5, ZERO_OUT) == z
 
 
@@ -91,13 +91,9 @@ def test_a_schedule_that_costs_nothing_needs_the_least_noise():
 # -- the cache ------------------------------------------------------------------------------------------------
 
 
-def kept(folder):
-    return sorted(folder.iterdir())
-
-
 def test_a_value_is_kept_as_json_whole_and_for_the_owner_alone(own_cache):
     z = calibrate.multiplier(skellam, 1.0, 1e-6, ZERO_OUT)
-    [file] = kept(own_cache)
+    [file] = list(own_cache.iterdir())
     assert json.loads(file.read_text())["multiplier"] == repr(z)
     assert file.stat().st_mode & 0o077 == 0
     assert own_cache.stat().st_mode & 0o077 == 0
@@ -124,12 +120,12 @@ def forged(text):
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_record_is_ignored_and_written_anew(damage, own_cache):
     z = calibrate.multiplier(skellam, 1.0, 1e-6, ZERO_OUT)
-    [file] = kept(own_cache)
+    [file] = list(own_cache.iterdir())
     whole = file.read_text()
     file.write_text(DAMAGE[damage](whole))
     assert calibrate.multiplier(skellam, 1.0, 1e-6, ZERO_OUT) == z
     assert file.read_text() == whole
-    assert kept(own_cache) == [file]
+    assert list(own_cache.iterdir()) == [file]
 
 
 def test_a_record_for_a_schedule_that_makes_other_events_is_not_used():
@@ -146,10 +142,10 @@ def test_a_record_for_a_schedule_that_makes_other_events_is_not_used():
 def test_another_question_or_version_has_another_record(own_cache, monkeypatch):
     for delta, relation in ((1e-6, ZERO_OUT), (1e-7, ZERO_OUT), (1e-6, REPLACE)):
         calibrate.multiplier(skellam, 1.0, delta, relation)
-    assert len(kept(own_cache)) == 3
+    assert len(list(own_cache.iterdir())) == 3
     monkeypatch.setattr(calibrate, "_version", lambda name: "0.0.0")
     calibrate.multiplier(skellam, 1.0, 1e-6, ZERO_OUT)
-    assert len(kept(own_cache)) == 4
+    assert len(list(own_cache.iterdir())) == 4
 
 
 def test_without_a_place_to_keep_it_the_value_is_the_same(tmp_path, monkeypatch):

@@ -139,16 +139,6 @@ def test_the_factor_two_is_needed_where_scores_move_both_ways():
     assert 0.99 * one.epsilon < worst_loss(together) <= one.epsilon
 
 
-def test_k_choices_cost_k_times_as_much():
-    one, five = TopK(1, 4.0).event(2.0), TopK(5, 4.0).event(2.0)
-    assert five.epsilon == pytest.approx(5 * one.epsilon)
-    assert five.epsilon == pytest.approx(5 * 2 * 2.0 / 4.0)
-    assert TopK(5, 4.0).event(2.0, monotone=True).epsilon == pytest.approx(5 * 2.0 / 4.0)
-    assert five.epsilon >= 5.0
-    assert five == events.Pure(five.epsilon, "gumbel top-k", 1)
-    assert TopK(1, 4.0).event(2.0, count=3) == events.Pure(one.epsilon, "gumbel top-k", 3)
-
-
 # -- edges ---------------------------------------------------------------------------------------------------------
 
 
@@ -158,25 +148,23 @@ def test_far_apart_and_huge_scores():
     assert TopK(1, 1.0).choose(np.array([7], dtype=np.int32), seeded()) == [0]
 
 
-@pytest.mark.parametrize("scores", [np.array([]), np.zeros(2), np.zeros((3, 3))])
-def test_too_few_candidates_are_refused(scores):
-    with pytest.raises(UsageError, match="3 cannot be chosen"):
-        TopK(3, 1.0).choose(scores, seeded())
+def test_k_choices_cost_k_times_as_much():
+    one, five = TopK(1, 4.0).event(2.0), TopK(5, 4.0).event(2.0, count=3)
+    assert five == events.Pure(pytest.approx(5 * one.epsilon), "gumbel top-k", 3)
+    assert five.epsilon >= 5 * 2 * 2.0 / 4.0
 
 
-@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-def test_scores_that_are_not_finite_are_refused(poison):
-    with pytest.raises(PrivacyRefused, match="not finite"):
-        TopK(1, 1.0).choose(np.array([0.0, poison]), seeded())
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
-def test_noise_that_protects_nobody_is_refused(scale):
-    with pytest.raises(PrivacyRefused, match="protects nobody"):
-        TopK(2, scale)
-
-
-@pytest.mark.parametrize("sensitivity", [0.0, math.inf, math.nan])
-def test_scores_that_nothing_bounds_have_no_event(sensitivity):
-    with pytest.raises(PrivacyRefused, match="sensitivity"):
-        TopK(1, 1.0).event(sensitivity)
+def test_what_noise_cannot_protect_is_refused():
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(PrivacyRefused, match="protects nobody"):
+            TopK(2, bad)
+        with pytest.raises(PrivacyRefused, match="sensitivity"):
+            TopK(1, 1.0).event(bad)
+    for poison in (np.nan, np.inf, -np.inf):
+        with pytest.raises(PrivacyRefused, match="not finite"):
+            TopK(1, 1.0).choose(np.array([0.0, poison]), seeded())
+    for scores in (np.array([]), np.zeros(2), np.zeros((3, 3))):
+        with pytest.raises(UsageError, match="3 cannot be chosen"):
+            TopK(3, 1.0).choose(scores, seeded())
+    with pytest.raises(UsageError, match="at least 1"):
+        TopK(0, 1.0)

@@ -120,15 +120,18 @@ def test_other_laws_are_found_out(planted, law, size, n):
 # -- coins ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sampler", "law", "size"), [c for c in CASES if 1e-3 < c[2] < 100])
-def test_doubtful_coins_decide_as_float64_does(sampler, law, size, monkeypatch):
+LARGE = [(sampler, 30, size) for sampler in (discrete_gaussian, poisson, discrete_laplace) for size in (2500.0, 1e12)]
+
+
+@pytest.mark.parametrize(("sampler", "n", "size"), [*((c[0], 300, c[2]) for c in CASES if 1e-3 < c[2] < 100), *LARGE])
+def test_doubtful_coins_decide_as_float64_does(sampler, n, size, monkeypatch):
     """With all in doubt every coin is computed to 50 digits, from the same words: the draws must not change.
 
     That shows both that the long computation is right, and that the short one is as good as it claims.
     """
-    quick = sampler(seeded("coins", str(size)), size, 300)
+    quick = sampler(seeded("coins", str(size)), size, n)
     monkeypatch.setattr(discrete, "DOUBT", 2.0)
-    np.testing.assert_array_equal(sampler(seeded("coins", str(size)), size, 300), quick)
+    np.testing.assert_array_equal(sampler(seeded("coins", str(size)), size, n), quick)
 
 
 def float_errors(sampler, size, monkeypatch):
@@ -178,22 +181,14 @@ class Tape(Seeded):
 
 
 @pytest.mark.parametrize(
-    ("more", "heads"),
-    [((0, 0), True), ((2**62, 0), True), ((2**63 - 1, 2**64 - 1), True), ((2**63, 0), False), ((2**64 - 1, 5), False)],
-)
-def test_a_tie_in_53_bits_is_broken_by_the_next_128(more, heads):
-    """p = (K + ½)/2⁵³ and U starts with K: heads if the rest of U is below ½."""
-    found = discrete._coins(Tape(K << 11, *more), np.array([float(BETWEEN)]), lambda i: BETWEEN)
-    assert found.tolist() == [heads]
-
-
-@pytest.mark.parametrize(
     ("first", "more", "heads"),
-    [(K - 1, 2**64 - 1, True), (K + 1, 0, False), (K, 2**63 - 1, True), (K, 2**63, False)],
+    [(K - 1, 2**64 - 1, True), (K + 1, 0, False), (K, 0, True), (K, 2**63 - 1, True), (K, 2**63, False)],
 )
-def test_bits_that_were_drawn_before_come_first(first, more, heads):
-    leading = np.array([first >> 21], dtype=np.uint64)
-    tape = Tape((first & (2**21 - 1)) << 43, more, 0)
+@pytest.mark.parametrize("drawn_before", [False, True])
+def test_a_tie_in_53_bits_is_broken_by_the_next_128(first, more, heads, drawn_before):
+    """p = (K + ½)/2⁵³: where U starts with K, heads if the rest of U is below ½; 32 bits may have been drawn before."""
+    leading = np.array([first >> 21], dtype=np.uint64) if drawn_before else None
+    tape = Tape((first & (2**21 - 1)) << 43 if drawn_before else first << 11, more, 0)
     assert discrete._coins(tape, np.array([float(BETWEEN)]), lambda i: BETWEEN, leading).tolist() == [heads]
 
 
@@ -302,3 +297,4 @@ def test_the_same_seed_gives_the_same_noise_and_the_next_call_another():
         first = sampler(one, 50.0, 100)
         np.testing.assert_array_equal(first, sampler(other, 50.0, 100))
         assert not np.array_equal(first, sampler(one, 50.0, 100))
+        assert sampler(one, 3.0, 0).shape == (0,)

@@ -90,30 +90,30 @@ def test_normals_equal_their_twin_in_every_bit(key, n, stream, start):
     same_bits(standard_normals(key, n, stream, start), standard_normals_numpy(key, n, stream, start))
 
 
-def in_place(twin):
+def planted_noise(change):
+    """A kernel that adds the twin's noise with other arguments."""
+
     def kernel(x, *arguments):
-        x[:] = twin(x, *arguments)
+        x[:] = add_noise_numpy(*change(x, *arguments))
         return x
 
     return kernel
 
 
 @pytest.mark.parametrize(
-    "planted",
+    "change",
     [
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key, stream, start + 1),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key, stream, 0),  # forgets the place
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key, 0, start),  # forgets the stream
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key[::-1], stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma * sigma, key, stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma * (1 + 1e-6), key, stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x.astype(float), sigma, key, stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(0 * x, sigma, key, stream, start),  # replaces, not adds
+        lambda x, sigma, key, stream, start: (x, sigma, key, stream, start + 1),
+        lambda x, sigma, key, stream, start: (x, sigma, key, stream, 0),  # forgets the place
+        lambda x, sigma, key, stream, start: (x, sigma, key, 0, start),  # forgets the stream
+        lambda x, sigma, key, stream, start: (x, sigma, key[::-1], stream, start),
+        lambda x, sigma, key, stream, start: (x, sigma * (1 + 1e-6), key, stream, start),
+        lambda x, sigma, key, stream, start: (x.astype(float), sigma, key, stream, start),
+        lambda x, sigma, key, stream, start: (0 * x, sigma, key, stream, start),  # replaces, not adds
     ],
 )
-def test_a_planted_bug_is_found(planted):
-    cases = [np.float32, np.float64]
-    assert_finds(in_place(planted), check, add_noise, cases, 2 * TILE + 17, 5, 2.5)
+def test_a_planted_bug_is_found(change):
+    assert_finds(planted_noise(change), check, add_noise, [np.float32, np.float64], 2 * TILE + 17, 5, 2.5)
 
 
 def check_rows(kernel, case):
@@ -138,17 +138,10 @@ def test_rows_get_the_noise_of_the_whole_block(seed, n, p, share):
     [
         lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, 0 * values, sigma, key, stream),
         lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, values, sigma, key, stream + 1),
-        lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, values, np.float32(0.1), key, stream),
-        lambda n, rows, values, sigma, key, stream: (
-            add_noise(  # noise on what is touched alone
-                Rows(n, rows, values).dense(), sigma, key, stream
-            ).astype(np.float32)
-            * np.isin(np.arange(n), rows)[:, None]
-        ),
-        lambda n, rows, values, sigma, key, stream: (  # rounded before the noise
-            add_noise(Rows(n, rows, values).dense().astype(np.float32), sigma, key, stream)
-        ),
+        lambda n, rows, values, *more: noised_rows(n, rows, values, *more) * np.isin(np.arange(n), rows)[:, None],
+        lambda n, rows, values, *more: add_noise(Rows(n, rows, values).dense().astype(np.float32), *more),
     ],
+    ids=["no values", "another stream", "noise on touched rows alone", "rounded before the noise"],
 )
 def test_rows_without_their_noise_are_found(planted):
     assert_finds(planted, check_rows, noised_rows, [(seed, 200, 20, 0.1) for seed in range(5)])
