@@ -84,13 +84,9 @@ def test_a_first_schedule_that_fills_the_budget_leaves_room_for_nothing():
     assert veto.admits([], RUN)
     assert not veto.admits([RUN], Gaussian(1e6))
     assert veto.admits([RUN], Public())
-
-
-def test_a_first_schedule_beyond_the_budget_is_vetoed():
-    tight = account.epsilon([RUN], 1e-6, ZERO_OUT)
-    veto = Filter(tight / 2, 1e-6, ZERO_OUT, first=[RUN])
-    assert not veto.admits([], RUN)
-    assert shares(veto) <= 1e-6
+    beyond = Filter(tight / 2, 1e-6, ZERO_OUT, first=[RUN])
+    assert not beyond.admits([], RUN)
+    assert shares(beyond) <= 1e-6
 
 
 def test_free_facts_are_free_and_bare_data_are_vetoed():

@@ -29,15 +29,14 @@ def source(request):
 
 
 def test_shapes_and_dtypes(source):
-    assert source.words(5).dtype == np.uint64
-    assert source.uniform((2, 3)).shape == (2, 3)
-    assert source.uniform(4).dtype == np.float64
-    assert source.integers(10, 7).dtype == np.int64
-    assert source.normal((3, 2, 1)).shape == (3, 2, 1)
-    assert source.normal(3).dtype == np.float32
-    for empty in (source.words(0), source.uniform((0, 3)), source.integers(5, 0), source.normal(0)):
-        assert empty.size == 0
-    assert source.normal(()).shape == ()
+    assert (source.words(5).dtype, source.uniform(4).dtype) == (np.uint64, np.float64)
+    assert (source.integers(10, 7).dtype, source.normal(3).dtype) == (np.int64, np.float32)
+    assert (source.uniform((2, 3)).shape, source.normal((3, 2, 1)).shape, source.normal(()).shape) == (
+        (2, 3),
+        (3, 2, 1),
+        (),
+    )
+    assert source.words(0).size == source.uniform((0, 3)).size == source.integers(5, 0).size == source.normal(0).size
 
 
 def test_no_two_calls_give_the_same(source):
@@ -74,14 +73,6 @@ def test_noise_is_added_in_place_to_every_entry(source, dtype, shape):
         assert x.mean() == pytest.approx(100, abs=0.1)
 
 
-def test_uniform_numbers_at_the_ends_of_a_word_are_inside_the_interval():
-    class Ends(Seeded):
-        def words(self, n):
-            return np.resize(np.array([0, 2**64 - 1], dtype=np.uint64), n)
-
-    assert Ends(KEY).uniform(2).tolist() == [2.0**-53, 1 - 2.0**-53]
-
-
 # -- seeded --------------------------------------------------------------------------------------------------------
 
 
@@ -98,10 +89,11 @@ def test_the_same_key_gives_the_same_and_another_one_another(make):
     assert make(KEY).simulated == (make is Seeded)
 
 
-@pytest.mark.parametrize("key", [b"", b"short", bytes(33), "x" * 32, 7, None])
-def test_a_key_is_32_bytes(key):
-    with pytest.raises(UsageError, match="stream_key"):
-        Seeded(key)
+@pytest.mark.parametrize("make", [Seeded, Keyed])
+@pytest.mark.parametrize("key", [b"", bytes(31), bytes(33), "x" * 32, bytearray(32), 7, None])
+def test_a_key_is_32_bytes(make, key):
+    with pytest.raises(UsageError, match="32 bytes"):
+        make(key)
 
 
 # -- secure --------------------------------------------------------------------------------------------------------
@@ -235,12 +227,6 @@ def test_the_words_are_aes_256_in_counter_mode_however_they_are_cut(cut):
     drawn = np.concatenate([source.words(n) for n in cut])
     assert drawn.dtype == np.uint64
     np.testing.assert_array_equal(drawn, np.frombuffer(stated, dtype="<u8"))
-
-
-@pytest.mark.parametrize("key", [b"", bytes(16), bytes(31), bytes(33), "k" * 32, bytearray(32), 7, None])
-def test_any_other_key_is_refused(key):
-    with pytest.raises(UsageError, match="exactly 32 bytes"):
-        Keyed(key)
 
 
 def test_it_has_no_gaussians():
