@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tacit.boundary import account, filters, gdp
+from tacit.boundary import account, filters
 from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, Pure, SampledGaussian, Skellam
 from tacit.boundary.filters import Filter
 from tacit.errors import UsageError
@@ -36,15 +36,14 @@ def test_releases_are_admitted_until_the_budget_is_spent_and_not_after(event, re
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("first", [(), (RUN,)])
-@pytest.mark.parametrize("plain", [False, True])
-def test_the_shares_of_delta_add_up_to_no_more_than_delta(epsilon, delta, first, plain):
-    assert shares(Filter(epsilon, delta, ZERO_OUT, first, plain)) <= delta * (1 + 1e-12)
+def test_the_shares_of_delta_add_up_to_no_more_than_delta(epsilon, delta, first):
+    assert shares(Filter(epsilon, delta, ZERO_OUT, first)) <= delta * (1 + 1e-12)
 
 
 def shares(veto):
     """δ over all the bounds that a veto can rest on."""
     planned = account.merged_delta(tuple(e for e in (RUN,) if veto._first), veto.epsilon, veto.relation)
-    return planned + veto._mu_share + (0.0 if veto.plain else sum(veto._shares))
+    return planned + veto._mu_share + sum(veto._shares)
 
 
 def test_a_veto_that_gives_every_bound_all_of_delta_would_be_noticed(monkeypatch):
@@ -56,15 +55,6 @@ def test_a_veto_that_gives_every_bound_all_of_delta_would_be_noticed(monkeypatch
 
     monkeypatch.setattr(filters, "_shared_out", greedy)
     assert shares(Filter(1.0, 1e-6, ZERO_OUT)) > 1e-6
-
-
-def test_with_plain_gaussians_promised_the_budget_is_mu_squared_exactly():
-    veto = Filter(1.0, 1e-6, ZERO_OUT, plain=True)
-    z = 10 / gdp.mu(1.0, 1e-6)  # a hundred such answers are just within
-    assert veto.admits([Gaussian(z * (1 + 1e-9))] * 99, Gaussian(z * (1 + 1e-9)))
-    assert not veto.admits([Gaussian(z * (1 - 1e-9))] * 99, Gaussian(z * (1 - 1e-9)))
-    assert not veto.admits([], Laplace(1e9))
-    assert veto.spent([Gaussian(30.0)]) == account.epsilon([Gaussian(30.0)], 1e-6, ZERO_OUT)
 
 
 def test_a_first_schedule_is_counted_tightly_until_something_is_added():

@@ -81,10 +81,7 @@ def skellam_cases():
         noise = true.skellam(variance, 150 + int(20 * math.sqrt(variance)))
         pairs = [true.shifted(noise, s) for s in shift if s]
         l1, l2 = sum(map(abs, shift)), math.hypot(*shift)
-        yield (
-            Skellam(variance, float(l1), l2),
-            lambda a, pairs=pairs: sum(true.renyi(q, p, a) for p, q in pairs),
-        )
+        yield (Skellam(variance, float(l1), l2), lambda a, pairs=pairs: sum(true.renyi(q, p, a) for p, q in pairs))
 
 
 def discrete_gaussian_cases():
@@ -182,11 +179,7 @@ def test_taking_a_replaced_sample_for_an_emptied_one_would_be_noticed(plant, mon
     assert too_cheap(replaced_cases(), REPLACE) != []
 
 
-@given(
-    z=st.floats(0.3, 20),
-    rate=st.floats(1e-4, 0.9),
-    order=st.integers(2, 60),
-)
+@given(z=st.floats(0.3, 20), rate=st.floats(1e-4, 0.9), order=st.integers(2, 60))
 @settings(max_examples=40, deadline=None)
 def test_sampled_costs_are_those_of_the_closed_form_at_whole_orders(z, rate, order):
     """Mironov, Talwar and Zhang 2019: Σ_k C(α, k)·(1 − q)^(α − k)·q^k·e^((k² − k)/2z²)."""

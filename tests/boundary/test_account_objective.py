@@ -126,13 +126,12 @@ def test_orders_go_up_by_the_weak_triangle_inequality_under_replace():
     np.testing.assert_allclose(bound, (alpha - 0.5) / (alpha - 1) * alpha / z**2 + (2 * alpha - 1) / 2 / z**2)
 
 
-def test_a_filter_counts_it_and_a_plain_one_vetoes_it():
+def test_a_filter_counts_it():
     objective = PerturbedObjective(20.0, 0.01)
     veto = Filter(1.0, DELTA, ZERO_OUT)
     assert veto.admits([], objective)
     assert not veto.admits([objective] * 40, objective)
     assert veto.spent([objective] * 3) >= account.epsilon([objective] * 3, DELTA, ZERO_OUT)
-    assert not Filter(9.0, DELTA, ZERO_OUT, plain=True).admits([], objective)
     assert Filter(9.0, DELTA, REPLACE).spent([objective]) > Filter(9.0, DELTA, ZERO_OUT).spent([objective])
     scheduled = Filter(1.0, DELTA, ZERO_OUT, first=[replace(objective, count=5)])
     assert scheduled.spent([objective] * 5) == account.epsilon([objective] * 5, DELTA, ZERO_OUT)

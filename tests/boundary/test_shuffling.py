@@ -90,10 +90,7 @@ def test_no_randomiser_shows_more_than_the_bound(local, crowd, count):
     assert understated(local, crowd, count) == []
 
 
-MISTAKES = {
-    "half of the reports' ε": Shuffled(0.5, 20),
-    "reports counted as devices": Shuffled(1.0, 20 * 8),
-}
+MISTAKES = {"half of the reports' ε": Shuffled(0.5, 20), "reports counted as devices": Shuffled(1.0, 20 * 8)}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

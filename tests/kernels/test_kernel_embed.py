@@ -138,9 +138,7 @@ def check(kernel, case, rate, decay):
 
 
 @given(
-    cases(sizes=(0.0, 1e-6, 1.0, 1e9, 1e15)),
-    st.sampled_from([0.0, 1e-3, 0.1, 3.0]),
-    st.sampled_from([0.0, 0.01, 1.0]),
+    cases(sizes=(0.0, 1e-6, 1.0, 1e9, 1e15)), st.sampled_from([0.0, 1e-3, 0.1, 3.0]), st.sampled_from([0.0, 0.01, 1.0])
 )
 @settings(deadline=None, max_examples=200)
 def test_the_kernel_equals_its_twin(case, rate, decay):

@@ -43,7 +43,6 @@ class Filter:
     epsilon, delta : the budget, for the life of the record. An infinite ε vetoes nothing; `spent` is then a reading.
     relation : zero-out, add/remove or replace; multipliers are as in `account`
     first : the schedule that was fixed before the first release, if there was one; the same at every use of a record
-    plain : a promise that there will only be plain Gaussians. All of δ goes to μ², exactly; anything else is vetoed.
 
     Formal guarantee
     ----------------
@@ -57,20 +56,18 @@ class Filter:
     (True, False)
     """
 
-    def __init__(
-        self, epsilon: float, delta: float, relation: Relation, first: Sequence[Event] = (), plain: bool = False
-    ) -> None:
+    def __init__(self, epsilon: float, delta: float, relation: Relation, first: Sequence[Event] = ()) -> None:
         if not epsilon >= 0:
             raise UsageError(f"A budget of ε = {epsilon} is not possible; give a number of at least 0.")
         if not 0 < delta < 1:
             raise UsageError(f"A budget of δ = {delta} is not possible; give a number between 0 and 1.")
-        self.epsilon, self.delta, self.relation, self.plain = float(epsilon), float(delta), Relation(relation), plain
-        planned = () if plain else merge(first) or ()
+        self.epsilon, self.delta, self.relation = float(epsilon), float(delta), Relation(relation)
+        planned = merge(first) or ()
         taken = merged_delta(planned, self.epsilon, self.relation) if self.epsilon < math.inf else 0.0
         # A first schedule that exceeds the budget cannot be relied on; it still says which orders to watch.
         self._first = count_by_kind(planned) if taken <= self.delta else {}
         left = self.delta - taken if self._first else self.delta
-        self._mu_share = left if plain else left * MU_SHARE
+        self._mu_share = left * MU_SHARE
         self._orders, self._shares = _shared_out(self.epsilon, left, planned, self.relation)
         self._overheads = np.array([_overhead(*pair) for pair in zip(self._orders, self._shares, strict=True)])
 
@@ -85,10 +82,8 @@ class Filter:
             return merged_epsilon(together, self.delta, self.relation)
         mu = plain_mu(together, self.relation)
         reached = math.inf if mu is None or self._mu_share <= 0 else gdp.epsilon(self._mu_share, mu)
-        if not self.plain:
-            costs = renyi.curve(together, self.relation, self._orders)
-            reached = min(reached, max(0.0, float(np.min(costs + self._overheads))))
-        return reached
+        costs = renyi.curve(together, self.relation, self._orders)
+        return min(reached, max(0.0, float(np.min(costs + self._overheads))))
 
     def admits(self, spent: Sequence[Event], new: Event) -> bool:
         """Whether `new` may be released after the events in `spent`; an event that is not known is an error."""
