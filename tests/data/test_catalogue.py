@@ -65,21 +65,11 @@ def test_some_columns_in_another_order():
     assert made.features([]).shape == (2, 0)
 
 
-def test_a_column_that_is_called_like_another_s_label_keeps_its_place():
-    made = films(**{"a": ["x", None], "a=x": [1.0, 3.0]})
-    np.testing.assert_array_equal(made.features(["a=x"]), [[-1], [1]])
-
-
 def test_features_are_made_once_and_nobody_can_change_them():
     made = films(a=["x", "y"])
     assert made.features() is made.features()
     with pytest.raises(ValueError, match="read-only"):
         made.features()[0, 0] = 5
-
-
-def test_without_names_there_are_items_and_no_features():
-    made = Catalogue(IDS, TABLE)
-    assert (len(made), made.width, made.attributes, made.features().shape) == (4, 0, None, (4, 0))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale
 from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.errors import DataError, DuplicatePair, UsageError
+from tacit.errors import DataError, UsageError
 from tacit.rng import derive
 
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
@@ -69,11 +69,6 @@ def test_ids_are_whole_numbers_or_text_and_never_wrap_round(ids, expected):
     assert found.dtype == (np.int64 if isinstance(expected[0], int) else object)
 
 
-def test_no_ids_are_ids_too():
-    for ids in ([], np.empty(0, dtype=object), np.empty(0, dtype=np.int32), pa.array([], pa.string())):
-        assert as_ids(ids).shape == (0,)
-
-
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3), max_size=20))
 @settings(deadline=None)
 def test_a_vocabulary_is_sorted_without_repetition_and_finds_its_own(ids):
@@ -81,14 +76,6 @@ def test_a_vocabulary_is_sorted_without_repetition_and_finds_its_own(ids):
     assert vocabulary.ids.tolist() == sorted(set(ids))
     assert vocabulary[vocabulary.rows(ids)].tolist() == ids
     assert vocabulary.rows([str(i) for i in ids]).tolist() == vocabulary.rows(ids).tolist()
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=20))
-@settings(deadline=None)
-def test_a_vocabulary_of_texts_does_so_too(ids):
-    vocabulary = Vocabulary.of(np.array(ids, dtype=object), "item")
-    assert vocabulary.ids.tolist() == sorted(set(ids))
-    assert vocabulary[vocabulary.rows(np.array(ids, dtype=object))].tolist() == ids
 
 
 def test_ids_are_found_as_number_and_as_text():
@@ -189,13 +176,6 @@ def test_a_roster_keeps_those_who_rated_nothing():
     assert r.user_ids is roster
 
 
-def test_a_pair_that_occurs_twice_is_named_with_both_places():
-    with pytest.raises(DuplicatePair, match=r"User 2 rated item 'b' twice \(entries 2 and 4\)") as error:
-        Ratings.from_columns([1, 2, 1, 2], ["a", "b", "b", "b"], [1, 2, 3, 4])
-    assert (error.value.first, error.value.second) == (1, 3)
-    assert (error.value.user, error.value.item) == (2, "b")
-
-
 @pytest.mark.parametrize(
     ("users", "items", "words"),
     [
@@ -207,11 +187,6 @@ def test_an_id_outside_the_declared_ones_is_named(users, items, words):
     declared = {"user_ids": Vocabulary.of([1, 2], "user"), "item_ids": Vocabulary.of(["a"], "item")}
     with pytest.raises(DataError, match=words):
         Ratings.from_columns(users, items, [3, 3], **declared)
-
-
-def test_an_empty_roster_admits_nobody():
-    with pytest.raises(DataError, match="not among the 0 declared users"):
-        Ratings.from_columns([1], [1], [3], user_ids=Vocabulary.of([], "user"))
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,6 @@ def test_silos_are_equal_in_size_up_to_one(ratings):
         assert max(size) - min(size) <= 1
 
 
-def test_one_party_holds_everything(ratings):
-    (share,) = partition(ratings, into=1)
-    np.testing.assert_array_equal(share.ratings.items, ratings.items)
-    np.testing.assert_array_equal(share.users, np.arange(ratings.n_users))
-
-
 @pytest.mark.parametrize("by", ["user", "item"])
 def test_as_many_parties_as_members_are_possible_and_one_more_is_not(ratings, by):
     n = ratings.n_users if by == "user" else ratings.n_items
@@ -77,15 +71,6 @@ def test_a_silo_of_silent_users_is_allowed():
     silent = whole.keep(whole.users == 0)
     shares = partition(silent, into=6)
     assert sorted(share.ratings.n_ratings == 0 for share in shares) == [False] + [True] * 5
-
-
-def test_the_whole_of_one_user_one_item_one_rating_can_be_divided():
-    whole = demo(1, 1, 1)
-    for by in ("user", "item", "device", "zip1", "genre"):
-        (share,) = partition(whole, into=1, by=by)
-        assert share.ratings.n_ratings == 1
-    with pytest.raises(UsageError, match="too few for one"):
-        partition(whole, by="group")
 
 
 def test_a_user_keeps_to_the_key_of_the_id_when_others_leave():
