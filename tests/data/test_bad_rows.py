@@ -87,8 +87,8 @@ def test_a_run_says_how_many_went(tmp_path):
     summary = run(file, tmp_path / "run")
     assert summary["bad_rows"] == 1
     about = json.loads((tmp_path / "run" / "about.json").read_text())
-    assert '1 rows were no ratings and were left out: [data] bad_rows = "drop".' in about["notes"]
-    assert "1 rows were no ratings" in (tmp_path / "run" / "card.md").read_text()
+    assert '1 rows were not ratings and were dropped: [data] bad_rows = "drop".' in about["notes"]
+    assert "1 rows were not ratings" in (tmp_path / "run" / "card.md").read_text()
 
 
 # -- a column of the ratings that divides them ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.data.ratings import Scale
 from tacit.deploy.site_files import read_predictor, read_share, write_predictor, write_share
-from tacit.engine.memory import Memory
+from tacit.engine.serve import Memory
 from tacit.errors import DataError, TamperingFound
 from tacit.federation.messages import Answer
 from tacit.model import Fitted, Hashed, Implicit, Linear, NonNegative, forms

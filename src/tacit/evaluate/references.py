@@ -18,7 +18,7 @@ from tacit.federation import Facts
 from tacit.methods import chosen, find
 from tacit.model import Fitted, Linear, Part, Predictor, assemble
 from tacit.partition import Setting
-from tacit.prepare.loaded import Prepared
+from tacit.prepare.loaded import LoadedRun
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train, with_newcomers
 
@@ -33,7 +33,7 @@ SHRINKAGE = 5.0
 Judge = Callable[..., Evaluation]
 
 
-def references(prepared: Prepared, evaluation: Evaluation, judge: Judge) -> list[dict[str, Any]]:
+def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> list[dict[str, Any]]:
     """Entries for about.json: `name`, `what`, `metrics` and `intervals`; `missing` instead of metrics.
 
     `evaluation` is of the run's final model; if it has no ranking metrics, nothing is ranked. `judge` is
@@ -80,14 +80,14 @@ def _popular(ratings: Ratings) -> Fitted:
     return Fitted.same_for_all(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
 
 
-def _central(prepared: Prepared) -> Predictor:
+def _central(prepared: LoadedRun) -> Predictor:
     method, parameters = chosen({"name": "central"})
     facts = Facts.of(prepared.parties, prepared.file.seed)  # counted: it carries no guarantee
     trained = train(PreparedRun.of(method, parameters, facts), prepared.parties)
     return with_newcomers(trained, prepared.support, prepared.test.n_users)
 
 
-def _local(prepared: Prepared) -> Predictor:
+def _local(prepared: LoadedRun) -> Predictor:
     """Every party's own biases, for its own users and items."""
     parties = prepared.parties
     if parties.setting is Setting.DEVICE:
