@@ -107,11 +107,6 @@ def test_help_reads_no_entry_points():
     assert (done.returncode, "Usage" in done.stdout) == (0, True), done.stderr
 
 
-def test_an_unknown_name_gets_a_suggestion():
-    with pytest.raises(UsageError, match=r'There is no method "sgdfm"\. Did you mean "sgdmf"\? Known methods: sgdmf, '):
-        find("sgdfm")
-
-
 # -- other packages ---------------------------------------------------------------------------------------------------
 
 
@@ -123,14 +118,6 @@ def test_a_method_of_another_package_is_found_by_name(site):
     assert (method.name, parameters.shrinkage) == ("plugged", 2)
     assert find("plugged") is method
     assert known().origin("plugged") == "plugin 1.2"
-
-
-def test_its_estimator_fits_and_is_told_from_the_others(site):
-    install(site, "plugin", {"plugged": "plugin_module:PLUGGED"}, plugin_module=PLUGIN)
-    model = tacit.estimator("plugged")(shrinkage=2)
-    assert repr(model) == "Plugged(shrinkage=2)"
-    model.fit(tacit.partition(tacit.load("demo", users=40, items=20, ratings=300), into=2))
-    assert len(model.recommend("u1", n=3)) == 3
 
 
 def test_the_command_line_of_another_process_finds_it(tmp_path):
@@ -163,13 +150,6 @@ def test_a_broken_package_gets_one_sentence_that_names_it(site, entry, words):
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
     assert find("bias").name == "bias"
-
-
-def test_a_list_of_methods_leaves_out_those_of_a_broken_package(site):
-    entries = {"plugged": "plugin_module:PLUGGED", "gone": "no_such_module:GONE"}
-    install(site, "plugin", entries, plugin_module=PLUGIN)
-    assert list(known()) == [*OWN, "gone", "plugged"]
-    assert list(known().working()) == [*OWN, "plugged"]
 
 
 def test_no_package_replaces_a_method_of_tacit(site):

@@ -1,7 +1,6 @@
 """The catalogue: one digest however a file wrote it, features by plain rules, and one sentence for what cannot be."""
 
 import datetime
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -58,20 +57,6 @@ def test_labels_are_counted_once_and_sorted_and_numbers_are_standardised(tmp_pat
     np.testing.assert_allclose(features, np.c_[[[0, 1, 1], [1, 0, 1], [0, 0, 1], [0, 0, 0]], years], rtol=1e-6)
 
 
-def test_some_columns_in_another_order():
-    made = films(a=["x", "y"], b=[1.0, 3.0], c=["z", "z"])
-    np.testing.assert_array_equal(made.features(["c", "b"]), [[1, -1], [1, 1]])
-    assert made.names_of(["c", "b"]) == ("c=z", "b")
-    assert made.features([]).shape == (2, 0)
-
-
-def test_features_are_made_once_and_nobody_can_change_them():
-    made = films(a=["x", "y"])
-    assert made.features() is made.features()
-    with pytest.raises(ValueError, match="read-only"):
-        made.features()[0, 0] = 5
-
-
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
@@ -105,12 +90,6 @@ def test_neither_format_nor_row_order_nor_other_columns_show_in_the_digest(tmp_p
         assert read_catalogue(written(tmp_path, table, name), NAMED).digest == digest
 
 
-def test_a_fraction_has_one_digest_in_every_precision():
-    numbers = [0.1, 19.99, 1 / 3]
-    single, double = films(a=pa.array(numbers, pa.float32())), films(a=pa.array(numbers, pa.float64()))
-    assert single.digest == double.digest
-
-
 def test_ids_values_names_and_their_order_show_in_the_digest():
     base = Catalogue(IDS, TABLE, NAMED)
     other = TABLE.set_column(2, "year", pa.array([1990, 2000, None, 2011]))
@@ -126,12 +105,6 @@ def test_ids_values_names_and_their_order_show_in_the_digest():
     ]
     assert len({made.digest for made in several}) == len(several)
     assert [base.differs(made) for made in several[:4]] == [None, "columns", "ids", "year"]
-
-
-def test_a_catalogue_made_of_another_s_columns_is_the_same():
-    base = Catalogue(IDS, TABLE, NAMED)
-    assert Catalogue(IDS, base.attributes, NAMED).digest == base.digest
-    np.testing.assert_array_equal(replace(base, columns=("year",)).features(), base.features(["year"]))
 
 
 # -- what cannot be -----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.ratings import Feedback, Ratings, Scale, inferred_scale
+from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.errors import DataError, UsageError
 from tacit.rng import derive
@@ -113,27 +113,12 @@ def test_vocabularies_compare_by_their_ids():
 # -- scale ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_scale_has_a_span_and_reads_well():
-    assert Scale(0.5, 5).span == 4.5
-    assert str(Scale(0.5, 5)) == "0.5…5"
-    assert str(Scale(1, 5, declared=False)) == "1…5 (read off the data)"
-
-
 @pytest.mark.parametrize(
     "ends", [(5, 1), (1, 1), (float("nan"), 5), (1, float("nan")), (0, float("inf")), (float("-inf"), 0)]
 )
 def test_a_scale_without_a_finite_span_is_refused(ends):
     with pytest.raises(UsageError, match="give its lower end first"):
         Scale(*ends)
-
-
-@pytest.mark.parametrize("values", [[], [3], [3, 3], [-1e30], [1e30], [3e38], [1, 5, 2], [0.0, -0.0]])
-def test_an_inferred_scale_holds_the_data_and_says_that_it_is_inferred(values):
-    values = np.array(values, dtype=np.float32)
-    scale = inferred_scale(values)
-    assert not scale.declared
-    assert scale.span > 0
-    assert all(scale.low <= value <= scale.high for value in values)
 
 
 # -- making --------------------------------------------------------------------------------------------------------
@@ -157,14 +142,6 @@ def test_any_order_of_the_columns_gives_the_same_well_formed_rows(text, seed, n,
     )
     for name in ("indptr", "items", "values", "times"):
         np.testing.assert_array_equal(getattr(again, name), getattr(r, name))
-
-
-def test_no_ratings_are_ratings_too():
-    r = Ratings.from_columns([], [], [], [])
-    well_formed(r)
-    assert (r.n_users, r.n_items, r.n_ratings) == (0, 0, 0)
-    assert r.to_arrow().num_rows == 0
-    assert "0 users × 0 items, 0 ratings" in repr(r)
 
 
 def test_a_roster_keeps_those_who_rated_nothing():
@@ -255,22 +232,3 @@ def test_selected_items_bring_all_of_theirs_and_nothing_else(seed, data):
     assert triples(part) == {t for t in triples(r) if t[1] in chosen}
     assert part.item_attributes["year"].to_pylist() == [3 * i for i in sorted(chosen)]
     assert part.user_ids is r.user_ids
-
-
-def test_an_arrow_table_gives_the_ratings_back():
-    r = whole()
-    table = r.to_arrow()
-    assert table.column_names == ["user", "item", "rating", "timestamp"]
-    again = Ratings.from_columns(*(table[name] for name in table.column_names), scale=r.scale)
-    assert triples(again) == triples(r)
-    np.testing.assert_array_equal(again.times, r.times)
-
-
-def test_views_count_and_weigh():
-    r = Ratings.from_columns([1, 1, 2], ["a", "b", "b"], [1, 2, 3], scale=(1, 5), name="tiny")
-    assert r.users.tolist() == [0, 0, 1]
-    assert r.counts.tolist() == [2, 1]
-    assert r.item_counts.tolist() == [1, 2]
-    assert [part.tolist() for part in r.row(0)] == [[0, 1], [1.0, 2.0]]
-    assert r.nbytes == 3 * 8 + 3 * 4 + 3 * 4
-    assert repr(r) == "Ratings(tiny: 2 users × 2 items, 3 ratings on 1…5)"

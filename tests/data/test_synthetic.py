@@ -173,17 +173,6 @@ def test_times_fall_into_evenings_within_four_years():
     assert np.mean([g.max() > 86_400 for g in gaps]) > 0.9
 
 
-def test_attributes_look_like_movielens():
-    r = demo()
-    users, items = r.user_attributes, r.item_attributes
-    assert users.column_names == ["gender", "age", "occupation", "zip", "zip1"]
-    assert items.column_names == ["title", "genres", "year"]
-    assert users["zip1"].to_pylist() == [z[0] for z in users["zip"].to_pylist()]
-    assert all(set(g.split("|")) <= set(GENRES) and g for g in items["genres"].to_pylist())
-    assert len(set(items["title"].to_pylist())) == 500
-    assert demo(1, 3000, 3000).item_attributes["title"].to_pylist()[600].count(" 2 (") == 1
-
-
 # -- truth -------------------------------------------------------------------------------------------------
 
 
@@ -195,17 +184,6 @@ def test_the_planted_rank_shows_in_the_singular_values(rank):
     assert s[rank + 2] < 1e-10 * s[0]
     rounded = np.linalg.svd(w.truth(*everyone(w)), compute_uv=False)
     assert np.sum(rounded[rank + 2 :] ** 2) < 0.05 * np.sum(rounded[1:] ** 2)
-
-
-@pytest.mark.parametrize("feedback", ["explicit", "count"])
-def test_truth_is_the_mean_of_what_is_drawn(feedback):
-    """n = 30,000 ratings in ten bins of truth, each within 4.4 sd: false alarm of the whole below 2·10⁻⁴."""
-    w = world(feedback)
-    r = w.ratings
-    mean, variance = w._moments(r.users, r.items)
-    for part in np.array_split(np.argsort(mean), 10):
-        error = r.values[part] - mean[part]
-        assert abs(error.sum()) < 4.4 * np.sqrt(variance[part].sum())
 
 
 @pytest.mark.parametrize("feedback", ["explicit", "count"])
@@ -221,31 +199,6 @@ def test_without_noise_ratings_are_their_truth():
     w = world(noise=0.0)
     np.testing.assert_array_equal(w.truth(w.ratings.users, w.ratings.items), w.ratings.values)
     assert w.irreducible_mse == 0
-
-
-def test_implicit_truth_is_the_probability_of_a_pair():
-    """180,000 pairs in ten bins of probability, each within 4.4 sd: false alarm of the whole below 2·10⁻⁴."""
-    w = world("implicit")
-    r = w.ratings
-    p = w.truth(*everyone(w))
-    met = np.zeros(p.shape)
-    met[r.users, r.items] = r.values
-    np.testing.assert_allclose(p.sum(axis=1), r.counts, rtol=1e-8)
-    for part in np.array_split(np.argsort(p.ravel()), 10):
-        q = p.ravel()[part]
-        assert abs(met.ravel()[part].sum() - q.sum()) < 4.4 * np.sqrt(np.sum(q * (1 - q)))
-    assert w.irreducible_mse == pytest.approx(np.mean(p * (1 - p)))
-    by_popularity = np.mean((met - met.mean(axis=0)) ** 2)
-    assert np.mean((met - p) ** 2) < 0.9 * by_popularity
-
-
-def test_truth_of_pairs_agrees_with_truth_of_the_matrix():
-    for feedback in FEEDBACKS:
-        w = world(feedback)
-        r = w.ratings
-        whole = w.truth(*everyone(w))
-        np.testing.assert_allclose(w.truth(r.users[:500], r.items[:500]), whole[r.users[:500], r.items[:500]])
-        assert w.truth(np.array([], dtype=int), np.array([], dtype=int)).shape == (0,)
 
 
 # -- signal ------------------------------------------------------------------------------------------------
