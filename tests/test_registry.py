@@ -163,7 +163,7 @@ def test_no_package_replaces_a_method_of_tacit(site):
 def test_a_name_that_two_packages_claim_is_refused(site):
     install(site, "plugin", {"plugged": "plugin_module:PLUGGED"}, plugin_module=PLUGIN)
     install(site, "zweiter", {"plugged": "plugin_module:PLUGGED"})
-    with pytest.raises(UsageError, match=r'bring a method "plugged": (plugin|zweiter) 1\.2, (plugin|zweiter) 1\.2;'):
+    with pytest.raises(UsageError, match=r'provide a method "plugged": (plugin|zweiter) 1\.2, (plugin|zweiter) 1\.2;'):
         find("plugged")
 
 
@@ -197,7 +197,7 @@ def test_other_kinds_of_things_are_found_alike(site):
     shapes = Registry("tacit.shapes", "shape", type)
     assert shapes.find("round").__name__ == "Round"
     with pytest.raises(
-        UsageError, match=r'There is no shape "rond"\. Did you mean "round"\? Known shapes: round; another one'
+        UsageError, match=r'There is no shape "rond"\. Did you mean "round"\? Known shapes: round; install'
     ):
         shapes.find("rond")
     with pytest.raises(KeyError):
