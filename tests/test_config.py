@@ -113,13 +113,6 @@ def test_a_file_with_every_key_is_read_as_written(tmp_path):
     assert set(tomllib.loads(run.to_toml())) == set(RunFile.model_fields)
 
 
-def test_an_empty_file_is_the_default_and_round_trips(tmp_path):
-    run = read(tmp_path, "")
-    assert run == RunFile()
-    assert (run.seed, run.privacy, run.method) == (7, None, {"name": "sgdmf"})
-    assert read(tmp_path, run.to_toml()) == run
-
-
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 plain = st.one_of(texts, st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
 tables = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
@@ -218,10 +211,6 @@ def test_a_file_that_is_no_toml_says_so(tmp_path, text, words):
         assert word in sentence
 
 
-def test_a_byte_order_mark_and_windows_line_ends_are_read_over(tmp_path):
-    assert read(tmp_path, "\ufeffseed = 3\r\n[split]\r\ntest = 0.2\r\n").split.test == 0.2
-
-
 def test_a_missing_file_says_how_to_write_one(tmp_path):
     with pytest.raises(UsageError, match=r'no run file ".*none\.toml"; write one with: tacit new'):
         RunFile.read(tmp_path / "none.toml")
@@ -303,13 +292,3 @@ def test_every_section_is_frozen_and_closed(tmp_path, section):
             setattr(model, name, getattr(model, name))
     with pytest.raises(ValidationError):
         type(model)(**{**model.model_dump(), "unheard": 1})
-
-
-def test_the_run_file_is_frozen_and_shares_nothing_with_the_next(tmp_path):
-    run = RunFile()
-    with pytest.raises(ValidationError):
-        run.seed = 8
-    run.method["rounds"] = 1
-    run.data.columns["user"] = "u"
-    assert RunFile() == RunFile(method={"name": "sgdmf"})
-    assert RunFile().data.columns == {}

@@ -78,14 +78,6 @@ def test_every_method_of_tacit_is_found_under_its_name():
         assert methods.origin(name) == f"tacit {tacit.__version__}"
 
 
-def test_every_aggregation_of_tacit_is_found_under_its_name():
-    assert list(aggregation.known())[: len(aggregation.OWN)] == list(aggregation.OWN)
-    for name in aggregation.OWN:
-        assert aggregation.find(name).name == name
-    with pytest.raises(UsageError, match=r'There is no aggregation "secag"\. Did you mean "secagg"\?'):
-        aggregation.find("secag")
-
-
 def test_one_method_is_imported_when_it_is_asked_for_and_no_other():
     code = (
         "import sys; from tacit.methods import find, known; list(known()); print(find('random').name); "

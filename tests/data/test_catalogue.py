@@ -124,12 +124,6 @@ def test_an_unknown_column_names_those_there_are(tmp_path):
     assert "it names year" in said
 
 
-def test_a_list_without_attributes_has_no_features(tmp_path):
-    only = written(tmp_path, TABLE.select(["item"]), "ids.csv")
-    assert "nothing describes the items" in sentence(lambda: read_catalogue(only, ["genres"]))
-    assert "nothing describes the items" in sentence(lambda: Catalogue(IDS, None, ("genres",)))
-
-
 def test_a_column_named_twice_or_there_twice_is_refused():
     assert "twice" in sentence(lambda: Catalogue(IDS, TABLE, ("year", "year")))
     double = pa.Table.from_arrays([TABLE["year"], TABLE["year"]], names=["year", "year"])
@@ -196,13 +190,6 @@ def test_the_catalogue_s_attributes_go_before_those_of_the_item_table(tmp_path):
     assert loaded.item_attributes["year"].to_pylist() == [2000, 2010, 1990, None]
     assert loaded.item_attributes["shelf"].to_pylist() == ["x", "y", None, None]
     assert partition(loaded, into=2).catalogue.digest == read_catalogue(path, ["year"]).digest
-
-
-def test_features_of_ratings_that_nothing_describes_are_refused():
-    ratings = pa.table({"user": ["a", "b"], "item": [1, 2], "rating": [1.0, 2.0]})
-    assert "nothing describes the items" in sentence(lambda: load(ratings, features=["year"]))
-    assert "features takes a list" in sentence(lambda: load("demo", features="year"))
-    assert 'The demo has no column "yera"' in sentence(lambda: load("demo", features=["yera"]))
 
 
 def test_public_facts_know_the_width_and_read_no_rating(tmp_path, monkeypatch):

@@ -97,19 +97,6 @@ def test_what_is_no_id_of_a_vocabulary_of_numbers_is_unknown(id):
         vocabulary.row(id)
 
 
-def test_an_unknown_id_gets_a_suggestion():
-    with pytest.raises(DataError, match=r"""no user 'alise' among the 2 known\. Did you mean "alice"\?"""):
-        Vocabulary.of(["alice", "bob"], "user").row("alise")
-
-
-def test_vocabularies_compare_by_their_ids():
-    assert Vocabulary.of([1, 2], "user") == Vocabulary.of([2, 1, 1], "user")
-    assert Vocabulary.of([1, 2], "user") != Vocabulary.of([1, 3], "user")
-    assert Vocabulary.of([1, 2], "user") != Vocabulary.of([1], "user")
-    assert Vocabulary.of([1, 2], "user") != Vocabulary.of(["1", "2"], "user")
-    assert Vocabulary.of([1], "user") != [1]
-
-
 # -- scale ---------------------------------------------------------------------------------------------------------
 
 

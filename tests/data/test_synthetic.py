@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tacit.data import synthetic
 from tacit.data.ratings import Scale
 from tacit.data.split import split
-from tacit.data.synthetic import GENRES, OPENING, demo, synthesize
+from tacit.data.synthetic import GENRES, demo, synthesize
 from tacit.errors import UsageError
 from tacit.evaluate import evaluate
 from tacit.federation import Facts
@@ -108,14 +108,6 @@ def test_options_that_cannot_be_meant_are_refused(options, message):
         synthesize(20, 20, 100, **options)
 
 
-def test_other_scales_and_steps_are_kept_to():
-    r = synthesize(200, 50, 4000, scale=(0.5, 5), step=0.5).ratings
-    assert set(np.unique(r.values)) == set(np.arange(1, 11) / 2)
-    jokes = synthesize(200, 50, 4000, scale=Scale(-10, 10), step=0.25).ratings
-    assert np.all(jokes.values * 4 == np.rint(jokes.values * 4))
-    assert len(np.unique(jokes.values)) > 40
-
-
 @pytest.mark.parametrize("feedback", FEEDBACKS)
 def test_one_seed_one_world(feedback):
     a, b, c = (demo(80, 40, 900, feedback=feedback, seed=s) for s in (1, 1, 2))
@@ -161,16 +153,6 @@ def test_few_items_have_most_ratings_and_few_users_give_them():
     assert 0.25 < users[:150].sum() / users.sum() < 0.6
     assert items[0] > 5 * np.median(items)
     assert users[0] > 4 * np.median(users)
-
-
-def test_times_fall_into_evenings_within_four_years():
-    r = demo()
-    assert r.times.min() >= OPENING
-    assert r.times.max() < OPENING + 4 * 366 * 86_400
-    busy = np.flatnonzero(r.counts >= 50)
-    gaps = [np.diff(np.sort(r.times[r.indptr[u] : r.indptr[u + 1]])) for u in busy]
-    assert np.median(np.concatenate(gaps)) < 600
-    assert np.mean([g.max() > 86_400 for g in gaps]) > 0.9
 
 
 # -- truth -------------------------------------------------------------------------------------------------

@@ -45,12 +45,6 @@ def test_the_setting_follows_from_what_is_divided(ratings, by, setting):
     assert partition(ratings, by=by).setting is setting
 
 
-def test_ten_silos_and_one_cohort_are_the_defaults(ratings):
-    assert len(partition(ratings)) == 10
-    (cohort,) = partition(ratings, by="device")
-    assert cohort.devices == ratings.n_users
-
-
 @pytest.mark.parametrize("by", ["user", "item"])
 def test_as_many_parties_as_members_are_possible_and_one_more_is_not(ratings, by):
     n = ratings.n_users if by == "user" else ratings.n_items
@@ -137,11 +131,6 @@ def test_the_smallest_values_merge_when_fewer_parties_are_asked_for():
     assert "merged" not in partition(whole, by="ward").description
     with pytest.raises(UsageError, match="5 values, too few for 6"):
         partition(whole, into=6, by="ward")
-
-
-def test_the_users_column_wins_where_both_tables_have_one():
-    whole = with_columns(demo(4, 4, 8), users={"land": list("aabb")}, items={"land": list("abcd")})
-    assert partition(whole, by="land").setting is Setting.HORIZONTAL
 
 
 def test_an_unknown_attribute_names_the_columns_and_the_nearest(ratings):
