@@ -28,19 +28,19 @@ from tacit.data.synthetic import demo
 from tacit.deploy import preflight
 from tacit.deploy.align import _list
 from tacit.deploy.certificates import read_key
-from tacit.deploy.handshake import _proven, greeted, hello
+from tacit.deploy.handshake import _proven, check_hello, hello_content
 from tacit.deploy.invitations import RECORD, read_record
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit, _sum
-from tacit.deploy.offer import Offer, Told, facts_among, facts_content, facts_from, facts_of
+from tacit.deploy.offer import Offer, SiteSizes, facts_among, facts_content, facts_of, read_facts
 from tacit.deploy.policy import Policy
 from tacit.deploy.service_status import NAME as STATUS
 from tacit.deploy.service_status import Status
-from tacit.deploy.site_run import Part, identities_in
+from tacit.deploy.site_run import SiteRun, read_identities
 from tacit.deploy.site_service import _let_in, _words
 from tacit.engine.call_log import CallLog
 from tacit.engine.coordinator_channel import CoordinatorChannel
-from tacit.engine.envelope import SIGNATURE, Ask, Place, _signed, answer_content, opened, sealed
+from tacit.engine.envelope import SIGNATURE, Address, TimedRequest, _signed, answer_content, open_message, sign_message
 from tacit.engine.flare import Flare
 from tacit.engine.site_channel import ANOTHER, TAKEN, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, TacitError, UsageError
@@ -51,8 +51,7 @@ from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun
 from tacit.prepare.run_file import check
-from tacit.report.beside import told_after
-from tacit.report.shared import shared_metrics
+from tacit.report.site_messages import sent_after, shared_metrics
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 OFFER = offer_of(run_file())
@@ -179,11 +178,11 @@ def signed(body: bytes) -> bytes:
 
 
 def test_envelopes(draw):
-    place = Place("party-1", "coordinator", "reply", "run-1")
-    good = sealed(place, {"about": "id", "done": True}, KEY)
+    place = Address("party-1", "coordinator", "reply", "run-1")
+    good = sign_message(place, {"about": "id", "done": True}, KEY)
 
     def read(message):
-        return opened(message, KEY.public_key(), "party-1", "coordinator", "reply")
+        return open_message(message, KEY.public_key(), "party-1", "coordinator", "reply")
 
     assert read(good) == ("run-1", {"about": "id", "done": True})
     for word in place.words:
@@ -293,7 +292,7 @@ def federation(tmp_path_factory):
 
 def test_hellos(draw, federation):
     keyring, kit = federation
-    key, good = read_key(kit.key), hello(kit, KEY, "start-1", 1.8e9)
+    key, good = read_key(kit.key), hello_content(kit, KEY, "start-1", 1.8e9)
 
     def greet(words):
         words = dict(words)
@@ -301,8 +300,8 @@ def test_hellos(draw, federation):
             known = {"start": 0, "version": 0, "clock": 0, "identity": 0, **words}
             text = _proven("party-1", known).decode(errors="replace").encode(errors="replace")
             words["proof"] = np.frombuffer(key.sign(text, ec.ECDSA(SHA256())), np.uint8)
-        message = sealed(Place("party-1", "coordinator", "hello"), words, KEY)
-        return greeted(keyring, "party-1", message, "coordinator", now=1.8e9)
+        message = sign_message(Address("party-1", "coordinator", "hello"), words, KEY)
+        return check_hello(keyring, "party-1", message, "coordinator", now=1.8e9)
 
     assert greet(good)[0] == "start-1"
     for words in each(draw, good, 60):
@@ -313,16 +312,16 @@ def test_hellos(draw, federation):
         assert isinstance(one_sentence(lambda words=words: greet(words), "party-1"), TacitError)
     for _ in range(100):
         message = signed(damaged(draw, encode(good)))
-        one_sentence(lambda message=message: greeted(keyring, "party-1", message, "coordinator"), "party-1")
+        one_sentence(lambda message=message: check_hello(keyring, "party-1", message, "coordinator"), "party-1")
 
 
 def test_what_sites_say_of_themselves(draw):
-    good = Told(16, DATA.item_ids, 0, 0)
-    others = {name: Told(16, DATA.item_ids) for name in NAMES[1:]}
+    good = SiteSizes(16, DATA.item_ids, 0, 0)
+    others = {name: SiteSizes(16, DATA.item_ids) for name in NAMES[1:]}
     for offer in (OFFER, VERTICAL):
         for content in each(draw, good.content(), 150):
-            found = one_sentence(lambda content=content: Told.of(content, "party-1"), "party-1")
-            if isinstance(found, Told):
+            found = one_sentence(lambda content=content: SiteSizes.of(content, "party-1"), "party-1")
+            if isinstance(found, SiteSizes):
                 one_sentence(lambda offer=offer, told=found: facts_among(offer, {"party-1": told, **others}))
 
 
@@ -341,7 +340,7 @@ def test_metrics_that_sites_tell(draw):
         found, _notes = shared_metrics(replies, 2)
         json.dumps(found, allow_nan=False)
         if not isinstance(metrics, str) or "\ud800" not in metrics:
-            told_after(replies)
+            sent_after(replies)
 
 
 # -- what the coordinator sends to sites --------------------------------------------------------------------------
@@ -357,20 +356,20 @@ def test_offers(draw, offer):
 
 @pytest.mark.parametrize("offer", [OFFER, VERTICAL, FEATURED], ids=["horizontal", "vertical", "features"])
 def test_facts(draw, offer):
-    good = facts_content(facts_of(offer, {name: Told(16, DATA.item_ids) for name in NAMES}, Feedback.EXPLICIT))
-    assert facts_from(offer, good).users in (16, 48)
+    good = facts_content(facts_of(offer, {name: SiteSizes(16, DATA.item_ids) for name in NAMES}, Feedback.EXPLICIT))
+    assert read_facts(offer, good).users in (16, 48)
     for content in each(draw, good, 300):
-        one_sentence(lambda content=content: facts_from(offer, content), "coordinator")
+        one_sentence(lambda content=content: read_facts(offer, content), "coordinator")
 
 
 def test_requests(draw):
-    good = Ask(Request("bias", "p", "finish", 1, 0, encode({"biases": FLOATS})), 5.0).content()
+    good = TimedRequest(Request("bias", "p", "finish", 1, 0, encode({"biases": FLOATS})), 5.0).content()
     for content in each(draw, good, 300):
-        one_sentence(lambda content=content: Ask.of(content), "coordinator")
+        one_sentence(lambda content=content: TimedRequest.of(content), "coordinator")
 
 
 def test_alignment(draw, tmp_path):
-    part = Part(home_of(tmp_path, policy=Policy(non_private=True)), "run-1", VERTICAL.content())
+    part = SiteRun(home_of(tmp_path, policy=Policy(non_private=True)), "run-1", VERTICAL.content())
     count = len(part._held.people)
     part.align({"stage": "first"})
     again = {"stage": "again", "owner": "party-2", "list": np.arange(64, dtype=np.uint8).reshape(2, 32)}
@@ -384,7 +383,7 @@ def test_alignment(draw, tmp_path):
 def test_words_of_the_coordinator(draw):
     good = json.dumps({"party-1": "0" * 64})
     for said in [*ODD, *(damaged(draw, good.encode()).decode(errors="ignore") for _ in range(200))]:
-        one_sentence(lambda said=said: identities_in(said), "coordinator")
+        one_sentence(lambda said=said: read_identities(said), "coordinator")
         assert isinstance(one_sentence(lambda said=said: _words(said)), dict)
         one_sentence(lambda said=said: _let_in(str(said).encode(errors="ignore")), "coordinator")
 
@@ -395,7 +394,9 @@ def test_pushes(monkeypatch):
     window = SiteChannel("party-1", "localhost", 1, None, KEY, public, ignore, ignore, ignore)
     for value in ODD:
         if not isinstance(value, str) or value.isascii():
-            message = sealed(Place("coordinator", "party-1", "ask", "run-1"), {"about": "id", "start": value}, KEY)
+            message = sign_message(
+                Address("coordinator", "party-1", "ask", "run-1"), {"about": "id", "start": value}, KEY
+            )
             assert one_sentence(lambda message=message: window._receive("coordinator", "ask", message)) == ANOTHER
 
 
@@ -415,16 +416,16 @@ def test_looks(draw, federation, monkeypatch, tmp_path):
         def stop(self) -> None: ...
 
         def send(self, *_message):
-            return sealed(Place("coordinator", "party-1", "look", "run-1"), said, KEY)
+            return sign_message(Address("coordinator", "party-1", "look", "run-1"), said, KEY)
 
     monkeypatch.setattr(preflight, "Cell", Line)
-    monkeypatch.setattr(preflight, "hello", lambda *_terms: {})
+    monkeypatch.setattr(preflight, "hello_content", lambda *_terms: {})
     shown = [{**good, name: value} for name in ("clock", "version", "pinned") for value in ODD]
     for content in [*shown, *(mutated(draw, good) for _ in range(20))]:
         if all(not isinstance(value, str) or "\ud800" not in value for value in content.values()):
             said.clear()
             said.update(content)
-            one_sentence(lambda: preflight.shown(coordinator, tmp_path, 1.0), "coordinator")
+            one_sentence(lambda: preflight.fetch_offer(coordinator, tmp_path, 1.0), "coordinator")
 
 
 # -- what users write ---------------------------------------------------------------------------------------------

@@ -27,17 +27,17 @@ from tacit.boundary import Gate
 from tacit.boundary.wire import Value
 from tacit.data.synthetic import demo
 from tacit.deploy.coordinator_service import Coordinator
-from tacit.deploy.handshake import hello
+from tacit.deploy.handshake import hello_content
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
 from tacit.deploy.local_sites import free_port
-from tacit.deploy.logs import logger, quiet_engine
+from tacit.deploy.logs import ServiceLog, quiet_engine
 from tacit.deploy.service_status import Status
 from tacit.deploy.site_service import own_identity
 from tacit.engine.cells import Credentials
-from tacit.engine.envelope import Ask, answer_content
+from tacit.engine.envelope import TimedRequest, answer_content
 from tacit.engine.flare import Flare
-from tacit.engine.serve import served
+from tacit.engine.serve import serve_request
 from tacit.engine.site_channel import BEAT, SiteChannel
 from tacit.errors import PeerFailed
 from tacit.federation import Facts, Federation
@@ -65,7 +65,7 @@ class Far:
         members, facts = echoes(count)
         self.names = tuple(member.name for member in members)
         self.keyring = Keyring.make(folder / "keys", federation="echoes", host="localhost", port=free_port())
-        log = logger(folder, "coordinator")
+        log = ServiceLog(folder, "coordinator")
         quiet_engine(log)
         self._coordinator = Coordinator(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
         self._coordinator.open()
@@ -139,13 +139,13 @@ class _Echoing(SiteChannel):
 def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:
     """Echo for as long as the process that asked for it is there."""
     site = Kit.read(kit)
-    quiet_engine(logger(folder, site.name))
+    quiet_engine(ServiceLog(folder, site.name))
     member = next(member for member in echoes(count)[0] if member.name == site.name)
     credentials, identity = site.unpack(folder / "tls"), own_identity(folder)
 
     def handle(_topic: str, _run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        ask = Ask.of(content)
-        return answer_content(served(member, ask.request, ask.survivors))
+        ask = TimedRequest.of(content)
+        return answer_content(serve_request(member, ask.request, ask.survivors))
 
     threading.Thread(target=_echo, args=(port, credentials), daemon=True).start()
     coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(site.coordinator))
@@ -153,7 +153,7 @@ def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:
     window = _Echoing(*place, identity, coordinator, handle, refuse=lambda _error: None, after=lambda _topic: None)
     window.open()
     while os.getppid() == parent:
-        there = window.say("hello", hello(site, identity, window.start)) is not None
+        there = window.say("hello", hello_content(site, identity, window.start)) is not None
         time.sleep(BEAT if there else 0.1)
 
 

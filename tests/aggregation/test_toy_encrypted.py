@@ -22,7 +22,7 @@ from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.config import AggregationSection, RunFile
-from tacit.deploy.local_sites import Sites
+from tacit.deploy.local_sites import LocalSites
 from tacit.deploy.local_sites import train as train_apart
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
 from tacit.federation.calls import View
@@ -407,7 +407,7 @@ def test_parties_in_processes_of_their_own_say_the_same(tmp_path, monkeypatch, p
     made = prepare(file("bias", privacy, engine=engine))
     run = made.run.named("ab" * 16)
     together = train(run, made.parties, records=Records.of(run, tmp_path / "ledgers"))
-    sites = Sites(tmp_path / "sites", made.parties.names)
+    sites = LocalSites(tmp_path / "sites", made.parties.names)
     try:
         sites.start_all()
         divided = train_apart(sites, file("bias", privacy, engine=engine), run, made.parties)

@@ -250,7 +250,7 @@ class Forger:
     def __init__(self) -> None:
         self.answers: object = []
 
-    def deliver(self, requests, attendance):
+    def deliver(self, requests, participants):
         return self.answers
 
 

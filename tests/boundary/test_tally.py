@@ -63,7 +63,7 @@ def test_it_is_the_sum_of_all_rows_after_every_row_and_writer(tmp_path_factory, 
     assert agrees(tally, own)
     with pytest.MonkeyPatch.context() as patch:
         for event, run, moment, by_another in rows:
-            patch.setattr("tacit.boundary.ledger._now", lambda moment=moment: moment)
+            patch.setattr("tacit.boundary.ledger.now", lambda moment=moment: moment)
             write(other if by_another else own, event, run)
             assert agrees(tally, own)
     own.close()

@@ -16,11 +16,11 @@ from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.kit import Kit
-from tacit.deploy.offer import Offer, Told, facts_content, facts_of, offered_file
+from tacit.deploy.offer import Offer, SiteSizes, facts_content, facts_of, offered_file
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_run import Home, Part
-from tacit.engine.envelope import Ask
+from tacit.deploy.site_run import Home, SiteRun
+from tacit.engine.envelope import TimedRequest
 from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 from tacit.prepare.run_file import setting_of
@@ -99,9 +99,9 @@ class Sites:
     def __init__(self, folder: Path, offer: Offer, policy: Policy | None = None, sources: dict | None = None) -> None:
         self.offer = offer
         self.homes = {name: home_of(folder, name, policy, (sources or {}).get(name)) for name in offer.roster}
-        self.parts = {name: Part(home, offer.run, offer.content()) for name, home in self.homes.items()}
-        self.told = {name: Told.of(part.sizes(), name) for name, part in self.parts.items()}
-        self.asked: list[tuple[str, Ask]] = []
+        self.parts = {name: SiteRun(home, offer.run, offer.content()) for name, home in self.homes.items()}
+        self.told = {name: SiteSizes.of(part.sizes(), name) for name, part in self.parts.items()}
+        self.asked: list[tuple[str, TimedRequest]] = []
         self.answers: list = []
 
     def aligned(self, count: int) -> None:
@@ -118,10 +118,10 @@ class Sites:
             part.begin(self.begin_content)
         return self
 
-    def again(self, name: str) -> Part:
+    def again(self, name: str) -> SiteRun:
         """The site's service was killed: a new one in the same folder, offered and begun as before."""
         self.parts[name].leave()
-        self.parts[name] = part = Part(self.homes[name], self.offer.run, self.offer.content())
+        self.parts[name] = part = SiteRun(self.homes[name], self.offer.run, self.offer.content())
         part.sizes()
         part.begin(self.begin_content)
         return part
@@ -129,7 +129,7 @@ class Sites:
     def deliver(self, requests, _attendance) -> list:
         found = []
         for name, request in requests.items():
-            ask = Ask.of(Ask(request, 10.0).content())
+            ask = TimedRequest.of(TimedRequest(request, 10.0).content())
             self.asked.append((name, ask))
             found.append(self.parts[name].answer(ask))
         self.answers += found

@@ -14,12 +14,12 @@ from tacit.boundary.events import Public
 from tacit.boundary.wire import decode, encode
 from tacit.data.load import load
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.align import aligned, on_rows, rows_content
+from tacit.deploy.align import align_sites, on_rows, rows_content
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_run import Part
+from tacit.deploy.site_run import SiteRun
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
-from tacit.evaluate.evaluation import evaluate_as_asked
+from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import Parties, Setting, Share, partition
@@ -69,7 +69,7 @@ class Coordinator:
 
     def run(self) -> "Coordinator":
         sizes = {name: told.users for name, told in self.sites.told.items()}
-        self.count, self.rows = aligned(self.sites.offer, sizes, self.say, self.kept)
+        self.count, self.rows = align_sites(self.sites.offer, sizes, self.say, self.kept)
         for name in self.sites.offer.roster:
             assert self.say(name, "", rows_content(self.count, self.rows[name])) == {"aligned": True}
         self.sites.aligned(self.count)
@@ -80,9 +80,9 @@ def rules_of(**rules) -> Policy:
     return Policy(**{"non_private": True, "align_key": KEY, **rules})
 
 
-def part_of(folder, tables, offer, **rules) -> Part:
+def part_of(folder, tables, offer, **rules) -> SiteRun:
     """The first site alone."""
-    return Part(home_of(folder, policy=rules_of(**rules), source=tables["party-1"]), offer.run, offer.content())
+    return SiteRun(home_of(folder, policy=rules_of(**rules), source=tables["party-1"]), offer.run, offer.content())
 
 
 def sites_of(tmp_path, tables, offer, **rules) -> Sites:
@@ -321,7 +321,7 @@ def test_rows_are_told_once_and_no_list_is_made_after_them(listed):
 )
 def test_a_list_of_another_size_or_none_is_refused_by_the_coordinator(tmp_path, reply):
     with pytest.raises(BadMessage, match="party-1"):
-        aligned(vertical(), dict.fromkeys(NAMES, 3), lambda *_said: reply, tmp_path / "kept")
+        align_sites(vertical(), dict.fromkeys(NAMES, 3), lambda *_said: reply, tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
 
 
@@ -329,7 +329,7 @@ def test_sites_without_a_user_in_common_are_told_so(tmp_path):
     made = {name: Blinder().first([f"{name}-{k}" for k in range(3)]) for name in NAMES}
     offer = vertical("hashed")
     with pytest.raises(PeerFailed, match="no user in common"):
-        aligned(offer, dict.fromkeys(NAMES, 3), lambda name, *_said: {"list": made[name]}, tmp_path / "kept")
+        align_sites(offer, dict.fromkeys(NAMES, 3), lambda name, *_said: {"list": made[name]}, tmp_path / "kept")
 
 
 def test_a_resumed_coordinator_asks_nobody(tmp_path, tables):
@@ -339,7 +339,7 @@ def test_a_resumed_coordinator_asks_nobody(tmp_path, tables):
     def nobody(*_said):
         raise AssertionError("was asked")
 
-    count, rows = aligned(sites.offer, {}, nobody, done.kept)
+    count, rows = align_sites(sites.offer, {}, nobody, done.kept)
     assert count == done.count
     for name in NAMES:
         np.testing.assert_array_equal(rows[name], done.rows[name])
@@ -356,10 +356,10 @@ def test_a_site_that_is_rebuilt_before_every_stage_ends_on_the_same_rows(tmp_pat
 
     def disturbed(to, about, content):
         if to == name:
-            sites.parts[name] = Part(sites.homes[name], sites.offer.run, sites.offer.content())
+            sites.parts[name] = SiteRun(sites.homes[name], sites.offer.run, sites.offer.content())
         reply = say(to, about, content)
         if to == name:
-            sites.parts[name] = Part(sites.homes[name], sites.offer.run, sites.offer.content())
+            sites.parts[name] = SiteRun(sites.homes[name], sites.offer.run, sites.offer.content())
             again = sites.parts[name].align(content)
             assert encode(again) == encode(reply)
         return reply
@@ -370,7 +370,7 @@ def test_a_site_that_is_rebuilt_before_every_stage_ends_on_the_same_rows(tmp_pat
     folder = sites.homes[name].folder / "aligned"
     assert {path.suffix for path in folder.iterdir()} == {".place", ".rows", ".blinded"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    new = Part(sites.homes[name], sites.offer.run, sites.offer.content())
+    new = SiteRun(sites.homes[name], sites.offer.run, sites.offer.content())
     assert new.sizes()["users"] == len(ids[name])
     one, other = new._held.share.ratings, sites.parts[name]._held.share.ratings
     np.testing.assert_array_equal(one.indptr, other.indptr)
@@ -480,7 +480,7 @@ def test_a_run_on_aligned_rows_is_the_run_on_plainly_joined_data(tmp_path, table
         told = json.loads(part.keep({"users": model.user_factors})["metrics"])
         predictor, file = part.party.at_home(users=model.user_factors), sites.offer.file
         test = joined(raw.test, roster)
-        plain = evaluate_as_asked(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
+        plain = evaluate_as_configured(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
         assert told["metrics"] == plain.metrics
         assert told["ratings"] == test.n_ratings > 0
     whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from one_site import CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
 
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.private_state import Kept
+from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
 from tacit.data.load import load
@@ -18,12 +18,12 @@ from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import align
 from tacit.deploy import site_run as part
-from tacit.deploy.align import aligned
+from tacit.deploy.align import align_sites
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_run import Part
-from tacit.engine.envelope import Ask
+from tacit.deploy.site_run import SiteRun
+from tacit.engine.envelope import TimedRequest
 from tacit.errors import PrivacyRefused, TamperingFound
 from tacit.federation.messages import Request
 from tacit.methods.initial import start_factors
@@ -45,7 +45,7 @@ def rows_twice(folder, way: str) -> list[dict[str, np.ndarray]]:
         return {"list": lists[content.get("owner", name)]}
 
     sizes = {name: len(users) for name, users in USERS.items()}
-    found = [aligned(offer, sizes, say, folder / f"{number}.tct") for number in (1, 2)]
+    found = [align_sites(offer, sizes, say, folder / f"{number}.tct") for number in (1, 2)]
     assert [count for count, _rows in found] == [40, 40]
     return [rows for _count, rows in found]
 
@@ -74,12 +74,12 @@ def test_planted_rows_in_the_order_of_the_run_s_seed_would_be_noticed(tmp_path, 
 UNSIGNED, MASKED = offer_of(run_file()), offer_of(run_file(aggregation={"name": "secagg"}))
 
 
-def begun(folder, offer, told_by_coordinator: dict[str, str], knows_peers: bool = True) -> Part:
+def begun(folder, offer, told_by_coordinator: dict[str, str], knows_peers: bool = True) -> SiteRun:
     """The first site's part in a run that signs nothing, begun with the keys that a coordinator names."""
     sites = Sites(folder, offer)
     keys = json.loads(sites.begin_content["identities"])
     others = {name: key for name, key in keys.items() if name != "party-1"}
-    part = Part(home_of(folder, policy=Policy(peers=others if knows_peers else None)), offer.run, offer.content())
+    part = SiteRun(home_of(folder, policy=Policy(peers=others if knows_peers else None)), offer.run, offer.content())
     try:
         part.begin({**sites.begin_content, "identities": json.dumps({**keys, **told_by_coordinator})})
     finally:
@@ -114,7 +114,7 @@ def test_secure_sums_that_nobody_signs_are_not_for_a_site_that_knows_its_peers(t
 
 
 def test_planted_a_site_that_does_not_compare_keys_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Part, "_others", lambda self, agreed, identities: {})
+    monkeypatch.setattr(SiteRun, "_others", lambda self, agreed, identities: {})
     assert begun(tmp_path, UNSIGNED, another_key("party-2"))
 
 
@@ -140,12 +140,12 @@ def test_delta_is_held_to_the_site_s_own_users_before_sizes_leave(tmp_path):
     offer = offer_of(run_file(public=public, privacy={"epsilon": 4.0, "delta": 5e-5}), items=many.item_ids)
     home = home_of(tmp_path, source=Source(write_csv(tmp_path / "many.csv", many)))
     with pytest.raises(PrivacyRefused, match=r"above 3\.3e-05"):
-        Part(home, "run-1", offer.content())
+        SiteRun(home, "run-1", offer.content())
 
 
 def test_a_run_that_was_accepted_by_mistake_does_not_begin(tmp_path, monkeypatch):
     """Planted: a site that does not look at what an offer costs; where the run begins the same rules hold again."""
-    monkeypatch.setattr(part, "affordable", lambda *_offer: None)
+    monkeypatch.setattr(part, "check_budget", lambda *_offer: None)
     sites = Sites(tmp_path, offer_of(run_file()), Policy(max_epsilon=3.0))
     with pytest.raises(BudgetSpent, match="allows 3"):
         sites.begin()
@@ -160,7 +160,7 @@ def test_a_ledger_knows_whose_it_is_once_a_run_has_begun(tmp_path):
     home = sites.homes["party-1"]
     ledger = Ledger.open(home.ledger)
     ledger.bind_people(sites.parts["party-1"]._held.people)
-    with pytest.raises(PrivacyRefused, match="kept for other people"):
+    with pytest.raises(PrivacyRefused, match="is for other people"):
         ledger.bind_people([f"stranger {k}" for k in range(16)])
     ledger.close()
 
@@ -181,7 +181,7 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
         place.mkdir()
     os.utime(old, (0, 0))
     monkeypatch.setattr(part.Protection, "afford", looked)
-    Part(home, "run-1", sites.offer.content())
+    SiteRun(home, "run-1", sites.offer.content())
     ((copy, mode),) = seen
     assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)
     assert list(home.ledgers.glob(f"{part.LOOK}*")) == [young]
@@ -209,7 +209,9 @@ def guesses(folder, record: list[str]) -> list[tuple[int, float]]:
     items = np.array([[0], [0], [1], [0]], np.float32)
 
     def asked(step, round, **payload):
-        return site.answer(Ask(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0))
+        return site.answer(
+            TimedRequest(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0)
+        )
 
     asked("pretrain", 0, items=items)
     fitted = site.party.home["users"]
@@ -232,7 +234,7 @@ def test_no_refusal_says_that_a_guess_is_right(tmp_path):
 
 
 def test_planted_a_gate_that_compares_values_would_answer_guesses(tmp_path, monkeypatch):
-    found_in = Kept.found_in
-    monkeypatch.setattr(Kept, "found_in", lambda self, thing, by_value=True: found_in(self, thing))
+    found_in = PrivateState.found_in
+    monkeypatch.setattr(PrivateState, "found_in", lambda self, thing, by_value=True: found_in(self, thing))
     with pytest.raises(AssertionError):
         guesses(tmp_path / "rated", ["u1,i2,4"])

@@ -3,7 +3,7 @@
 import pytest
 from one_site import Sites, offer_of, run_file
 
-from tacit.deploy.align import aligned
+from tacit.deploy.align import align_sites
 from tacit.deploy.deployment import _roster
 from tacit.deploy.site_service import own_identity
 from tacit.errors import TamperingFound
@@ -23,7 +23,7 @@ def test_a_damaged_roster_is_tampering(tmp_path, content):
 def test_a_damaged_common_list_is_tampering(tmp_path, content):
     (tmp_path / "aligned.tct").write_bytes(content)
     with pytest.raises(TamperingFound, match=r"aligned\.tct"):
-        aligned(offer_of(run_file()), {}, lambda *said: {}, tmp_path / "aligned.tct")
+        align_sites(offer_of(run_file()), {}, lambda *said: {}, tmp_path / "aligned.tct")
 
 
 @pytest.mark.parametrize("content", DAMAGED)

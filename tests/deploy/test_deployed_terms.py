@@ -6,7 +6,7 @@ import math
 import pytest
 from one_site import run_file
 
-from tacit.deploy.deployment import for_sites, listed, shared_metrics
+from tacit.deploy.deployment import for_sites, public_items, shared_metrics
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.prepare.run_file import seeded
 
@@ -38,11 +38,11 @@ def test_what_only_a_simulation_may_ask_for_is_refused(sections, kind, words):
 def test_with_privacy_items_come_from_a_public_list(tmp_path):
     (tmp_path / "items.csv").write_text("item\n3\n1\n2\n")
     public = {"scale": [1, 5], "users": 48, "catalogue": str(tmp_path / "items.csv")}
-    assert listed(run_file(public=public)).ids.ids.tolist() == [1, 2, 3]
-    assert listed(run_file(privacy=None, public=public)).ids.ids.tolist() == [1, 2, 3]
-    assert listed(run_file(privacy=None)) is None
+    assert public_items(run_file(public=public)).ids.ids.tolist() == [1, 2, 3]
+    assert public_items(run_file(privacy=None, public=public)).ids.ids.tolist() == [1, 2, 3]
+    assert public_items(run_file(privacy=None)) is None
     with pytest.raises(UsageError, match="catalogue"):
-        listed(run_file())
+        public_items(run_file())
 
 
 def told(ratings, users=3, **metrics):

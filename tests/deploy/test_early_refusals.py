@@ -17,14 +17,14 @@ from tacit.cli import app
 from tacit.data.catalogue import Catalogue
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import coordinator_service as module
-from tacit.deploy.logs import logger
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.policy import Policy
 from tacit.deploy.service_status import Status
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_run import Part
+from tacit.deploy.site_run import SiteRun
 from tacit.deploy.site_service import Site
 from tacit.engine.coordinator_channel import TAKEN
-from tacit.engine.envelope import Ask, failure_content
+from tacit.engine.envelope import TimedRequest, failure_content
 from tacit.errors import PrivacyRefused
 from tacit.federation.messages import Request
 
@@ -47,7 +47,7 @@ def refusals(home) -> list[dict]:
 def test_an_offer_that_the_budget_does_not_cover_is_on_the_page_of_what_left(tmp_path):
     home = home_of(tmp_path, policy=Policy(max_epsilon=1.25))
     with pytest.raises(BudgetSpent):
-        Part(home, "run-1", OFFER.content())
+        SiteRun(home, "run-1", OFFER.content())
     assert rows_of(home) == []
     (told,) = refusals(home)
     assert (told["run"], told["step"], told["round"]) == ("run-1", "offer", 0)
@@ -65,7 +65,7 @@ def test_a_release_that_the_budget_does_not_cover_is_kept_as_refused(tmp_path):
     one.leave()
     two.begin()
     request = Request(two.agreed.method.name, two.agreed.bound, "contribute", 1, 0, encode({}))
-    answer = two.parts["party-1"].answer(Ask(request, 9.0))
+    answer = two.parts["party-1"].answer(TimedRequest(request, 9.0))
     two.leave()
     assert answer.status == "refused"
     (told,) = refusals(two.homes["party-1"])
@@ -127,7 +127,7 @@ def test_ratings_off_the_list_are_counted_and_named_at_home_alone(tmp_path):
     offer = replace(OFFER, catalogue=Catalogue(Vocabulary(there[:-5], "item")))
     home, said = home_of(tmp_path, source=Source(write_csv(tmp_path / "all.csv", DATA))), []
     status = Status(tmp_path, "party-1", "hearts")
-    site = Site(home, logger(tmp_path, "party-1"), status, tell=said.append)
+    site = Site(home, ServiceLog(tmp_path, "party-1"), status, tell=said.append)
     reply = site._handle("offer", "run-1", offer.content())
     gone = int((DATA.items >= len(there) - 5).sum())
     (words,) = said
@@ -145,6 +145,6 @@ def test_ratings_off_the_list_are_counted_and_named_at_home_alone(tmp_path):
 
 def test_ratings_that_all_fit_are_not_spoken_of(tmp_path):
     said: list[str] = []
-    site = Site(home_of(tmp_path), logger(tmp_path, "party-1"), Status(tmp_path, "party-1", "h"), tell=said.append)
+    site = Site(home_of(tmp_path), ServiceLog(tmp_path, "party-1"), Status(tmp_path, "party-1", "h"), tell=said.append)
     site._handle("offer", "run-1", OFFER.content())
     assert said == []

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.deploy import handshake as module
 from tacit.deploy.certificates import SKEW, identity_text, read_certificate
-from tacit.deploy.handshake import greeted, hello
+from tacit.deploy.handshake import check_hello, hello_content
 from tacit.deploy.keyring import Keyring
-from tacit.engine.envelope import Place, sealed
+from tacit.engine.envelope import Address, sign_message
 from tacit.errors import BadMessage, PeerFailed, TacitError, TamperingFound
 
 OWN, OTHER = Ed25519PrivateKey.from_private_bytes(b"1" * 32), Ed25519PrivateKey.from_private_bytes(b"2" * 32)
@@ -35,14 +35,14 @@ def ring(made, tmp_path):
 
 
 def message(kit, name="party-1", key=OWN, to="coordinator", topic="hello", now=NOW, **changes) -> bytes:
-    said = {**hello(kit, key, "start-1", now), **changes}
+    said = {**hello_content(kit, key, "start-1", now), **changes}
     said = {word: value for word, value in said.items() if value is not None}
-    return sealed(Place(name, to, topic), said, key)
+    return sign_message(Address(name, to, topic), said, key)
 
 
 def refused(kind, ring, said, name="party-1", now=NOW, **terms) -> str:
     with pytest.raises(TacitError) as found:
-        greeted(ring, name, said, "coordinator", now=now, **terms)
+        check_hello(ring, name, said, "coordinator", now=now, **terms)
     assert type(found.value) is kind
     assert "\n" not in str(found.value)
     return str(found.value)
@@ -54,16 +54,16 @@ def pinned(ring, name="party-1"):
 
 def test_who_holds_the_key_is_let_in_and_pinned(ring, made):
     assert pinned(ring) is None
-    found = greeted(ring, "party-1", message(made[1]["party-1"]), "coordinator", now=NOW)
+    found = check_hello(ring, "party-1", message(made[1]["party-1"]), "coordinator", now=NOW)
     assert found == ("start-1", identity_text(OWN.public_key()))
     assert pinned(ring) == identity_text(OWN.public_key())
-    again = greeted(ring, "party-1", message(made[1]["party-1"]), "coordinator", now=NOW)
+    again = check_hello(ring, "party-1", message(made[1]["party-1"]), "coordinator", now=NOW)
     assert again == found
 
 
 def test_another_signing_key_later_is_somebody_else(ring, made):
     kit = made[1]["party-1"]
-    greeted(ring, "party-1", message(kit), "coordinator", now=NOW)
+    check_hello(ring, "party-1", message(kit), "coordinator", now=NOW)
     assert "another key" in refused(TamperingFound, ring, message(kit, key=OTHER))
     assert pinned(ring) == identity_text(OWN.public_key())
 
@@ -71,11 +71,11 @@ def test_another_signing_key_later_is_somebody_else(ring, made):
 def test_who_only_looks_pins_nothing(ring, made):
     kit = made[1]["party-1"]
     looked = message(kit, key=OTHER, topic="look")
-    assert greeted(ring, "party-1", looked, "coordinator", now=NOW, joins=False)[0] == "start-1"
+    assert check_hello(ring, "party-1", looked, "coordinator", now=NOW, joins=False)[0] == "start-1"
     assert pinned(ring) is None
     assert "somebody or something else" in refused(BadMessage, ring, looked)
     assert "somebody or something else" in refused(BadMessage, ring, message(kit), joins=False)
-    greeted(ring, "party-1", message(kit), "coordinator", now=NOW)
+    check_hello(ring, "party-1", message(kit), "coordinator", now=NOW)
 
 
 def test_a_certificate_without_its_key_is_not_enough(ring, made):
@@ -91,7 +91,7 @@ def test_planted_a_proof_that_is_not_checked_would_be_noticed(ring, made, monkey
     mine, theirs = made[1]["party-1"], made[1]["party-2"]
     real = read_certificate(mine.certificate)
     monkeypatch.setattr(module.x509, "load_pem_x509_certificate", lambda _pem: _Certificate(real))
-    let_in = greeted(ring, "party-1", message(theirs, certificate=mine.certificate), "coordinator", now=NOW)
+    let_in = check_hello(ring, "party-1", message(theirs, certificate=mine.certificate), "coordinator", now=NOW)
     assert let_in == ("start-1", identity_text(OWN.public_key()))
     assert pinned(ring) is not None  # and from now on the thief is party-1
 
@@ -120,8 +120,8 @@ def test_what_is_proven_cannot_be_changed(ring, made, word):
     kit = made[1]["party-1"]
     other = {"start": "start-2", "version": "9", "clock": NOW + 1, "identity": identity_text(OTHER.public_key())}
     key = OTHER if word == "identity" else OWN
-    said = {**hello(kit, OWN, "start-1", NOW), word: other[word]}
-    assert "key" in refused(BadMessage, ring, sealed(Place("party-1", "coordinator", "hello"), said, key))
+    said = {**hello_content(kit, OWN, "start-1", NOW), word: other[word]}
+    assert "key" in refused(BadMessage, ring, sign_message(Address("party-1", "coordinator", "hello"), said, key))
 
 
 def test_a_hello_in_another_s_name_fails(ring, made):
@@ -150,10 +150,10 @@ def test_a_message_that_was_changed_on_its_way_fails(ring, made):
     for place in (3, 80, len(said) // 2, len(said) - 1):
         other = bytes(said[:place]) + bytes([said[place] ^ 1]) + bytes(said[place + 1 :])
         with pytest.raises(BadMessage):
-            greeted(ring, "party-1", other, "coordinator", now=NOW)
+            check_hello(ring, "party-1", other, "coordinator", now=NOW)
     for short in (b"", b"x" * 64, bytes(said[:100])):
         with pytest.raises(BadMessage):
-            greeted(ring, "party-1", short, "coordinator", now=NOW)
+            check_hello(ring, "party-1", short, "coordinator", now=NOW)
     assert pinned(ring) is None
 
 
@@ -162,18 +162,18 @@ def test_a_message_that_was_changed_on_its_way_fails(ring, made):
 def test_whatever_stands_in_a_hello_is_answered_with_one_sentence(ring, made, word, value):
     """Also where a site proves what is not as agreed: it signs whatever it likes."""
     kit = made[1]["party-1"]
-    said = {**hello(kit, OWN, "start-1", NOW), word: value}
+    said = {**hello_content(kit, OWN, "start-1", NOW), word: value}
     if value is None:
         said.pop(word)
     elif word in ("start", "version", "clock"):
         proof = module.read_key(kit.key).sign(module._proven("party-1", said), module.ec.ECDSA(module.hashes.SHA256()))
         said["proof"] = np.frombuffer(proof, np.uint8)
-    body = sealed(Place("party-1", "coordinator", "hello"), said, OWN)
+    body = sign_message(Address("party-1", "coordinator", "hello"), said, OWN)
     if word == "start" and type(value) is str:  # whatever it calls its start
-        assert greeted(ring, "party-1", body, "coordinator", now=NOW)[0] == value
+        assert check_hello(ring, "party-1", body, "coordinator", now=NOW)[0] == value
         return
     with pytest.raises(TacitError) as found:
-        greeted(ring, "party-1", body, "coordinator", now=NOW)
+        check_hello(ring, "party-1", body, "coordinator", now=NOW)
     assert "\n" not in str(found.value)
     assert pinned(ring) is None
 
@@ -184,7 +184,7 @@ def test_a_clock_that_is_off_is_told_either_way(ring, made, away, words):
     assert f"minutes {words} the coordinator's" in refused(PeerFailed, ring, said, now=NOW + away)
     assert pinned(ring) is None
     for fine in (LATE - 1, 1 - LATE):
-        greeted(ring, "party-1", said, "coordinator", now=NOW + fine)
+        check_hello(ring, "party-1", said, "coordinator", now=NOW + fine)
 
 
 def test_another_version_is_told(ring, made, monkeypatch):

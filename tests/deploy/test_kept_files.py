@@ -10,7 +10,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.data.ratings import Scale
 from tacit.deploy.site_files import read_predictor, read_share, write_predictor, write_share
-from tacit.engine.memory import Memory
+from tacit.engine.serve import Memory
 from tacit.errors import DataError, TamperingFound
 from tacit.federation.messages import Answer
 from tacit.model import Fitted, Hashed, Implicit, Linear, NonNegative, forms
@@ -23,8 +23,8 @@ PREDICTORS = {
     "non-negative": Fitted(NonNegative(1.0, 5.0, FACTORS[:2]), FACTORS),
     "factors": Fitted(Linear.factors(FACTORS[:2], SCALE), FACTORS),
     "implicit": Fitted(Implicit(FACTORS), FACTORS),
-    "item scores": Fitted.alike(Linear.scores(TWO, SCALE), 3),
-    "popularity": Fitted.alike(Linear.scores(TWO, SCALE, rates=False), 3),
+    "item scores": Fitted.same_for_all(Linear.scores(TWO, SCALE), 3),
+    "popularity": Fitted.same_for_all(Linear.scores(TWO, SCALE, rates=False), 3),
     "bias": Fitted(Linear.levels(TWO, SCALE, 5.0), np.arange(3, dtype=np.float32)[:, None]),
     "an order": Fitted(replace(Linear.levels(TWO, SCALE, 5.0), order=-TWO, personal=0.5), FACTORS[:, :1]),
     "random": Fitted(Hashed(np.arange(2, dtype=np.uint64)), np.arange(3, dtype=np.uint64)[:, None]),

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from tacit.deploy import logs as module
-from tacit.deploy.logs import ENGINE, FIELDS, NAME, logger, one_line, quiet_engine
+from tacit.deploy.logs import ENGINE, FIELDS, NAME, ServiceLog, one_line, quiet_engine
 from tacit.errors import UsageError
 
 
 @pytest.fixture
 def log(tmp_path):
-    log = logger(tmp_path, "party-1")
+    log = ServiceLog(tmp_path, "party-1")
     yield log
     log.close()
 
@@ -100,7 +100,7 @@ def test_a_log_that_joins_its_words_by_hand_is_forged(tmp_path, log, monkeypatch
 
 def test_a_role_is_a_word(tmp_path):
     with pytest.raises(UsageError):
-        logger(tmp_path, "party\n1")
+        ServiceLog(tmp_path, "party\n1")
 
 
 def test_numbers_of_numpy_that_are_floats_are_written_as_numbers(tmp_path, log):
@@ -144,7 +144,7 @@ def test_only_the_owner_reads_it_whatever_lay_there_before(tmp_path):
         (tmp_path / NAME).write_text("")
         (tmp_path / NAME).chmod(0o644)
         for folder in (tmp_path, tmp_path / "new"):
-            logger(folder, "party-1").close()
+            ServiceLog(folder, "party-1").close()
             assert stat.S_IMODE((folder / NAME).stat().st_mode) == 0o600
         assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
     finally:
@@ -153,7 +153,7 @@ def test_only_the_owner_reads_it_whatever_lay_there_before(tmp_path):
 
 def test_a_restarted_service_goes_on_after_a_line_that_was_cut(tmp_path):
     (tmp_path / NAME).write_text('{"event": "sent"}\n{"event": "se')
-    log = logger(tmp_path, "party-1")
+    log = ServiceLog(tmp_path, "party-1")
     log.info("starting")
     log.info("done")
     log.close()
@@ -185,19 +185,19 @@ def test_a_closed_log_is_silent(tmp_path, log):
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be kept there"):
-        logger(tmp_path / "file", "party-1")
+        ServiceLog(tmp_path / "file", "party-1")
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path):
     (tmp_path / "other").write_text("precious")
     (tmp_path / NAME).symlink_to(tmp_path / "other")
     with pytest.raises(UsageError):
-        logger(tmp_path, "party-1")
+        ServiceLog(tmp_path, "party-1")
     assert (tmp_path / "other").read_text() == "precious"
 
 
 def test_echo_tells_it_on_stderr_too(tmp_path, capsys):
-    log = logger(tmp_path, "party-1", echo=True)
+    log = ServiceLog(tmp_path, "party-1", echo=True)
     log.info("sent", step="improve", round=3)
     log.engine("warning", "nvflare", "noise")
     log.close()
@@ -246,9 +246,9 @@ def test_a_failing_handshake_stays_off_the_terminal(tmp_path):
     code = """
 import os, sys
 from pathlib import Path
-from tacit.deploy.logs import logger, quiet_engine
+from tacit.deploy.logs import ServiceLog, quiet_engine
 if sys.argv[2] == "quiet":
-    quiet_engine(logger(Path(sys.argv[1]), "coordinator"))
+    quiet_engine(ServiceLog(Path(sys.argv[1]), "coordinator"))
 import socket, threading, grpc
 listening = socket.create_server(("127.0.0.1", 0))
 def rude():

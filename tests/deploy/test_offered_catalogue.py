@@ -13,13 +13,13 @@ from one_site import DATA, NAMES, Sites, home_of, kit_of, offer_of, run_file, wr
 from tacit.boundary.wire import decode, encode
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
-from tacit.deploy.catalogue_message import catalogue_content, catalogue_from
-from tacit.deploy.deployment import described, for_sites, listed
-from tacit.deploy.offer import Offer, Told, facts_content, facts_from, facts_of
+from tacit.deploy.catalogue_message import catalogue_content, read_catalogue_content
+from tacit.deploy.deployment import described, for_sites, public_items
+from tacit.deploy.offer import Offer, SiteSizes, facts_content, facts_of, read_facts
 from tacit.deploy.policy import Policy
 from tacit.deploy.preflight import _rules
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_run import Part
+from tacit.deploy.site_run import SiteRun
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.partition import partition
@@ -66,9 +66,9 @@ def test_offers_of_other_attributes_have_other_hashes():
 
 @pytest.mark.parametrize("offer", [OFFER, VERTICAL], ids=["horizontal", "vertical"])
 def test_the_coordinator_and_every_site_have_the_catalogue_of_a_run_in_one_process(offer):
-    told = {name: Told(16, DATA.item_ids) for name in NAMES}
+    told = {name: SiteSizes(16, DATA.item_ids) for name in NAMES}
     facts = facts_of(offer, told, Feedback.EXPLICIT)
-    at_site = facts_from(Offer.of("run-1", sent(offer)), decode(encode(facts_content(facts))))
+    at_site = read_facts(Offer.of("run-1", sent(offer)), decode(encode(facts_content(facts))))
     here = Facts.of(partition(replace(DATA, features=FEATURES), into=3), 7)
     assert facts.catalogue.digest == at_site.catalogue.digest == here.catalogue.digest
     np.testing.assert_array_equal(at_site.features_of("party-2"), here.catalogue.features())
@@ -85,10 +85,10 @@ def test_a_party_at_a_site_reads_the_features(tmp_path):
 
 
 def test_a_run_that_begins_with_other_attributes_than_were_offered_is_refused():
-    facts = facts_of(OFFER, {name: Told(16, None) for name in NAMES}, Feedback.EXPLICIT)
+    facts = facts_of(OFFER, {name: SiteSizes(16, None) for name in NAMES}, Feedback.EXPLICIT)
     other = replace(facts, catalogue=Catalogue(DATA.item_ids, DATA.item_attributes, ("year",)))
     with pytest.raises(BadMessage, match="the items have other attributes"):
-        facts_from(OFFER, facts_content(other))
+        read_facts(OFFER, facts_content(other))
 
 
 # -- what is forged -----------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def test_columns_that_are_missing_or_of_no_items_are_refused():
 
 def test_columns_that_the_run_file_does_not_name_are_not_read():
     content = catalogue_content(OFFER.catalogue)
-    assert catalogue_from(content, ()).columns == ()
-    assert catalogue_from(content, ("genres",)).names == OFFER.catalogue.names_of(["genres"])
+    assert read_catalogue_content(content, ()).columns == ()
+    assert read_catalogue_content(content, ("genres",)).names == OFFER.catalogue.names_of(["genres"])
 
 
 # -- a site's own list --------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_columns_that_the_run_file_does_not_name_are_not_read():
 @pytest.mark.parametrize("name", ["items.csv", "items.parquet"])
 def test_a_site_with_the_same_list_takes_part(tmp_path, name):
     source = source_of(tmp_path, ITEMS.take(np.arange(16)[::-1]), name)
-    assert Part(home_of(tmp_path, source=source), "run-1", sent(OFFER)).sizes()["users"] == 16
+    assert SiteRun(home_of(tmp_path, source=source), "run-1", sent(OFFER)).sizes()["users"] == 16
 
 
 CHANGED = {
@@ -167,7 +167,7 @@ CHANGED = {
 def test_a_site_with_another_list_refuses_and_says_what_differs(tmp_path, table, words):
     source = source_of(tmp_path, table)
     with pytest.raises(PrivacyRefused, match=words):
-        Part(home_of(tmp_path, source=source), "run-1", sent(OFFER))
+        SiteRun(home_of(tmp_path, source=source), "run-1", sent(OFFER))
 
 
 def test_a_vertical_site_compares_the_rows_of_the_items_that_it_holds(tmp_path):
@@ -176,7 +176,7 @@ def test_a_vertical_site_compares_the_rows_of_the_items_that_it_holds(tmp_path):
 
     def part(table):
         source = source_of(tmp_path, table, ratings=mine.ratings)
-        return Part(home_of(tmp_path, source=source), "run-1", sent(VERTICAL))
+        return SiteRun(home_of(tmp_path, source=source), "run-1", sent(VERTICAL))
 
     assert part(held)
     assert part(held.select(["item"]))
@@ -198,12 +198,12 @@ def test_a_site_s_run_file_pins_the_features():
 def test_the_coordinator_reads_the_attributes_of_its_public_list(tmp_path):
     pq.write_table(ITEMS, tmp_path / "items.parquet")
     file = for_sites(run_file(public={**PUBLIC, "catalogue": str(tmp_path / "items.parquet")}))
-    assert listed(file).digest == OFFER.catalogue.digest
+    assert public_items(file).digest == OFFER.catalogue.digest
 
 
 def test_features_without_a_public_list_are_refused():
     with pytest.raises(UsageError, match=r"in \[public\], as in catalogue"):
-        listed(run_file(public=PUBLIC, privacy=None))
+        public_items(run_file(public=PUBLIC, privacy=None))
 
 
 def test_a_look_before_joining_names_the_attributes():

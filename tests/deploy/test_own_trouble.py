@@ -13,15 +13,14 @@ from tacit.deploy import coordinator_service as module
 from tacit.deploy import handshake as hello_module
 from tacit.deploy import site_service as site_module
 from tacit.deploy.coordinator_service import FIRST, Coordinator
-from tacit.deploy.handshake import LATER, hello
+from tacit.deploy.handshake import LATER, hello_content
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.logs import logger
-from tacit.deploy.open_files import raise_descriptor_limit
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.service_status import Status
 from tacit.deploy.site_service import Site
-from tacit.engine.cells import LARGEST
+from tacit.engine.cells import LARGEST, raise_descriptor_limit
 from tacit.engine.coordinator_channel import TAKEN
-from tacit.engine.envelope import Place, opened, sealed
+from tacit.engine.envelope import Address, open_message, sign_message
 from tacit.errors import DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
 
 
@@ -49,13 +48,13 @@ class World:
         self.keyring = Keyring.make(folder / "keys", federation="hearts", host="localhost", port=8102)
         self.kit, self.key = self.keyring.invite("party-1"), Ed25519PrivateKey.generate()
         self.coordinator_key = self.keyring.identity
-        log, status = logger(folder, "coordinator"), Status(folder, "coordinator", "hearts")
+        log, status = ServiceLog(folder, "coordinator"), Status(folder, "coordinator", "hearts")
         self.coordinator = Coordinator(self.keyring, "run-1", log, status)
         self.coordinator.open()
 
     def say(self, topic: str) -> bytes:
-        words = hello(self.kit, self.key, "start")
-        message = sealed(Place("party-1", "coordinator", topic), words, self.key)
+        words = hello_content(self.kit, self.key, "start")
+        message = sign_message(Address("party-1", "coordinator", topic), words, self.key)
         return self.coordinator._receive("party-1", topic, message)
 
 
@@ -106,7 +105,7 @@ def test_a_hello_is_put_off_and_whoever_is_in_stays_in(world, monkeypatch, troub
 def test_whoever_looks_is_told_to_look_later_and_no_path(world, monkeypatch, trouble):
     trouble(world, monkeypatch)
     key = world.coordinator_key.public_key()
-    _run, content = opened(world.say("look"), key, "coordinator", "party-1", "look")
+    _run, content = open_message(world.say("look"), key, "coordinator", "party-1", "look")
     assert content["error"] == "PeerFailed"
     assert "look again later" in content["why"]
     assert "federation.json" not in content["why"]
@@ -139,7 +138,7 @@ class FakeWindow:
 def served(tmp_path, kit, window) -> Site:
     home = type("Home", (), {"kit": kit, "name": kit.name, "identity": Ed25519PrivateKey.generate()})()
     status = Status(tmp_path / "site", "party-1", "hearts")
-    service = Site(home, logger(tmp_path / "site", "party-1"), status)
+    service = Site(home, ServiceLog(tmp_path / "site", "party-1"), status)
     service._greet(window, 60.0, lambda: bool(window.replies))
     return service
 
@@ -195,7 +194,12 @@ def test_only_somebody_who_is_in_may_send_much_and_only_replies(world):
     world.say("hello")
     assert [most("party-1", topic) for topic in ("hello", "look", "reply", "else")] == [FIRST, FIRST, LARGEST, FIRST]
     assert (
-        len(sealed(Place("party-1", "coordinator", "hello"), hello(world.kit, world.key, "s"), world.key)) < FIRST / 8
+        len(
+            sign_message(
+                Address("party-1", "coordinator", "hello"), hello_content(world.kit, world.key, "s"), world.key
+            )
+        )
+        < FIRST / 8
     )
 
 
@@ -216,14 +220,6 @@ def test_a_service_may_open_as_many_files_as_the_system_allows():
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] in (hard, 2**16)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_a_coordinator_does_so_when_it_opens(world):
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    world.coordinator._eye = threading.Thread(target=lambda: None)
-    world.coordinator.open()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] in (hard, 2**16)
 
 
 @pytest.mark.parametrize("unit", ["tacit-coordinator.service", "tacit-site.service"])

@@ -19,14 +19,14 @@ from tacit.deploy import policy as policy_module
 from tacit.deploy import site_data as source_module
 from tacit.deploy import site_run as part_module
 from tacit.deploy import site_service as site
-from tacit.deploy.catalogue_message import ids_array, vocabulary
-from tacit.deploy.logs import logger
+from tacit.deploy.catalogue_message import ids_array, read_ids
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.policy import Policy
 from tacit.deploy.service_status import Status
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_files import read_predictor
-from tacit.deploy.site_run import Part
-from tacit.engine.envelope import Ask, answer_content, failure_content
+from tacit.deploy.site_run import SiteRun
+from tacit.engine.envelope import TimedRequest, answer_content, failure_content
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer, Request
 from tacit.prepare import prepared as prepared_run
@@ -87,7 +87,7 @@ OFFERS = {
 def test_an_offer_that_protects_less_is_refused_and_nothing_is_released(tmp_path, what):
     content, words = OFFERS[what]
     home = home_of(tmp_path, policy=Policy(max_epsilon=4.0, delta=1e-6))
-    assert words in sentence(TacitError, Part, home, "run-1", content)
+    assert words in sentence(TacitError, SiteRun, home, "run-1", content)
     assert rows_of(home) == []
 
 
@@ -112,7 +112,7 @@ DAMAGED = {
 @pytest.mark.parametrize("what", DAMAGED)
 def test_what_is_no_offer_is_one_sentence(tmp_path, what):
     home = home_of(tmp_path)
-    sentence(BadMessage, Part, home, "run-1", DAMAGED[what])
+    sentence(BadMessage, SiteRun, home, "run-1", DAMAGED[what])
     assert rows_of(home) == []
 
 
@@ -122,24 +122,24 @@ def test_planted_a_policy_that_looks_away_would_be_noticed(tmp_path, monkeypatch
     monkeypatch.setattr(Policy, "allow", lambda self, file, plan, users: None)
     for number, what in enumerate(("noise from a seed", "no privacy", "drop-outs")):
         (tmp_path / str(number)).mkdir()
-        assert Part(home_of(tmp_path / str(number)), "run-1", OFFERS[what][0]).sizes()["users"] == 16
+        assert SiteRun(home_of(tmp_path / str(number)), "run-1", OFFERS[what][0]).sizes()["users"] == 16
 
 
 def test_planted_a_site_without_that_rule_would_tell_what_was_rated(tmp_path, monkeypatch):
     """A private offer without a list of items: what would leave then is told by the ratings."""
     content = OFFERS["no list of items"][0]
     monkeypatch.setattr(Policy, "_deployed", lambda self, offer: None)
-    assert "items" not in Part(home_of(tmp_path), "run-1", content).sizes()  # the second lock on the same door
+    assert "items" not in SiteRun(home_of(tmp_path), "run-1", content).sizes()  # the second lock on the same door
     offer = offer_of(run_file(privacy=None), items=None)
     (tmp_path / "open").mkdir()
-    told = Part(home_of(tmp_path / "open", policy=Policy(non_private=True)), "run-1", offer.content()).sizes()
-    assert len(vocabulary(told["items"])) > 0
+    told = SiteRun(home_of(tmp_path / "open", policy=Policy(non_private=True)), "run-1", offer.content()).sizes()
+    assert len(read_ids(told["items"])) > 0
 
 
 def test_a_run_file_that_the_site_was_given_must_be_the_one_that_is_offered(tmp_path):
     own = run_file(privacy={"epsilon": 4.0, "delta": 1e-6, "ledger": "mine"})
     home = home_of(tmp_path, policy=Policy(file=own))
-    Part(home, "run-1", OFFER.content())
+    SiteRun(home, "run-1", OFFER.content())
     for other in (
         changed(OFFER, public={"scale": [0, 5]}),
         changed(OFFER, public={"users": 49}),
@@ -152,7 +152,7 @@ def test_a_run_file_that_the_site_was_given_must_be_the_one_that_is_offered(tmp_
         changed(OFFER, evaluate={"k": 3}),
         replace(OFFER, file=OFFER.file.model_copy(update={"seed": 8})).content(),
     ):
-        assert "another run than the run file" in sentence(PrivacyRefused, Part, home, "run-1", other)
+        assert "another run than the run file" in sentence(PrivacyRefused, SiteRun, home, "run-1", other)
 
 
 # -- the run that begins ------------------------------------------------------------------------------------------
@@ -250,9 +250,9 @@ def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, mo
     part = sites.parts["party-1"]
     lied = {**content, **BEGINNINGS["another site a cohort"](content)}
     part.begin(lied)
-    agreed = SECRET_SUM.prepared(terms.facts_from(SECRET_SUM, lied))
-    with pytest.raises(PrivacyRefused, match="a simulation may and a deployment may not"):
-        part.answer(Ask(_request(agreed, "contribute"), 10.0))
+    agreed = SECRET_SUM.prepared(terms.read_facts(SECRET_SUM, lied))
+    with pytest.raises(PrivacyRefused, match="only a simulation may do"):
+        part.answer(TimedRequest(_request(agreed, "contribute"), 10.0))
     part.leave()
     assert costly(sites.homes["party-1"]) == []
 
@@ -260,7 +260,7 @@ def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, mo
 def test_what_a_site_reckons_is_what_the_coordinator_reckons(tmp_path):
     sites = Sites(tmp_path, OFFER)
     said = {tuple(part.begin(sites.begin_content).items()) for part in sites.parts.values()}
-    agreed = OFFER.prepared(terms.facts_from(OFFER, sites.begin_content))
+    agreed = OFFER.prepared(terms.read_facts(OFFER, sites.begin_content))
     assert said == {(("bound", part_module.hashlib.sha256(agreed.bound.encode()).hexdigest()),)}
     sites.leave()
 
@@ -272,8 +272,8 @@ def _request(agreed, step, round=1, **payload):
     return Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload))
 
 
-TERMS = OFFER.prepared(terms.facts_of(OFFER, dict.fromkeys(NAMES, terms.Told(16, None)), Feedback.EXPLICIT))
-ASK = Ask(_request(TERMS, "contribute"), 9.0)
+TERMS = OFFER.prepared(terms.facts_of(OFFER, dict.fromkeys(NAMES, terms.SiteSizes(16, None)), Feedback.EXPLICIT))
+ASK = TimedRequest(_request(TERMS, "contribute"), 9.0)
 
 
 @pytest.fixture(scope="module")
@@ -306,40 +306,42 @@ def begun(tmp_path):
 )
 def test_a_request_that_was_not_agreed_on_is_refused(serving, change, words):
     request = replace(_request(serving.agreed, "contribute"), **change)
-    assert words in sentence(BadMessage, serving.parts["party-1"].answer, Ask(request, 9.0))
+    assert words in sentence(BadMessage, serving.parts["party-1"].answer, TimedRequest(request, 9.0))
     assert costly(serving.homes["party-1"]) == []
 
 
 def test_a_deployment_has_no_survivors_to_name(begun):
     part, request = begun.parts["party-1"], _request(begun.agreed, "contribute")
-    asked = Ask.of(Ask(request, 9.0, np.ones(16, dtype=bool)).content())
+    asked = TimedRequest.of(TimedRequest(request, 9.0, np.ones(16, dtype=bool)).content())
     assert "survivors" in sentence(BadMessage, part.answer, asked)
     assert costly(begun.homes["party-1"]) == []
-    assert part.answer(Ask(request, 9.0)).status == "ok"
+    assert part.answer(TimedRequest(request, 9.0)).status == "ok"
     assert len(costly(begun.homes["party-1"])) == 1
 
 
 def test_no_more_is_released_than_was_planned(begun):
     part = begun.parts["party-1"]
-    first = part.answer(Ask(_request(begun.agreed, "contribute"), 9.0))
-    assert part.answer(Ask(_request(begun.agreed, "contribute"), 9.0)) == first
-    assert "covers 1" in sentence(PrivacyRefused, part.answer, Ask(_request(begun.agreed, "contribute", 2), 9.0))
+    first = part.answer(TimedRequest(_request(begun.agreed, "contribute"), 9.0))
+    assert part.answer(TimedRequest(_request(begun.agreed, "contribute"), 9.0)) == first
+    assert "covers 1" in sentence(
+        PrivacyRefused, part.answer, TimedRequest(_request(begun.agreed, "contribute", 2), 9.0)
+    )
     assert len(costly(begun.homes["party-1"])) == 1
 
 
 def test_terms_that_change_in_the_middle_of_a_run_are_refused(begun):
     """The same run offered and begun anew with other terms: what left counts, and no second contribution leaves."""
     home, part = begun.homes["party-1"], begun.parts["party-1"]
-    part.answer(Ask(_request(begun.agreed, "contribute"), 9.0))
+    part.answer(TimedRequest(_request(begun.agreed, "contribute"), 9.0))
     part.leave()
     less = replace(OFFER, file=run_file(privacy={"epsilon": 2.0, "delta": 1e-6}, engine=OFFER.file.engine.model_dump()))
-    other = Part(replace(home, policy=Policy(max_epsilon=10.0)), "run-1", less.content())
+    other = SiteRun(replace(home, policy=Policy(max_epsilon=10.0)), "run-1", less.content())
     content = begun.begin_content
     other.begin(content)
-    agreed = less.prepared(terms.facts_from(less, content))
+    agreed = less.prepared(terms.read_facts(less, content))
     for round in (1, 2):
         with pytest.raises(PrivacyRefused):
-            other.answer(Ask(_request(agreed, "contribute", round), 9.0))
+            other.answer(TimedRequest(_request(agreed, "contribute", round), 9.0))
     other.leave()
     assert len(costly(home)) == 1
 
@@ -349,7 +351,7 @@ def test_terms_that_change_in_the_middle_of_a_run_are_refused(begun):
 
 def test_sizes_stand_in_the_ledger_before_they_leave(tmp_path):
     home = home_of(tmp_path)
-    part = Part(home, "run-1", OFFER.content())
+    part = SiteRun(home, "run-1", OFFER.content())
     assert rows_of(home) == []
     said = part.sizes()
     (row,) = rows_of(home)
@@ -361,16 +363,16 @@ def test_sizes_stand_in_the_ledger_before_they_leave(tmp_path):
 
 def test_the_same_twice_is_one_row_and_another_offer_another(tmp_path):
     home = home_of(tmp_path)
-    part = Part(home, "run-1", OFFER.content())
+    part = SiteRun(home, "run-1", OFFER.content())
     assert part.sizes() == part.sizes()
-    Part(home, "run-1", OFFER.content()).sizes()
+    SiteRun(home, "run-1", OFFER.content()).sizes()
     assert len(rows_of(home)) == 1
-    Part(home, "run-1", replace(OFFER, roster=NAMES[:2]).content()).sizes()
+    SiteRun(home, "run-1", replace(OFFER, roster=NAMES[:2]).content()).sizes()
     assert len(rows_of(home)) == 2
 
 
 def test_nothing_is_said_that_could_not_be_recorded(tmp_path, monkeypatch):
-    part = Part(home_of(tmp_path), "run-1", OFFER.content())
+    part = SiteRun(home_of(tmp_path), "run-1", OFFER.content())
 
     def full(*_args, **_named):
         raise OSError("the disk is full")
@@ -381,9 +383,9 @@ def test_nothing_is_said_that_could_not_be_recorded(tmp_path, monkeypatch):
 
 
 def test_planted_sizes_that_are_not_recorded_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(part_module, "record_beside", lambda *_args: None)
+    monkeypatch.setattr(part_module, "record_public", lambda *_args: None)
     home = home_of(tmp_path)
-    Part(home, "run-1", OFFER.content()).sizes()
+    SiteRun(home, "run-1", OFFER.content()).sizes()
     assert rows_of(home) == []
 
 
@@ -392,7 +394,7 @@ def test_a_budget_of_the_run_s_own_epsilon_is_enough_after_public_rows(tmp_path,
     """The first schedule that costs is the tight one, also when an offer is repeated with fewer parties."""
     offer = offer_of(run_file(method=method))
     home = home_of(tmp_path, policy=Policy(max_epsilon=4.0, delta=1e-6))
-    Part(home, offer.run, offer.content()).sizes()
+    SiteRun(home, offer.run, offer.content()).sizes()
     smaller = replace(offer, roster=NAMES[:2])
     sites = Sites(tmp_path, smaller, Policy(max_epsilon=4.0, delta=1e-6)).begin()
     plan = sites.agreed.plan
@@ -447,7 +449,7 @@ def done(folder, offer, policy=None) -> Sites:
 def test_by_default_the_first_run_s_epsilon_is_the_whole_budget(tmp_path):
     home = done(tmp_path, OFFER).homes["party-1"]
     again = replace(OFFER, run="run-2")
-    assert "its budget is 4" in sentence(BudgetSpent, Part, home, "run-2", again.content())
+    assert "its budget is 4" in sentence(BudgetSpent, SiteRun, home, "run-2", again.content())
     assert {row.run for row in rows_of(home)} == {"run-1"}
 
 
@@ -457,33 +459,33 @@ def test_a_larger_budget_covers_a_second_run_and_not_a_third(tmp_path):
     home = done(tmp_path, SECOND, policy).homes["party-1"]
     assert len(costly(home)) == 2
     with pytest.raises(BudgetSpent):
-        Part(home, "run-3", replace(OFFER, run="run-3").content())
+        SiteRun(home, "run-3", replace(OFFER, run="run-3").content())
     assert len(costly(home)) == 2
 
 
 def test_a_smaller_delta_of_the_site_s_own_is_held_to(tmp_path):
     with pytest.raises(PrivacyRefused, match="--delta"):
-        Part(home_of(tmp_path, policy=Policy(delta=1e-9)), "run-1", OFFER.content())
-    Part(home_of(tmp_path, policy=Policy(delta=1e-5)), "run-1", OFFER.content())
+        SiteRun(home_of(tmp_path, policy=Policy(delta=1e-9)), "run-1", OFFER.content())
+    SiteRun(home_of(tmp_path, policy=Policy(delta=1e-5)), "run-1", OFFER.content())
 
 
 def test_a_budget_for_some_days_forgets_what_is_older(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")
+    monkeypatch.setattr("tacit.boundary.ledger.now", lambda: "2020-01-01T00:00:00+00:00")
     home = done(tmp_path, OFFER).homes["party-1"]
     monkeypatch.undo()
     with pytest.raises(BudgetSpent):
-        Part(home, "run-2", replace(OFFER, run="run-2").content())
+        SiteRun(home, "run-2", replace(OFFER, run="run-2").content())
     weekly = replace(home, policy=Policy(days=7))
-    Part(weekly, "run-2", replace(OFFER, run="run-2").content()).sizes()
+    SiteRun(weekly, "run-2", replace(OFFER, run="run-2").content()).sizes()
 
 
 def test_planted_a_ledger_that_is_not_asked_would_be_noticed(tmp_path, monkeypatch):
     home = done(tmp_path, OFFER).homes["party-1"]
     again = replace(OFFER, run="run-2").content()
     with pytest.raises(BudgetSpent):
-        Part(home, "run-2", again)
-    monkeypatch.setattr(part_module, "affordable", lambda *_args: None)
-    assert Part(home, "run-2", again).sizes()["users"] == 16
+        SiteRun(home, "run-2", again)
+    monkeypatch.setattr(part_module, "check_budget", lambda *_args: None)
+    assert SiteRun(home, "run-2", again).sizes()["users"] == 16
 
 
 def test_a_budget_that_another_run_spent_meanwhile_is_refused_at_the_release(tmp_path):
@@ -492,7 +494,7 @@ def test_a_budget_that_another_run_spent_meanwhile_is_refused_at_the_release(tmp
     one.begin().conduct()
     one.leave()
     two.begin()
-    answer = two.parts["party-1"].answer(Ask(_request(two.agreed, "contribute"), 9.0))
+    answer = two.parts["party-1"].answer(TimedRequest(_request(two.agreed, "contribute"), 9.0))
     two.leave()
     assert answer.status == "refused"
     assert {row.run for row in costly(two.homes["party-1"])} == {"run-1"}
@@ -504,7 +506,7 @@ def test_a_budget_that_another_run_spent_meanwhile_is_refused_at_the_release(tmp
 def outward(home, content, run="run-1") -> tuple[str, str]:
     """What is known at home of why an offer was refused, and what leaves."""
     with pytest.raises(TacitError) as found:
-        Part(home, run, content)
+        SiteRun(home, run, content)
     told = failure_content(site._outward(found.value, home), tell=True)
     return str(found.value), f"{told['error']} {told['why']}"
 
@@ -526,7 +528,7 @@ def test_what_is_wrong_with_data_stays_at_home(tmp_path):
     (tmp_path / "odd.csv").write_text("\n".join([*text, '"secret-person","secret-item",five,0']))
     home = home_of(tmp_path, source=Source(path))
     with pytest.raises(DataError) as found:
-        Part(home, "run-1", OFFER.content())
+        SiteRun(home, "run-1", OFFER.content())
     told = site._outward(found.value, home)
     assert type(told) is PeerFailed
     assert str(told) == f"party-1 cannot take part ({type(found.value).__name__}); its own terminal says why."
@@ -550,7 +552,7 @@ def test_what_is_replied_to_an_offer_depends_on_no_rating(probe, tmp_path):
     for number, offer in enumerate(PROBES[probe]):
         (tmp_path / str(number)).mkdir()
         home = home_of(tmp_path / str(number))
-        part = Part(home, "run-1", replace(offer, run="run-1").content())
+        part = SiteRun(home, "run-1", replace(offer, run="run-1").content())
         assert part.sizes() == {"users": len(part._held.people), "ratings": 0, "devices": 0}
         part.leave()
 
@@ -559,9 +561,9 @@ def test_planted_data_that_is_refused_would_be_noticed(tmp_path, monkeypatch):
     def strict(ratings, items, scale):
         if np.any(items.rows(ratings.item_ids.ids) < 0):
             raise DataError("An item is not listed.")
-        return source_module.onto(ratings, items, scale)
+        return source_module.fit_ratings(ratings, items, scale)
 
-    monkeypatch.setattr(source_module, "onto", strict)
+    monkeypatch.setattr(source_module, "fit_ratings", strict)
     with pytest.raises(DataError):
         test_what_is_replied_to_an_offer_depends_on_no_rating("every list without one item", tmp_path)
 
@@ -578,7 +580,7 @@ BAD_ENDS = {
 def test_an_end_tells_nothing_of_what_became_of_it(end, tmp_path):
     sites = Sites(tmp_path, OFFER, Policy(shares_metrics=True)).begin()
     home, part = sites.homes["party-1"], sites.parts["party-1"]
-    service = site.Site(home, logger(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
+    service = site.Site(home, ServiceLog(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
     service._run, service._part = "run-1", part
     content = {f"shared/{name}": block for name, block in BAD_ENDS[end].items()}
     assert service._handle("end", "run-1", {"words": "{}", **content}) == {"ended": True}
@@ -589,7 +591,7 @@ def test_rules_are_told(tmp_path):
     home = home_of(tmp_path)
     for what in ("noise from a seed", "no privacy", "everybody's times"):
         inside, _told = outward(home, OFFERS[what][0])
-        service = site.Site(home, logger(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
+        service = site.Site(home, ServiceLog(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
         reply = service._handle("offer", "run-1", OFFERS[what][0])
         assert (reply["error"], reply["why"]) == ("PrivacyRefused", f"party-1 refuses: {inside}")
 
@@ -623,7 +625,7 @@ def test_a_part_rebuilt_before_every_request_repeats_itself_and_goes_on(tmp_path
         sites.again("party-1")
         found = deliver(requests, attendance)
         if "party-1" in requests:
-            ask = Ask(requests["party-1"], 9.0)
+            ask = TimedRequest(requests["party-1"], 9.0)
             mine = next(answer for answer in found if answer.party == "party-1")
             assert sites.again("party-1").answer(ask) == mine
         return found
@@ -651,7 +653,7 @@ def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
     def disturbed(requests, attendance):
         sites.again("party-1")
         found = deliver(requests, attendance)
-        assert sites.again("party-1").answer(Ask(requests["party-1"], 9.0)) == found[0]
+        assert sites.again("party-1").answer(TimedRequest(requests["party-1"], 9.0)) == found[0]
         return found
 
     sites.deliver = disturbed
@@ -662,7 +664,7 @@ def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
 
 
 def test_planted_a_site_without_memory_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.engine.memory.Memory.recall", lambda self, home: None)
+    monkeypatch.setattr("tacit.engine.serve.Memory.recall", lambda self, home: None)
     with pytest.raises((AssertionError, PeerFailed)):
         test_without_privacy_a_part_goes_on_from_its_memory(tmp_path)
 
@@ -674,7 +676,7 @@ def test_an_offer_in_the_middle_of_a_run_takes_nothing_from_its_home(tmp_path):
     part, home = sites.parts["party-1"], sites.homes["party-1"]
     before = {name: np.array(block) for name, block in part.party.home.items()}
     part.leave()
-    Part(home, "run-1", replace(sites.offer, roster=NAMES[:2]).content()).sizes()
+    SiteRun(home, "run-1", replace(sites.offer, roster=NAMES[:2]).content()).sizes()
     after = sites.again("party-1").party.home
     sites.leave()
     assert rows_of(home)[-1].step == "sizes:roster"
@@ -694,9 +696,9 @@ def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
     keys = json.loads(sites.begin_content["identities"])
     for missing in ("party-2", "party-3"):
         some = {name: key for name, key in keys.items() if name != missing}
-        part = Part(home_of(tmp_path, policy=Policy(peers=some)), "run-1", offer.content())
+        part = SiteRun(home_of(tmp_path, policy=Policy(peers=some)), "run-1", offer.content())
         assert missing in sentence(PrivacyRefused, part.begin, sites.begin_content)
-    part = Part(home_of(tmp_path, policy=Policy(peers={**keys, "party-3": "0" * 64})), "run-1", offer.content())
+    part = SiteRun(home_of(tmp_path, policy=Policy(peers={**keys, "party-3": "0" * 64})), "run-1", offer.content())
     assert "party-3 signs with another key" in sentence(TacitError, part.begin, sites.begin_content)
     assert costly(sites.homes["party-1"]) == []
     (tmp_path / "known").mkdir()
@@ -752,11 +754,11 @@ def test_a_run_that_only_an_experiment_may_hold_is_held_in_one(tmp_path):
     """The same offer with seeded noise is fine where the site is the experimenter's own."""
     offer = offer_of(run_file(engine={"name": "flare", "seeded": True}), local=True)
     home = home_of(tmp_path, policy=Policy(local=True))
-    part = Part(home, "run-1", offer.content())
+    part = SiteRun(home, "run-1", offer.content())
     assert part.sizes()["users"] == 16
     assert rows_of(home) == []
     with pytest.raises(PrivacyRefused, match="joins nothing else"):
-        Part(home, "run-1", OFFER.content())
+        SiteRun(home, "run-1", OFFER.content())
     assert policy_module.seeded(offer.file)
     with pytest.raises(UsageError, match="nothing to do in it"):
-        Part(home, "run-1", replace(offer, roster=NAMES[1:]).content())
+        SiteRun(home, "run-1", replace(offer, roster=NAMES[1:]).content())

@@ -8,7 +8,7 @@ from one_site import CHAIN, NAMES, offer_of, run_file
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.data.ratings import Feedback
-from tacit.deploy.offer import Told, facts_of
+from tacit.deploy.offer import SiteSizes, facts_of
 from tacit.deploy.policy import Policy
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.partition import Setting
@@ -19,7 +19,7 @@ KEYS = {"party-2": "2" * 64, "party-3": "3" * 64}
 
 
 def plan_of(offer):
-    return offer.prepared(facts_of(offer, dict.fromkeys(NAMES, Told(16, None)), Feedback.EXPLICIT)).plan
+    return offer.prepared(facts_of(offer, dict.fromkeys(NAMES, SiteSizes(16, None)), Feedback.EXPLICIT)).plan
 
 
 def both_of(offer):

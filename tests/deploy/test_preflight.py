@@ -8,7 +8,7 @@ from one_site import CHAIN, DATA, Sites, home_of, offer_of, rows_of, run_file
 from tacit.deploy import preflight as module
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.policy import Policy
-from tacit.deploy.preflight import NotThere, preflight, reached
+from tacit.deploy.preflight import NotThere, preflight, wait_until_reachable
 from tacit.deploy.site_data import Source
 from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 
@@ -26,8 +26,8 @@ def kit(tmp_path_factory):
 def there(monkeypatch):
     """A coordinator that offers; what it offers can be changed."""
     offered = {"offer": OFFER}
-    monkeypatch.setattr(module, "reach", lambda kit, wait: "TLS")
-    monkeypatch.setattr(module, "shown", lambda kit, state, wait: ("it is there", offered["offer"]))
+    monkeypatch.setattr(module, "check_connection", lambda kit, wait: "TLS")
+    monkeypatch.setattr(module, "fetch_offer", lambda kit, state, wait: ("it is there", offered["offer"]))
     return offered
 
 
@@ -36,7 +36,7 @@ def away(monkeypatch):
     def nobody(_kit, _wait):
         raise NotThere("There is no coordinator.")
 
-    monkeypatch.setattr(module, "reach", nobody)
+    monkeypatch.setattr(module, "check_connection", nobody)
 
 
 def look(kit, tmp_path, policy=None, source=None):
@@ -227,24 +227,24 @@ def test_a_coordinator_that_may_come_is_waited_for(kit, monkeypatch):
             raise NotThere("There is no coordinator.")
         return "TLS"
 
-    monkeypatch.setattr(module, "reach", third)
-    reached(kit, 60.0)
+    monkeypatch.setattr(module, "check_connection", third)
+    wait_until_reachable(kit, 60.0)
     assert len(tries) == 3
 
     def never(_kit, _wait):
         tries.append(1)
         raise NotThere("There is no coordinator.")
 
-    monkeypatch.setattr(module, "reach", never)
+    monkeypatch.setattr(module, "check_connection", never)
     with pytest.raises(NotThere):
-        reached(kit, 5.0)
+        wait_until_reachable(kit, 5.0)
 
     def bad(_kit, _wait):
         tries.append(1)
         raise PeerFailed("The certificate is not good.")
 
-    monkeypatch.setattr(module, "reach", bad)
+    monkeypatch.setattr(module, "check_connection", bad)
     tries.clear()
     with pytest.raises(PeerFailed, match="not good"):
-        reached(kit, 60.0)
+        wait_until_reachable(kit, 60.0)
     assert len(tries) == 1

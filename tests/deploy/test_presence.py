@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.deploy import coordinator_service as module
 from tacit.deploy.admission import Admission
 from tacit.deploy.coordinator_service import Coordinator
-from tacit.deploy.handshake import hello
+from tacit.deploy.handshake import hello_content
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.logs import logger
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.service_status import Status
 from tacit.engine.coordinator_channel import SILENCE, TAKEN
-from tacit.engine.envelope import Place, sealed
+from tacit.engine.envelope import Address, sign_message
 from tacit.errors import PeerFailed
 
 NAMES = ("party-1", "party-2")
@@ -46,19 +46,19 @@ class World:
         self.kits = {name: self.keyring.invite(name) for name in NAMES}
         self.keys = {name: Ed25519PrivateKey.generate() for name in NAMES}
         self.status = Status(folder, "coordinator", "hearts")
-        log = logger(folder, "coordinator")
+        log = ServiceLog(folder, "coordinator")
         self.coordinator = Coordinator(self.keyring, "run-1", log, self.status, listen, self.told.append)
         self.coordinator.open()
 
     def hello(self, name: str) -> bytes:
-        said = hello(self.kits[name], self.keys[name], "start")
+        said = hello_content(self.kits[name], self.keys[name], "start")
         return self.coordinator._receive(name, "hello", self.sealed(name, "hello", said))
 
     def reply(self, name: str, about: str = "id") -> bytes:
         return self.coordinator._receive(name, "reply", self.sealed(name, "reply", {"about": about}, "run-1"))
 
     def sealed(self, name, topic, content, run="") -> bytes:
-        return sealed(Place(name, "coordinator", topic, run), content, self.keys[name])
+        return sign_message(Address(name, "coordinator", topic, run), content, self.keys[name])
 
     def silence(self, name: str) -> None:
         """As if nothing had been heard for a while."""

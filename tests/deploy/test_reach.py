@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tacit.deploy import certificates as made
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.preflight import NotThere, reach
+from tacit.deploy.preflight import NotThere, check_connection
 from tacit.errors import PeerFailed
 
 
@@ -92,7 +92,7 @@ def written(folder, certificate, key):
 def test_the_coordinator_itself_is_reached(keyring, tmp_path):
     kit = keyring.invite("party-1")
     with listening(keyring.folder / "ca.pem", *coordinators(keyring, tmp_path)) as port:
-        assert "both certificates are good" in reach(replace(kit, port=port), 10.0)
+        assert "both certificates are good" in check_connection(replace(kit, port=port), 10.0)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_nobody_else_is_taken_for_it(keyring, tmp_path, whose, why):
         listening(keyring.folder / "ca.pem", *whose(keyring, tmp_path)) as port,
         pytest.raises(PeerFailed, match=f"is not good: .*{why}.*check this machine's clock") as refusal,
     ):
-        reach(replace(kit, port=port), 10.0)
+        check_connection(replace(kit, port=port), 10.0)
     assert not isinstance(refusal.value, NotThere)  # it is not waited for: a certificate does not mend
 
 
@@ -121,7 +121,7 @@ def test_a_kit_that_the_coordinator_does_not_know_is_told_so(keyring, tmp_path):
         listening(keyring.folder / "ca.pem", *coordinators(keyring, tmp_path)) as port,
         pytest.raises(PeerFailed, match="does not let this kit's certificate in"),
     ):
-        reach(replace(kit, port=port), 10.0)
+        check_connection(replace(kit, port=port), 10.0)
 
 
 def test_nobody_at_all_may_still_come(keyring):
@@ -129,4 +129,4 @@ def test_nobody_at_all_may_still_come(keyring):
     with socket.create_server(("localhost", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(NotThere, match="There is no coordinator"):
-        reach(replace(kit, port=port), 2.0)
+        check_connection(replace(kit, port=port), 2.0)

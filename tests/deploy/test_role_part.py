@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from one_site import DATA, Sites, home_of, kit_of, offer_of, run_file
 
-from tacit.boundary.role_gate import RoleGate
+from tacit.boundary.gate import RoleGate
 from tacit.boundary.wire import encode
 from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy
-from tacit.deploy.role_data import Brought, NoRatings
-from tacit.deploy.role_run import RolePart
-from tacit.deploy.site_run import Part
-from tacit.engine.envelope import Ask
+from tacit.deploy.role_run import RoleRun
+from tacit.deploy.site_data import NoRatings, RoleTable
+from tacit.deploy.site_run import SiteRun
+from tacit.engine.envelope import TimedRequest
 from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
 from tacit.federation.messages import Request
 from tacit.methods import known
@@ -47,13 +47,13 @@ def role_home(folder, brings=None, name="catalogue", policy=None):
 def begun(folder, offer, home):
     """The role's part, once the run has begun among three parties."""
     sites = Sites(folder, offer)
-    part = RolePart(home, offer.run, offer.content())
+    part = RoleRun(home, offer.run, offer.content())
     part.begin(sites.begin_content)
     return part, offer.prepared(part.party.facts)
 
 
 def asked(made, t, step="weigh"):
-    return Ask(Request(WEIGHED.name, made.bound, step, t + 1, 0, encode({"items": ITEMS, "t": t})), 10.0)
+    return TimedRequest(Request(WEIGHED.name, made.bound, step, t + 1, 0, encode({"items": ITEMS, "t": t})), 10.0)
 
 
 def test_an_offer_lists_roles_apart_from_parties_and_its_hash_covers_them(offer):
@@ -70,20 +70,20 @@ def test_an_offer_with_roles_that_cannot_be_is_refused(offer, roles):
 
 def test_a_role_takes_no_offer_that_does_not_name_it(tmp_path, offer):
     with pytest.raises(UsageError, match="a run without catalogue"):
-        RolePart(role_home(tmp_path), offer.run, replace(offer, roles=()).content())
+        RoleRun(role_home(tmp_path), offer.run, replace(offer, roles=()).content())
     with pytest.raises(UsageError, match="a run without proxy"):
-        RolePart(role_home(tmp_path, name="proxy"), offer.run, offer.content())
+        RoleRun(role_home(tmp_path, name="proxy"), offer.run, offer.content())
 
 
 def test_a_role_s_kit_cannot_join_as_a_party(tmp_path, offer):
     with pytest.raises(PrivacyRefused, match="catalogue is a role without ratings"):
-        Part(role_home(tmp_path), offer.run, offer.content())
+        SiteRun(role_home(tmp_path), offer.run, offer.content())
 
 
 def test_a_role_that_installed_code_does_not_have_is_refused(tmp_path, offer):
     other = replace(offer_of(run_file()), roles=("catalogue",))
     with pytest.raises(UsageError, match="as installed here have none"):
-        RolePart(role_home(tmp_path), other.run, other.content())
+        RoleRun(role_home(tmp_path), other.run, other.content())
 
 
 def test_a_party_begins_no_run_with_other_roles_than_its_own_code_needs(tmp_path, offer):
@@ -94,13 +94,13 @@ def test_a_party_begins_no_run_with_other_roles_than_its_own_code_needs(tmp_path
 
 def test_a_role_joins_a_run_of_an_experiment_no_more_than_a_party_does(tmp_path, offer):
     with pytest.raises(PrivacyRefused, match="up --local"):
-        RolePart(role_home(tmp_path), offer.run, replace(offer, local=True).content())
+        RoleRun(role_home(tmp_path), offer.run, replace(offer, local=True).content())
 
 
 def test_a_role_holds_the_coordinator_to_a_run_file_that_it_was_given(tmp_path, offer):
     policy = Policy(file=run_file(method={"name": WEIGHED.name, "rounds": 9}))
     with pytest.raises(PrivacyRefused, match="another run than the run file"):
-        RolePart(role_home(tmp_path, policy=policy), offer.run, offer.content())
+        RoleRun(role_home(tmp_path, policy=policy), offer.run, offer.content())
 
 
 def test_a_role_says_nothing_of_itself_and_has_no_ledger_in_a_private_run(tmp_path, offer):
@@ -126,7 +126,7 @@ def test_a_role_that_was_killed_repeats_its_latest_answer_and_goes_on_from_it(tm
 
 def test_a_request_under_other_terms_is_refused(tmp_path, offer):
     part, made = begun(tmp_path, offer, role_home(tmp_path))
-    other = Ask(Request(WEIGHED.name, "other", "weigh", 1, 0, encode({"items": ITEMS, "t": 0})), 10.0)
+    other = TimedRequest(Request(WEIGHED.name, "other", "weigh", 1, 0, encode({"items": ITEMS, "t": 0})), 10.0)
     with pytest.raises(BadMessage, match="other terms"):
         part.answer(other)
     with pytest.raises(BadMessage, match="survivors"):
@@ -149,7 +149,7 @@ def test_a_deployed_role_draws_from_the_operating_system_and_a_simulated_one_fro
 
 def table(path, **columns):
     pq.write_table(pa.table(columns), path)
-    return Brought(path)
+    return RoleTable(path)
 
 
 def test_what_a_role_brings_is_in_the_order_of_the_run_s_items(tmp_path, offer):
@@ -172,7 +172,7 @@ def test_items_that_the_role_does_not_know_have_no_features(tmp_path):
 
 
 def test_a_role_may_bring_nothing(tmp_path):
-    assert Brought().catalogue(DATA.item_ids, "run-1", tmp_path) is None
-    assert "none" in Brought().check()
+    assert RoleTable().catalogue(DATA.item_ids, "run-1", tmp_path) is None
+    assert "none" in RoleTable().check()
     with pytest.raises(DataError, match="no item table"):
-        Brought(tmp_path / "gone.parquet").check()
+        RoleTable(tmp_path / "gone.parquet").check()

@@ -11,11 +11,11 @@ from tacit.boundary.events import Metrics
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.wire import encode
 from tacit.deploy import site_service as module
-from tacit.deploy.logs import logger
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.policy import Policy
 from tacit.deploy.service_status import Status
 from tacit.deploy.site_service import Site
-from tacit.engine.envelope import Ask
+from tacit.engine.envelope import TimedRequest
 from tacit.errors import PeerFailed, PrivacyRefused, TacitError, TamperingFound
 from tacit.federation.messages import Request
 
@@ -23,7 +23,7 @@ OFFER = offer_of(run_file())
 
 
 def service_of(folder, home, stays=False) -> Site:
-    return Site(home, logger(folder, home.name), Status(folder, home.name, "hearts"), stays)
+    return Site(home, ServiceLog(folder, home.name), Status(folder, home.name, "hearts"), stays)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def begun(tmp_path):
 
 def ask_of(agreed, round=1, **change) -> dict:
     request = Request(agreed.method.name, agreed.bound, "contribute", round, 0, encode({}))
-    return Ask(replace(request, **change), 9.0).content()
+    return TimedRequest(replace(request, **change), 9.0).content()
 
 
 def released(sites) -> list:

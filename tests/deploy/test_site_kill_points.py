@@ -7,11 +7,11 @@ from killpoints import states_of
 from one_site import BIAS, CHAIN, DATA, Sites, costly, home_of, offer_of, rows_of, run_file
 
 from tacit.boundary.ledger import ledgers_in
-from tacit.deploy.align import aligned, rows_content
+from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_files import read_predictor
-from tacit.deploy.site_run import Part
+from tacit.deploy.site_run import SiteRun
 from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 
@@ -55,7 +55,7 @@ def test_a_site_that_was_killed_at_any_write_goes_on(tmp_path, monkeypatch, meth
     for state, done in states:
         home = home_of(state.parent, policy=policy)
         recorded = {row.request for path in ledgers_in(home.ledgers) for row in rows_of(home)}
-        part = Part(home, offer.run, offer.content())
+        part = SiteRun(home, offer.run, offer.content())
         part.sizes()
         part.begin(sites.begin_content)
         for ask, answer in zip(asks[done:], answers[done:], strict=True):
@@ -96,7 +96,7 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
 
     def work():
         sizes = {name: told.users for name, told in sites.told.items()}
-        count, rows = aligned(offer, sizes, say, tmp_path / "aligned.tct")
+        count, rows = align_sites(offer, sizes, say, tmp_path / "aligned.tct")
         for name in offer.roster:
             say(name, "", rows_content(count, rows[name]))
 
@@ -105,7 +105,7 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
     assert len(states) > 10
     for state, done in states:
         home = home_of(state.parent, policy=policy, source=sources["party-1"])
-        part = Part(home, offer.run, offer.content())
+        part = SiteRun(home, offer.run, offer.content())
         for content in said[done:]:
             part.align(content)
         assert {path.suffix for path in (home.folder / "aligned").glob("[!.]*")} == {".place", ".rows", ".blinded"}

@@ -11,7 +11,7 @@ import pytest
 from one_site import DATA, home_of, offer_of, run_file, write_csv
 
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.site_data import Laid, Source, onto
+from tacit.deploy.site_data import Source, StoredShare, fit_ratings
 from tacit.deploy.site_files import write_share
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.partition import partition
@@ -94,7 +94,7 @@ def test_an_item_that_is_not_listed_is_left_out(tmp_path):
 
 def test_ratings_stay_with_their_items_on_a_list_in_another_order(tmp_path):
     texts = Vocabulary(np.array(sorted(map(str, DATA.item_ids.ids)), dtype=object), "item")
-    placed, unfit = onto(DATA, texts, DATA.scale)
+    placed, unfit = fit_ratings(DATA, texts, DATA.scale)
     assert unfit == 0
     for user in range(DATA.n_users):
         before = dict(zip(map(str, DATA.item_ids[DATA.row(user)[0]]), DATA.row(user)[1], strict=True))
@@ -168,12 +168,12 @@ def test_data_that_is_not_there_is_one_sentence(tmp_path):
 def test_a_share_that_was_laid_ready_is_found_by_its_run(tmp_path):
     share = partition(DATA, into=3)[1]
     write_share(tmp_path / "run-1.share", share)
-    held = Laid().held(offer_of(run_file(), local=True), "party-2", tmp_path)
+    held = StoredShare().held(offer_of(run_file(), local=True), "party-2", tmp_path)
     np.testing.assert_array_equal(held.share.ratings.values, share.ratings.values)
     assert held.people == tuple(map(str, share.ratings.user_ids.ids))
     assert held.test is None
     with pytest.raises(DataError, match="no share of this run for party-2"):
-        Laid().held(offer_of(run_file(), run="run-2", local=True), "party-2", tmp_path)
+        StoredShare().held(offer_of(run_file(), run="run-2", local=True), "party-2", tmp_path)
 
 
 def test_a_public_list_is_read_in_order_and_without_repeats(tmp_path):

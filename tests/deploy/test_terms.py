@@ -11,14 +11,14 @@ from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.catalogue_message import ids_array, vocabulary
+from tacit.deploy.catalogue_message import ids_array, read_ids
 from tacit.deploy.offer import (
     Offer,
-    Told,
+    SiteSizes,
     facts_content,
-    facts_from,
     facts_of,
     offered_file,
+    read_facts,
     union,
 )
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
@@ -93,7 +93,7 @@ def test_public_facts_come_from_what_is_declared():
 
 
 def test_an_agreement_is_reckoned_from_the_offer_alone():
-    told = dict.fromkeys(NAMES, Told(16, None))
+    told = dict.fromkeys(NAMES, SiteSizes(16, None))
     agreed = OFFER.prepared(facts_of(OFFER, told, Feedback.EXPLICIT))
     assert agreed.plan.terms.guarantee.epsilon <= 4.0
     assert not agreed.plan.terms.guarantee.simulated
@@ -109,9 +109,11 @@ def test_an_agreement_is_reckoned_from_the_offer_alone():
 # -- what sites tell ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", [Told(3, None), Told(3, vocabulary_of("a", "b"), 7, 2), Told(1, vocabulary_of(1, 2))])
+@pytest.mark.parametrize(
+    "told", [SiteSizes(3, None), SiteSizes(3, vocabulary_of("a", "b"), 7, 2), SiteSizes(1, vocabulary_of(1, 2))]
+)
 def test_what_a_site_tells_is_the_same_after_its_way(told):
-    read = Told.of(through_the_wire(told.content()), "party-1")
+    read = SiteSizes.of(through_the_wire(told.content()), "party-1")
     assert (read.users, read.items, read.ratings, read.devices) == (told.users, told.items, told.ratings, told.devices)
 
 
@@ -138,7 +140,7 @@ def test_what_a_site_tells_is_the_same_after_its_way(told):
 )
 def test_sizes_that_cannot_be_are_one_sentence(change):
     with pytest.raises(BadMessage) as found:
-        Told.of({**Told(3, None).content(), **change}, "party-1")
+        SiteSizes.of({**SiteSizes(3, None).content(), **change}, "party-1")
     assert str(found.value).endswith(".")
 
 
@@ -147,10 +149,10 @@ def test_sizes_that_cannot_be_are_one_sentence(change):
 
 def test_facts_are_the_same_after_their_way():
     thirds = np.array_split(DATA.item_ids.ids, 3)
-    told = {name: Told(48, Vocabulary(ids, "item"), 10) for name, ids in zip(NAMES, thirds, strict=True)}
-    for offer, said in ((VERTICAL, told), (OFFER, dict.fromkeys(NAMES, Told(16, None)))):
+    told = {name: SiteSizes(48, Vocabulary(ids, "item"), 10) for name, ids in zip(NAMES, thirds, strict=True)}
+    for offer, said in ((VERTICAL, told), (OFFER, dict.fromkeys(NAMES, SiteSizes(16, None)))):
         facts = facts_of(offer, said, Feedback.EXPLICIT)
-        read = facts_from(offer, through_the_wire(facts_content(facts)))
+        read = read_facts(offer, through_the_wire(facts_content(facts)))
         for part in ("setting", "scale", "feedback", "users", "items", "ratings", "item_ids", "seed"):
             assert getattr(read, part) == getattr(facts, part)
         for one, other in zip(read.roster, facts.roster, strict=True):
@@ -164,27 +166,27 @@ def test_facts_are_the_same_after_their_way():
 
 
 def test_users_are_added_up_where_they_are_divided_and_shared_where_items_are():
-    told = {name: Told(number, None) for name, number in zip(NAMES, (5, 6, 7), strict=True)}
+    told = {name: SiteSizes(number, None) for name, number in zip(NAMES, (5, 6, 7), strict=True)}
     assert facts_of(OFFER, told, Feedback.EXPLICIT).users == 18
-    assert facts_of(VERTICAL, dict.fromkeys(NAMES, Told(9, None)), Feedback.EXPLICIT).users == 9
+    assert facts_of(VERTICAL, dict.fromkeys(NAMES, SiteSizes(9, None)), Feedback.EXPLICIT).users == 9
 
 
 def test_items_beyond_the_public_list_are_refused():
-    told = {**dict.fromkeys(NAMES, Told(48, None)), "party-2": Told(48, vocabulary_of("nowhere"))}
+    told = {**dict.fromkeys(NAMES, SiteSizes(48, None)), "party-2": SiteSizes(48, vocabulary_of("nowhere"))}
     with pytest.raises(BadMessage, match="party-2 holds items"):
         facts_of(VERTICAL, told, Feedback.EXPLICIT)
 
 
 def test_vertical_sites_of_different_sizes_cannot_begin():
-    told = dict.fromkeys(NAMES, Told(48, None))
-    content = facts_content(facts_of(VERTICAL, {**told, "party-2": Told(47, None)}, Feedback.EXPLICIT))
+    told = dict.fromkeys(NAMES, SiteSizes(48, None))
+    content = facts_content(facts_of(VERTICAL, {**told, "party-2": SiteSizes(47, None)}, Feedback.EXPLICIT))
     with pytest.raises(BadMessage, match="cannot have together"):
-        facts_from(VERTICAL, content)
+        read_facts(VERTICAL, content)
 
 
 def test_a_cohort_is_for_experiments_and_for_runs_without_privacy():
     file = run_file(partition={"by": "device", "into": 3})
-    told = dict.fromkeys(NAMES, Told(16, None, devices=16))
+    told = dict.fromkeys(NAMES, SiteSizes(16, None, devices=16))
     for offer, fine in (
         (offer_of(file), False),
         (offer_of(file, local=True), True),
@@ -192,10 +194,10 @@ def test_a_cohort_is_for_experiments_and_for_runs_without_privacy():
     ):
         content = facts_content(facts_of(offer, told, Feedback.EXPLICIT))
         if fine:
-            assert facts_from(offer, content).roster[0].devices == 16
+            assert read_facts(offer, content).roster[0].devices == 16
         else:
             with pytest.raises(BadMessage, match="cannot have together"):
-                facts_from(offer, content)
+                read_facts(offer, content)
 
 
 # -- lists of items -----------------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def test_a_cohort_is_for_experiments_and_for_runs_without_privacy():
 @pytest.mark.parametrize("ids", [(1, 2, 30), ("a", "b", "ß"), ("1", "10", "2"), (-5, 2**62)])
 def test_text_and_numbers_stay_apart(ids):
     made = vocabulary_of(*ids)
-    read = vocabulary(ids_array(made))
+    read = read_ids(ids_array(made))
     assert read == made
     assert read.ids.dtype == made.ids.dtype
 

@@ -11,10 +11,10 @@ from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
 from tacit.boundary.protection import BudgetSpent, total_epsilon
-from tacit.deploy.align import aligned, rows_content
+from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_run import Part, affordable
+from tacit.deploy.site_run import SiteRun, check_budget
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 from tacit.partition import partition
@@ -49,7 +49,7 @@ def done(folder, tables, offer, **rules) -> Sites:
     def say(name, _about, content):
         return sites.parts[name].align(content)
 
-    count, rows = aligned(offer, sizes, say, folder / f"{offer.run}.tct")
+    count, rows = align_sites(offer, sizes, say, folder / f"{offer.run}.tct")
     for name in offer.roster:
         say(name, "", rows_content(count, rows[name]))
     sites.aligned(count)
@@ -58,10 +58,10 @@ def done(folder, tables, offer, **rules) -> Sites:
     return sites
 
 
-def part_of(folder, tables, offer, **rules) -> Part:
+def part_of(folder, tables, offer, **rules) -> SiteRun:
     """The first site, which looks at an offer."""
     home = home_of(folder, policy=Policy(align_key=KEY, **rules), source=tables["party-1"])
-    return Part(home, offer.run, offer.content())
+    return SiteRun(home, offer.run, offer.content())
 
 
 # -- what a site charges ------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_a_pinned_roster_is_the_one_that_is_offered(tmp_path, tables, rules, off
 def test_a_site_that_pins_says_so_where_it_states_the_guarantee(tmp_path, tables, rules, option):
     part = part_of(tmp_path, tables, OFFER, **rules)
     policy, held = Policy(align_key=KEY, **rules), part._held
-    made, _budget = affordable(policy, OFFER, held, tmp_path / "ledger" / "party-1.sqlite", "party-1")
+    made, _budget = check_budget(policy, OFFER, held, tmp_path / "ledger" / "party-1.sqlite", "party-1")
     words = policy.stated(made.terms.guarantee, OFFER)
     assert f"if every site pins the roster as this one did ({option})" in words
     assert ROSTER_REPORTED not in words

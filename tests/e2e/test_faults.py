@@ -18,7 +18,7 @@ from services import PATIENCE, Federation, Service
 
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
-from tacit.deploy.local_sites import Sites, train
+from tacit.deploy.local_sites import LocalSites, train
 from tacit.experiment import run as simulate
 from tacit.prepare.loaded import prepare
 
@@ -145,7 +145,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def local_sites(tmp_path_factory):
-    sites = Sites(tmp_path_factory.mktemp("local"), ("party-1", "party-2", "party-3"))
+    sites = LocalSites(tmp_path_factory.mktemp("local"), ("party-1", "party-2", "party-3"))
     sites.start_all()
     yield sites
     sites.stop()

@@ -17,7 +17,7 @@ from services import Federation
 from tacit.boundary.ledger import Ledger
 from tacit.engine.cells import CHANNEL, COORDINATOR
 from tacit.engine.coordinator_channel import TAKEN
-from tacit.engine.envelope import Ask, Place, sealed
+from tacit.engine.envelope import Address, TimedRequest, sign_message
 
 PRIVATE = """
 seed = 7
@@ -58,7 +58,7 @@ class Attacked:
         self.latest, self.latest_answer = self.first, self.answer
 
     def ask(self, request, run="run-a", about="", **more) -> dict:
-        content = {**Ask(request, 30.0).content(), **more}
+        content = {**TimedRequest(request, 30.0).content(), **more}
         return self.hub.told("party-1", "ask", about or f"{request.hash} {time.monotonic()}", content, run)
 
     @property
@@ -228,13 +228,13 @@ def test_a_message_that_ends_another_run_ends_nothing(attacked):
 @pytest.mark.parametrize("forged", ["another key", "another addressee", "another topic", "cut", "noise"])
 def test_what_is_not_the_coordinators_word_to_this_site_is_not_even_taken(attacked, forged):
     hub, before = attacked.hub, attacked.ledger
-    content = {"about": "forged", **Ask(attacked.first, 30.0).content()}
-    place = Place(COORDINATOR, "party-1", "ask", "run-a")
+    content = {"about": "forged", **TimedRequest(attacked.first, 30.0).content()}
+    place = Address(COORDINATOR, "party-1", "ask", "run-a")
     messages = {
-        "another key": sealed(place, content, Ed25519PrivateKey.generate()),
-        "another addressee": sealed(replace(place, to="party-2"), content, hub.key),
-        "another topic": sealed(replace(place, topic="end"), content, hub.key),
-        "cut": sealed(place, content, hub.key)[:-8],
+        "another key": sign_message(place, content, Ed25519PrivateKey.generate()),
+        "another addressee": sign_message(replace(place, to="party-2"), content, hub.key),
+        "another topic": sign_message(replace(place, topic="end"), content, hub.key),
+        "cut": sign_message(place, content, hub.key)[:-8],
         "noise": b"\xff" * 500,
     }
     lines = attacked.log.count('"refused"')
@@ -246,7 +246,7 @@ def test_what_is_not_the_coordinators_word_to_this_site_is_not_even_taken(attack
 
 
 def test_the_same_message_twice_gets_the_same_reply(attacked):
-    content = {"about": "twice", **Ask(attacked.latest, 30.0).content()}
+    content = {"about": "twice", **TimedRequest(attacked.latest, 30.0).content()}
     for number in (1, 2):
         assert attacked.hub.say("party-1", "ask", content, "run-a") == TAKEN
         attacked.hub.wait(lambda number=number: len(attacked.hub.replies.get("twice", ())) == number)
@@ -257,7 +257,7 @@ def test_the_same_message_twice_gets_the_same_reply(attacked):
 
 def test_unknown_topics_and_flares_own_channels_reach_nobody(attacked):
     hub, before = attacked.hub, attacked.ledger
-    body = sealed(Place(COORDINATOR, "party-1", "shell", "run-a"), {"about": "x"}, hub.key)
+    body = sign_message(Address(COORDINATOR, "party-1", "shell", "run-a"), {"about": "x"}, hub.key)
     assert hub.raw("party-1", "shell", body) is None
     for channel, topic in (
         (CellChannel.CELLNET, "bulk"),

@@ -17,12 +17,12 @@ from services import Federation
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.deploy import certificates
-from tacit.deploy.handshake import greeted, hello
+from tacit.deploy.handshake import check_hello, hello_content
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
 from tacit.engine.cells import COORDINATOR
 from tacit.engine.coordinator_channel import TAKEN
-from tacit.engine.envelope import Place, answer_content, sealed
+from tacit.engine.envelope import Address, answer_content, sign_message
 from tacit.errors import BadMessage, PeerFailed
 from tacit.federation.messages import Answer
 
@@ -78,12 +78,14 @@ def test_a_site_that_poses_routes_and_forges_changes_nothing_for_the_others(coor
     until(lambda: any(line.get("peer") == "party-2" for line in log_of(coordinated)))
     until(lambda: any(topic == "offer" for topic, _content in intruder.seen))
     # in another's name, on its own connection: a hello that will not do would put party-2 out
-    for body in (b"garbage", sealed(Place("party-2", COORDINATOR, "hello"), {"start": "x"}, intruder.identity)):
+    for body in (b"garbage", sign_message(Address("party-2", COORDINATOR, "hello"), {"start": "x"}, intruder.identity)):
         intruder.posing("party-2", COORDINATOR, "hello", body)
         intruder.posing("party-2", COORDINATOR, "reply", body)
     intruder.posing("party-2", COORDINATOR, CellChannelTopic.Bye, None, channel=CellChannel.CELLNET)
     # through the coordinator to another site, as itself and in the coordinator's name
-    asked = sealed(Place(COORDINATOR, "party-2", "end", intruder.run), {"about": "x", "why": "Go."}, intruder.identity)
+    asked = sign_message(
+        Address(COORDINATOR, "party-2", "end", intruder.run), {"about": "x", "why": "Go."}, intruder.identity
+    )
     assert intruder.raw("party-2", "end", asked, timeout=0.3) is None
     # replies that are not its own, not signed by it, or about nothing
     offer = str(next(content for topic, content in intruder.seen if topic == "offer")["about"])
@@ -239,10 +241,10 @@ def keyring(tmp_path_factory) -> Keyring:
 @pytest.mark.parametrize("hours", [-2, 2])
 def test_a_clock_that_is_wrong_is_told_by_how_much(keyring, hours):
     kit, identity = keyring.invite("party-1"), Ed25519PrivateKey.generate()
-    said = sealed(Place("party-1", COORDINATOR, "hello"), hello(kit, identity, "s"), identity)
+    said = sign_message(Address("party-1", COORDINATOR, "hello"), hello_content(kit, identity, "s"), identity)
     with pytest.raises(PeerFailed, match=f"120 minutes {'ahead' if hours < 0 else 'behind'}"):
-        greeted(keyring, "party-1", said, COORDINATOR, now=time.time() + hours * 3600)
-    assert greeted(keyring, "party-1", said, COORDINATOR)[0] == "s"
+        check_hello(keyring, "party-1", said, COORDINATOR, now=time.time() + hours * 3600)
+    assert check_hello(keyring, "party-1", said, COORDINATOR)[0] == "s"
 
 
 def test_a_clock_before_or_after_the_certificate_is_found_at_home(keyring):
@@ -255,11 +257,13 @@ def test_a_clock_before_or_after_the_certificate_is_found_at_home(keyring):
 
 def test_a_hello_in_anothers_name_or_with_anothers_certificate_is_refused(keyring):
     one, two, identity = keyring.invite("party-1"), keyring.invite("party-2"), Ed25519PrivateKey.generate()
-    words = hello(one, identity, "s")
-    in_name = sealed(Place("party-2", COORDINATOR, "hello"), words, identity)
+    words = hello_content(one, identity, "s")
+    in_name = sign_message(Address("party-2", COORDINATOR, "hello"), words, identity)
     with pytest.raises(BadMessage):
-        greeted(keyring, "party-2", in_name, COORDINATOR)
-    borrowed = sealed(Place("party-1", COORDINATOR, "hello"), {**words, "certificate": two.certificate}, identity)
+        check_hello(keyring, "party-2", in_name, COORDINATOR)
+    borrowed = sign_message(
+        Address("party-1", COORDINATOR, "hello"), {**words, "certificate": two.certificate}, identity
+    )
     with pytest.raises(BadMessage):
-        greeted(keyring, "party-1", borrowed, COORDINATOR)
+        check_hello(keyring, "party-1", borrowed, COORDINATOR)
     assert keyring.identity_of("party-1") is None

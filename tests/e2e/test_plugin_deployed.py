@@ -10,7 +10,7 @@ from plugged import installed, plugged
 from services import Federation
 
 from tacit.config import RunFile
-from tacit.deploy.local_sites import Sites, train
+from tacit.deploy.local_sites import LocalSites, train
 from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train as simulate
 from tacit.prepare.simulated_ledgers import Records
@@ -69,7 +69,7 @@ def test_three_sites_say_what_is_said_in_one_process(site, tmp_path, monkeypatch
         made = prepare(file)
         run, parties = made.run.named(secrets.token_hex(16)), made.parties
         here = simulate(run, parties, records=Records.of(run, tmp_path / "ledgers"))
-        sites = Sites(tmp_path / "sites", parties.names)
+        sites = LocalSites(tmp_path / "sites", parties.names)
         try:
             sites.start_all()
             apart = train(sites, file, run, parties)

@@ -12,7 +12,7 @@ from services import Federation
 from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.synthetic import demo
-from tacit.deploy.local_sites import Sites
+from tacit.deploy.local_sites import LocalSites
 from tacit.deploy.local_sites import train as train_apart
 from tacit.federation import Facts
 from tacit.methods import known
@@ -67,7 +67,7 @@ def test_a_role_apart_gives_the_same_digest_and_so_it_does_when_it_is_killed(ins
     file, made = run_of(parties, privacy)
     records = Records.unlimited(made, installed / "ledgers")
     here = train(made, parties, records=records, brought=brought)
-    sites = Sites(installed / "sites", (*parties.names, *made.roles))
+    sites = LocalSites(installed / "sites", (*parties.names, *made.roles))
 
     def disturb(round):
         if round == 2:

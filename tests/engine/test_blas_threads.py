@@ -42,7 +42,7 @@ def test_a_party_s_step_has_one_thread_of_blas_and_what_follows_has_all(monkeypa
 
 def test_so_has_that_of_a_deployed_site(monkeypatch):
     seen, agreed = [], SimpleNamespace(method=SimpleNamespace(name="bias"), bound="terms")
-    monkeypatch.setattr(part, "served", lambda *_asked: seen.append(blas_threads()))
+    monkeypatch.setattr(part, "serve_request", lambda *_asked: seen.append(blas_threads()))
     site = SimpleNamespace(
         party=object(),
         _prepared=agreed,
@@ -52,7 +52,7 @@ def test_so_has_that_of_a_deployed_site(monkeypatch):
     )
     request = SimpleNamespace(method="bias", parameters="terms", hash="hash")
     with threadpool_limits(2, user_api="blas"):
-        part.Part.answer(site, SimpleNamespace(request=request, survivors=None))
+        part.SiteRun.answer(site, SimpleNamespace(request=request, survivors=None))
     assert seen == [{1}]
 
 

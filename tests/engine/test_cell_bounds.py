@@ -11,7 +11,7 @@ from nvflare.fuel.f3.message import Message
 from tacit.deploy.local_sites import free_port
 from tacit.engine import cells, envelope
 from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, Cell
-from tacit.engine.envelope import SIGNATURE, Place, opened, sealed
+from tacit.engine.envelope import SIGNATURE, Address, open_message, sign_message
 from tacit.errors import BadMessage
 
 
@@ -119,7 +119,7 @@ def test_what_is_not_bytes_is_not_looked_at(ends, heard, body):
 # -- what a signature is good for ---------------------------------------------------------------------------------
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
-BODY = sealed(Place(COORDINATOR, "party-1", "ask", "run-1"), {"number": 3}, KEY)[SIGNATURE:]
+BODY = sign_message(Address(COORDINATOR, "party-1", "ask", "run-1"), {"number": 3}, KEY)[SIGNATURE:]
 #: What a key may have signed for another purpose, where an envelope's words could have been what it was about.
 ELSEWHERE = {
     "the bare hash": hashlib.sha256(BODY).digest(),
@@ -129,7 +129,7 @@ ELSEWHERE = {
 
 
 def read(signed: bytes) -> tuple:
-    return opened(KEY.sign(signed) + BODY, KEY.public_key(), COORDINATOR, "party-1", "ask")
+    return open_message(KEY.sign(signed) + BODY, KEY.public_key(), COORDINATOR, "party-1", "ask")
 
 
 @pytest.mark.parametrize("what", ELSEWHERE)

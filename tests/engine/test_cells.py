@@ -9,7 +9,7 @@ from nvflare.fuel.utils import fobs
 
 from tacit.deploy.local_sites import free_port
 from tacit.engine import cells
-from tacit.engine.cells import CHANNEL, COORDINATOR, Cell, vacant
+from tacit.engine.cells import CHANNEL, COORDINATOR, Cell, check_port_free
 from tacit.errors import PeerFailed
 
 
@@ -99,12 +99,12 @@ def test_without_a_check_of_who_is_at_the_other_end_a_site_speaks_for_another(mo
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
 def test_an_address_that_is_not_this_machines_is_told_before_anybody_waits(host):
     with pytest.raises(PeerFailed, match=f"cannot listen at {host}:8102.*--listen 0.0.0.0"):
-        vacant(host, 8102)
+        check_port_free(host, 8102)
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0", "127.0.0.1"])
 def test_a_port_that_is_free_is_free_and_one_that_is_taken_is_taken(host):
     port = free_port()
-    vacant(host, port)
+    check_port_free(host, port)
     with socket.create_server((host, port)), pytest.raises(PeerFailed, match="is another one running there"):
-        vacant(host, port)
+        check_port_free(host, port)

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.engine import coordinator_channel as module
 from tacit.engine.coordinator_channel import TAKEN, CoordinatorChannel
-from tacit.engine.envelope import failure_content, opened
+from tacit.engine.envelope import failure_content, open_message
 from tacit.errors import BadMessage, PrivacyRefused
 
 KEY = Ed25519PrivateKey.generate()
@@ -22,7 +22,7 @@ class FakeCell:
         self.act = act or (lambda name, topic, content: None)
 
     def send(self, to, topic, message, timeout):
-        run, content = opened(message, KEY.public_key(), "coordinator", to, topic)
+        run, content = open_message(message, KEY.public_key(), "coordinator", to, topic)
         assert run == "run-1"
         assert timeout > 0
         self.pushed.append((to, topic, content["about"]))

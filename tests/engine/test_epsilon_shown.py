@@ -22,7 +22,7 @@ from tacit.methods.context import Context, Target
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
 from tacit.prepare.plan import make_plan
-from tacit.prepare.progress import glances
+from tacit.prepare.progress import progress_reporter
 from tacit.prepare.run_file import prepared
 from tacit.prepare.simulate import train
 from tacit.prepare.simulated_ledgers import Records
@@ -98,7 +98,7 @@ def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
     assert shown[-1][1] < made.spent(trained.transcript.requests_by_step) == pytest.approx(whole, rel=1e-9)
     assert made.spent(trained.transcript.requests_by_step) <= made.terms.guarantee.epsilon
     seen = []
-    look = glances(run, seen.append)  # what a coordinator shows
+    look = progress_reporter(run, seen.append)  # what a coordinator shows
     assert look(3, 3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.requests_by_step)
 
 

@@ -6,9 +6,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.deploy.local_sites import free_port
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.coordinator_channel import TAKEN, CoordinatorChannel
-from tacit.engine.envelope import Ask, answer_content, failure_content, opened
+from tacit.engine.envelope import TimedRequest, answer_content, failure_content, open_message
 from tacit.engine.flare import Flare
-from tacit.engine.serve import served
+from tacit.engine.serve import serve_request
 from tacit.engine.site_channel import SiteChannel
 from tacit.errors import TacitError
 from tacit.testing.engine_contract import EngineContract
@@ -31,9 +31,9 @@ class Loop:
 
     def window(self, name, port):
         def answer(topic, run, content):
-            ask = Ask.of(content)
+            ask = TimedRequest.of(content)
             try:
-                return answer_content(served(self.parties[name], ask.request, ask.survivors))
+                return answer_content(serve_request(self.parties[name], ask.request, ask.survivors))
             except TacitError as error:
                 return failure_content(error, tell=True)
 
@@ -45,7 +45,7 @@ class Loop:
         return window
 
     def received(self, sender, topic, body):
-        run, content = opened(body, self.keys[sender].public_key(), sender, COORDINATOR, topic)
+        run, content = open_message(body, self.keys[sender].public_key(), sender, COORDINATOR, topic)
         assert run == RUN
         self.desk.replied(sender, content.pop("about"), content)
         return TAKEN

@@ -12,7 +12,7 @@ from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.release import Kind
 from tacit.engine import InProcess
 from tacit.engine import inprocess as module
-from tacit.engine.turns import Turns
+from tacit.engine.inprocess import Turns
 from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
 

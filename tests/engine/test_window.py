@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.engine import site_channel as module
 from tacit.engine.coordinator_channel import TAKEN
-from tacit.engine.envelope import Place, failure_of, opened, sealed
+from tacit.engine.envelope import Address, open_message, read_failure, sign_message
 from tacit.engine.site_channel import SiteChannel
 from tacit.errors import BadMessage, PrivacyRefused
 
@@ -31,7 +31,7 @@ class FakeCell:
 
     def send(self, to, topic, body, timeout):
         assert (to, topic) == ("coordinator", "reply")
-        _run, content = opened(body, SITE.public_key(), "party-1", "coordinator", "reply")
+        _run, content = open_message(body, SITE.public_key(), "party-1", "coordinator", "reply")
         with self.news:
             self.tries += 1
             self.news.notify_all()
@@ -79,7 +79,7 @@ class Site:
 
     def told(self, about, topic="ask", key=COORDINATOR, to="party-1", sender="coordinator", start="", **content):
         words = {"about": about, "start": start or self.window.start, "seconds": 60.0, **content}
-        return self.cell.receive(sender, topic, sealed(Place("coordinator", to, topic, "run-1"), words, key))
+        return self.cell.receive(sender, topic, sign_message(Address("coordinator", to, topic, "run-1"), words, key))
 
     def replied(self, number: int) -> list[tuple[str, dict]]:
         assert self.cell.wait(lambda: len(self.cell.replies) >= number), (self.seen, self.cell.replies)
@@ -262,7 +262,7 @@ def test_an_error_is_the_reply_its_reasons_stay_at_home_and_the_site_goes_on(sit
         site.told(f"id-{number}")
         site.replied(number)
     assert "u17" not in str(site.cell.replies)
-    found = [failure_of(content, "party-1") for _about, content in site.cell.replies]
+    found = [read_failure(content, "party-1") for _about, content in site.cell.replies]
     assert [type(error).__name__ for error in found] == ["PrivacyRefused", "PeerFailed", "PeerFailed"]
     assert len(site.refused) == 2, "a mistake in the program leaves a trace at the site"
 

@@ -110,7 +110,7 @@ class Teller(WeighedParty):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("any")), what="nothing: it is refused")
     def gossip(self):
-        return self.gate.tell(items=self.ratings.values)
+        return self.gate.send(items=self.ratings.values)
 
 
 @pytest.mark.parametrize("privacy", [None, PRIVACY])
@@ -119,7 +119,7 @@ def test_a_party_with_ratings_has_no_such_way_out(parties, tmp_path, privacy):
     made = prepared(parties, replace(WEIGHED, sides={Setting.HORIZONTAL: sides}), privacy=privacy)
     records = Records.of(made, tmp_path)
     party = made.party(parties[0], None if records is None else records.of_party(parties[0]))
-    with pytest.raises(PrivacyRefused, match=r"party-1 has ratings, and gate\.tell is for roles"):
+    with pytest.raises(PrivacyRefused, match=r"party-1 has ratings, and gate\.send is for roles"):
         party.answer(Request(WEIGHED.name, made.bound, "gossip", 0, 0, request_body()))
 
 
@@ -146,7 +146,7 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: another shape than agreed")
     def misshapen(self):
-        return self.gate.tell(items=np.ones(3, dtype=np.float32))
+        return self.gate.send(items=np.ones(3, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it goes round the gate")
     def raw(self):
@@ -154,8 +154,8 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it tells twice")
     def twice(self):
-        self.gate.tell(items=np.ones(25, dtype=np.float32))
-        return self.gate.tell(items=np.ones(25, dtype=np.float32))
+        self.gate.send(items=np.ones(25, dtype=np.float32))
+        return self.gate.send(items=np.ones(25, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), what="nothing: it fails")
     def crash(self):
@@ -166,14 +166,14 @@ class Careless(Role):
         import time
 
         time.sleep(0.5)
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
 @pytest.mark.parametrize(
     ("name", "error", "words"),
     [
         ("misshapen", BadMessage, "catalogue"),
-        ("raw", UngatedRelease, r"catalogue.*gate\.tell"),
+        ("raw", UngatedRelease, r"catalogue.*gate\.send"),
         ("twice", PrivacyRefused, "two releases"),
         ("crash", PeerFailed, 'catalogue failed in step "crash".*planted'),
     ],
@@ -211,7 +211,7 @@ def test_a_role_is_asked_for_its_own_steps_alone_and_a_party_for_none_of_them(pa
 class Clashing(Role):
     @step(Kind.PUBLIC, takes=Schema(), what="a step of the same name as the parties'")
     def finish(self):
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
 def test_steps_of_one_name_are_refused(parties):
@@ -342,4 +342,4 @@ def test_a_run_with_a_role_verifies_though_the_role_has_no_ledger(tmp_path):
     finally:
         del known()[WEIGHED.name]
     assert verified.exit_code == 0, verified.output
-    assert "told by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()
+    assert "sent by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()

@@ -17,7 +17,7 @@ from tacit.aggregation.secagg import CountedSecAgg, SecAgg
 from tacit.boundary.code import SEALED
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.ledger import START, next_head
-from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.protection import Budget
 from tacit.boundary.wire import decode, digest, encode
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts
@@ -509,20 +509,19 @@ def test_a_signed_or_masked_message_of_another_run_serves_nobody():
 
 def test_rounding_noise_and_requests_share_no_stream(monkeypatch):
     """Every stream's purpose is another: of rounding and of noise, and of each round's request."""
-    purposes, real = [], Protection.source
+    purposes, real = [], Gate._source
 
     def noted(self, *purpose):
-        purposes.append((self.ledger.party, *purpose))
+        purposes.append((self.party, self._serving().hash, *purpose))
         return real(self, *purpose)
 
-    monkeypatch.setattr(Protection, "source", noted)
+    monkeypatch.setattr(Gate, "_source", noted)
     stage = Stage()
     stage.sum()
     stage.sum()
     assert len(purposes) == len(set(purposes)) == 2 * 2 * SILOS
-    hashes = {purpose[-1] for purpose in purposes}
-    assert len(hashes) == 2  # the two rounds' requests
-    assert {purpose[1] for purpose in purposes} == {"noise", "rounding"}
+    assert len({purpose[1] for purpose in purposes}) == 2  # the two rounds' requests
+    assert {purpose[2] for purpose in purposes} == {"noise", "rounding"}
 
 
 def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():

@@ -9,8 +9,8 @@ from fake_run import ABOUT, GUARANTEE, RUN, three_rounds, write_run
 
 from tacit.federation.transcript import Entry, Transcript
 from tacit.report import RunRecord, privacy_card
-from tacit.report.about import absences, void_sums
 from tacit.report.card import NON_PRIVATE
+from tacit.report.describe import absences, void_sums
 
 HOSTILE = "<script>alert(1)</script> | **x** [a](b) `c` # \n- d"
 
@@ -185,7 +185,7 @@ def test_of_many_absent_parties_the_most_absent_are_named():
 def test_void_sums_are_counted_in_words():
     assert void_sums(0, 4) == []
     assert void_sums(1, 4)[0].startswith("1 sum in 4 rounds was void")
-    assert void_sums(57, 60)[0].startswith("57 sums in 60 rounds were void, since too few stayed")
+    assert void_sums(57, 60)[0].startswith("57 sums in 60 rounds were void because too few parties stayed")
 
 
 def test_a_lying_coordinator_is_left_out_only_where_the_run_says_nothing(tmp_path):

@@ -462,7 +462,7 @@ def each(pieces):
 @pytest.mark.parametrize("seed", range(5))
 def test_pieces_add_up_to_the_exact_answer_and_none_is_longer_than_the_clip(name, seed):
     query, clip = {**QUERIES, **DRAWN}[name](records(seed))
-    exact, pieces = flat(query, derive(seed, "answer")), query.pieces({}, derive(seed, "answer"))
+    exact, pieces = flat(query, derive(seed, "answer")), query.contributions({}, derive(seed, "answer"))
     dense = each(pieces)
     np.testing.assert_allclose(dense.sum(axis=0), exact, rtol=1e-9, atol=1e-9 * clip)
     assert np.linalg.norm(dense, axis=1).max() <= clip
@@ -473,13 +473,13 @@ def test_pieces_add_up_to_the_exact_answer_and_none_is_longer_than_the_clip(name
 def test_a_neighbour_changes_one_piece_only(name):
     """One user's record emptied; one rating gone, where every rating is a piece of its own."""
     lists = records(7)
-    before = each(QUERIES[name](lists)[0].pieces({}, derive(7, "answer")))
+    before = each(QUERIES[name](lists)[0].contributions({}, derive(7, "answer")))
     for i, record in enumerate(lists):
         if not record:
             continue
         less = record[1:] if name == "deviations" else []
         near = [*lists[:i], less, *lists[i + 1 :]]
-        after = each(QUERIES[name](near)[0].pieces({}, derive(7, "answer")))
+        after = each(QUERIES[name](near)[0].contributions({}, derive(7, "answer")))
         kept = [tuple(row) for row in after if row.any()]
         was = [tuple(row) for row in before if row.any()]
         gone = Counter(was) - Counter(kept)
@@ -492,7 +492,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
     lists = records(7)
 
     def averaged(these):
-        dense = each(normalised(these)[0].pieces({}, derive(7, "answer")))
+        dense = each(normalised(these)[0].contributions({}, derive(7, "answer")))
         return dense / sum(map(bool, these))
 
     was, kept = averaged(lists), averaged([[], *lists[1:]])
@@ -503,7 +503,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
 def test_gradients_of_user_factors_have_no_pieces():
     query = EmbeddingGradient(Scale(1, 5), 1.0, 3, users_are_public=True).over(ratings_of(records(7)))
     with pytest.raises(UsageError, match="item factors alone"):
-        query.pieces({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
+        query.contributions({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
 
 
 # -- more than was declared ----------------------------------------------------------------------------------------

@@ -126,11 +126,11 @@ def secure_sum(gone=None, by="user", seed=7, parties=SILOS):
 
 def kept_share(party, seen, served):
     """What is left of one party's share, recomputed from its own streams, as only it can."""
-    shares, variance, own = seen.shares, seen.grid.variance, party.gate.protection
-    source = own.source("noise", served.round, served.step, 0, served.hash)
+    shares, variance, own = seen.shares, seen.grid.variance, party.gate
+    source = Seeded(own._key("noise", served.round, served.step, 0, served.hash))
     share = Skellam(shares.base(variance)).sample(CELLS, source)
     for level, more in list(enumerate(shares.excess(variance)))[shares.spare(seen.survivors) :]:
-        share = share + Skellam(more).sample(CELLS, Keyed(own.key("excess", level, served.hash)))
+        share = share + Skellam(more).sample(CELLS, Keyed(own._key("excess", level, served.hash)))
     return share
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.boundary.code import in_blocks
-from tacit.boundary.endpoint import OwnNoise
+from tacit.boundary.endpoint import PartySide
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
@@ -30,7 +30,7 @@ from tacit.rng import derive
 
 
 @dataclass(frozen=True)
-class Aggregation(OwnNoise):
+class Aggregation(PartySide):
     """The coordinator sees everything, unless an aggregation hides it.
 
     Attributes

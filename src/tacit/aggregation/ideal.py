@@ -32,7 +32,7 @@ class HiddenSum(Aggregation):
 
     def ready(self, terms: StepTerms, endpoint: Endpoint) -> None:
         """Refuse, before anything is charged, what only a simulation may do."""
-        endpoint.simulate("leave the noise of a sum to the aggregation")
+        endpoint.require_simulation("leave the noise of a sum to the aggregation")
 
     def noised(self, exact: Any, terms: StepTerms, endpoint: Endpoint) -> Any:
         """Unchanged: the sum gets the noise that the shares of those who stay would add up to."""

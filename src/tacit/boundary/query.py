@@ -88,7 +88,7 @@ class Query:
         """
         return self.clip
 
-    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    def nonzero_coordinates(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """How many coordinates of one piece may be other than 0; `shapes` are those of the step's blocks, by name."""
         return cells_of(shapes)
 

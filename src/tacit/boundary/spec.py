@@ -93,8 +93,8 @@ class StepTerms:
         return self.multiplier * self.sensitivity if self.multiplier else 0.0
 
     @property
-    def whole(self) -> bool:
-        """Whether contributions travel as whole numbers with and without a seal; chains only do under one."""
+    def integers(self) -> bool:
+        """Whether contributions travel as integers with and without a seal; chains only do under one."""
         return self.kind is Kind.SUM and self.code.bits > 0
 
     @property

@@ -53,8 +53,7 @@ def join(
     from tacit.deploy.certificates import identity_text
     from tacit.deploy.kit import Kit
     from tacit.deploy.policy import Policy
-    from tacit.deploy.role_data import Brought
-    from tacit.deploy.site_data import Source
+    from tacit.deploy.site_data import RoleTable, Source
     from tacit.deploy.site_service import own_identity
 
     own = Kit.read(kit)
@@ -85,7 +84,7 @@ def join(
         }
         if unfit := [option for option, value in given.items() if value]:
             raise UsageError(f"{unfit[0]} is for sites with ratings, and the kit is for {own.name}; leave it out.")
-        brings = Brought(None if data is None else Path(data))
+        brings = RoleTable(None if data is None else Path(data))
         policy = Policy(file=file, peers=None if peers is None else read_peers(peers))
         _joined(own, folder, brings, policy, check, wait, stay, health, as_json, quiet)
         return
@@ -143,26 +142,26 @@ def _served(
     kit: Any, folder: Path, source: Any, policy: Any, wait: float, stay: bool, health: int | None, quiet: bool
 ) -> dict[str, Any]:
     """The service itself, until a run has ended."""
-    from tacit.boundary.lock import alone
+    from tacit.boundary.lock import exclusive
     from tacit.deploy.health import Health
-    from tacit.deploy.logs import logger, quiet_engine
-    from tacit.deploy.preflight import reached
-    from tacit.deploy.role_data import NoRatings
+    from tacit.deploy.logs import ServiceLog, quiet_engine
+    from tacit.deploy.preflight import wait_until_reachable
     from tacit.deploy.service_status import Status
+    from tacit.deploy.site_data import NoRatings
     from tacit.deploy.site_run import Home
     from tacit.deploy.site_service import Site, own_identity
 
     ledgers = folder / "ledger"
     with (
-        alone(folder, f"the state of {kit.name}", "name another --state"),
-        alone(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
+        exclusive(folder, f"the state of {kit.name}", "name another --state"),
+        exclusive(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
     ):
         role = ROLE.fullmatch(kit.name) is not None
         if role:  # what is wrong with the data is found before anybody is told that the site is there
             source.check()
         elif source.ratings.dropped:
             typer.echo(f"{kit.name}: {source.ratings.dropped:,} rows were no ratings and are left out.", err=True)
-        log = logger(folder, kit.name)
+        log = ServiceLog(folder, kit.name)
         quiet_engine(log)
         log.info("starting", federation=kit.federation)
         with Status(folder, kit.name, kit.federation) as status:
@@ -173,7 +172,7 @@ def _served(
                 if not quiet:
                     where, told = f"{kit.host}:{kit.port}", "" if probe is None else f"; health at {probe.address}"
                     typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
-                reached(kit, wait)
+                wait_until_reachable(kit, wait)
                 data, brings = (NoRatings(), source) if role else (source, None)
                 home = Home(kit, folder, ledgers, own_identity(folder), data, policy, brings)
                 return Site(home, log, status, stays=stay, tell=partial(_said_here, quiet)).serve(wait)
@@ -192,11 +191,11 @@ def _said_here(quiet: bool, words: str) -> None:
 
 def _checked(kit: Any, folder: Path, source: Any, policy: Any, as_json: bool) -> None:
     """Look, say what was found, and end with the first thing that will not do."""
-    from tacit.deploy.logs import logger, one_line, quiet_engine
+    from tacit.deploy.logs import ServiceLog, one_line, quiet_engine
     from tacit.deploy.preflight import preflight
 
     with TemporaryDirectory() as unread:  # a look leaves nothing behind, not even a log
-        quiet_engine(logger(Path(unread), kit.name))
+        quiet_engine(ServiceLog(Path(unread), kit.name))
         findings = preflight(kit, folder, source, policy)
     failed = next((finding.error for finding in findings if finding.error is not None), None)
     if as_json:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.deploy.service_status import FINAL, NAME, Peer, State, Status
+from tacit.deploy.service_status import FINAL, NAME, PeerState, State, Status
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
 from tacit.report.words import epsilon, listing, seconds
 
@@ -92,10 +92,10 @@ def _problems(service: dict[str, Any]) -> list[tuple[int, str]]:
         last = f"its last word came {seconds(service['age'])} ago, while {service['state']}"
         return [(failed, f"{who} died without saying so: {last}; start it again and it goes on from there.")]
     found = []
-    for state, code in ((Peer.ABSENT, failed), (Peer.REFUSED, refused)):
+    for state, code in ((PeerState.ABSENT, failed), (PeerState.REFUSED, refused)):
         names = [f"{name} (for {_since(peer)})" for name, peer in service["peers"].items() if peer["state"] == state]
         if names:
-            verb = "misses" if state == Peer.ABSENT else "was refused by"
+            verb = "misses" if state == PeerState.ABSENT else "was refused by"
             found.append((code, f"{who} {verb} {listing(names)}."))
     return found
 
@@ -121,7 +121,7 @@ def _spent(service: dict[str, Any]) -> str:
 def _peers(service: dict[str, Any]) -> str:
     """How many peers are in each state, the states in a fixed order."""
     states = [peer["state"] for peer in service["peers"].values()]
-    return ", ".join(f"{states.count(state)} {state}" for state in Peer if state in states) or "–"
+    return ", ".join(f"{states.count(state)} {state}" for state in PeerState if state in states) or "–"
 
 
 def _since(peer: dict[str, str]) -> str:

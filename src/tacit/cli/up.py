@@ -64,7 +64,7 @@ def up(
                 phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
                 summary = run(run_file, folder, watch, phase, beside)
             else:
-                from tacit.deploy.deployment import Terms
+                from tacit.deploy.deployment import CoordinatorOptions
                 from tacit.deploy.deployment import up as coordinate
                 from tacit.deploy.keyring import Keyring
 
@@ -75,7 +75,7 @@ def up(
                         "if that is meant, or make new ones."
                     )
                 see, tell = (watch, watch.say) if watch is not None else (_nothing, _nothing)
-                summary = coordinate(run_file, keyring, folder, Terms(wait, listen, health), see, tell)
+                summary = coordinate(run_file, keyring, folder, CoordinatorOptions(wait, listen, health), see, tell)
     if as_json:
         typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:

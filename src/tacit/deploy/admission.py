@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tacit.boundary.wire import Value
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.handshake import greeted
+from tacit.deploy.handshake import check_hello
 from tacit.deploy.invitations import OWN
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.logs import Log
-from tacit.deploy.service_status import Peer, Status
+from tacit.deploy.logs import ServiceLog
+from tacit.deploy.service_status import PeerState, Status
 from tacit.engine.cells import COORDINATOR
 from tacit.engine.coordinator_channel import CoordinatorChannel
-from tacit.engine.envelope import Place, failure_content, sealed
+from tacit.engine.envelope import Address, failure_content, sign_message
 from tacit.errors import PeerFailed, TacitError, TamperingFound
 
 
@@ -32,7 +32,7 @@ class Admission:
     tell : gets a sentence about who came, and who was not let in
     """
 
-    def __init__(self, keyring: Keyring, log: Log, status: Status, tell: Callable[[str], None]) -> None:
+    def __init__(self, keyring: Keyring, log: ServiceLog, status: Status, tell: Callable[[str], None]) -> None:
         self._keyring, self._log, self._status, self._tell = keyring, log, status, tell
         self.identities: dict[str, str] = {}
         self.shown: Mapping[str, Value] | None = None  # the offer, as it will be made
@@ -45,7 +45,7 @@ class Admission:
         Raises the coordinator's own trouble, one of `OWN`.
         """
         try:
-            start, identity = greeted(self._keyring, sender, body, COORDINATOR)
+            start, identity = check_hello(self._keyring, sender, body, COORDINATOR)
         except OWN:
             raise
         except TacitError as error:
@@ -58,7 +58,7 @@ class Admission:
         if sender not in self.identities:
             self._log.info("connected", peer=sender)
             self._tell(f"{sender} has joined.")
-            self._status.set(peers={sender: Peer.CONNECTED})
+            self._status.set(peers={sender: PeerState.CONNECTED})
         self.identities[sender] = identity
         return b"{}", start
 
@@ -66,7 +66,7 @@ class Admission:
         """Show the offer of a run to a site that does not join yet; nothing is kept of its visit."""
         content: Mapping[str, Value]
         try:
-            greeted(self._keyring, sender, body, COORDINATOR, joins=False)
+            check_hello(self._keyring, sender, body, COORDINATOR, joins=False)
             if self.shown is None:
                 raise PeerFailed("The coordinator has no run to offer yet; look again later.")
             pinned = self._keyring.identity_of(sender)
@@ -78,7 +78,7 @@ class Admission:
             )
         except TacitError as error:
             content = failure_content(error, tell=True)
-        return sealed(Place(COORDINATOR, sender, "look", run), content, self._keyring.identity)
+        return sign_message(Address(COORDINATOR, sender, "look", run), content, self._keyring.identity)
 
     def key(self, name: str) -> Ed25519PublicKey:
         """What somebody who is in signs with, as long as its invitation is valid."""
@@ -113,7 +113,7 @@ class Admission:
 
     def _noticed(self, name: str, here: bool, patience: float) -> None:
         """Write down and say that somebody is back, or away and waited for that many seconds."""
-        self._status.set(peers={name: Peer.CONNECTED if here else Peer.ABSENT})
+        self._status.set(peers={name: PeerState.CONNECTED if here else PeerState.ABSENT})
         if here:
             self._log.info("connected", peer=name)
             self._tell(f"{name} is back.")
@@ -125,5 +125,5 @@ class Admission:
     def _turn_out(self, name: str) -> None:
         self.identities.pop(name, None)
         self._log.warning("refused", peer=name)
-        self._status.set(peers={name: Peer.ABSENT})
+        self._status.set(peers={name: PeerState.ABSENT})
         self._tell(f"{name} is not in any more: its invitation was revoked or replaced, or has expired.")

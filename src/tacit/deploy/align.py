@@ -22,9 +22,9 @@ from tacit.boundary.wire import Array, Value, decode, encode, reading
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.offer import Offer
-from tacit.deploy.site_data import Held
+from tacit.deploy.site_data import SiteData
 from tacit.engine.cells import COORDINATOR
-from tacit.engine.memory import as_written
+from tacit.engine.serve import checking_file
 from tacit.errors import BadMessage, DataError, PeerFailed
 from tacit.kernels.entries import entries_of
 from tacit.secure.alignment import checked, common_rows, tags, travel
@@ -45,10 +45,10 @@ Say = Callable[[str, str, Mapping[str, Value]], Mapping[str, Any]]
 # -- the coordinator's side -------------------------------------------------------------------------------------------
 
 
-def aligned(offer: Offer, sizes: Mapping[str, int], say: Say, kept: Path) -> tuple[int, dict[str, Array]]:
+def align_sites(offer: Offer, sizes: Mapping[str, int], say: Say, kept: Path) -> tuple[int, dict[str, Array]]:
     """How many rows the common list has, and by site the row of each of its tags, or −1; the same when resumed."""
     if kept.exists():
-        with as_written(kept):
+        with checking_file(kept):
             saved: dict[str, Any] = decode(kept.read_bytes())
             return int(saved.pop("count")), saved
     way, names = offer.file.partition.align, offer.roster
@@ -85,7 +85,7 @@ def _about(offer: Offer, *words: str) -> str:
 
 
 @dataclass(frozen=True)
-class Aligning:
+class SiteAlignment:
     """One site's part in one alignment; what it learned is kept in `folder`, what it drew until the rows are known.
 
     A site blinds one list in the name of each other.
@@ -97,7 +97,7 @@ class Aligning:
     key: bytes | None = None
 
     @reading(COORDINATOR)
-    def reply(self, content: Mapping[str, Any], held: Held) -> tuple[dict[str, Value], Held]:
+    def reply(self, content: Mapping[str, Any], held: SiteData) -> tuple[dict[str, Value], SiteData]:
         """What is said to one stage, and what the site holds after it; `held` is what it held after the one before."""
         stage, ids = str(content.get("stage")), held.people
         if self.offer.setting != "vertical":
@@ -115,12 +115,12 @@ class Aligning:
             return {"aligned": True}, self._taken(content, held)
         raise BadMessage("A stage of the alignment is not one of this run's way of aligning.")
 
-    def recalled(self, held: Held) -> Held:
+    def recalled(self, held: SiteData) -> SiteData:
         """What the site holds on the common list, if it was told before it was started anew."""
         path = self._path("rows")
         if not path.exists():
             return held
-        with as_written(path):
+        with checking_file(path):
             told = decode(path.read_bytes())
         return self._on_list(told, held)
 
@@ -132,7 +132,7 @@ class Aligning:
         if most is not None and len(told) > most:
             raise BadMessage(f"The list of {owner} has more users than the run declares; nothing was blinded.")
         path, digest = self._path("blinded"), hashlib.sha256(told.tobytes()).hexdigest()
-        with as_written(path):
+        with checking_file(path):
             known = dict(json.loads(path.read_text())) if path.exists() else {}
         if known.setdefault(owner, digest) != digest:
             raise BadMessage(
@@ -151,10 +151,10 @@ class Aligning:
         path = self._path("scalar")
         if not path.exists():
             files.write_private(path, Blinder().secret)
-        with as_written(path):
+        with checking_file(path):
             return Blinder(path.read_bytes())
 
-    def _taken(self, content: Mapping[str, Any], held: Held) -> Held:
+    def _taken(self, content: Mapping[str, Any], held: SiteData) -> SiteData:
         """What a site holds once it was told its rows; told again, as after a restart, it is on them already."""
         path, told = self._path("rows"), {name: content.get(name) for name in ("rows", "count")}
         if not self._path("place").exists():
@@ -167,10 +167,10 @@ class Aligning:
         self._path("scalar").unlink(missing_ok=True)  # also where a kill came between the rows and this
         return held
 
-    def _on_list(self, content: Mapping[str, Any], held: Held) -> Held:
+    def _on_list(self, content: Mapping[str, Any], held: SiteData) -> SiteData:
         """The site's ratings on the rows of the common list; users who are not on it are left out."""
         rows, count = content.get("rows"), content.get("count")
-        with as_written(self._path("place")):
+        with checking_file(self._path("place")):
             place = np.asarray(decode(self._path("place").read_bytes())["place"])
         if len(place) != held.share.ratings.n_users:
             raise DataError(

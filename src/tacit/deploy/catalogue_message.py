@@ -33,13 +33,13 @@ def catalogue_content(catalogue: Catalogue) -> dict[str, Value]:
     return content
 
 
-def catalogue_from(content: Mapping[str, Any], columns: tuple[str, ...]) -> Catalogue | None:
+def read_catalogue_content(content: Mapping[str, Any], columns: tuple[str, ...]) -> Catalogue | None:
     """The catalogue in a message, None for none; columns that are not in the form in which they leave are refused."""
     if IDS not in content:
         if columns:
             raise BadMessage("A run uses attributes of items, and its offer has no list of items.")
         return None
-    ids = vocabulary(content[IDS])
+    ids = read_ids(content[IDS])
     if not columns:
         return Catalogue(ids)
     sent = {name: content[COLUMN.format(place)] for place, name in enumerate(columns)}
@@ -54,7 +54,7 @@ def ids_array(ids: Vocabulary) -> Array:
     return np.frombuffer(id_bytes(ids), dtype=np.uint8)
 
 
-def vocabulary(raw: object) -> Vocabulary:
+def read_ids(raw: object) -> Vocabulary:
     """The list of ids in a message."""
     found = _json(raw, "A list of items")
     if not isinstance(found, list) or not all(isinstance(id, (int, str)) and not isinstance(id, bool) for id in found):

@@ -19,18 +19,17 @@ from cryptography import x509
 
 from tacit.boundary.wire import Array, Value
 from tacit.deploy.admission import Admission
-from tacit.deploy.align import aligned, rows_content
+from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.certificates import common_name, fingerprint
 from tacit.deploy.handshake import LATER
 from tacit.deploy.invitations import OWN
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.logs import Log, one_line
-from tacit.deploy.offer import Offer, Told, facts_content
-from tacit.deploy.open_files import raise_descriptor_limit
-from tacit.deploy.service_status import Peer, State, Status
+from tacit.deploy.logs import ServiceLog, one_line
+from tacit.deploy.offer import Offer, SiteSizes, facts_content
+from tacit.deploy.service_status import PeerState, State, Status
 from tacit.engine.cells import COORDINATOR, LARGEST, Bounds, Cell
 from tacit.engine.coordinator_channel import TAKEN, Content, CoordinatorChannel
-from tacit.engine.envelope import opened
+from tacit.engine.envelope import open_message
 from tacit.engine.flare import Flare
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Transcript
@@ -48,7 +47,7 @@ LOOK, LONGEST = 1.0, 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Conducted:
+class RunResult:
     """What a conversation with services elsewhere leaves."""
 
     model: Model
@@ -75,7 +74,7 @@ class Coordinator:
         self,
         keyring: Keyring,
         run: str,
-        log: Log,
+        log: ServiceLog,
         status: Status,
         listen: str | None = None,
         tell: Callable[[str], None] = lambda _words: None,
@@ -96,7 +95,6 @@ class Coordinator:
         self._eye = threading.Thread(target=self._look_around, name="tacit-eye", daemon=True)
 
     def open(self) -> None:
-        raise_descriptor_limit()
         try:
             self._cell.start()
         except PeerFailed:
@@ -155,7 +153,7 @@ class Coordinator:
                     f"{missing[0]}.kit{data}, or wait longer with --wait."
                 )
 
-    def offered(self, offer: Offer, stop_on_refusal: bool) -> tuple[Offer, dict[str, Told]]:
+    def offered(self, offer: Offer, stop_on_refusal: bool) -> tuple[Offer, dict[str, SiteSizes]]:
         """Offer the run until all that are in it accept; a party that refuses is left out, or ends the run."""
         first: TacitError | None = None
         while True:
@@ -180,7 +178,7 @@ class Coordinator:
                 raise first
             if not refused:
                 self.desk.first("offer", offer.hash, _same(offer.everybody, offer.content()))
-                return offer, {name: Told.of(replies[name], name) for name in offer.roster}
+                return offer, {name: SiteSizes.of(replies[name], name) for name in offer.roster}
             offer = replace(offer, roster=staying)
             self._possible(offer, first)
 
@@ -202,7 +200,7 @@ class Coordinator:
         if name not in self.refused:
             self.refused[name] = str(refusal)
             self._log.warning("refused", peer=name, error=type(refusal).__name__)
-            self._status.set(peers={name: Peer.REFUSED})
+            self._status.set(peers={name: PeerState.REFUSED})
             self._tell(str(refusal))
 
     def _possible(self, offer: Offer, refusal: TacitError | None) -> None:
@@ -213,14 +211,14 @@ class Coordinator:
         except TacitError as error:
             raise PrivacyRefused(f"{refusal} Without it: {error}") from None
 
-    def align(self, offer: Offer, told: Mapping[str, Told], kept: Path) -> dict[str, Told]:
+    def align(self, offer: Offer, told: Mapping[str, SiteSizes], kept: Path) -> dict[str, SiteSizes]:
         """Let sites that hold the same users agree on one list of rows; what they have then."""
 
         def say(name: str, about: str, content: Mapping[str, Value]) -> Mapping[str, Any]:
             return self._must(name, "align", about, content)
 
         sizes = {name: site.users for name, site in told.items()}
-        count, rows = aligned(offer, sizes, say, kept)
+        count, rows = align_sites(offer, sizes, say, kept)
         about = hashlib.sha256(f"rows|{offer.hash}".encode()).hexdigest()
         said = {name: partial(_said, rows_content(count, rows[name])) for name in offer.roster}
         for name, content in said.items():
@@ -254,7 +252,7 @@ class Coordinator:
                     f"{name} did not begin, or reckons other terms than the coordinator; compare versions."
                 )
         self.desk.first("begin", about, said)
-        self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.everybody, Peer.CONNECTED))
+        self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.everybody, PeerState.CONNECTED))
         self._log.info("serving", run=self.run, parties=len(offer.roster))
 
     # -- the run -----------------------------------------------------------------------------------------------------
@@ -266,7 +264,7 @@ class Coordinator:
         transcript: Transcript,
         calls: CallLog | None,
         watch: Callable[[int, int, Transcript], float | None],
-    ) -> Conducted:
+    ) -> RunResult:
         """Hold a prepared run's conversation; `timeout` is in seconds, for one step."""
         names = [member.name for member in (*prepared.facts.roster, *prepared.facts.roles)]
         latest: dict[str, Array] = {}
@@ -290,7 +288,7 @@ class Coordinator:
                 self._status.set(epsilon=prepared.spent(transcript.requests_by_step))
         seconds = perf_counter() - began
         told = (seconds, federation.void, dict(federation.rejected))
-        return Conducted(model, transcript, latest, federation.rounds_done, *told)
+        return RunResult(model, transcript, latest, federation.rounds_done, *told)
 
     def end(self, names: tuple[str, ...], words: Mapping[str, Any], shared: Mapping[str, Array]) -> dict[str, Any]:
         """Tell everybody that the run is done, with what all may have; what they reply."""
@@ -336,9 +334,9 @@ class Coordinator:
         content: dict[str, Value] = {"why": why}
         self._all("end", f"end|{self.run}|{why}", _same(names, content), 5.0)
 
-    def _peers(self, names: list[str]) -> dict[str, Peer]:
+    def _peers(self, names: list[str]) -> dict[str, PeerState]:
         here = self.desk.present()
-        return {name: Peer.CONNECTED if here.get(name) else Peer.ABSENT for name in names}
+        return {name: PeerState.CONNECTED if here.get(name) else PeerState.ABSENT for name in names}
 
     def _look_around(self) -> None:
         """Notice who goes away, who comes back and whose invitation ends, also while nobody answers."""
@@ -379,7 +377,7 @@ class Coordinator:
         except PeerFailed:
             self.desk.gone(sender)
             raise
-        run, content = opened(body, key, sender, COORDINATOR, "reply")
+        run, content = open_message(body, key, sender, COORDINATOR, "reply")
         about = str(content.pop("about", ""))
         if run == self.run:
             self.desk.replied(sender, about, content)

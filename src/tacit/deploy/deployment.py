@@ -18,35 +18,32 @@ from tacit.config import EngineSection, RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.side_tables import read_catalogue
 from tacit.deploy.align import REVEALS
-from tacit.deploy.coordinator_service import Conducted, Coordinator
+from tacit.deploy.coordinator_service import Coordinator, RunResult
 from tacit.deploy.health import Health
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.offer import Offer, Told, facts_among, offered_file
+from tacit.deploy.logs import ServiceLog, quiet_engine
+from tacit.deploy.offer import Offer, SiteSizes, facts_among, offered_file
 from tacit.deploy.service_status import Status
 from tacit.engine.call_log import CallLog
-from tacit.engine.cells import vacant
+from tacit.engine.cells import check_port_free
 from tacit.engine.ledger_folder import Heads
-from tacit.engine.memory import as_written
+from tacit.engine.serve import checking_file
 from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.partition import Setting
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.progress import Glance, glances
+from tacit.prepare.progress import RoundProgress, progress_reporter
 from tacit.prepare.run_file import check, roles_of, seeded, setting_of, stops
-from tacit.report.about import about, absences, metrics_table, void_sums
-from tacit.report.beside import told_after, told_before
-from tacit.report.crossing import crossing
+from tacit.report.describe import describe, metrics_table
 from tacit.report.folder import RunFolder
-from tacit.report.sealing import sentences
-from tacit.report.shared import shared_metrics, site_metrics
+from tacit.report.site_messages import sent_after, sent_before, shared_metrics, site_metrics
 from tacit.report.words import count, plural
 
 INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure."
 
 
 @dataclass(frozen=True)
-class Terms:
+class CoordinatorOptions:
     """What `tacit up` was told beside the run file and the keys."""
 
     wait: float = 600.0
@@ -62,8 +59,8 @@ class Finished:
     """
 
     prepared: PreparedRun
-    done: Conducted
-    told: Mapping[str, Told]
+    done: RunResult
+    told: Mapping[str, SiteSizes]
     replies: Mapping[str, Any]
     offers: int = 1
 
@@ -72,8 +69,8 @@ def up(
     file: RunFile,
     keyring: Keyring,
     out: Path | None,
-    terms: Terms,
-    watch: Callable[[Glance], None],
+    terms: CoordinatorOptions,
+    watch: Callable[[RoundProgress], None],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """Wait for the invited sites, hold the run with those that accept, and fill the run folder. The summary.
@@ -86,10 +83,10 @@ def up(
         names = tuple(name for name in kept if name in names)
     else:
         _enough(file, names)
-    catalogue = listed(file)
+    catalogue = public_items(file)
     method, _parameters = check(file)
     roles = _roles(file, names, keyring)
-    vacant(terms.listen or keyring.host, keyring.port)
+    check_port_free(terms.listen or keyring.host, keyring.port)
     with RunFolder.make(out, method.name, file) as folder:
         return _conducted(file, keyring, names, roles, invited, catalogue, folder, terms, watch, tell)
 
@@ -102,12 +99,12 @@ def _conducted(
     invited: tuple[str, ...],
     catalogue: Catalogue | None,
     folder: RunFolder,
-    terms: Terms,
-    watch: Callable[[Glance], None],
+    terms: CoordinatorOptions,
+    watch: Callable[[RoundProgress], None],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """The run in its folder, from the first hello to the report."""
-    log = logger(folder.path, "coordinator")
+    log = ServiceLog(folder.path, "coordinator")
     quiet_engine(log)
     with Status(folder.path, "coordinator", keyring.federation) as status:
         health = Health(status, port=terms.health) if terms.health is not None else None
@@ -155,7 +152,7 @@ def for_sites(file: RunFile) -> RunFile:
     return file
 
 
-def listed(file: RunFile) -> Catalogue | None:
+def public_items(file: RunFile) -> Catalogue | None:
     """The public list of items; None where it is to be the union of what sites have."""
     if file.public.catalogue is not None:
         return read_catalogue(file.public.catalogue, file.public.features)
@@ -177,7 +174,7 @@ def _roster(run: Path) -> tuple[str, ...]:
     path = run / "transcript" / "roster.json"
     if not path.exists():
         return ()
-    with as_written(path):
+    with checking_file(path):
         return tuple(str(name) for name in list(json.loads(path.read_bytes())))
 
 
@@ -205,24 +202,26 @@ def _held(
     coordinator: Coordinator,
     offer: Offer,
     file: RunFile,
-    terms: Terms,
+    terms: CoordinatorOptions,
     folder: RunFolder,
     calls: CallLog,
-    watch: Callable[[Glance], None],
+    watch: Callable[[RoundProgress], None],
 ) -> Finished:
     names = offer.everybody
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
         coordinator.gather(names, terms.wait, offer)
         offer, told = coordinator.offered(offer, stops(file))
-        found: Mapping[str, Told] = told
+        found: Mapping[str, SiteSizes] = told
         files.write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
         if offer.setting is Setting.VERTICAL:
             found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
         prepared = offer.prepared(facts_among(offer, found))
         with _remembered(coordinator, offer, calls) as heads:
             coordinator.begin(offer, prepared, heads)
-            done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, glances(prepared, watch))
+            done = coordinator.conduct(
+                prepared, file.engine.timeout, transcript, calls, progress_reporter(prepared, watch)
+            )
     except TacitError as error:
         coordinator.give_up(names, error)
         raise
@@ -252,56 +251,32 @@ def _remembered(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Itera
 def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str], keyring: Keyring) -> dict[str, Any]:
     """Fill the run folder with what the coordinator has seen."""
     prepared, done, replies = held.prepared, held.done, held.replies
-    facts, promise = prepared.facts, prepared.guarantee
+    facts = prepared.facts
     metrics, judged = shared_metrics(replies, len(facts.roster))
     sites = sum(site is not None for site in site_metrics(replies).values())
-    summary: dict[str, Any] = {
-        "run": str(folder.path),
-        "method": prepared.method.name,
-        "setting": str(facts.setting),
-        "metrics": metrics,
-        **({"metrics_of": f"{sites} of {plural(len(facts.roster), 'site')}"} if metrics else {}),
-        **({"void": done.void} if done.void else {}),
-        "intervals": {},
-        "guarantee": promise.to_json(),
-        "rounds": done.rounds,
-        "bytes_up": done.transcript.meter.bytes_up,
-        "bytes_down": done.transcript.meter.bytes_down,
-        "seconds": round(done.seconds, 3),
-        "digest": done.transcript.digest,
-    }
-    told = prepared.sealing()
-    folder.finish(
-        summary=summary,
-        about=about(
-            described(prepared, file),
-            f"Every site held out its own part, as [split] says: {file.split.by}.",
-            sites_of(held, file, keyring.federation),
-            prepared.method,
-            prepared.parameters,
-            crossing(prepared.method, prepared.plan, simulated=False),
-            notes=[
-                *([INSECURE] if keyring.insecure else []),
-                *refused,
-                *absences(done.transcript, len(facts.roster)),
-                *void_sums(done.void, done.rounds),
-                *(f"Left out of a secure sum, {party}: {why}" for party, why in done.rejected.items()),
-                *judged,
-                *prepared.warnings,
-                *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
-            ],
-            sealed=prepared.sealed,
-            noise=prepared.loudness(),
-            hidden=prepared.hidden,
-            sealing=[] if told is None else sentences(told, False),
-            deployed=True,
-            beside=beside(held, file),
-        ),
-        metrics=metrics_table([]),
-        transcript=done.transcript,
-        model=replace(done.model, stamp=str(promise)),
+    whose = {"metrics_of": f"{sites} of {plural(len(facts.roster), 'site')}"} if metrics else {}
+    description = describe(
+        prepared,
+        done,
+        folder.path,
+        done.seconds,
+        summary={"metrics": metrics, **whose, "intervals": {}},
+        about={
+            "data": described(prepared, file),
+            "split": f"Every site held out its own part, as [split] says: {file.split.by}.",
+            "partition": sites_of(held, file, keyring.federation),
+            "deployed": True,
+            "beside": beside(held, file),
+        },
+        notes=[
+            *([INSECURE] if keyring.insecure else []),
+            *refused,
+            *judged,
+            *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
+        ],
     )
-    return summary
+    folder.finish(description, metrics_table([]), done.transcript, replace(done.model, stamp=str(prepared.guarantee)))
+    return description.summary.to_json()
 
 
 def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
@@ -309,7 +284,7 @@ def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
     contents = {name: site.content() for name, site in held.told.items()}
     users = {name: site.users for name, site in held.told.items()}
     way = file.partition.align if held.prepared.facts.setting is Setting.VERTICAL else None
-    return [*told_before(contents, users, way, held.offers), *told_after(held.replies)]
+    return [*sent_before(contents, users, way, held.offers), *sent_after(held.replies)]
 
 
 def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tacit.boundary.wire import Value, reading
 from tacit.deploy.certificates import SKEW, fingerprint, identity_text, read_key
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
-from tacit.engine.envelope import opened, unverified
+from tacit.engine.envelope import open_message, unverified
 from tacit.errors import BadMessage, PeerFailed
 
 #: The reply to a hello that the coordinator could not look at; its sender says it again.
@@ -34,7 +34,7 @@ _CONTEXT = "tacit hello 1"
 version = cache(metadata.version)  # a hello comes every two seconds, and needs no file opened for this
 
 
-def hello(kit: Kit, identity: Ed25519PrivateKey, start: str, now: float | None = None) -> dict[str, Value]:
+def hello_content(kit: Kit, identity: Ed25519PrivateKey, start: str, now: float | None = None) -> dict[str, Value]:
     """What a site says first, and again and again."""
     words: dict[str, Value] = {
         "start": start,
@@ -47,7 +47,7 @@ def hello(kit: Kit, identity: Ed25519PrivateKey, start: str, now: float | None =
     return {**words, "proof": np.frombuffer(proof, np.uint8)}
 
 
-def greeted(
+def check_hello(
     keyring: Keyring, name: str, message: bytes, to: str, now: float | None = None, joins: bool = True
 ) -> tuple[str, str]:
     """Who said hello: its start and its signing key; raises the sentence that the site is to be told otherwise.
@@ -62,7 +62,7 @@ def greeted(
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(identity))
         known = x509.load_pem_x509_certificate(certificate.encode())
-        _run, content = opened(message, key, name, to, "hello" if joins else "look")
+        _run, content = open_message(message, key, name, to, "hello" if joins else "look")
         channel = known.public_key()
         assert isinstance(channel, ec.EllipticCurvePublicKey)
         channel.verify(content["proof"].tobytes(), _proven(name, content), ec.ECDSA(hashes.SHA256()))

@@ -112,14 +112,14 @@ def change(folder: Path, how: Callable[[Record], Record]) -> None:
 
 def read_record(folder: Path) -> Record:
     """The record, as it is now."""
-    text = text_of(folder, RECORD)
+    text = read_text(folder, RECORD)
     try:
         return Record.model_validate_json(text)
     except ValueError:
         raise damaged(folder / RECORD) from None
 
 
-def text_of(folder: Path, name: str) -> str:
+def read_text(folder: Path, name: str) -> str:
     """One file of a keyring."""
     try:
         return (folder / name).read_text(encoding="utf-8")

@@ -41,7 +41,7 @@ from tacit.deploy.certificates import (
     read_key,
     site_certificate,
 )
-from tacit.deploy.invitations import NAME, RECORD, Invitation, Record, change, damaged, read_record, text_of
+from tacit.deploy.invitations import NAME, RECORD, Invitation, Record, change, damaged, read_record, read_text
 from tacit.deploy.kit import Kit
 from tacit.engine.cells import Credentials
 from tacit.errors import BadMessage, PeerFailed, TamperingFound, UsageError, did_you_mean
@@ -125,7 +125,7 @@ class Keyring:
         check_name(name)
         check_days(days)
         self._check_time()
-        ca, ca_key = read_certificate(text_of(self.folder, "ca.pem")), read_key(text_of(self.folder, "ca.key"))
+        ca, ca_key = read_certificate(read_text(self.folder, "ca.pem")), read_key(read_text(self.folder, "ca.key"))
         key = new_key()
         certificate = site_certificate(name, key, ca, ca_key, days)
         new = Invitation(
@@ -224,7 +224,7 @@ class Keyring:
     @property
     def identity(self) -> Ed25519PrivateKey:
         """What the coordinator signs with."""
-        return read_identity(text_of(self.folder, "identity.key"))
+        return read_identity(read_text(self.folder, "identity.key"))
 
     def credentials(self) -> Credentials:
         """The files for the coordinator's end of the channel, if they are valid now."""
@@ -234,7 +234,7 @@ class Keyring:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _check_time(self) -> None:
-        certificate, when = read_certificate(text_of(self.folder, "coordinator.crt")), now()
+        certificate, when = read_certificate(read_text(self.folder, "coordinator.crt")), now()
         if when < certificate.not_valid_before_utc:
             raise UsageError(
                 f'The keys of "{self.federation}" are valid from {_said(certificate.not_valid_before_utc)} on, and the '
@@ -258,7 +258,7 @@ def check_name(name: str) -> None:
 
 def _check_whole(folder: Path) -> None:
     """TamperingFound unless all keys are readable and belong together."""
-    texts = {name: text_of(folder, name) for name in _PARTS}
+    texts = {name: read_text(folder, name) for name in _PARTS}
     try:
         ca, certificate = read_certificate(texts["ca.pem"]), read_certificate(texts["coordinator.crt"])
         ca_key, key = read_key(texts["ca.key"]), read_key(texts["coordinator.key"])

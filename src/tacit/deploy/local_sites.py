@@ -19,26 +19,26 @@ from time import monotonic
 from tacit.config import PublicSection, RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.deploy import site_files
-from tacit.deploy.coordinator_service import Conducted, Coordinator
+from tacit.deploy.coordinator_service import Coordinator, RunResult
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.logs import logger, quiet_engine
+from tacit.deploy.logs import ServiceLog, quiet_engine
 from tacit.deploy.offer import Offer, offered_file
-from tacit.deploy.role_data import laid_name, write_laid
 from tacit.deploy.service_status import Status
+from tacit.deploy.site_data import role_table_name, write_role_table
 from tacit.engine.call_log import CallLog
 from tacit.errors import PeerFailed, TacitError
 from tacit.federation import Transcript
 from tacit.model import Fitted, Part, Predictor, assemble
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.progress import Glance, glances
+from tacit.prepare.progress import RoundProgress, progress_reporter
 from tacit.prepare.simulate import Trained
 
 #: Seconds for all sites to be up.
 STARTING = 120.0
 
 
-class Sites:
+class LocalSites:
     """The processes of an experiment's sites, each with a folder of its own under `folder`."""
 
     def __init__(self, folder: Path, names: tuple[str, ...], ledgers: Path | None = None) -> None:
@@ -56,7 +56,7 @@ class Sites:
     def coordinator(self, run: str) -> Coordinator:
         """The coordinator of these sites, up, and turned to a run."""
         if self._coordinator is None:
-            log = logger(self.folder / "coordinator", "coordinator")
+            log = ServiceLog(self.folder / "coordinator", "coordinator")
             quiet_engine(log)
             self._status = Status(self.folder / "coordinator", "coordinator", self.keyring.federation).__enter__()
             self._coordinator = Coordinator(self.keyring, run, log, self._status)
@@ -118,7 +118,7 @@ class Sites:
         for share in parties:
             site_files.write_share(self.folder / share.name / f"{run}.share", share)
         for role, catalogue in (brought or {}).items():
-            write_laid(self.folder / role / laid_name(run), catalogue)
+            write_role_table(self.folder / role / role_table_name(run), catalogue)
 
     def clear(self) -> None:
         """Remove what the sites needed for a run that is done: shares, keys, what they keep at home. Logs stay."""
@@ -142,7 +142,7 @@ class Sites:
         return [site_files.read_predictor(path) for path in paths] if all(path.exists() for path in paths) else None
 
 
-def train_apart(
+def train_on_sites(
     folder: Path,
     ledgers: Path,
     file: RunFile,
@@ -151,10 +151,10 @@ def train_apart(
     *,
     calls: CallLog | None,
     payloads: Path | None,
-    watch: Callable[[Glance], None] | None,
+    watch: Callable[[RoundProgress], None] | None,
 ) -> Trained:
     """One run with every party in a process of its own, started for it and stopped after it."""
-    sites = Sites(folder, (*parties.names, *prepared.roles), ledgers)
+    sites = LocalSites(folder, (*parties.names, *prepared.roles), ledgers)
     try:
         sites.start_all()
         trained = train(sites, file, prepared, parties, calls=calls, payloads=payloads, watch=watch)
@@ -170,14 +170,14 @@ def train_apart(
 
 
 def train(
-    sites: Sites,
+    sites: LocalSites,
     file: RunFile,
     prepared: PreparedRun,
     parties: Parties,
     *,
     calls: CallLog | None = None,
     payloads: Path | None = None,
-    watch: Callable[[Glance], None] | None = None,
+    watch: Callable[[RoundProgress], None] | None = None,
     disturb: Callable[[int], None] | None = None,
     brought: Mapping[str, Catalogue] | None = None,
 ) -> Trained:
@@ -185,16 +185,16 @@ def train(
     run = prepared.run
     sites.lay(run, parties, brought)
     transcript = Transcript(payloads)
-    history: list[Glance] = []
+    history: list[RoundProgress] = []
 
-    def see(glance: Glance) -> None:
+    def see(glance: RoundProgress) -> None:
         history.append(glance)
         if watch is not None:
             watch(glance)
         if disturb is not None:
             disturb(glance.round)
 
-    done = _held(sites.coordinator(run), sites, file, prepared, transcript, calls, glances(prepared, see))
+    done = _held(sites.coordinator(run), sites, file, prepared, transcript, calls, progress_reporter(prepared, see))
     predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
     if predictor is None:
         raise PeerFailed("A site did not write down what it predicts with; its log says why.")
@@ -215,13 +215,13 @@ def train(
 
 def _held(
     coordinator: Coordinator,
-    sites: Sites,
+    sites: LocalSites,
     file: RunFile,
     prepared: PreparedRun,
     transcript: Transcript,
     calls: CallLog | None,
     look: Callable[[int, int, Transcript], float | None],
-) -> Conducted:
+) -> RunResult:
     """The whole conversation: hello, offer, begin, the method's own, end."""
     offer = offered(prepared, file)
     try:
@@ -253,7 +253,7 @@ def offered(prepared: PreparedRun, file: RunFile) -> Offer:
     return Offer(prepared.run, offered_file(file, public), *place, local=True, roles=tuple(prepared.roles))
 
 
-def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) -> None:
+def _gathered(coordinator: Coordinator, sites: LocalSites, names: tuple[str, ...]) -> None:
     """Wait for all sites; one that dies meanwhile ends it at once."""
     deadline = monotonic() + STARTING
     while coordinator.desk.wait_for(names, 0.2):
@@ -263,7 +263,7 @@ def _gathered(coordinator: Coordinator, sites: Sites, names: tuple[str, ...]) ->
             coordinator.gather(names, 0.0)
 
 
-def _assembled(sites: Sites, parties: Parties, which: str) -> Predictor | None:
+def _assembled(sites: LocalSites, parties: Parties, which: str) -> Predictor | None:
     """All sites' predictions as one, as they are in one process."""
     found = sites.predictors(parties.names, which)
     if found is None:

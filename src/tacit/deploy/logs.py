@@ -41,12 +41,7 @@ _EXPECTED = {int: "a whole number", float: "a number", str: f"a printable word o
 ENGINE = ("nvflare", "grpc")
 
 
-def logger(folder: Path, role: str, echo: bool = False) -> Log:
-    """The log of the service `role` in its folder; with `echo` each line is also told on stderr."""
-    return Log(folder, role, echo)
-
-
-class Log:
+class ServiceLog:
     """One service's log. Lines of several threads never mix, and a full disk costs lines, not the service."""
 
     def __init__(self, folder: Path, role: str, echo: bool = False) -> None:
@@ -171,7 +166,7 @@ def one_line(text: object, most: int) -> str:
 class _IntoLog(logging.Handler):
     """Hands warnings and errors of Python's `logging` to a log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ServiceLog) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
@@ -183,7 +178,7 @@ class _IntoLog(logging.Handler):
         self._log.engine("error" if record.levelno >= logging.ERROR else "warning", record.name, message)
 
 
-def quiet_engine(log: Log) -> None:
+def quiet_engine(log: ServiceLog) -> None:
     """Keep what NVIDIA FLARE and gRPC say off the terminal; their warnings go into `log`.
 
     Call it before either is imported: gRPC's core, which writes to stderr by itself, looks once at its environment.

@@ -27,10 +27,10 @@ from tacit.config import (
     toml_table,
 )
 from tacit.data.catalogue import Catalogue
-from tacit.data.public_facts import TYPICAL, PublicFacts
+from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.catalogue_message import catalogue_content, catalogue_from, ids_array, vocabulary
+from tacit.deploy.catalogue_message import catalogue_content, ids_array, read_catalogue_content, read_ids
 from tacit.engine.cells import COORDINATOR
 from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
@@ -38,7 +38,6 @@ from tacit.federation.facts import Member
 from tacit.federation.role import ROLE
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.run_file import method_of, plan, prepared
 
@@ -95,7 +94,7 @@ class Offer:
             with reading(COORDINATOR):
                 file = checked(RunFile, toml_table(str(content["file"])), "the offered run file")
                 roster, roles = (tuple(str(n) for n in json.loads(content[word])) for word in ("roster", "roles"))
-                catalogue = catalogue_from(content, file.public.features)
+                catalogue = read_catalogue_content(content, file.public.features)
                 setting, local = Setting(str(content["setting"])), content["local"] is True
         except (UsageError, DataError) as error:
             raise BadMessage(f"The coordinator's offer cannot be read: {str(error).rstrip('.')}.") from None
@@ -121,7 +120,7 @@ class Offer:
         public = self.file.public
         if public.scale is None or public.users is None:
             raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
-        ratings = public.ratings or public.users * min(TYPICAL, items)
+        ratings = public.ratings or public.users * min(TYPICAL_RATINGS, items)
         width = 0 if self.catalogue is None else self.catalogue.width
         return PublicFacts(public.users, items, Scale(*public.scale), ratings, width)
 
@@ -134,7 +133,7 @@ class Offer:
         if self.file.privacy is None:
             return None
         made = plan(self.file, method, parameters, self.setting, parties, self.public(items))
-        affordable(made, self.file.privacy)
+        made.check_budget(self.file.privacy)
         return made
 
     def prepared(self, facts: Facts) -> PreparedRun:
@@ -162,7 +161,7 @@ def offered_file(file: RunFile, public: PublicSection) -> RunFile:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class SiteSizes:
     """What a site says of itself when it accepts: sizes that are public by the guarantee's relation.
 
     `items` are those that it holds: all of the public list, or its part of it in the vertical setting. `ratings` is
@@ -184,11 +183,11 @@ class Told:
         if not all(type(number) is int and 0 <= number < 2**31 for number in numbers) or numbers[0] == 0:
             raise BadMessage(f"What {name} says of its sizes is not as agreed.")
         with reading(name):
-            items = vocabulary(content["items"]) if "items" in content else None
+            items = read_ids(content["items"]) if "items" in content else None
         return cls(int(content["users"]), items, int(content["ratings"]), int(content["devices"]))
 
 
-def facts_of(offer: Offer, told: Mapping[str, Told], feedback: Feedback) -> Facts:
+def facts_of(offer: Offer, told: Mapping[str, SiteSizes], feedback: Feedback) -> Facts:
     """The public facts of a run among those that accepted, in the offer's order."""
     catalogue = offer.catalogue or Catalogue(union([member.items for member in told.values()]))
     items = catalogue.ids
@@ -214,7 +213,7 @@ def facts_of(offer: Offer, told: Mapping[str, Told], feedback: Feedback) -> Fact
     )
 
 
-def facts_among(offer: Offer, told: Mapping[str, Told]) -> Facts:
+def facts_among(offer: Offer, told: Mapping[str, SiteSizes]) -> Facts:
     """The facts of a run among those that accepted; refuses what they together cannot be."""
     facts = facts_of(offer, told, Feedback(offer.file.data.feedback))
     declared = offer.file.public.users
@@ -247,10 +246,10 @@ def facts_content(facts: Facts) -> dict[str, Value]:
 
 
 @reading(COORDINATOR)
-def facts_from(offer: Offer, content: Mapping[str, Any]) -> Facts:
+def read_facts(offer: Offer, content: Mapping[str, Any]) -> Facts:
     """The facts in a message, held to the offer that was accepted."""
     members, (low, high) = json.loads(content["roster"]), json.loads(content["scale"])
-    items, feedback = vocabulary(content["items"]), Feedback(str(content["feedback"]))
+    items, feedback = read_ids(content["items"]), Feedback(str(content["feedback"]))
     every = np.arange(len(items), dtype=np.int64)
     roster = tuple(
         Member(str(name), _size(users), _size(held), _columns(content, name, every), _size(devices))

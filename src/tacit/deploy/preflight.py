@@ -20,20 +20,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.boundary.wire import reading
 from tacit.data.ratings import Ratings
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
-from tacit.deploy.handshake import hello
+from tacit.deploy.handshake import hello_content
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import one_line
 from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy
-from tacit.deploy.role_data import Brought
-from tacit.deploy.site_data import Held, Source
-from tacit.deploy.site_run import affordable
+from tacit.deploy.site_data import RoleTable, SiteData, Source
+from tacit.deploy.site_run import check_budget
 from tacit.engine.cells import COORDINATOR, Cell
-from tacit.engine.envelope import Place, failure_of, opened, sealed
+from tacit.engine.envelope import Address, open_message, read_failure, sign_message
 from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.report.sealing import fragile
+from tacit.report.secagg_words import loss_warning
 from tacit.report.words import listing, plural
 
 
@@ -46,7 +45,7 @@ class Finding:
     error: TacitError | None = None
 
 
-def preflight(kit: Kit, folder: Path, data: Source | Brought, policy: Policy, wait: float = 10.0) -> list[Finding]:
+def preflight(kit: Kit, folder: Path, data: Source | RoleTable, policy: Policy, wait: float = 10.0) -> list[Finding]:
     """Everything that can be known before joining, in order; what rests on something that failed is left out.
 
     A role has no ratings, and so neither data to be held to a run nor a budget.
@@ -64,19 +63,19 @@ def preflight(kit: Kit, folder: Path, data: Source | Brought, policy: Policy, wa
 
     look("kit and certificate", lambda: (_kit(kit), True))
     if not kit.insecure:
-        look("connection", lambda: (reach(kit, wait), True))
+        look("connection", lambda: (check_connection(kit, wait), True))
     else:
         findings.append(Finding("connection", "INSECURE: nothing will be encrypted (the keys were made so)."))
     offer: Offer | None = None
     what = "the offered run"
     if not any(finding.error for finding in findings):
-        offer = look("coordinator, versions and clocks", lambda: shown(kit, folder, wait))
+        offer = look("coordinator, versions and clocks", lambda: fetch_offer(kit, folder, wait))
     if offer is None and policy.file is not None:
         what, offer = "the run file", look("run file", lambda: _own(policy, kit))
     good = offer
     if good is not None:
         look("this site's rules", lambda: (_rules(policy, good, kit, what), True))
-    if isinstance(data, Brought):
+    if isinstance(data, RoleTable):
         look("data", lambda: (data.check(), True))
     elif good is None:
         look("data", lambda: (_read(data), True))
@@ -87,7 +86,7 @@ def preflight(kit: Kit, folder: Path, data: Source | Brought, policy: Policy, wa
     return findings
 
 
-def reach(kit: Kit, wait: float) -> str:
+def check_connection(kit: Kit, wait: float) -> str:
     """Open a connection under mutual TLS and close it again; why it could not be, in one sentence."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version, context.check_hostname = ssl.TLSVersion.TLSv1_2, False
@@ -126,13 +125,13 @@ class NotThere(PeerFailed):
     """Nobody listens where the coordinator should be; it may come."""
 
 
-def reached(kit: Kit, wait: float) -> None:
+def wait_until_reachable(kit: Kit, wait: float) -> None:
     """Wait until the coordinator is there, if it may still come; a certificate that is not good will not mend."""
     deadline = monotonic() + wait
     while True:
         try:
             if not kit.insecure:
-                reach(kit, 10.0)
+                check_connection(kit, 10.0)
             return
         except NotThere:
             if monotonic() > deadline:
@@ -140,7 +139,7 @@ def reached(kit: Kit, wait: float) -> None:
             time.sleep(0.5)
 
 
-def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
+def fetch_offer(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
     """Look at what the coordinator offers, without joining; clock, version and this site's signing key are checked."""
     visitor, start = Ed25519PrivateKey.generate(), secrets.token_hex(8)
     with TemporaryDirectory() as folder:
@@ -150,7 +149,9 @@ def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
         try:
             deadline, reply = monotonic() + wait, None
             while reply is None and cell.refused is None and monotonic() < deadline:
-                message = sealed(Place(kit.name, COORDINATOR, "look"), hello(kit, visitor, start), visitor)
+                message = sign_message(
+                    Address(kit.name, COORDINATOR, "look"), hello_content(kit, visitor, start), visitor
+                )
                 reply = cell.send(COORDINATOR, "look", message, wait)
                 time.sleep(0 if reply is not None else 0.1)
         finally:
@@ -160,8 +161,8 @@ def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
     if reply is None:
         raise PeerFailed(f"The coordinator at {kit.host}:{kit.port} did not answer within {wait:g} seconds.")
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))
-    run, content = opened(reply, key, COORDINATOR, kit.name, "look")
-    if (error := failure_of(content, COORDINATOR)) is not None:
+    run, content = open_message(reply, key, COORDINATOR, kit.name, "look")
+    if (error := read_failure(content, COORDINATOR)) is not None:
         raise error
     with reading(COORDINATOR):
         away = float(content.pop("clock")) - time.time()
@@ -184,7 +185,7 @@ def _kit(kit: Kit) -> str:
 
 
 def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
-    from tacit.deploy.deployment import for_sites, listed
+    from tacit.deploy.deployment import for_sites, public_items
     from tacit.deploy.offer import offered_file
     from tacit.prepare.run_file import roles_of, setting_of
 
@@ -195,7 +196,7 @@ def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
     roster = tuple(f"party-{k}" for k in range(1, file.partition.into + 1))
     setting = setting_of(file)
     roles = roles_of(file, setting, len(roster))
-    offer = Offer("", offered_file(file, file.public), roster, setting, listed(file), roles=roles)
+    offer = Offer("", offered_file(file, file.public), roster, setting, public_items(file), roles=roles)
     return "the coordinator is not there, so the run file that was given is looked at", offer
 
 
@@ -219,7 +220,7 @@ def _read(data: Source) -> str:
     return f"{words}{listed}; whether they fit is seen once a run is offered, or with --run"
 
 
-def _data(data: Source, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Held]:
+def _data(data: Source, offer: Offer, kit: Kit, folder: Path) -> tuple[str, SiteData]:
     held = data.held(offer, kit.name, folder)
     ratings = held.share.ratings
     if held.unfit:
@@ -234,15 +235,15 @@ def _sizes(ratings: Ratings) -> str:
     )
 
 
-def _privacy(policy: Policy, offer: Offer, held: Held, kit: Kit, folder: Path) -> tuple[str, Plan]:
-    found = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
+def _privacy(policy: Policy, offer: Offer, held: SiteData, kit: Kit, folder: Path) -> tuple[str, Plan]:
+    found = check_budget(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
     assert found is not None
     made, budget = found
     steps = ", ".join(f"{count} × {step}" for step, count in made.terms.releases.items())
     allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
-    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.alone()
+    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.collusion_epsilon()
     if own is not None:
         words += f"; were all other parties one with the coordinator, its own share of the noise gives ε = {own:.3g}"
-    if (warning := fragile(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
+    if (warning := loss_warning(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
         words += f". WARNING: {warning}"
     return words, made

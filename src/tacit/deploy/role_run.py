@@ -10,17 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tacit.boundary.wire import Array, Value
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.offer import Offer, facts_from
-from tacit.deploy.site_run import Home, answered, identities_in
-from tacit.engine.envelope import Ask
-from tacit.engine.memory import Memory
+from tacit.deploy.offer import Offer, read_facts
+from tacit.deploy.site_run import Home, answer_request, read_identities
+from tacit.engine.envelope import TimedRequest
+from tacit.engine.serve import Memory
 from tacit.errors import BadMessage
 from tacit.federation import Role
 from tacit.federation.messages import Answer
 from tacit.prepare.prepared import Keys, PreparedRun
 
 
-class RolePart:
+class RoleRun:
     """One role's part in one run; what a `Site` needs of a `Part`.
 
     Attributes
@@ -50,9 +50,9 @@ class RolePart:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes the role from what everybody agreed on; what was promised, by this service's own computation."""
         home, offer = self._home, self.offer
-        told = identities_in(content.pop("identities", "{}"))
+        told = read_identities(content.pop("identities", "{}"))
         content.pop("head", None)
-        facts = facts_from(offer, content)
+        facts = read_facts(offer, content)
         prepared = offer.prepared(facts)
         wants = prepared.roles[home.name].own_columns(prepared.parameters)
         brought = None
@@ -63,9 +63,9 @@ class RolePart:
         self.party, self._prepared = role, prepared
         return {"bound": hashlib.sha256(prepared.bound.encode()).hexdigest()}
 
-    def answer(self, ask: Ask) -> Answer:
+    def answer(self, ask: TimedRequest) -> Answer:
         """Answers one request, or repeats what was answered before."""
-        return answered(self.party, self._prepared, ask, self._memory, self._home.policy.local)
+        return answer_request(self.party, self._prepared, ask, self._memory, self._home.policy.local)
 
     def spent(self, now: bool = False) -> dict[str, float]:
         """Nothing: a role spends no budget."""

@@ -46,7 +46,7 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
-class Peer(StrEnum):
+class PeerState(StrEnum):
     """How the coordinator knows a party."""
 
     CONNECTED = "connected"
@@ -141,7 +141,7 @@ class Status:
             if error is not None and self.now()["state"] not in FINAL:
                 stopped, refused = isinstance(error, KeyboardInterrupt), isinstance(error, PrivacyRefused)
                 ended = State.STOPPED if stopped else State.REFUSED if refused else State.FAILED
-                self.set(state=ended, message=last_words(error))
+                self.set(state=ended, message=ending_message(error))
         finally:
             self.close()
 
@@ -201,7 +201,7 @@ def _checked(name: str, value: object) -> Any:
     if name == "peers":
         if not isinstance(value, Mapping):
             raise UsageError(f"The peers of a status map names to states, not a {type(value).__name__}.")
-        return {one_line(peer, LONGEST_WORD): str(_member(Peer, state)) for peer, state in value.items()}
+        return {one_line(peer, LONGEST_WORD): str(_member(PeerState, state)) for peer, state in value.items()}
     if name == "message":
         return one_line(value or "", LONGEST_MESSAGE)
     if value is None:
@@ -225,7 +225,7 @@ def _member(kind: type[StrEnum], value: object) -> StrEnum:
 def _genuine(table: Any) -> dict[str, Any]:
     """A table that was read, with nothing in it that `set` would not have kept."""
     peers = {
-        name: {"state": _member(Peer, peer["state"]).value, "since": _moment(peer["since"])}
+        name: {"state": _member(PeerState, peer["state"]).value, "since": _moment(peer["since"])}
         for name, peer in table["peers"].items()
     }
     kept = {name: _checked(name, table[name]) for name in _CHANGING if name != "peers"}
@@ -264,7 +264,7 @@ def _host() -> str:
     return one_line(f"{socket.gethostname()} {numbers}", LONGEST_WORD)
 
 
-def last_words(error: BaseException) -> str:
+def ending_message(error: BaseException) -> str:
     """Why a service ended. Errors about data may quote it, those of others may say anything: they are only named."""
     if isinstance(error, KeyboardInterrupt):
         return "It was stopped, and goes on when it is started again."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tacit.data.catalogue import Catalogue
 from tacit.data.columns import Origin
 from tacit.data.load import load
 from tacit.data.ratings import Ratings, Scale, row_order
-from tacit.data.side_tables import catalogue_of, read_side
+from tacit.data.side_tables import align, catalogue_of, read_side
 from tacit.data.split import split
-from tacit.data.tables import shown as shown_id
+from tacit.data.values import quoted_id
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.offer import Offer, Told
+from tacit.deploy.offer import Offer, SiteSizes
 from tacit.deploy.site_files import read_share
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.partition import Setting, Share
@@ -28,7 +29,7 @@ FEW = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class SiteData:
     """What a site brings to one run: its share, whose it is, what it held out of it for a test of its own.
 
     `unfit` is how many of its ratings are of items that the run does not list, or outside its scale.
@@ -39,13 +40,13 @@ class Held:
     test: Ratings | None = None
     unfit: int = 0
 
-    def told(self, offer: Offer) -> Told:
+    def told(self, offer: Offer) -> SiteSizes:
         """What the coordinator is told of it: sizes, and without privacy also counts and, where asked for, items."""
         private = offer.file.privacy is not None
         named = offer.setting is Setting.VERTICAL or (offer.items is None and not private)
         ratings = 0 if private else self.share.ratings.n_ratings
         items = self.share.ratings.item_ids if named else None
-        return Told(self.share.ratings.n_users, items, ratings, self.share.devices)
+        return SiteSizes(self.share.ratings.n_users, items, ratings, self.share.devices)
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,13 @@ class Source:
                 f'The offered item attribute "{other[:200]}" is not the one that this site was given (--items).'
             )
 
-    def held(self, offer: Offer, name: str, folder: Path) -> Held:
+    def held(self, offer: Offer, name: str, folder: Path) -> SiteData:
         """The site's ratings, ready for the offered run; user ids stay in this process."""
         self.check(offer)
         file, own = offer.file, self.ratings
         items = self.listed or own.item_ids if offer.setting is Setting.VERTICAL else offer.items or own.item_ids
         scale = own.scale if file.public.scale is None else Scale(*file.public.scale)
-        ratings, unfit = onto(own, items, scale)
+        ratings, unfit = fit_ratings(own, items, scale)
         train, test = ratings, None
         if ratings.n_ratings:
             parts = split(ratings, by=file.split.by, test=file.split.test, seed=file.seed, partial=True)
@@ -161,9 +162,9 @@ class Source:
         rows, columns = np.arange(ratings.n_users), np.arange(ratings.n_items)
         devices = ratings.n_users if offer.setting is Setting.DEVICE else 0
         share = Share(name, replace(train, times=None), rows, columns, name, devices)
-        return Held(share, _people(share), test, unfit)
+        return SiteData(share, _people(share), test, unfit)
 
-    def unfit(self, held: Held, offer: Offer) -> str:
+    def unfit(self, held: SiteData, offer: Offer) -> str:
         """Which ratings a run leaves out or clips, and why, for people at this site alone; empty where there are none.
 
         It depends on ratings that nothing protects: it is printed at home, and never told to the coordinator.
@@ -180,14 +181,14 @@ class Source:
             where = "in the file of --items" if vertical else "on the run's list of items"
             mend = "add such items to that file" if vertical else "have them added to the run's [public] catalogue"
             some = list(dict.fromkeys(own.items[~listed].tolist()))
-            named = ", ".join(shown_id(ids[item]) for item in some[:FEW]) + (", …" if len(some) > FEW else "")
+            named = ", ".join(quoted_id(ids[item]) for item in some[:FEW]) + (", …" if len(some) > FEW else "")
             said.append(
                 f"Left out: {left_out:,} {of_all}, since their items are not {where} ({named}); correct the ids, or "
                 f"{mend}."
             )
         if off := int(np.sum(outside)):
             first = int(np.argmax(outside))
-            which = f"{own.values[first]:g} for item {shown_id(ids[own.items[first]])}"
+            which = f"{own.values[first]:g} for item {quoted_id(ids[own.items[first]])}"
             said.append(
                 f"Clipped: {off:,} {of_all}, since they are outside the run's scale {scale} (such as {which}); correct "
                 "them, or have the run's [public] scale widened."
@@ -195,7 +196,7 @@ class Source:
         return " ".join(said)
 
 
-def onto(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Ratings, int]:
+def fit_ratings(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Ratings, int]:
     """The same ratings on another list of items and another scale, and how many did not fit.
 
     Those of items that are not listed are left out, and values outside the scale are clipped; every user stays.
@@ -221,20 +222,89 @@ def onto(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Ratings, in
 
 
 @dataclass(frozen=True)
-class Laid:
+class StoredShare:
     """A share that an experimenter has laid ready for one of its own sites, under the run's name."""
 
-    def held(self, offer: Offer, name: str, folder: Path) -> Held:
+    def held(self, offer: Offer, name: str, folder: Path) -> SiteData:
         path = folder / f"{offer.run}.share"
         if not path.exists():
             raise DataError(f'There is no share of this run for {name} in "{folder}".')
         share = read_share(path)
-        return Held(share, _people(share))
+        return SiteData(share, _people(share))
 
-    def unfit(self, held: Held, offer: Offer) -> str:
+    def unfit(self, held: SiteData, offer: Offer) -> str:
         """Nothing: the experimenter made the share for this very run."""
         return ""
 
 
 def _people(share: Share) -> tuple[str, ...]:
     return tuple(str(user) for user in share.ratings.user_ids.ids)
+
+
+# -- roles ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoRatings:
+    """The ratings of a role: there are none, and a kit for a role cannot join as a party."""
+
+    def held(self, offer: Offer, name: str, folder: Path) -> SiteData:
+        raise PrivacyRefused(f"{name} is a role without ratings, and takes no party's part; ask for a kit for a party.")
+
+    def unfit(self, held: SiteData, offer: Offer) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class RoleTable:
+    """A role's own table of items, CSV or Parquet; None where it brings nothing."""
+
+    path: Path | None = None
+
+    def check(self) -> str:
+        """What is there, in words; raises where it cannot be read."""
+        if self.path is None:
+            return "none: this role brings nothing of its own"
+        table, _origin = read_side(self.path, "item")
+        return f"{table.num_rows:,} items with {', '.join(table.column_names[1:]) or 'no attributes'}"
+
+    def catalogue(
+        self, items: Vocabulary, run: str, folder: Path, columns: Sequence[str] | None = None
+    ) -> Catalogue | None:
+        """The run's items with what the table says of them; `columns` are those that the role uses, None for all."""
+        return None if self.path is None else _described(self.path, items, columns)
+
+
+@dataclass(frozen=True)
+class StoredRoleTable(RoleTable):
+    """A table that an experimenter has laid ready for a role of its own, under the run's name."""
+
+    def catalogue(
+        self, items: Vocabulary, run: str, folder: Path, columns: Sequence[str] | None = None
+    ) -> Catalogue | None:
+        path = folder / role_table_name(run)
+        return _described(path, items, columns) if path.exists() else None
+
+
+def role_table_name(run: str) -> str:
+    """The file of a table that lies ready for a role."""
+    return f"{run}.parquet"
+
+
+def write_role_table(path: Path, catalogue: Catalogue) -> None:
+    """Lay a table ready: items, and what the catalogue says of them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {} if catalogue.attributes is None else {name: catalogue.attributes[name] for name in catalogue.columns}
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    pq.write_table(pa.table({"item": catalogue.ids.ids, **columns}), path)
+
+
+def _described(path: Path, items: Vocabulary, columns: Sequence[str] | None) -> Catalogue:
+    table, origin = read_side(path, "item")
+    known = table.column_names[1:]
+    wanted = tuple(known if columns is None else columns)
+    if missing := [name for name in wanted if name not in known]:
+        raise DataError(f'{origin.name} has no column "{missing[0]}", which this role uses; add it, or name another.')
+    return Catalogue(items, align(table.select(["item", *wanted]), items, origin), wanted)

@@ -15,7 +15,7 @@ from tacit import files
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.vocabulary import Vocabulary, as_ids
-from tacit.engine.memory import as_written
+from tacit.engine.serve import checking_file
 from tacit.errors import DataError
 from tacit.model import Fitted, Model, forms
 from tacit.model.model import best
@@ -50,7 +50,7 @@ def write_share(path: Path, share: Share) -> None:
 
 def read_share(path: Path) -> Share:
     """The share that was laid ready."""
-    with as_written(path):
+    with checking_file(path):
         saved: dict[str, Any] = decode(path.read_bytes())
         words = json.loads(saved["about"])
         users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
@@ -97,7 +97,7 @@ def write_seen(path: Path, seen: Ratings) -> None:
 
 def read_predictor(path: Path) -> Fitted:
     """The predictor in a file."""
-    with as_written(path):
+    with checking_file(path):
         saved: dict[str, Any] = decode(path.read_bytes())
         words, states = json.loads(saved.pop("about")), saved.pop("states")
         arrays = {name.removeprefix("form/"): block for name, block in saved.items()}
@@ -109,7 +109,7 @@ def read_predictor(path: Path) -> Fitted:
 def recommend(home: Path, user: Any, n: int = 10) -> list[tuple[Any, float]]:
     """The n best items that a user of this site has not rated, as (id, score): from the files in its `home` folder."""
     fitted, path = read_predictor(home / "predictor.tct"), home / "seen.tct"
-    with as_written(path):
+    with checking_file(path):
         saved: dict[str, Any] = decode(path.read_bytes())
         users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
         indptr, seen = saved["indptr"], saved["items"]

@@ -21,7 +21,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit import files
-from tacit.boundary.door import record_beside
+from tacit.boundary.base_gate import record_public
 from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection
@@ -29,15 +29,14 @@ from tacit.boundary.wire import Array, Value, encode
 from tacit.data.catalogue import Catalogue
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import site_files
-from tacit.deploy.align import Aligning
+from tacit.deploy.align import SiteAlignment
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.kit import Kit
-from tacit.deploy.offer import Offer, facts_from
+from tacit.deploy.offer import Offer, read_facts
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Held
-from tacit.engine.envelope import Ask
-from tacit.engine.memory import Memory, as_written
-from tacit.engine.serve import served
+from tacit.deploy.site_data import SiteData
+from tacit.engine.envelope import TimedRequest
+from tacit.engine.serve import Memory, checking_file, serve_request
 from tacit.errors import BadMessage
 from tacit.federation import Party, Peer
 from tacit.federation.messages import Answer
@@ -57,12 +56,12 @@ ROSTER = Roster()
 class Data(Protocol):
     """Where a site's ratings come from."""
 
-    def held(self, offer: Offer, name: str, folder: Path) -> Held: ...
+    def held(self, offer: Offer, name: str, folder: Path) -> SiteData: ...
 
-    def unfit(self, held: Held, offer: Offer) -> str: ...
+    def unfit(self, held: SiteData, offer: Offer) -> str: ...
 
 
-class Brings(Protocol):
+class RoleItems(Protocol):
     """What a role has of its own, where there are no ratings."""
 
     def catalogue(
@@ -83,7 +82,7 @@ class Home:
     identity: Ed25519PrivateKey
     data: Data
     policy: Policy
-    brings: Brings | None = None
+    brings: RoleItems | None = None
 
     @property
     def name(self) -> str:
@@ -94,7 +93,7 @@ class Home:
         return self.ledgers / f"{self.name}.sqlite"
 
 
-class Part:
+class SiteRun:
     """One site's part in one run.
 
     Attributes
@@ -114,7 +113,7 @@ class Part:
         if not home.policy.local:
             _swept(home.ledgers)
             try:
-                affordable(home.policy, self.offer, self._held, home.ledger, home.name)
+                check_budget(home.policy, self.offer, self._held, home.ledger, home.name)
             except BudgetSpent as refusal:
                 self._refused(str(refusal))
                 raise
@@ -145,8 +144,8 @@ class Part:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Makes this site's party from what everybody agreed on; what was promised, by this site's own reckoning."""
         home, offer = self._home, self.offer
-        identities, head = identities_in(content.pop("identities", "{}")), content.pop("head", None)
-        facts = facts_from(offer, content)
+        identities, head = read_identities(content.pop("identities", "{}")), content.pop("head", None)
+        facts = read_facts(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # now all know what there is to rate
             self._held = home.data.held(replace(offer, catalogue=facts.catalogue), home.name, home.folder)
         mine, share = facts.member(home.name), self._held.share
@@ -172,10 +171,10 @@ class Part:
             self._memory.recall(self.party.home)
         return {"bound": hashlib.sha256(prepared.bound.encode()).hexdigest()}
 
-    def answer(self, ask: Ask) -> Answer:
+    def answer(self, ask: TimedRequest) -> Answer:
         """Answers one request, or repeats what was answered before."""
         memory = self._memory if self._ledger is None else None
-        return answered(self.party, self._prepared, ask, memory, self._home.policy.local)
+        return answer_request(self.party, self._prepared, ask, memory, self._home.policy.local)
 
     def spent(self, now: bool = False) -> dict[str, float]:
         """What the site's ledger has reached, of which budget; reckoned `now`, or else only once in a while."""
@@ -190,7 +189,7 @@ class Part:
 
         The coordinator says what is shared, so a model that does not fit this site is not kept, and not judged.
         """
-        from tacit.evaluate.evaluation import evaluate_as_asked
+        from tacit.evaluate.evaluation import evaluate_as_configured
 
         if self.party is None or self._prepared is None:
             return {}
@@ -208,7 +207,7 @@ class Part:
         test = self._held.test
         if test is None or not test.n_ratings:
             return {}
-        judged = evaluate_as_asked(predictors[0], test, seen, file.evaluate, file.seed)
+        judged = evaluate_as_configured(predictors[0], test, seen, file.evaluate, file.seed)
         people = int(np.sum(test.counts > 0))
         told = json.dumps({"metrics": judged.metrics, "users": people, "ratings": test.n_ratings})
         files.write_private(folder / "metrics.json", told)
@@ -223,8 +222,8 @@ class Part:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     @property
-    def _aligning(self) -> Aligning:
-        return Aligning(self.offer, self._home.name, self._home.folder, self._home.policy.align_key)
+    def _aligning(self) -> SiteAlignment:
+        return SiteAlignment(self.offer, self._home.name, self._home.folder, self._home.policy.align_key)
 
     def _others(self, prepared: PreparedRun, identities: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
         """Everybody's signing keys, where survivors sign who stayed, or where this site knows whom it works with."""
@@ -254,7 +253,7 @@ class Part:
         request = hashlib.sha256(f"{offer.hash}|{step}".encode() + body).hexdigest()
         ledger = Ledger(home.ledger, home.name)
         try:
-            record_beside(ledger, offer.run, step, request, event, body)
+            record_public(ledger, offer.run, step, request, event, body)
         finally:
             ledger.close()
         return content
@@ -273,7 +272,7 @@ class Part:
         if home.policy.local:  # the experimenter's run folder says all that
             return
         path = home.ledgers / "runs.json"
-        with as_written(path):
+        with checking_file(path):
             known = dict(json.loads(path.read_bytes())) if path.exists() else {}
         budget = protection.budget
         known[protection.run] = {
@@ -289,7 +288,9 @@ class Part:
         files.write_private(path, json.dumps(known, indent=2, ensure_ascii=False).encode())
 
 
-def answered(peer: Peer | None, prepared: PreparedRun | None, ask: Ask, memory: Memory | None, local: bool) -> Answer:
+def answer_request(
+    peer: Peer | None, prepared: PreparedRun | None, ask: TimedRequest, memory: Memory | None, local: bool
+) -> Answer:
     """The answer to one request under the terms that were agreed on; without a ledger, `memory` has the latest."""
     request = ask.request
     if peer is None or prepared is None:
@@ -301,13 +302,13 @@ def answered(peer: Peer | None, prepared: PreparedRun | None, ask: Ask, memory: 
     answer = None if memory is None else memory.answered(request.hash)
     if answer is None:
         with one_blas_thread():  # sites may share a machine
-            answer = served(peer, request, ask.survivors)
+            answer = serve_request(peer, request, ask.survivors)
         if memory is not None:
             memory.keep(request.hash, answer, peer.home)
     return answer
 
 
-def identities_in(told: object) -> dict[str, str]:
+def read_identities(told: object) -> dict[str, str]:
     """Everybody's public signing keys, as the coordinator tells them."""
     try:
         found = json.loads(str(told))
@@ -323,7 +324,7 @@ def _swept(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) -> tuple[Plan, Budget] | None:
+def check_budget(policy: Policy, offer: Offer, held: SiteData, path: Path, name: str) -> tuple[Plan, Budget] | None:
     """What the offered run would release, by this site's own reckoning, and of which budget; None for NON-PRIVATE.
 
     Raises where the site's rules or its ledger's budget do not cover it.
@@ -340,7 +341,7 @@ def affordable(policy: Policy, offer: Offer, held: Held, path: Path, name: str) 
         ledger = Ledger(Path(elsewhere) / path.name, name)
         try:
             budget = policy.budget(offer.file, made, ledger)
-            Protection(made.terms, ledger, budget, offer.run, offer.file.seed, held.people).afford()
+            Protection(made.terms, ledger, budget, offer.run, held.people).check_budget()
         finally:
             ledger.close()
     return made, budget

@@ -16,15 +16,14 @@ from tacit import files
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import Value
 from tacit.deploy.certificates import key_text, read_identity
-from tacit.deploy.handshake import LATER, hello
-from tacit.deploy.logs import Log
+from tacit.deploy.handshake import LATER, hello_content
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.offer import Offer
-from tacit.deploy.open_files import raise_descriptor_limit
-from tacit.deploy.role_run import RolePart
-from tacit.deploy.service_status import State, Status, last_words
-from tacit.deploy.site_run import Home, Part
-from tacit.engine.envelope import Ask, answer_content, failure_content
-from tacit.engine.memory import as_written
+from tacit.deploy.role_run import RoleRun
+from tacit.deploy.service_status import State, Status, ending_message
+from tacit.deploy.site_run import Home, SiteRun
+from tacit.engine.envelope import TimedRequest, answer_content, failure_content
+from tacit.engine.serve import checking_file
 from tacit.engine.site_channel import BEAT, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation.messages import Answer
@@ -44,14 +43,14 @@ class Site:
     def __init__(
         self,
         home: Home,
-        log: Log,
+        log: ServiceLog,
         status: Status,
         stays: bool = False,
         tell: Callable[[str], None] = lambda _words: None,
     ) -> None:
         self._home, self._log, self._status, self._stays, self._tell = home, log, status, stays, tell
         self._over, self._role = False, ROLE.fullmatch(home.name) is not None
-        self._run, self._part = "", None  # type: str, Part | RolePart | None
+        self._run, self._part = "", None  # type: str, SiteRun | RoleRun | None
         self._ended = threading.Event()
         self._failure: TacitError | None = None  # what ends the service
         self._trouble: TacitError | None = None  # what this site itself raised last
@@ -65,9 +64,8 @@ class Site:
         `wait` is how many seconds the coordinator may be away; `alive` says whether to go on at all.
         """
         kit = self._home.kit
-        raise_descriptor_limit()
         if not self._home.policy.local:
-            one_ledger(self._home.ledgers, kit.name)
+            check_one_ledger(self._home.ledgers, kit.name)
         coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))
         credentials = None if kit.insecure else kit.unpack(self._home.folder / "tls")
         place = (kit.name, kit.host, kit.port, credentials)
@@ -76,7 +74,7 @@ class Site:
         try:
             self._greet(window, wait, alive)
         except KeyboardInterrupt as stop:
-            self._status.set(state=State.STOPPED, message=last_words(stop))
+            self._status.set(state=State.STOPPED, message=ending_message(stop))
             raise
         finally:
             window.close()
@@ -91,7 +89,7 @@ class Site:
         """Say hello again and again, until the run has ended."""
         kit, heard, there = self._home.kit, monotonic(), False
         while not self._ended.is_set() and alive():
-            reply = window.say("hello", hello(kit, self._home.identity, window.start), timeout=5.0)
+            reply = window.say("hello", hello_content(kit, self._home.identity, window.start), timeout=5.0)
             if reply is None and window.refused is not None:
                 raise _not_let_in(window.refused)
             if reply is None or reply == LATER:
@@ -132,7 +130,7 @@ class Site:
         except TacitError as error:
             self._trouble = error
             self._log.error("refused" if isinstance(error, PrivacyRefused) else "failed", error=type(error).__name__)
-            self._status.set(message=last_words(error))
+            self._status.set(message=ending_message(error))
             if topic == "offer":
                 return failure_content(self._rule or _outward(error, self._home), tell=True)
             unprotected = self._part is not None and not self._part.private
@@ -170,7 +168,7 @@ class Site:
         self._rule = None
         try:
             self._ruled(Offer.of(run, content))
-            self._part = (RolePart if self._role else Part)(self._home, run, content)
+            self._part = (RoleRun if self._role else SiteRun)(self._home, run, content)
         except TacitError as error:
             self._failure = None if self._stays else error
             self._status.set(state=State.REFUSED if isinstance(error, PrivacyRefused) else State.FAILED)
@@ -189,14 +187,14 @@ class Site:
             self._rule = PrivacyRefused(f"{self._home.name} refuses: {error}")
             raise
 
-    def _begin(self, part: Part | RolePart, content: dict[str, Any]) -> Mapping[str, Value]:
+    def _begin(self, part: SiteRun | RoleRun, content: dict[str, Any]) -> Mapping[str, Value]:
         reply = part.begin(content)
         self._status.set(state=State.SERVING, message="", **part.spent(now=True))
         self._log.info("serving", run=self._run, parties=len(part.offer.roster))
         return reply
 
-    def _asked(self, part: Part | RolePart, content: dict[str, Any]) -> Mapping[str, Value]:
-        ask = Ask.of(content)
+    def _asked(self, part: SiteRun | RoleRun, content: dict[str, Any]) -> Mapping[str, Value]:
+        ask = TimedRequest.of(content)
         answer, request = part.answer(ask), ask.request
         told = {"digest": answer.digest} if self._role else {}  # a party's ledger has it
         self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body), **told)
@@ -216,7 +214,7 @@ class Site:
             self._status.set(**self._part.spent(now=True))
             reply = self._kept(self._part, {name.removeprefix("shared/"): value for name, value in content.items()})
         self._outcome = {"digest": str(words.get("digest"))[:64], "run": self._run}
-        self._status.set(**self._afterwards(why if self._trouble is None else why and last_words(self._trouble)))
+        self._status.set(**self._afterwards(why if self._trouble is None else why and ending_message(self._trouble)))
         self._log.info("done", **({"run": self._run} if self._run else {}))
         self._over = True
         self._leave()
@@ -229,7 +227,7 @@ class Site:
             return {"state": State.WAITING, "message": ended}
         return {"state": State.FAILED if why else State.DONE, "message": why}
 
-    def _kept(self, part: Part | RolePart, shared: Mapping[str, Any]) -> dict[str, Value]:
+    def _kept(self, part: SiteRun | RoleRun, shared: Mapping[str, Any]) -> dict[str, Value]:
         """Keep what was learned; what goes wrong is nobody's business, since the coordinator chose what is shared."""
         try:
             return part.keep(shared)
@@ -243,7 +241,7 @@ class Site:
         self._part = None
 
 
-def one_ledger(folder: Path, name: str) -> None:
+def check_one_ledger(folder: Path, name: str) -> None:
     """Refuse a folder with another name's ledger: under a new name a budget would begin anew."""
     other = next((path.stem for path in folder.glob("*.sqlite") if path.stem != name), None)
     if other is not None:
@@ -259,7 +257,7 @@ def own_identity(folder: Path) -> Ed25519PrivateKey:
     try:
         if not path.exists():
             files.write_private(path, key_text(Ed25519PrivateKey.generate()))
-        with as_written(path):
+        with checking_file(path):
             return read_identity(path.read_text())
     except OSError as error:
         raise UsageError(f'The key "{path}" cannot be kept there: {error.strerror}; name another --state.') from None

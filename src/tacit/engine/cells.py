@@ -12,6 +12,7 @@ FLARE's jobs, its job store, its administrators and its streamed logs are not us
 from __future__ import annotations
 
 import errno
+import resource
 import secrets
 import socket
 import threading
@@ -83,7 +84,15 @@ def check_installed() -> None:
         raise UsageError("Services between sites need one more package; install it: pip install 'tacit[deploy]'")
 
 
-def vacant(host: str, port: int) -> None:
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files and connections as the system allows; the usual 1,024 are soon used up."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 2**16 if hard == resource.RLIM_INFINITY else hard
+    with suppress(OSError, ValueError):  # a system that allows less than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def check_port_free(host: str, port: int) -> None:
     """Raise where somebody listens already, or where this machine cannot listen at all."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
@@ -160,8 +169,9 @@ class Cell:
 
         A listener that is stopped before it is one would never end, so it is waited for.
         """
+        raise_descriptor_limit()
         if self._own == HUB:
-            vacant(*self._place)
+            check_port_free(*self._place)
         self._cell.start()
         deadline = monotonic() + LISTENING
         while self._own == HUB:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.wire import Value, reading
 from tacit.engine.cells import COORDINATOR, Cell
-from tacit.engine.envelope import Place, failure_of, sealed
+from tacit.engine.envelope import Address, read_failure, sign_message
 from tacit.errors import BadMessage, TacitError
 
 #: What a service says to a message that was pushed to it: that it will be seen to.
@@ -36,7 +36,7 @@ Content = Callable[[float], Mapping[str, Value]]
 
 
 @dataclass
-class Peer:
+class ServiceState:
     """What the desk knows of one service."""
 
     start: str = ""  # which start of the service said hello last
@@ -61,7 +61,7 @@ class CoordinatorChannel:
     def __init__(self, cell: Cell, key: Ed25519PrivateKey, run: str) -> None:
         self._cell, self._key, self._run = cell, key, run
         self._news = threading.Condition()
-        self._peers: dict[str, Peer] = defaultdict(Peer)
+        self._peers: dict[str, ServiceState] = defaultdict(ServiceState)
         self._first: list[tuple[str, str, Mapping[str, Content]]] = []
         self._closed = False
 
@@ -181,8 +181,8 @@ class CoordinatorChannel:
             peer.waiting, peer.reply = about, None
         try:
             left = max(0.1, deadline - monotonic())
-            place = Place(COORDINATOR, name, topic, self._run)
-            message = sealed(place, {"about": about, "start": start, **content(left)}, self._key)
+            place = Address(COORDINATOR, name, topic, self._run)
+            message = sign_message(place, {"about": about, "start": start, **content(left)}, self._key)
             if self._cell.send(name, topic, message, min(PUSH, left)) != TAKEN:
                 with self._news:
                     if peer.reply is None:
@@ -208,6 +208,6 @@ def _failure(reply: Mapping[str, Any], name: str) -> TacitError | None:
     """The error that a reply tells of; one that cannot be read is an error too."""
     try:
         with reading(name):
-            return failure_of(reply, name)
+            return read_failure(reply, name)
     except BadMessage as error:
         return error

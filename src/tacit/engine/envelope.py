@@ -30,7 +30,7 @@ _PLACE = ("from", "to", "topic", "run")
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """Who says it to whom, about what, in which run."""
 
     sender: str
@@ -43,13 +43,13 @@ class Place:
         return dict(zip(_PLACE, (self.sender, self.to, self.topic, self.run), strict=True))
 
 
-def sealed(place: Place, content: Mapping[str, Value], key: Ed25519PrivateKey) -> bytes:
+def sign_message(place: Address, content: Mapping[str, Value], key: Ed25519PrivateKey) -> bytes:
     """A signed message."""
     message = encode({**place.words, **content})
     return key.sign(_signed(message)) + message
 
 
-def opened(message: bytes, key: Ed25519PublicKey, sender: str, to: str, topic: str) -> tuple[str, dict[str, Any]]:
+def open_message(message: bytes, key: Ed25519PublicKey, sender: str, to: str, topic: str) -> tuple[str, dict[str, Any]]:
     """The run and the content of a message, once signature, sender, addressee and topic are as they must be."""
     body = message[SIGNATURE:]
     try:
@@ -79,7 +79,7 @@ def _signed(message: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class Ask:
+class TimedRequest:
     """One request on its way, with how many seconds are left for it.
 
     `survivors` are those devices of a simulated cohort whose answers arrive; only a simulation may name them.
@@ -122,7 +122,7 @@ def failure_content(error: TacitError, tell: bool) -> dict[str, Value]:
     return {"error": known, "why": str(error)[:MOST_WORDS] if tell else ""}
 
 
-def answer_of(content: Mapping[str, Any]) -> Answer:
+def read_answer(content: Mapping[str, Any]) -> Answer:
     """The answer; `Answer.check` holds its parts to their types."""
     names = {field.name for field in fields(Answer)}
     _exactly(content, names)
@@ -134,7 +134,7 @@ def answer_of(content: Mapping[str, Any]) -> Answer:
     return Answer(**words, kind=kind, body=_bytes(content["body"]))
 
 
-def failure_of(content: Mapping[str, Any], party: str) -> TacitError | None:
+def read_failure(content: Mapping[str, Any], party: str) -> TacitError | None:
     """The error that a reply tells of, to be raised here; None where it tells of none."""
     if "error" not in content:
         return None

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import reading
 from tacit.engine.coordinator_channel import CoordinatorChannel
-from tacit.engine.envelope import Ask, answer_of
+from tacit.engine.envelope import TimedRequest, read_answer
 from tacit.errors import BadMessage, TacitError
 from tacit.federation.dropout import Attendance
 from tacit.federation.messages import MOST_WHY, Answer, Request
@@ -46,7 +46,7 @@ class Flare:
             return Answer(name, "lost", Kind.PUBLIC)
         survivors = attendance.survivors(name)
         reply = self._desk.settle(
-            name, "ask", request.hash, lambda left: Ask(request, left, survivors).content(), self._timeout
+            name, "ask", request.hash, lambda left: TimedRequest(request, left, survivors).content(), self._timeout
         )
         if reply is None:
             return Answer(name, "late", Kind.PUBLIC)
@@ -54,7 +54,7 @@ class Flare:
             return reply
         try:
             with reading(name):
-                answer = answer_of(reply)
+                answer = read_answer(reply)
                 if type(answer.party) is not str or answer.party != name:
                     raise BadMessage(f"{name} answered in another's name; it was damaged or forged.")
                 return answer

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 
 from tacit.boundary.release import Kind
-from tacit.engine.memory import Memory
-from tacit.engine.serve import kind_of, served
-from tacit.engine.turns import Turns
+from tacit.engine.serve import Memory, kind_of, serve_request
 from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Answer, Request
 from tacit.federation.peer import Peer
@@ -96,7 +94,7 @@ class InProcess:
             return Answer(party.name, "lost", kind_of(party, request))
         turn = self._turns.taken() if self._in_turns(request) else nullcontext()
         with self._locks[party.name], turn:
-            return self._remembered(party, request) or served(party, request, attendance.survivors(party.name))
+            return self._remembered(party, request) or serve_request(party, request, attendance.survivors(party.name))
 
     def _remembered(self, party: Peer, request: Request) -> Answer | None:
         """A role's answer, kept before it leaves; None for somebody who keeps a ledger, or nothing."""
@@ -105,6 +103,50 @@ class InProcess:
             return None
         answer = memory.answered(request.hash)
         if answer is None:
-            answer = served(party, request)
+            answer = serve_request(party, request)
             memory.keep(request.hash, answer, party.home)
         return answer
+
+
+class Turns:
+    """One thread computes at a time, and lets another go first while it waits for a disk.
+
+    Where a kernel takes less than a millisecond, threads side by side gain nothing: they wake each other for the
+    interpreter's lock more often than they work. Measured on two cores with the private steps of MovieLens 1M in ten
+    silos, a tenth of a millisecond each: two threads need half as much CPU again as one, and finish no sooner.
+
+    >>> turns = Turns()
+    >>> with turns.taken(), turns.aside():
+    ...     turns.free
+    True
+    """
+
+    def __init__(self) -> None:
+        self._turn, self._mine = threading.Lock(), threading.local()
+
+    @property
+    def free(self) -> bool:
+        """Whether it is nobody's turn."""
+        return not self._turn.locked()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """It is this thread's turn, once it is nobody else's."""
+        with self._turn:
+            self._mine.held = True
+            try:
+                yield
+            finally:
+                self._mine.held = False
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """It may be somebody else's turn, if it was this thread's; afterwards it is this thread's again."""
+        if not getattr(self._mine, "held", False):
+            yield
+            return
+        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.acquire()

@@ -40,14 +40,14 @@ def _item(item: object) -> str:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[list[Ledger]]:
+def open_ledgers(folder: Path) -> Iterator[list[Ledger]]:
     """Every ledger of a folder; this process must be the only one there."""
     with ExitStack() as stack:
         paths = sorted(folder.glob("*.sqlite"))
         yield [stack.enter_context(closing(Ledger(path, path.stem))) for path in paths]
 
 
-def past_stays(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run: str = "") -> None:
+def check_division(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run: str = "") -> None:
     """Refuse a division that gives a party somebody whose past is charged in another party's ledger.
 
     People who join are bound nowhere, and people who leave are in no party; neither is refused. Where all parties hold
@@ -64,9 +64,9 @@ def past_stays(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run: str
     catalogue = [_item(item) for item in parties.item_ids.ids] if vertical else []
     for share in parties:
         for ledger in charged:
-            by_item = vertical and bool(ledger.bound(catalogue))  # else it was charged for people, with all their items
+            by_item = vertical and bool(ledger.known_people(catalogue))  # else it was charged for people
             units = charged_items(share, parties.setting, unit) if by_item else people_of(share)
-            if ledger.party != share.name and (found := ledger.bound(units)):
+            if ledger.party != share.name and (found := ledger.known_people(units)):
                 _refuse(share.name, len(found), "item" if by_item else "person", ledger)
 
 
@@ -74,11 +74,11 @@ def _same_everywhere(ledgers: Sequence[Ledger], charged: Sequence[Ledger], parti
     by_party = {ledger.party: ledger for ledger in ledgers}
     for share in parties:
         people = people_of(share)
-        mine = by_party[share.name].bound(people) if share.name in by_party else set()
+        mine = by_party[share.name].known_people(people) if share.name in by_party else set()
         for ledger in charged:
             if ledger.party == share.name:
                 continue
-            theirs = ledger.bound(people)
+            theirs = ledger.known_people(people)
             if missing := theirs - mine if ledger.party in parties.names else theirs:
                 _refuse(share.name, len(missing), "person", ledger)
             if theirs and _costs(ledger, run) - _costs(by_party[share.name], run):
@@ -165,14 +165,14 @@ class Heads:
             ) from None
 
 
-def latest(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:
+def latest_heads(ledgers: Sequence[Ledger], heads: Heads) -> dict[str, str]:
     """The heads of ledgers that go on from what is known of them; one that was exchanged meanwhile is not believed."""
     known = heads.known()
     chains = {ledger.party: [START, *(row.head for row in ledger.rows())] for ledger in ledgers}
     return {party: chain[-1] for party, chain in chains.items() if known.get(party, START) in chain and len(chain) > 1}
 
 
-def not_older(ledgers: Sequence[Ledger], heads: Heads) -> None:
+def check_not_restored(ledgers: Sequence[Ledger], heads: Heads) -> None:
     """Find ledgers that are gone, or do not hold the last head that is known of them."""
     known = heads.known()
     for ledger in ledgers:

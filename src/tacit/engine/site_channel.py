@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.boundary.wire import Value
 from tacit.engine.cells import COORDINATOR, Cell, Credentials
 from tacit.engine.coordinator_channel import TAKEN
-from tacit.engine.envelope import Place, failure_content, opened, sealed
+from tacit.engine.envelope import Address, failure_content, open_message, sign_message
 from tacit.errors import BadMessage, PeerFailed, TacitError
 
 #: What the coordinator can say.
@@ -86,7 +86,7 @@ class SiteChannel:
 
     def say(self, topic: str, content: Mapping[str, Value], timeout: float = 10.0, run: str = "") -> bytes | None:
         """Push one message of the site's own; what the coordinator says to it, or None if it is not there."""
-        message = sealed(Place(self.name, COORDINATOR, topic, run), content, self._key)
+        message = sign_message(Address(self.name, COORDINATOR, topic, run), content, self._key)
         return self._cell.send(COORDINATOR, topic, message, timeout)
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class SiteChannel:
         try:
             if sender != COORDINATOR or topic not in TOPICS:
                 raise BadMessage(f"{sender} has nothing to say here.")
-            run, content = opened(body, self._coordinator, COORDINATOR, self.name, topic)
+            run, content = open_message(body, self._coordinator, COORDINATOR, self.name, topic)
         except TacitError as error:
             self._refuse(error)
             raise

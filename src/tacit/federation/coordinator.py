@@ -232,7 +232,7 @@ class Federation:
             self._peers,
             {} if kind is Kind.REPORT else known.gives.shapes(sizes),
             0.0 if kind is Kind.CHAIN else self._dropout,
-            partial(self._check_sealed, terms) if terms.whole or self._how.seals(terms) else None,
+            partial(self._check_sealed, terms) if terms.integers or self._how.seals(terms) else None,
             self.rejected,
         )
 

@@ -22,7 +22,7 @@ ROLE = re.compile("catalogue|proxy|decrypter-[1-9][0-9]{0,8}")
 class Role(Peer):
     """Somebody without ratings whom the coordinator asks by name. Subclasses add public steps, marked with `@step`.
 
-    A step ends in `gate.tell`, whose blocks the step's schema names. What an aggregation says to its roles needs no
+    A step ends in `gate.send`, whose blocks the step's schema names. What an aggregation says to its roles needs no
     step: it is answered by the aggregation, as at parties.
 
     Attributes

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tacit import files
-from tacit.boundary.meter import Meter
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,22 @@ class Entry:
     @property
     def values(self) -> tuple[int | str, ...]:
         return tuple(vars(self).values())
+
+
+class Meter:
+    """Bytes of the wire format by party and direction; a cohort's message counts once per device."""
+
+    def __init__(self) -> None:
+        self.up: Counter[str] = Counter()
+        self.down: Counter[str] = Counter()
+
+    @property
+    def bytes_up(self) -> int:
+        return self.up.total()
+
+    @property
+    def bytes_down(self) -> int:
+        return self.down.total()
 
 
 class Transcript:
@@ -82,8 +97,8 @@ class Transcript:
         if entry.direction == "down":
             self._requests.setdefault(entry.step, Counter())[entry.party] += 1
         if entry.bytes:
-            count = self.meter.sent_down if entry.direction == "down" else self.meter.sent_up
-            count(entry.party, entry.bytes)
+            sent = self.meter.down if entry.direction == "down" else self.meter.up
+            sent[entry.party] += entry.bytes
         if entry.status == "ok" and entry.kind != "protocol":
             self._digest.update(f"{entry.round}|{entry.step}|{entry.party}|{entry.direction}|{entry.digest}\n".encode())
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Self
 
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.boundary.lock import alone
+from tacit.boundary.lock import exclusive
 from tacit.boundary.protection import Budget, total_epsilon
 from tacit.engine.call_log import CallLog
-from tacit.engine.ledger_folder import Heads, latest, not_older, opened, past_stays, people_of
+from tacit.engine.ledger_folder import Heads, check_division, check_not_restored, latest_heads, open_ledgers, people_of
 from tacit.partition import Parties, Share
 from tacit.prepare.prepared import PreparedRun, Record
 
@@ -54,12 +54,12 @@ class Records:
     @contextmanager
     def over(self, prepared: PreparedRun, parties: Parties) -> Iterator[None]:
         """While no other process uses the ledgers, once they were looked at as a whole: see `engine.ledgers`."""
-        with alone(self.folder, "the ledgers", "name another folder with [privacy] ledger"):
+        with exclusive(self.folder, "the ledgers", "name another folder with [privacy] ledger"):
             try:
-                with opened(self.folder) as ledgers:
+                with open_ledgers(self.folder) as ledgers:
                     if self.heads is not None:
-                        not_older(ledgers, self.heads)
-                    past_stays(ledgers, parties, prepared.plan.terms.unit, prepared.run)
+                        check_not_restored(ledgers, self.heads)
+                    check_division(ledgers, parties, prepared.plan.terms.unit, prepared.run)
                 if self.heads is not None:
                     self.heads.begin(None if self.log is None else self.log.path)
             except BaseException:
@@ -70,8 +70,8 @@ class Records:
                 yield
             finally:
                 if self.heads is not None:
-                    with opened(self.folder) as ledgers:
-                        self.heads.end(latest(ledgers, self.heads))
+                    with open_ledgers(self.folder) as ledgers:
+                        self.heads.end(latest_heads(ledgers, self.heads))
 
     def of_party(self, share: Share) -> Record:
         """One party's, with a ledger of its own, which is bound to the party's people."""

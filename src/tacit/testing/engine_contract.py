@@ -63,7 +63,7 @@ class Prober(Party):
 
     def at_home(self, **shared: Any) -> Fitted:
         lowest = np.full(self.member.items, self.facts.scale.low, dtype=np.float32)
-        return Fitted.alike(Linear.scores(lowest, self.facts.scale), self.member.users)
+        return Fitted.same_for_all(Linear.scores(lowest, self.facts.scale), self.member.users)
 
     def _counts(self, state: Any, stream: np.random.Generator) -> dict[str, np.ndarray]:
         self.served += 1
@@ -83,7 +83,7 @@ class Prober(Party):
             lambda state, stream: {"vector": stream.random(len(vector), dtype=np.float32)},
             update=lambda s, g, i: {"vector": s["vector"] + g["vector"]},
             state={"vector": vector},
-            lets_out=("vector",),
+            release=("vector",),
         )
 
     @step(Kind.REPORT, takes=Schema(), gives=Schema(code=Floats("any")), what="two numbers that name the party")

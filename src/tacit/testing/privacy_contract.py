@@ -44,8 +44,7 @@ from tacit.federation.messages import Integer, Request, Step
 from tacit.guarantee import Guarantee, Relation, Unit
 from tacit.methods import chosen, find
 from tacit.partition import Parties, Setting, partition
-from tacit.prepare.plan import Plan
-from tacit.prepare.planned import planned
+from tacit.prepare.plan import Plan, plan_run
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.prepared import Record as Kept
 from tacit.rng import derive, stream_key
@@ -161,7 +160,7 @@ class PrivacyContract:
         public = PublicFacts(USERS, ITEMS, SCALE, self.declared)
         privacy = PrivacySection(epsilon=EPSILON, delta=DELTA, unit=str(unit))
         aggregation = AggregationSection(name="ideal" if sealed else "plain")
-        return planned(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
+        return plan_run(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
 
     def climbed(self, setting: Setting, plan: Plan, tries: int = 60, seed: int = 7) -> float:
         """The largest distance found, in parts of what is stated: a dial at a time, from one bad place and then others.
@@ -491,7 +490,7 @@ def pinned(mode: int, party: str) -> Callable[[str, tuple[int, ...]], Array]:
 def whole_moves(here: Sequence[Contributions], there: Sequence[Contributions], terms: StepTerms) -> float:
     """How far a sum of integers moves between neighbours, in parts of what is charged: the larger of Δ₂'s and Δ₁'s.
 
-    Contributions that both have cancel, since each is rounded by its own coins; every other one can move the sum by
+    Contributions that both have fall out, since each is rounded by its own coins; every other one can move the sum by
     all of its rounded length.
     """
     grid, event = terms.code, terms.event

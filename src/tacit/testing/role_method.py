@@ -62,7 +62,7 @@ class WeighedParty(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        return Fitted.alike(Linear.scores(self._latest("items", shared), self.facts.scale), self.member.users)
+        return Fitted.same_for_all(Linear.scores(self._latest("items", shared), self.facts.scale), self.member.users)
 
 
 class WeighingCatalogue(Role):
@@ -80,7 +80,7 @@ class WeighingCatalogue(Role):
             np.ones(len(items)) if self.own_catalogue is None else 1 + np.abs(self.own_catalogue.features()).sum(axis=1)
         )
         seen = self.home["seen"] = np.asarray(self.home.get("seen", np.zeros(len(items)))) + items
-        return self.gate.tell(items=(weights * seen).astype(np.float32), asked=int(asked))
+        return self.gate.send(items=(weights * seen).astype(np.float32), asked=int(asked))
 
 
 def specs(parameters: WeighedParameters, context: Context) -> Sequence[Spec]:

@@ -86,7 +86,7 @@ class AloneSilo(Party):
 
         sizes = {"users": self.member.users, "items": self.member.items}
         state = {block: start_factors(self.facts, sizes[block], p, block, self.name) for block in BOTH}
-        return self.gate.chain(self.ratings, update=update, state=state, lets_out=BOTH)
+        return self.gate.chain(self.ratings, update=update, state=state, release=BOTH)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         return Fitted(EMBEDDED.form(self.facts.scale, self.home["items"]), self.home["users"])

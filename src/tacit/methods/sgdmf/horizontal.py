@@ -109,8 +109,8 @@ class HorizontalSilo(SiloAtHome):
         state = {"items": self._projected(items)}
         if users_move_along(self.parameters, self.facts.unit):
             state["users"] = self.home["users"].copy()
-            return self.gate.chain(self.ratings, update=update, state=state, lets_out=("items",))
-        return self.gate.chain(self.ratings, at=self._at_home(), update=update, state=state, lets_out=("items",))
+            return self.gate.chain(self.ratings, update=update, state=state, release=("items",))
+        return self.gate.chain(self.ratings, at=self._at_home(), update=update, state=state, release=("items",))
 
     @step(
         Kind.SUM,

@@ -84,7 +84,7 @@ class VerticalSilo(Party):
             return state
 
         state = {"users": self.rule.project(self.parameters, users, span), "items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, update=update, state=state, lets_out=("users",))
+        return self.gate.chain(self.ratings, update=update, state=state, release=("users",))
 
     @step(
         Kind.CHAIN,
@@ -103,7 +103,7 @@ class VerticalSilo(Party):
             return state
 
         state = {"items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, lets_out=("items",))
+        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, release=("items",))
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         return Fitted(self.rule.form(self.facts.scale, self.home["items"]), self._latest("users", shared))

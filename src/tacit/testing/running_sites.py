@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tacit.config import RunFile
-from tacit.deploy.local_sites import Sites, train
+from tacit.deploy.local_sites import LocalSites, train
 from tacit.federation import Facts
 from tacit.partition import Parties
 from tacit.prepare.run_file import prepared
@@ -21,10 +21,10 @@ MOST = 3
 
 
 @cache
-def sites() -> Sites:
+def sites() -> LocalSites:
     """Three sites, up until `stop`."""
     folder = Path(tempfile.mkdtemp(prefix="tacit-sites-"))
-    kept = Sites(folder, tuple(f"party-{k}" for k in range(1, MOST + 1)))
+    kept = LocalSites(folder, tuple(f"party-{k}" for k in range(1, MOST + 1)))
     kept.start_all()
     return kept
 
