@@ -228,7 +228,7 @@ def test_an_exchange_out_of_order_is_refused_and_recorded():
 
 def test_a_secure_sum_is_bound_to_its_run():
     stage = Stage()
-    one, other = (stage.run.how._sum(Peers(run, stage.names), "ab" * 32, None) for run in ("run", "another"))
+    one, other = (stage.run.how._sum(Peers(run, stage.names), "ab" * 32) for run in ("run", "another"))
     assert one.binding != other.binding
 
 
