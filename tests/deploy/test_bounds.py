@@ -125,7 +125,7 @@ def test_when_somebody_rated_is_not_in_a_site_s_share(tmp_path):
     """What is not in it no step of any method can let out."""
     path = write_csv(tmp_path / "ratings.csv", DATA)
     assert load(path, scale=(1, 5)).times is not None
-    held = Source(path).held(offer_of(run_file()), "party-1", tmp_path)
+    held = Source(path).for_run(offer_of(run_file()), "party-1", tmp_path)
     assert held.share.ratings.n_ratings > 0
     assert held.share.ratings.times is None
 
@@ -159,7 +159,7 @@ def test_a_ledger_knows_whose_it_is_once_a_run_has_begun(tmp_path):
     sites.leave()
     home = sites.homes["party-1"]
     ledger = Ledger.open(home.ledger)
-    ledger.bind_people(sites.parts["party-1"]._held.people)
+    ledger.bind_people(sites.parts["party-1"].data.people)
     with pytest.raises(PrivacyRefused, match="kept for other people"):
         ledger.bind_people([f"stranger {k}" for k in range(16)])
     ledger.close()
@@ -176,7 +176,7 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
         seen.append((self.ledger.path, self.ledger.path.parent.stat().st_mode & 0o077))
         afford(self)
 
-    old, young = (home.ledgers / f"{part.LOOK}{name}" for name in ("old", "young"))
+    old, young = (home.ledgers / f"{part.COPY}{name}" for name in ("old", "young"))
     for place in (old, young):
         place.mkdir()
     os.utime(old, (0, 0))
@@ -184,7 +184,7 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     SiteRun(home, "run-1", sites.offer.content())
     ((copy, mode),) = seen
     assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)
-    assert list(home.ledgers.glob(f"{part.LOOK}*")) == [young]
+    assert list(home.ledgers.glob(f"{part.COPY}*")) == [young]
 
 
 # -- whether a guess is right -------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     federation = sites.agreed.federation(sites, keys=keys, **look)
     model = sites.agreed.coordinate(federation)
     replies = {
-        name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
+        name: {"ended": True, **(part.save(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
     done = change(RunResult(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)

@@ -8,10 +8,12 @@ import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from tacit.deploy import health as module
+from tacit.deploy import service_status
 from tacit.deploy.health import Health
 from tacit.deploy.service_status import SILENCE, Status
 from tacit.errors import UsageError
@@ -80,9 +82,13 @@ def test_health_follows_the_state(health, status, state, code):
     assert ask(health, "/status")[0] == 200
 
 
-def test_a_service_that_has_fallen_silent_is_not_well(health, status):
-    status._table["updated"] = (datetime.now(UTC) - timedelta(seconds=SILENCE + 1)).isoformat()
-    assert ask(health, "/health")[0] == 503
+def test_a_service_that_has_fallen_silent_is_not_well(health, status, monkeypatch):
+    late = datetime.now(UTC) + timedelta(seconds=SILENCE + 1)
+    with monkeypatch.context() as later:
+        later.setattr(
+            service_status, "datetime", SimpleNamespace(now=lambda _zone: late, fromisoformat=datetime.fromisoformat)
+        )
+        assert ask(health, "/health")[0] == 503
     status.set()
     assert ask(health, "/health")[0] == 200
 

@@ -208,7 +208,7 @@ def test_features_without_a_public_list_are_refused():
 
 def test_a_look_before_joining_names_the_attributes():
     found = _rules(Policy(), OFFER, kit_of("party-1"), "the offered run")
-    assert "it uses the item attributes genres and year, which it takes for public" in found
+    assert "it uses the item attributes genres and year, which it treats as public" in found
 
 
 def test_what_a_deployed_run_says_of_its_data_names_the_features(tmp_path):

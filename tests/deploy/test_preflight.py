@@ -52,7 +52,7 @@ def test_everything_is_looked_at_in_order_and_nothing_is_left_behind(kit, tmp_pa
     findings, home = look(kit, tmp_path)
     assert [finding.what for finding in findings] == ALL
     assert failed(findings) == {}
-    assert findings[3].found == "the offered run keeps them (bias, 3 parties)"
+    assert findings[3].found == "the offered run satisfies them (bias, 3 parties)"
     assert "16 users" in findings[4].found
     assert "(4.00, 1e-06)-DP" in findings[5].found
     assert "1 × contribute" in findings[5].found
@@ -85,7 +85,7 @@ def test_with_a_run_file_of_its_own_a_site_can_look_before_the_coordinator_is_th
     catalogue = {"scale": [1, 5], "users": 48, "catalogue": str(tmp_path / "items.csv")}
     findings, home = look(kit, tmp_path, Policy(file=run_file(public=catalogue)))
     assert [finding.what for finding in findings] == [*ALL[:2], "run file", *ALL[3:]]
-    assert findings[3].found.startswith("the run file keeps them")
+    assert findings[3].found.startswith("the run file satisfies them")
     assert failed(findings) == {"connection": NotThere}
     assert not home.ledger.exists()
     findings, _home = look(kit, tmp_path, Policy(file=run_file(engine={"seeded": True}, public=catalogue)))
@@ -174,7 +174,7 @@ def test_ratings_that_do_not_fit_are_named_with_what_a_join_would_do(kit, tmp_pa
         findings, _home = look(kit, tmp_path, source=Source(str(path)))
         assert failed(findings) == {"data": DataError}
         assert findings[-1].error.exit_code == 3
-        assert findings[-1].found.endswith(" A join goes on all the same, and says so at this site only.")
+        assert findings[-1].found.endswith(" A join goes on all the same, and reports it at this site only.")
         return findings[-1].found
 
     items = said("1,9999,3", "2,9999,4")

@@ -348,7 +348,7 @@ def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federatio
     sites = {name: here.join(name, "--non-private") for name in here.names}
     here.until(lambda: here.round() >= 3)
     sites["party-2"].kill()
-    here.until(lambda: "party-2 is away; its answer is waited for until" in up.err)
+    here.until(lambda: "party-2 is absent; waiting for its answer until" in up.err)
     assert here.status("run")["peers"]["party-2"]["state"] == "absent"
     assert "misses party-2" in here.tacit("status", "run", code=5).stdout
     here.join("party-2", "--non-private")

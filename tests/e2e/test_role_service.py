@@ -190,7 +190,7 @@ def test_a_role_can_look_before_it_joins(installed):
         seen = made.tacit("join", "catalogue.kit", "--data", "own.parquet", "--check", "--json")
         findings = {found["what"]: found["found"] for found in json.loads(seen.stdout)["findings"]}
         assert "20 items with year" in findings["data"]
-        assert f"keeps them ({NAME}" in findings["this site's rules"]
+        assert f"satisfies them ({NAME}" in findings["this site's rules"]
         assert "privacy" not in findings
         assert "party-1" not in up.err.split("waiting for")[0]
     finally:

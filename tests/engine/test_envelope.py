@@ -183,13 +183,13 @@ def test_an_answer_without_a_part_is_refused():
 
 @pytest.mark.parametrize("kind", [PeerFailed, BadMessage, PrivacyRefused, UngatedRelease, TamperingFound, DataError])
 def test_an_error_travels_as_what_it_is(kind):
-    error = read_failure(failure_content(kind("Because."), tell=True), "party-1")
+    error = read_failure(failure_content(kind("Because."), reveal=True), "party-1")
     assert type(error) is kind
     assert str(error) == "party-1 says: Because."
 
 
 def test_a_reason_stays_at_home_unless_it_may_be_told():
-    content = failure_content(PrivacyRefused("user u17 rated everything"), tell=False)
+    content = failure_content(PrivacyRefused("user u17 rated everything"), reveal=False)
     assert "u17" not in str(content)
     error = read_failure(content, "party-1")
     assert type(error) is PrivacyRefused
@@ -197,8 +197,8 @@ def test_a_reason_stays_at_home_unless_it_may_be_told():
 
 
 def test_an_error_of_another_kind_becomes_one_that_is_known():
-    assert type(read_failure(failure_content(UsageError("No."), tell=True), "party-1")) is PeerFailed
-    assert type(read_failure(failure_content(TacitError("No."), tell=True), "party-1")) is PeerFailed
+    assert type(read_failure(failure_content(UsageError("No."), reveal=True), "party-1")) is PeerFailed
+    assert type(read_failure(failure_content(TacitError("No."), reveal=True), "party-1")) is PeerFailed
 
 
 @pytest.mark.parametrize("named", ["SystemExit", "KeyboardInterrupt", "Exception", "os.system", "", 7, None])
@@ -226,6 +226,6 @@ def test_a_reply_that_tells_of_no_error_is_none_and_half_an_error_is_refused():
 
 @pytest.mark.parametrize("kind", [TamperingFound, DataError])
 def test_what_is_wrong_with_a_peers_own_records_is_here_a_peer_that_failed(kind):
-    error = read_failure(failure_content(kind("Row 7 of mine."), tell=False), "party-1")
+    error = read_failure(failure_content(kind("Row 7 of mine."), reveal=False), "party-1")
     assert type(error) is PeerFailed
-    assert str(error) == f"party-1 did not answer ({kind.__name__}); its own terminal says why."
+    assert str(error) == f"party-1 did not answer ({kind.__name__}); see its own terminal."

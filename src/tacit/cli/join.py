@@ -175,7 +175,7 @@ def _served(
                 wait_until_reachable(kit, wait)
                 data, brings = (NoRatings(), source) if role else (source, None)
                 home = Home(kit, folder, ledgers, own_identity(folder), data, policy, brings)
-                return Site(home, log, status, stays=stay, tell=partial(_said_here, quiet)).serve(wait)
+                return Site(home, log, status, stays=stay, report=partial(_said_here, quiet)).serve(wait)
             finally:
                 if probe is not None:
                     probe.close()

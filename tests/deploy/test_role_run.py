@@ -107,7 +107,7 @@ def test_a_role_says_nothing_of_itself_and_has_no_ledger_in_a_private_run(tmp_pa
     home = role_home(tmp_path)
     part, made = begun(tmp_path, offer, home)
     assert made.private
-    assert part.sizes() == part.spent(now=True) == part.keep({}) == {}
+    assert part.sizes() == part.spent(now=True) == part.save({}) == {}
     assert part.answer(asked(made, 0)).head == ""
     assert not home.ledgers.exists()
     with pytest.raises(BadMessage, match="no users to align"):

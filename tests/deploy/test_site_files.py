@@ -132,7 +132,7 @@ def test_a_form_that_is_not_installed_is_named(tmp_path):
 @pytest.fixture
 def memory(tmp_path) -> Memory:
     kept = Memory(tmp_path / "memory.tct", "run-1")
-    kept.keep("request-1", ANSWER, {"users": FACTORS, "count": np.int64(3), "rate": 0.5})
+    kept.save("request-1", ANSWER, {"users": FACTORS, "count": np.int64(3), "rate": 0.5})
     return kept
 
 
@@ -150,7 +150,7 @@ def test_an_answer_and_what_was_at_home_are_there_after_a_restart(tmp_path, memo
 
 
 def test_only_the_latest_answer_is_repeated(tmp_path, memory):
-    memory.keep("request-2", ANSWER, {})
+    memory.save("request-2", ANSWER, {})
     assert memory.answered("request-1") is None
     anew, home = Memory(tmp_path / "memory.tct", "run-1"), {}
     anew.recall(home)
@@ -180,7 +180,7 @@ def test_an_answer_is_remembered_only_once_it_is_on_disk(tmp_path, memory, monke
 
     monkeypatch.setattr("tacit.files.write_private", full)
     with pytest.raises(OSError, match="disk is full"):
-        memory.keep("request-2", ANSWER, {})
+        memory.save("request-2", ANSWER, {})
     anew = Memory(tmp_path / "memory.tct", "run-1")
     anew.recall({})
     assert anew.answered("request-1") == ANSWER
