@@ -235,18 +235,18 @@ def apart(run: Mapping[str, Any], folder: Path, **options: Any) -> tuple[float, 
 
 def trained(run: Mapping[str, Any], folder: Path, watch: Any = None) -> tuple[float, float, str]:
     """The training of one run, as `tacit.experiment` has it, without a glance at test ratings."""
-    from tacit.experiment import _trained, recorded
+    from tacit.experiment import recorded, train_prepared
     from tacit.prepare.loaded import prepare
     from tacit.report.folder import RunFolder
 
     file = RunFile.model_validate(run)
     prepared = prepare(file)
-    place = RunFolder.make(folder / str(len(list(folder.iterdir()))), "sgdmf", file)
-    prepared = dataclasses.replace(prepared, run=prepared.run.named(place.run_id))
-    records = recorded(prepared, place)
-    began = perf_counter()
-    done = _trained(prepared, place, records, None, watch)
-    return done.seconds, perf_counter() - began, done.transcript.digest
+    with RunFolder.make(folder / str(len(list(folder.iterdir()))), "sgdmf", file) as place:
+        prepared = dataclasses.replace(prepared, run=prepared.run.named(place.run_id))
+        records = recorded(prepared, place)
+        began = perf_counter()
+        done = train_prepared(prepared, place, records, None, watch)
+        return done.seconds, perf_counter() - began, done.transcript.digest
 
 
 def runs(silos: int, aggregation: str, large: bool, rounds: int, repetitions: int) -> dict[str, list[float]]:

@@ -265,7 +265,7 @@ def _spread(cell: Cell) -> float:
 @cache
 def _style() -> str:
     """Rules with the report's light colours written out, since a picture in a page is styled by nobody else."""
-    sheet = files("tacit.report").joinpath("style.css").read_text(encoding="utf-8").partition("@media")[0]
+    sheet = files("tacit.report").joinpath("templates/style.css").read_text(encoding="utf-8").partition("@media")[0]
     palette = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", sheet))
     hues = [palette[f"c{k}"] for k in range(6)] + [palette["ink"]]
     rules = [

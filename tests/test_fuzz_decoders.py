@@ -45,14 +45,13 @@ from tacit.engine.flare import Flare
 from tacit.engine.site_channel import ANOTHER, TAKEN, Handlers, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, TacitError, UsageError
 from tacit.federation import Answer, Facts, Request
-from tacit.federation.cohort import Attendance
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
+from tacit.federation.dropout import Attendance
 from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun
 from tacit.prepare.run_file import check
-from tacit.report.beside import told_after
-from tacit.report.shared import shared_metrics
+from tacit.report.site_messages import sent_after, shared_metrics
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 OFFER = offer_of(run_file())
@@ -226,7 +225,7 @@ def heard(step: str, content) -> object:
     engine = Flare(Said(content), ["party-1"], 1.0)
     try:
         federation = PREPARED.federation(engine)
-        federation._line._engine = Only(engine)
+        federation._messenger.engine = Only(engine)
         return federation.sum(step) if step == "contribute" else federation.ask(step, biases=FLOATS)
     finally:
         engine.close()
@@ -263,9 +262,9 @@ def test_a_bad_value_ends_the_run_with_the_name_of_its_sender():
 def test_where_answers_may_be_left_out_a_bad_one_is_and_the_run_goes_on(change):
     """So it is in a secure sum; what is left out is noted under its sender's name."""
     engine, rejected = Flare(Said({**answer_content(ANSWERS["finish"]), **change}), ["party-1"], 1.0), {}
-    line = PREPARED.federation(engine)._line
+    line = PREPARED.federation(engine)._messenger
     request = Request("bias", PREPARED.bound, "finish", 1, 0, encode({"biases": FLOATS}))
-    assert line.exchange({"party-1": request}, Attendance.full(), rejected=rejected) == []
+    assert line.send({"party-1": request}, Attendance.full(), rejected=rejected) == []
     assert list(rejected) == ["party-1"]
     assert "party-1" in rejected["party-1"]
     engine.close()
@@ -341,7 +340,7 @@ def test_metrics_that_sites_tell(draw):
         found, _notes = shared_metrics(replies, 2)
         json.dumps(found, allow_nan=False)
         if not isinstance(metrics, str) or "\ud800" not in metrics:
-            told_after(replies)
+            sent_after(replies)
 
 
 # -- what the coordinator sends to sites --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import tacit
 from tacit.errors import UsageError
 from tacit.estimator import DP, Estimator, estimator
 from tacit.estimator.generate import class_name
-from tacit.methods import OWN, Parameters, can_be_private, find, known
+from tacit.methods import OWN, Parameters, find, known
 
 ROOT = Path(__file__).parents[1]
 NAMED = ["SGDMF", "Bias", "Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"]
@@ -44,7 +44,7 @@ def defaults(made):
 @pytest.mark.parametrize("name", OWN)
 def test_an_estimator_takes_its_methods_parameters_and_what_a_run_has(name):
     method, made = find(name), estimator(name)
-    wanted = [*method.parameters.model_fields, *(PRIVATE if can_be_private(method) else []), "seed"]
+    wanted = [*method.parameters.model_fields, *(PRIVATE if method.guaranteed else []), "seed"]
     signature = inspect.signature(made)
     assert list(signature.parameters) == wanted
     assert {one.kind for one in signature.parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
@@ -111,7 +111,7 @@ def test_the_usual_ones_have_names():
 def test_classes_and_models_can_be_cloned_copied_and_pickled(name):
     made = estimator(name)
     assert pickle.loads(pickle.dumps(made)) is made
-    model = made(**({"privacy": DP(1, 1e-6)} if can_be_private(find(name)) else {}), seed=3)
+    model = made(**({"privacy": DP(1, 1e-6)} if find(name).guaranteed else {}), seed=3)
     for same in (clone(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert type(same) is made
         assert same.get_params() == model.get_params()

@@ -16,7 +16,7 @@ import pytest
 from plugged import plugged
 
 from tacit import aggregation as aggregations
-from tacit.aggregation.aggregation import Aggregation, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, decoded, nothing_to_hide
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.release import Kind
@@ -25,8 +25,8 @@ from tacit.config import AggregationSection, RunFile
 from tacit.deploy.local_sites import LocalSites
 from tacit.deploy.local_sites import train as train_apart
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
-from tacit.federation.line import View
-from tacit.federation.messages import Bytes, Exchange, Hash, Letters, Request, Schema, marked, unmarked
+from tacit.federation.calls import View
+from tacit.federation.messages import Bytes, BytesByParty, Exchange, Hash, Request, Schema, pack_parties, unpack_parties
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.prepare.loaded import prepare
@@ -93,7 +93,9 @@ class Toy(Aggregation):
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM})
     exchanges: ClassVar[Mapping[str, Exchange]] = {
         "offer": Exchange(Schema(context=Hash()), Schema(key=Bytes(N * WIDE)), "its part of a public key for one sum"),
-        "meet": Exchange(Letters(context=Hash()), Schema(met=Bytes(1)), "the word that everybody's parts have arrived"),
+        "meet": Exchange(
+            BytesByParty(context=Hash()), Schema(met=Bytes(1)), "the word that everybody's parts have arrived"
+        ),
         "open": Exchange(
             Schema(context=Hash(), total=Bytes(2**24)),
             Schema(part=Bytes(2**24)),
@@ -122,7 +124,7 @@ class Toy(Aggregation):
     def noise(self, sigma, contributors):
         return sigma * (contributors / (self.parties - 1)) ** 0.5
 
-    def largest(self, variance):
+    def largest_variance(self, variance):
         return variance * self.parties / (self.parties - 1)
 
     # -- a party's side
@@ -199,32 +201,32 @@ class Toy(Aggregation):
 
     # -- the coordinator's side
 
-    def add(self, conversation):
-        names, bits, size = conversation.peers.names, conversation.terms.code.bits, conversation.size
-        context, there = {"context": conversation.request.hash}, conversation.attendance(exchanges=4)
-        keys = conversation.say("offer", dict.fromkeys(names, context), there[0])
+    def add(self, call):
+        names, bits, size = call.peers.names, call.terms.code.bits, call.size
+        context, there = {"context": call.request.hash}, call.attendance(exchanges=4)
+        keys = call.exchange("offer", dict.fromkeys(names, context), there[0])
         letters = {name: body["key"] for name, body in keys.items()}
         if len(letters) < len(names):
             return None
-        met = conversation.say("meet", {name: {**context, **letters} for name in names}, there[1])
+        met = call.exchange("meet", {name: {**context, **letters} for name in names}, there[1])
         if len(met) < len(names):
             return None
 
         def left(heard, _there):
             bodies = [from_bytes(body[SEALED]) for _answer, body in heard]
-            here = marked({answer.party for answer, _body in heard}, names)
+            here = pack_parties({answer.party for answer, _body in heard}, names)
             return {"here": here, "total": to_bytes(sum(bodies, np.zeros(1, dtype=object)))}
 
-        result = conversation.contributions(left, view=View.MASKED, names=names, there=there[2])
-        if not unmarked(result["here"], len(names)).all():
+        result = call.contributions(left, view=View.MASKED, names=names, there=there[2])
+        if not unpack_parties(result["here"], len(names)).all():
             return None
         u, v = from_bytes(result["total"]).reshape(2, -1, N)
-        parts = conversation.say("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])
+        parts = call.exchange("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])
         if len(parts) < len(names):
             return None
         noisy = v + sum(from_bytes(body["part"]).reshape(-1, N) for body in parts.values())
         whole = (((noisy % Q) + (Q >> (bits + 1))) >> (LOG_Q - bits)) % (1 << bits)
-        return opened(conversation, len(names), whole.ravel()[:size].astype(words(bits)))
+        return decoded(call, len(names), whole.ravel()[:size].astype(words(bits)))
 
 
 # -- the tests --------------------------------------------------------------------------------------------------------
@@ -279,9 +281,9 @@ def test_what_is_opened_is_exactly_the_sum_of_what_was_encrypted(tmp_path, monke
         vectors.append((terms, vector))
         return seal(self, vector, terms, endpoint)
 
-    def adding(self, conversation):
-        total = add(self, conversation)
-        totals.append((conversation.terms, total))
+    def adding(self, call):
+        total = add(self, call)
+        totals.append((call.terms, total))
         return total
 
     monkeypatch.setattr(Toy, "seal", sealing)
@@ -351,18 +353,18 @@ def test_a_key_that_lacks_somebody_is_refused_and_so_is_a_second_one_for_the_sam
 
 
 def test_a_party_helps_to_open_one_sum_of_a_request(tmp_path, monkeypatch):
-    say = aggregations.base.Conversation.say
+    say = aggregations.aggregation.Call.exchange
     seen = {}
 
     def saying(self, exchange, payloads, there=None):
         seen[exchange] = (self, payloads)
         return say(self, exchange, payloads, there)
 
-    monkeypatch.setattr(aggregations.base.Conversation, "say", saying)
+    monkeypatch.setattr(aggregations.aggregation.Call, "exchange", saying)
     made = prepare(file("bias"))
     trained = train(made.run, made.parties)
-    conversation, payloads = seen["open"]
-    about = conversation.request
+    call, payloads = seen["open"]
+    about = call.request
     again = Request(about.method, about.parameters, "open:contribute", 1, 0, encode(payloads["party-1"]))
     with pytest.raises(PrivacyRefused, match="has helped to open what this request gave, and does so once"):
         trained.parties[0].answer(again)

@@ -53,13 +53,14 @@ def gate_of(folder, terms, budget=100.0, run="run-1", days=None, seed=7, devices
     """A party's gate with a ledger of its own in `folder`, or the ledger that is given."""
     ledger = folder if isinstance(folder, Ledger) else Ledger(folder / "party-1.sqlite", "party-1")
     delta = terms.guarantee.delta
-    protection = Protection(terms, ledger, Budget(budget, delta, days), run, seed)
-    return Gate("party-1", seed, {}, devices, protection, how=how, **more)
+    protection = Protection(terms, ledger, Budget(budget, delta, days), run)
+    return Gate("party-1", seed, {}, devices, protection, aggregation=how, **more)
 
 
 def deployed(gate):
     """The same gate under a guarantee that does not say SIMULATED."""
     terms = gate.protection.terms
+    gate._seeded = False
     gate.protection.terms = gate.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
     return gate
 

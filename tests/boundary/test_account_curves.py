@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.boundary import account, curves
+from tacit.boundary import account
 from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, SampledGaussian, Skellam
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
@@ -23,7 +23,7 @@ KINDS = {
 def curve_of(event, steps, relation=ZERO_OUT, delta=1e-5, points=12):
     """ε after 0, 1, … `steps` releases of everything in `event`."""
     planned = [(one, steps) for one in (event if isinstance(event, list) else [event])]
-    every = (curves.epsilon_after(planned, [t] * len(planned), delta, relation, points) for t in range(steps + 1))
+    every = (account.epsilon_after(planned, [t] * len(planned), delta, relation, points) for t in range(steps + 1))
     return np.array(list(every))
 
 
@@ -52,14 +52,15 @@ def test_the_curve_is_never_too_low_never_falls_and_ends_exactly(kind, relation)
 def test_steps_of_which_unequally_many_were_made_are_each_counted():
     """Nine of ten rounds, a step that was made once of twice, and one that was not made yet."""
     planned = [(STEP, 10), (SampledGaussian(1.0, 0.05), 2), (SampledGaussian(1.0, 0.1), 1)]
-    reached = curves.epsilon_after(planned, [9, 1, 0], 1e-5, ZERO_OUT, points=4)
+    reached = account.epsilon_after(planned, [9, 1, 0], 1e-5, ZERO_OUT, points=4)
     assert reached >= account.epsilon([STEP] * 9 + [SampledGaussian(1.0, 0.05)], 1e-5, ZERO_OUT)
     whole = [STEP] * 10 + [SampledGaussian(1.0, 0.05)] * 2 + [SampledGaussian(1.0, 0.1)]
-    assert reached < curves.epsilon_after(planned, [10, 2, 1], 1e-5, ZERO_OUT) == account.epsilon(whole, 1e-5, ZERO_OUT)
+    at_last = account.epsilon_after(planned, [10, 2, 1], 1e-5, ZERO_OUT)
+    assert reached < at_last == account.epsilon(whole, 1e-5, ZERO_OUT)
 
 
 def test_a_straight_line_between_points_would_be_too_low():
-    whole = curves.epsilon_after([(STEP, 300)], [300], 1e-5, ZERO_OUT)
+    whole = account.epsilon_after([(STEP, 300)], [300], 1e-5, ZERO_OUT)
     straight = np.interp(np.arange(301), [0, 300], [0.0, whole])
     assert too_low(straight, STEP, ZERO_OUT, (30, 100)) == [30, 100]
 
@@ -76,4 +77,4 @@ def test_edges():
     assert curve_of(Laplace(10.0), 4, delta=0.0) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
     for made in ([-1], [4], [1, 1]):
         with pytest.raises(UsageError, match="not possible"):
-            curves.epsilon_after([(STEP, 3)], made, 1e-5, ZERO_OUT)
+            account.epsilon_after([(STEP, 3)], made, 1e-5, ZERO_OUT)

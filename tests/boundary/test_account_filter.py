@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from tacit.boundary import account, compose, filters, gdp, renyi
+from tacit.boundary import account, filters, gdp, renyi
 from tacit.boundary import loss_distributions as losses
-from tacit.boundary.account import Filter
 from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, Pure, SampledGaussian, Skellam
+from tacit.boundary.filters import Filter
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 
@@ -45,7 +45,7 @@ def test_the_shares_of_delta_add_up_to_no_more_than_delta(epsilon, delta, first,
 
 def shares(veto):
     """δ over all the bounds that a veto can rest on."""
-    planned = compose.delta(tuple(e for e in (RUN,) if veto._first), veto.epsilon, veto.relation)
+    planned = account.merged_delta(tuple(e for e in (RUN,) if veto._first), veto.epsilon, veto.relation)
     return planned + veto._mu_share + (0.0 if veto.plain else sum(veto._shares))
 
 

@@ -13,7 +13,7 @@ import true_divergences as true
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary import account, compose, renyi, spending
+from tacit.boundary import account, events, renyi
 from tacit.boundary import loss_distributions as losses
 from tacit.boundary.events import DiscreteGaussian, Gaussian, Laplace, Pure, SampledGaussian, Skellam
 from tacit.guarantee import Relation
@@ -25,7 +25,7 @@ ROUNDING = 1e-7
 
 
 def forget_everything_reckoned():
-    for kept in (renyi._single, losses._single, losses._composed, compose.epsilon, compose.delta):
+    for kept in (renyi._single, losses._single, losses._composed, account.merged_epsilon, account.merged_delta):
         kept.cache_clear()
 
 
@@ -44,8 +44,8 @@ def plant(monkeypatch):
     """Make the accountant misread every event, in its own code, where it takes the relation into account."""
 
     def planted(misread):
-        sound = spending.under
-        for module in (renyi, losses, spending):
+        sound = events.under
+        for module in (renyi, losses, account):
             monkeypatch.setattr(module, "under", lambda event, relation: misread(event, sound(event, relation)))
         forget_everything_reckoned()
 
@@ -311,8 +311,8 @@ def test_forgetting_the_count_would_be_noticed(monkeypatch):
     pair = [true.twice(d) for d in next(sampled_pairs(1.0, 0.1, ZERO_OUT))]
     event = SampledGaussian(1.0, 0.1, 2)
     assert understated(event, pair, ZERO_OUT, (0.5,)) == []
-    sound = spending.merge
-    monkeypatch.setattr(spending, "merge", lambda events: tuple(replace(e, count=1) for e in sound(events)))
+    sound = events.merge
+    monkeypatch.setattr(account, "merge", lambda events: tuple(replace(e, count=1) for e in sound(events)))
     assert understated(event, pair, ZERO_OUT, (0.5,)) != []
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from tacit.boundary import account, compose, gdp, renyi
-from tacit.boundary.account import Filter
+from tacit.boundary import account, gdp, renyi
 from tacit.boundary.events import Gaussian, PerturbedObjective, Pure, SampledGaussian
+from tacit.boundary.filters import Filter
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 
@@ -76,8 +76,8 @@ def test_the_routes_are_asked_for_what_they_can_do():
     event = PerturbedObjective(1.0, 3.4)
     p, q = pair(1.0, math.expm1(3.4), -0.5, [(-0.02, 0.04, 1.0)], 0.0)
     true = np.maximum(q - math.exp(1.0) * p, 0).sum()
-    assert true <= compose.delta((event,), 1.0, ZERO_OUT)
-    assert true > compose.delta((Gaussian(1.0),), 1.0, ZERO_OUT)
+    assert true <= account.merged_delta((event,), 1.0, ZERO_OUT)
+    assert true > account.merged_delta((Gaussian(1.0),), 1.0, ZERO_OUT)
 
 
 # -- what it costs ------------------------------------------------------------------------------------------------

@@ -34,12 +34,12 @@ def test_a_request_is_new_until_it_is_answered(path):
     ledger = Ledger(path, "party-1")
     for number in (1, 2):
         assert ledger.answered(f"request {number}") is None
-        assert not ledger.another("run", number, "improve", 0, "another")
+        assert not ledger.answered_otherwise("run", number, "improve", 0, "another")
         recorded(ledger, number)
         assert ledger.answered(f"request {number}")[0].round == number
-        assert ledger.another("run", number, "improve", 0, "another")
-        assert not ledger.another("run", number, "improve", 0, f"request {number}")
-        assert not ledger.another("another run", number, "improve", 0, "another")
+        assert ledger.answered_otherwise("run", number, "improve", 0, "another")
+        assert not ledger.answered_otherwise("run", number, "improve", 0, f"request {number}")
+        assert not ledger.answered_otherwise("another run", number, "improve", 0, "another")
 
 
 def test_what_another_connection_wrote_is_known(path):
@@ -48,7 +48,7 @@ def test_what_another_connection_wrote_is_known(path):
     recorded(other, 1)
     assert one.answered("request 1")[1] == b"body"
     recorded(one, 2)
-    assert other.another("run", 2, "improve", 0, "another")
+    assert other.answered_otherwise("run", 2, "improve", 0, "another")
 
 
 def test_what_was_undone_was_not_answered(path):

@@ -166,7 +166,7 @@ def test_a_step_takes_neither_query_nor_length_from_whoever_asks(tmp_path):
     """A sum is no chain, and a chain is as long as its spec says: nothing that a step brings makes it longer."""
     g = gate(tmp_path, budget=3.0)
     with pytest.raises(PrivacyRefused, match="states no such release"), g.serving("tell", 1, 0, "r"):
-        g.chain(*q(), update=lambda s, a, i: {"x": a["x"]}, lets_out=("x",))
+        g.chain(*q(), update=lambda s, a, i: {"x": a["x"]}, release=("x",))
     with pytest.raises(TypeError), g.serving("tell", 1, 0, "r"):
         g.sum(*q(), answers=400)
     assert g.protection.ledger.rows() == []
@@ -332,8 +332,8 @@ def test_a_forged_payload_hash_is_noticed_under_a_sealed_aggregation_too(tmp_pat
 
     real, last = InProcess._serve, {}
 
-    def swap(self, party, request, attendance):
-        a = real(self, party, request, attendance)
+    def swap(self, party, request, participants):
+        a = real(self, party, request, participants)
         if request.step == "contribute":
             last[party.name] = a.head
             return a
@@ -364,7 +364,8 @@ def test_out_does_not_take_over_the_unfinished_run_of_another_file(tmp_path, mon
 
     with monkeypatch.context() as m:
         m.setattr(
-            "tacit.evaluate.evaluation.evaluate_as_asked", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt())
+            "tacit.evaluate.evaluation.evaluate_as_configured",
+            lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()),
         )
         with pytest.raises(KeyboardInterrupt):
             run(file(), tmp_path / "run")

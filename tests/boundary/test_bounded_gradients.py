@@ -144,7 +144,7 @@ def test_pieces_are_bounded_for_item_gradients_of_factors_fitted_at_home():
         for sampling in (0.2, 1.0):
             query = asked(Scale(1, 5), sampling, 5, ITEMS, **AT_HOME, **more)
             assert query.clip == query.sensitivity(USER, ZERO_OUT) < math.inf
-            assert query.touched({"items": (40, 3)}) == 15
+            assert query.nonzero_coordinates({"items": (40, 3)}) == 15
             assert asked(Scale(1, 5), sampling, 5, ITEMS, **PUBLIC, **more).clip is None
             assert asked(Scale(1, 5), sampling, 5, BOTH, **AT_HOME, **more).clip is None
             assert asked(Scale(1, 5), sampling, None, ITEMS, **AT_HOME, **more).clip is None

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit.boundary.clipped_sums as bounded
-import tacit.boundary.statistics as statistics
+import tacit.boundary.least_squares as statistics
 from tacit.boundary.clipped_sums import (
     Clipped,
     ClippedSum,
@@ -35,7 +35,7 @@ from tacit.boundary.clipped_sums import (
     bounded_rows,
     on_grid,
 )
-from tacit.boundary.statistics import Weighted, packed, unpacked
+from tacit.boundary.least_squares import Weighted, packed, unpacked
 from tacit.errors import DataError, UsageError
 from tacit.rng import derive
 
@@ -84,8 +84,8 @@ def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_el
 
 def test_clips_are_those_of_one_piece_and_what_is_no_sum_has_none():
     assert (Normalised(("x",)).clip, Clipped(("x",), 3.5).clip, ClippedWhole(3.5).clip) == (1.0, 3.5, None)
-    assert Normalised(("x", "y")).touched({"x": (7,), "y": (7,)}) == 14
-    assert Clipped(("x",), 3.5).touched({"x": (3, 4)}) == 12
+    assert Normalised(("x", "y")).nonzero_coordinates({"x": (7,), "y": (7,)}) == 14
+    assert Clipped(("x",), 3.5).nonzero_coordinates({"x": (3, 4)}) == 12
 
 
 # -- normalised sums -------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_every_users_norm_is_one_or_zero_whatever_the_numbers(columns):
     x = np.array([number for column in columns for number in column])
     rows = rows_of(np.cumsum([0, *counts]), np.concatenate([np.arange(c) for c in counts]).astype(int), 6)
     query = Normalised(("x", "y")).over(rows, {"x": x, "y": x[::-1]})
-    parts = np.stack(list(query.contributions().values()))
+    parts = np.stack(list(query.bounded_values().values()))
     start = 0
     for count in counts:
         mine = parts[:, start : start + count]
@@ -194,7 +194,7 @@ def test_the_claims_of_clipped_answers_are_attained():
 def test_what_is_within_the_clip_is_left_alone():
     x = np.array([[0.3, -0.4], [30.0, 40.0]])
     query = clipped(x)
-    np.testing.assert_allclose(query.contributions()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
+    np.testing.assert_allclose(query.bounded_values()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
     np.testing.assert_allclose(ClippedWhole(1.0).over({"x": x[0]})({}, NOWHERE)["x"], x[0], rtol=1e-6)
 
 
@@ -293,7 +293,7 @@ def test_pieces_of_statistics_add_up_to_them_and_none_is_longer_than_the_clip(wo
     present = derive(seed, "present").random(len(world.records)) < 0.8
     query = weighed(world, seed, blocks, present)
     exact = query.exact({}, NOWHERE)
-    dense = each(query.pieces({}, NOWHERE))
+    dense = each(query.contributions({}, NOWHERE))
     flat = np.concatenate([exact[name].ravel() for name in sorted(exact)])
     np.testing.assert_allclose(dense.sum(axis=0), flat, atol=1e-12 * query.query.clip * len(dense))
     assert all(math.sqrt(math.fsum(np.square(piece))) <= query.query.clip for piece in dense)
@@ -303,7 +303,7 @@ def test_pieces_of_statistics_add_up_to_them_and_none_is_longer_than_the_clip(wo
 @pytest.mark.parametrize("at_once", [1, 7, 40, 10**9])
 def test_statistics_some_users_at_a_time_are_the_same_as_all_at_once(at_once, monkeypatch):
     query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
-    whole = query.pieces({}, NOWHERE)
+    whole = query.contributions({}, NOWHERE)
     monkeypatch.setattr(statistics, "AT_ONCE", at_once)
     chunks = list(query.chunks({}, NOWHERE))
     for name in ("values", "cells"):
@@ -386,11 +386,11 @@ class DividesByCounts(NormalisedSum):
 class WeighsByPopularity(NormalisedSum):
     """Each user's norm is 1, but who gets what depends on how often others rated."""
 
-    def contributions(self):
+    def bounded_values(self):
         items = self.ratings.items
         counts = np.bincount(items, minlength=self.ratings.n_items).astype(float)
         self.channels = {name: x / counts[items] ** 8 for name, x in self.channels.items()}
-        return super().contributions()
+        return super().bounded_values()
 
 
 class ClipsTheSum(ClippedSum):
@@ -400,9 +400,9 @@ class ClipsTheSum(ClippedSum):
 
 
 class ForgetsEmptyRecords(ClippedSum):
-    def contributions(self):
+    def bounded_values(self):
         self.taking_part[:] = True
-        return super().contributions()
+        return super().bounded_values()
 
 
 @pytest.mark.parametrize("planted", [DividesByCounts, WeighsByPopularity])

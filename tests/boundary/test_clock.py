@@ -25,9 +25,9 @@ def site(tmp_path, monkeypatch):
     def at(hours: float, days: float | None = 30.0, run: str = "run-2", record: bool = False) -> None:
         now = NOON + timedelta(hours=hours)
         monkeypatch.setattr(tally, "clock", lambda: now)
-        monkeypatch.setattr(ledgers, "_now", lambda: now.isoformat(timespec="seconds"))
+        monkeypatch.setattr(ledgers, "now", lambda: now.isoformat(timespec="seconds"))
         terms = promise(step_terms(Clipped(("x",), 1.0), 10.0, step="sum"), stated=0.6)
-        Protection(terms, ledger, Budget(0.6, 1e-6, days), run, 7).afford()
+        Protection(terms, ledger, Budget(0.6, 1e-6, days), run).check_budget()
         if record:
             ledger.record(
                 run=run,

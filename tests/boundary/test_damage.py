@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from killpoints import states_of
 
-from tacit.boundary.creation_mark import mark
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.boundary.sealed_database import mark_path
 from tacit.cli.verified_ledgers import verified
 from tacit.engine.call_log import CallLog
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.report.folder import RunFolder
 
@@ -186,7 +186,7 @@ def test_a_ledger_whose_beginning_was_cut_short_is_begun_again(tmp_path, monkeyp
         with closing(Ledger(path, "party-1")) as ledger:
             assert ledger.verify() == 0
             record(ledger, 1)
-        assert not mark(path).exists()
+        assert not mark_path(path).exists()
         assert len(verified(state)[1]) == 1
     assert empty
 

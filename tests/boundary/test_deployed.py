@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from tacit.boundary import door, protection
+from tacit.boundary import base_gate
 from tacit.boundary.code import PUBLIC_GRID, Grid
 from tacit.boundary.events import SampledGaussian, Skellam
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.stream import SecureStream
+from tacit.boundary.randomness import SecureStream
 from tacit.boundary.trim import sample_ratings, sample_users
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
@@ -54,8 +54,8 @@ def test_nothing_private_is_derived_from_the_seed(tmp_path, monkeypatch, name):
     def forbidden(*purpose):
         raise AssertionError(f"{purpose} was derived")
 
-    monkeypatch.setattr(door, "derive", forbidden)
-    monkeypatch.setattr(protection, "stream_key", forbidden)
+    monkeypatch.setattr(base_gate, "derive", forbidden)
+    monkeypatch.setattr(base_gate, "stream_key", forbidden)
     summary = run(RUNS[name], tmp_path / "run")
     assert summary["guarantee"]["simulated"] is False
     assert "SIMULATED" not in (tmp_path / "run" / "card.md").read_text()
@@ -63,7 +63,7 @@ def test_nothing_private_is_derived_from_the_seed(tmp_path, monkeypatch, name):
 
 def test_a_seeded_run_would_be_noticed(tmp_path, monkeypatch):
     """Planted: the gate goes on deriving."""
-    monkeypatch.setattr(door, "derive", lambda *purpose: (_ for _ in ()).throw(AssertionError("derived")))
+    monkeypatch.setattr(base_gate, "derive", lambda *purpose: (_ for _ in ()).throw(AssertionError("derived")))
     seeded = file(CHAIN, engine={"seeded": True})
     with pytest.raises(Exception, match="AssertionError"):
         run(seeded, tmp_path / "run")

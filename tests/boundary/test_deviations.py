@@ -44,7 +44,7 @@ def of(records, m=4, scale=(1, 5), s=0.7, kind=DeviationSum, asked=Deviations, *
 def test_claims_are_half_the_scale_and_the_weight_together(scale, half):
     query = Deviations(Scale(*scale), 0.7)
     assert query.clip == pytest.approx(math.sqrt(half**2 + 0.49))
-    assert query.touched({"errors": (9,), "weights": (9,)}) == 2
+    assert query.nonzero_coordinates({"errors": (9,), "weights": (9,)}) == 2
     for relation, times in ((ZERO_OUT, 1), (ADD_REMOVE, 1), (REPLACE, 2)):
         assert query.sensitivity(RATING, relation) == pytest.approx(times * math.sqrt(half**2 + 0.49))
 
@@ -126,8 +126,8 @@ def test_what_cannot_be_meant_is_refused():
 class CentresByUsers(DeviationSum):
     """Her own mean is taken off before the sum: one rating moves all her deviations."""
 
-    def contributions(self):
-        x = super().contributions()
+    def bounded_values(self):
+        x = super().bounded_values()
         users, n = self.ratings.users, self.ratings.n_users
         means = np.bincount(users, x["errors"], n) / np.maximum(self.ratings.counts, 1)
         return {**x, "errors": x["errors"] - means[users]}
@@ -136,8 +136,8 @@ class CentresByUsers(DeviationSum):
 class WeighsByUsers(DeviationSum):
     """Each user is weighted so that her largest deviation is R/2: no rating adds more, and one moves all of hers."""
 
-    def contributions(self):
-        x, users = super().contributions(), self.ratings.users
+    def bounded_values(self):
+        x, users = super().bounded_values(), self.ratings.users
         largest = np.zeros(self.ratings.n_users)
         np.maximum.at(largest, users, np.abs(x["errors"]))
         return {**x, "errors": x["errors"] / largest[users] * self.query.scale.span / 2}

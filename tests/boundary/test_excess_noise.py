@@ -13,13 +13,13 @@ from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.endpoint import Endpoint, Peers
 from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.randomness import Keyed, Seeded
-from tacit.federation.messages import marked
+from tacit.federation.messages import pack_parties
 from tacit.partition import Setting
 from tacit.rng import stream_key
-from tacit.secure.noise_shares import Shares
+from tacit.secure.noise_shares import NoiseShares
 
 PARTIES, SIZE = 10, 400
-SHARES = Shares.of(PARTIES, tolerate=0.3, colluding=1)
+SHARES = NoiseShares.of(PARTIES, tolerate=0.3, colluding=1)
 SEEDS = tuple(bytes([level]) * 32 for level in range(SHARES.extras))
 
 
@@ -83,7 +83,7 @@ def test_what_so_many_survivors_leave_is_what_they_need(noised, survivors):
         stays = stays + Skellam(variance).sample(SIZE, Keyed(seed))
     assert_array_equal(noised - taken, stays)
     honest = survivors - SHARES.colluding
-    assert honest / survivors * SHARES.left(grid().variance, survivors) >= grid().variance
+    assert honest / survivors * SHARES.remaining_variance(grid().variance, survivors) >= grid().variance
 
 
 def test_every_partys_revealed_pieces_are_taken_out():
@@ -102,5 +102,5 @@ def test_how_many_pieces_are_revealed_follows_from_the_list(monkeypatch, survivo
         return b"answer"
 
     monkeypatch.setattr(SecAgg, "_sealer", lambda self, endpoint: SimpleNamespace(unmask=unmask, state=lambda: b""))
-    SECAGG.answer("unmask", {"context": "ab" * 32, "survivors": marked(NAMES[:survivors], NAMES)}, endpoint())
+    SECAGG.answer("unmask", {"context": "ab" * 32, "survivors": pack_parties(NAMES[:survivors], NAMES)}, endpoint())
     assert revealed == [(list(NAMES[:survivors]), list(range(SHARES.spare(survivors))))]

@@ -250,7 +250,7 @@ class Forger:
     def __init__(self) -> None:
         self.answers: object = []
 
-    def deliver(self, requests, attendance):
+    def deliver(self, requests, participants):
         return self.answers
 
 
@@ -312,7 +312,7 @@ def hear_coordinator(number: int, seed: int = SEED) -> int:
     for place in range(number):
         if place % 500 == 0:  # a transcript grows with what it holds
             federation = Federation(engine, FACTS, BiasParty.steps, method="bias", **SAID)
-        federation._line._heads.clear()
+        federation._messenger.heads.clear()
         step = "contribute" if draw.random() < 0.5 else "finish"
         engine.answers = forged_answers(draw, step)
         try:

@@ -35,7 +35,7 @@ def test_a_chain_alternates_query_and_update_and_lets_out_what_is_named():
     gate, request = chained(3)
     state = {"x": np.ones(2, dtype=np.float32), "secret": np.zeros(3, dtype=np.float32)}
     with request:
-        release = gate.chain(lambda s, stream: {"x": 2 * s["x"]}, update=add, state=state, lets_out=("x",))
+        release = gate.chain(lambda s, stream: {"x": 2 * s["x"]}, update=add, state=state, release=("x",))
     payload = decode(release.body)
     assert payload.keys() == {"x"}
     np.testing.assert_array_equal(payload["x"], [32, 32])  # x ← 3x + step: 3, 10, 32
@@ -47,7 +47,7 @@ def test_a_chain_leaves_its_callers_state_alone():
     gate, request = chained(2)
     state = {"x": np.ones(2, dtype=np.float32)}
     with request:
-        gate.chain(lambda s, r: {"x": s["x"]}, update=add, state=state, lets_out=("x",))
+        gate.chain(lambda s, r: {"x": s["x"]}, update=add, state=state, release=("x",))
     np.testing.assert_array_equal(state["x"], [1, 1])
 
 
@@ -60,7 +60,7 @@ def test_every_step_of_a_chain_has_a_stream_of_its_own():
         return {"x": np.zeros(1, np.float32)}
 
     with request:
-        gate.chain(drawn, update=add, state={"x": np.zeros(1, dtype=np.float32)}, lets_out=("x",))
+        gate.chain(drawn, update=add, state={"x": np.zeros(1, dtype=np.float32)}, release=("x",))
     assert len(set(draws)) == 5
 
 

@@ -14,7 +14,7 @@ from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.events import Gaussian
-from tacit.boundary.private_state import Kept
+from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import Protection
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
@@ -102,17 +102,17 @@ class Silo(Party):
 
     @step(Kind.PUBLIC, takes=Schema(), what="the word that it has pre-trained and fine-tuned")
     def train(self):
-        self.gate.keep("users", fitted(USERS, 0))
-        self.gate.keep("own items", fitted(ITEMS, 1))
-        self.gate.keep("own items", fitted(ITEMS, 2))
-        self.gate.keep("loss", 0.73125)
+        self.gate.store_private("users", fitted(USERS, 0))
+        self.gate.store_private("own items", fitted(ITEMS, 1))
+        self.gate.store_private("own items", fitted(ITEMS, 2))
+        self.gate.store_private("loss", 0.73125)
         return self.gate.public("done")
 
     @step(Kind.CHAIN, takes=Schema(how=Choice("fair", *TRICKS)), gives=VECTORS, what="noised item factors")
     def improve(self, how):
         fair = ({"items": fitted(ITEMS, 3)}, descend, ("items",), "")
-        state, update, lets_out, _found = fair if how == "fair" else tricks(self.home)[how]
-        return self.gate.chain(*gradient(), update=update, state=state, lets_out=lets_out)
+        state, update, release, _found = fair if how == "fair" else tricks(self.home)[how]
+        return self.gate.chain(*gradient(), update=update, state=state, release=release)
 
     @step(Kind.PUBLIC, takes=Schema(fact=Choice("done", "users")), what="user factors, called a fact")
     def gossip(self, fact):
@@ -138,7 +138,7 @@ class Silo(Party):
     def poisoned(self):
         nothing = np.full((ITEMS, FACTORS), np.nan, dtype=np.float32)
         return self.gate.chain(
-            *gradient(), update=leave("items", nothing), state={"items": fitted(ITEMS, 3)}, lets_out=("items",)
+            *gradient(), update=leave("items", nothing), state={"items": fitted(ITEMS, 3)}, release=("items",)
         )
 
     @step(Kind.CHAIN, takes=Schema(), gives=VECTORS, what="a sum, not a chain")
@@ -205,7 +205,7 @@ def test_a_chain_that_lets_a_secret_out_is_refused_and_nothing_leaves(trained, h
     """Where noise had been drawn before the secret came up, it is charged."""
     before = dict(trained.home)
     found = tricks(trained.home)[how][3]
-    with pytest.raises(PrivacyRefused, match=f'"{found}", which it keeps at home'):
+    with pytest.raises(PrivacyRefused, match=f'"{found}", which is private and stays at home'):
         ask(trained, "improve", how=how)
     update = tricks(trained.home)[how][1]
     assert rows(trained) == (["train"] if update is descend else ["train", "improve"])
@@ -259,7 +259,7 @@ def test_noise_that_led_nowhere_is_charged_whatever_went_wrong(trained, monkeypa
 
 
 def test_planted_noise_that_nobody_owes_for_would_be_noticed(trained, monkeypatch):
-    monkeypatch.setattr(Gate, "_owe", lambda self, kind, event: None)
+    monkeypatch.setattr(Gate, "_charge_from_here", lambda self, kind, event: None)
     with pytest.raises(AssertionError):
         test_what_a_step_was_not_agreed_to_give_is_refused_and_charged(trained, "poisoned", BadMessage, "not finite")
 
@@ -274,7 +274,7 @@ def test_a_name_stays_secret_after_a_restart(tmp_path):
     assert sorted(again.home) == ["loss", "own items", "users"]
     for number, how in enumerate(TRICKS, start=1):
         if how != "fine-tuned, an earlier one":  # only what is at home now is read back
-            with pytest.raises(PrivacyRefused, match="keeps at home"):
+            with pytest.raises(PrivacyRefused, match="stays at home"):
                 ask(again, "improve", number, how=how)
     assert nothing_left(again)
 
@@ -287,7 +287,7 @@ def test_what_stands_under_a_secret_name_is_secret_whoever_put_it_there(trained)
 
 def test_a_gate_that_forgets_its_secrets_is_noticed(trained, monkeypatch):
     """Planted: without the check the same requests release what is kept, so it is the check that refuses them."""
-    monkeypatch.setattr(Gate, "_no_secret", lambda self, *blocks, **others: None)
+    monkeypatch.setattr(Gate, "_refuse_private", lambda self, *blocks, **others: None)
     release = ask(trained, "improve", how="fine-tuned, by the update")
     np.testing.assert_array_equal(decode(release.body)["items"], fitted(ITEMS, 2))
     assert rows(trained) == ["train", "improve"]
@@ -320,7 +320,7 @@ def test_planted_a_gate_that_compares_values_would_tell(deployed, monkeypatch):
 
 @pytest.mark.parametrize("how", ["users, by name", "users, in the state", "users, in part", "users, renamed"])
 def test_between_organisations_names_and_memory_are_looked_at_all_the_same(deployed, how):
-    with pytest.raises(PrivacyRefused, match="keeps at home"):
+    with pytest.raises(PrivacyRefused, match="stays at home"):
         ask(deployed, "improve", how=how)
     assert nothing_left(deployed)
 
@@ -357,7 +357,7 @@ NUMBERS = arrays.arrays(
     NUMBERS.filter(lambda x: (x != np.rint(x)).any())
 )  # a block that repeats a whole number is found by memory alone
 def test_a_copy_in_another_shape_type_or_place_is_found(secret):
-    kept = Kept(home := {"x": secret.copy()})
+    kept = PrivateState(home := {"x": secret.copy()})
     kept.mark("x")
     for thing in (secret, secret.ravel(), secret.astype(np.float64), {"deep": [(secret,)]}, home["x"][:1]):
         assert kept.found_in(thing) == "x"
@@ -368,7 +368,7 @@ def test_a_copy_in_another_shape_type_or_place_is_found(secret):
 
 
 def test_blank_blocks_and_counters_are_no_secrets_copy_but_a_view_is():
-    kept = Kept(home := {"x": np.zeros((3, 2)), "n": np.asarray(5), "none": np.empty(0)})
+    kept = PrivateState(home := {"x": np.zeros((3, 2)), "n": np.asarray(5), "none": np.empty(0)})
     for name in home:
         kept.mark(name)
     for thing in (np.zeros(6), 5, True, np.empty(0), "text", None):

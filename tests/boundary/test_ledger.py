@@ -6,7 +6,8 @@ import sqlite3
 import pytest
 
 from tacit.boundary.events import Gaussian, Public
-from tacit.boundary.ledger import START, Ledger, next_head, unreadable
+from tacit.boundary.ledger import START, Ledger, next_head
+from tacit.boundary.sealed_database import database_error
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 
 
@@ -74,10 +75,10 @@ def test_the_latest_answer_is_kept_whole_and_older_ones_as_digests(ledger):
 
 
 def test_the_same_round_under_other_terms_is_known(ledger):
-    assert ledger.another("run-1", 2, "improve", 0, "another request")
-    assert not ledger.another("run-1", 2, "improve", 0, "request 2")
-    assert not ledger.another("run-1", 2, "improve", 1, "another request")
-    assert not ledger.another("run-2", 2, "improve", 0, "another request")
+    assert ledger.answered_otherwise("run-1", 2, "improve", 0, "another request")
+    assert not ledger.answered_otherwise("run-1", 2, "improve", 0, "request 2")
+    assert not ledger.answered_otherwise("run-1", 2, "improve", 1, "another request")
+    assert not ledger.answered_otherwise("run-2", 2, "improve", 0, "another request")
 
 
 def test_what_is_sealed_is_bound_by_a_keyed_hash(tmp_path):
@@ -210,7 +211,7 @@ def test_people_may_come_and_go_but_not_be_others(tmp_path):
     ledger.bind_people([f"u{k}" for k in range(60, 160)])  # whoever joins is charged what the ledger holds
     with pytest.raises(PrivacyRefused, match="other people"):
         ledger.bind_people([f"u{k}" for k in range(160, 260)])
-    assert ledger.bound(["u0", "u159", "u160"]) == {"u0", "u159"}
+    assert ledger.known_people(["u0", "u159", "u160"]) == {"u0", "u159"}
     assert ledger.verify() == 1
     assert "u15" not in ledger._about()["people"]
 
@@ -231,4 +232,4 @@ def test_a_disk_that_is_full_is_no_tampering(ledger):
     ledger._database.execute("pragma max_page_count = 1000000")
     write(ledger, 300)
     assert ledger.verify() == before + 1
-    assert isinstance(unreadable(ledger.path, sqlite3.DatabaseError("file is not a database")), TamperingFound)
+    assert isinstance(database_error(ledger.path, sqlite3.DatabaseError("file is not a database")), TamperingFound)

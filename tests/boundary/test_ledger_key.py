@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Barrier
 
-from tacit.boundary import ledger as module
+from tacit.boundary import sealed_database
 
 
 def test_a_second_opener_at_the_worst_moment_gets_the_first_ones_key(tmp_path, monkeypatch):
@@ -13,22 +13,22 @@ def test_a_second_opener_at_the_worst_moment_gets_the_first_ones_key(tmp_path, m
 
     def late(source, target):
         monkeypatch.setattr(os, "replace", replace)
-        second.append(pool.submit(module._key_beside, path, True))
+        second.append(pool.submit(sealed_database.key_of, path, True))
         wait(second, timeout=0.2)  # one that waits for nobody is done by then
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", late)
     with ThreadPoolExecutor(1) as pool:
-        first = module._key_beside(path, True)
+        first = sealed_database.key_of(path, True)
         assert second[0].result(30) == first
         assert len(first) == 32
-    assert module._key_beside(path, False) == first
+    assert sealed_database.key_of(path, False) == first
 
 
 def test_many_that_begin_a_ledger_together_have_one_key(tmp_path):
     def begin(_which):
         barrier.wait(30)
-        return module._key_beside(path, True)
+        return sealed_database.key_of(path, True)
 
     with ThreadPoolExecutor(4) as pool:
         for k in range(50):
@@ -40,4 +40,4 @@ def test_many_that_begin_a_ledger_together_have_one_key(tmp_path):
 
 def test_half_a_key_that_a_kill_left_is_not_the_key(tmp_path):
     (tmp_path / "party-1.key.part").write_text("abc" * 40)
-    assert len(module._key_beside(tmp_path / "party-1.sqlite", True)) == 32
+    assert len(sealed_database.key_of(tmp_path / "party-1.sqlite", True)) == 32

@@ -123,8 +123,8 @@ class Skips:
     def __init__(self, engine):
         self.engine, self.heard = engine, []
 
-    def deliver(self, requests, attendance):
-        answers = self.engine.deliver(requests, attendance)
+    def deliver(self, requests, participants):
+        answers = self.engine.deliver(requests, participants)
         self.heard += [answer for answer in answers if answer.status == "ok"]
         return answers
 
@@ -189,7 +189,7 @@ def test_a_party_that_makes_no_masks_refuses_in_a_deployment_alone(tmp_path, nam
             if seeded:
                 assert SEALED not in decode(party.answer(asked(agreed, name)).body)
             else:
-                with pytest.raises(PrivacyRefused, match="a simulation may and a deployment may not"):
+                with pytest.raises(PrivacyRefused, match="only a simulation may do"):
                     party.answer(asked(agreed, name))
             assert len(ledger.rows()) == seeded
 
@@ -234,8 +234,8 @@ class Watched:
     def __init__(self, engine):
         self.engine, self.asked, self.said = engine, {}, {}
 
-    def deliver(self, requests, attendance):
-        answers = self.engine.deliver(requests, attendance)
+    def deliver(self, requests, participants):
+        answers = self.engine.deliver(requests, participants)
         for answer in answers:
             if answer.party == "party-1":
                 name = requests["party-1"].step.partition(":")[0]
@@ -297,6 +297,6 @@ def test_a_party_seals_no_two_answers_for_one_request(monkeypatch, tmp_path, nam
 def test_planted_a_home_that_forgets_what_it_sealed_would_be_noticed(monkeypatch, tmp_path, name):
     """Without a ledger nothing else remembers: new masks would be drawn for the same answer."""
     party, _restored, watched = sealed_once(monkeypatch, tmp_path, name, private=False)
-    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: False)
+    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: b"")
     party.home.pop(STATE)
     assert party.answer(replace(watched.asked["advertise"], round=4)).body != watched.said["advertise"]

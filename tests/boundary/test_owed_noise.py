@@ -13,7 +13,7 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
 from tacit.errors import BadMessage, PrivacyRefused
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 Z, CELLS = 5.0, 3
 
@@ -48,7 +48,7 @@ class Answered:
     __call__ = exact
 
     def chunks(self, state, stream):
-        yield Pieces(np.array([0, CELLS]), np.arange(CELLS), np.ones(CELLS), CELLS)
+        yield Contributions(np.array([0, CELLS]), np.arange(CELLS), np.ones(CELLS), CELLS)
 
     def reports(self, stream, coins, epsilon):
         return {"bit": np.zeros(1, dtype=np.int32)}
@@ -72,7 +72,7 @@ WHOLE = grid_of(Ones(), CELLS, Z)
 CHAIN = step_terms(Ones(), Z, Kind.CHAIN, releases=2, answers=2)
 #: By name: how something leaves, what it costs, and the step's terms.
 WAYS = {
-    "chain": (lambda gate: gate.chain(update=moved, lets_out=("x",)), Gaussian(Z, 2), CHAIN),
+    "chain": (lambda gate: gate.chain(update=moved, release=("x",)), Gaussian(Z, 2), CHAIN),
     "solve": (
         lambda gate: gate.chain(),
         Gaussian(Z, 1),
@@ -112,7 +112,7 @@ def disagree(kind, payload):
 def test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way):
     leave, event, terms = WAYS[way]
     gate = held(ledger, terms)
-    with pytest.raises(BadMessage, match="planted"), gate.serving("tell", 1, 0, "ab" * 32, agreed=disagree):
+    with pytest.raises(BadMessage, match="planted"), gate.serving("tell", 1, 0, "ab" * 32, check=disagree):
         leave(gate)
     assert [row.spent for row in ledger.rows()] == [event]
     assert isinstance(event, (Gaussian, Skellam, Pure))
@@ -130,7 +130,7 @@ def test_a_release_that_leaves_is_charged_once(ledger, way):
 def test_a_chain_whose_update_fails_is_charged_whole(ledger):
     gate = held(ledger, CHAIN)
     with pytest.raises(Planted), gate.serving("tell", 1, 0, "ab" * 32):
-        gate.chain(update=broken_update, lets_out=("x",))
+        gate.chain(update=broken_update, release=("x",))
     assert [row.spent for row in ledger.rows()] == [Gaussian(Z, 2)]
 
 
@@ -139,9 +139,9 @@ def test_what_is_owed_counts_towards_the_schedule(ledger):
     gate = held(ledger, CHAIN)
     for round in (1, 2):
         with pytest.raises(Planted), gate.serving("tell", round, 0, f"{round:064}"):
-            gate.chain(update=broken_update, lets_out=("x",))
+            gate.chain(update=broken_update, release=("x",))
     with pytest.raises(Exception, match="the run's guarantee covers 2"), gate.serving("tell", 3, 0, f"{3:064}"):
-        gate.chain(update=moved, lets_out=("x",))
+        gate.chain(update=moved, release=("x",))
     assert len(ledger.rows()) == 2
 
 
@@ -149,15 +149,15 @@ def test_a_refusal_before_any_noise_costs_nothing(ledger):
     gate = held(ledger, CHAIN)
     with pytest.raises(PrivacyRefused, match="states no such release"), gate.serving("tell", 1, 0, "ab" * 32):
         gate.sum()
-    gate.keep("x", np.ones(CELLS))
-    with pytest.raises(PrivacyRefused, match="keeps at home"), gate.serving("tell", 1, 0, "ab" * 32):
-        gate.chain(update=moved, lets_out=("x",))
+    gate.store_private("x", np.ones(CELLS))
+    with pytest.raises(PrivacyRefused, match="stays at home"), gate.serving("tell", 1, 0, "ab" * 32):
+        gate.chain(update=moved, release=("x",))
     assert ledger.rows() == []
 
 
 @EVERY
 def test_noise_that_nobody_owes_would_be_noticed(ledger, monkeypatch, way):
     """Planted: a gate that forgets what it drew; then a failure is free, and may be had until the noise pleases."""
-    monkeypatch.setattr(Gate, "_owe", lambda self, kind, event: None)
+    monkeypatch.setattr(Gate, "_charge_from_here", lambda self, kind, event: None)
     with pytest.raises(AssertionError):
         test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way)

@@ -4,10 +4,9 @@ import math
 
 import pytest
 
-from tacit.boundary import compose
-from tacit.boundary.account import epsilon
+from tacit.boundary import account
+from tacit.boundary.account import epsilon, prefix_costs
 from tacit.boundary.events import Gaussian, Metrics, NonPrivate, Public, SampledGaussian, Skellam
-from tacit.boundary.prefixes import prefix_costs
 from tacit.guarantee import Relation
 
 ZERO = Relation.ZERO_OUT
@@ -42,13 +41,13 @@ def test_the_end_of_the_first_schedule_costs_exactly_what_was_planned():
 
 
 def test_thousands_of_releases_are_few_compositions(monkeypatch):
-    asked, composed = set(), compose.epsilon
+    asked, composed = set(), account.merged_epsilon
 
     def counted(events, *how):
         asked.add(events)
         return composed(events, *how[:2]) if len(asked) < 3 else 0.0
 
-    monkeypatch.setattr(compose, "epsilon", counted)
+    monkeypatch.setattr(account, "merged_epsilon", counted)
     assert len(prefix_costs([SampledGaussian(3.0, 0.01, 200), *[SAMPLED] * 5000], 1e-6, ZERO)) == 5001
     assert len(asked) < 200
 

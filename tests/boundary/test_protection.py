@@ -118,7 +118,7 @@ def test_every_release_has_noise_of_its_own(tmp_path):
 
 
 def test_noise_that_is_reused_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.boundary.protection.stream_key", lambda *purpose: bytes(32))
+    monkeypatch.setattr("tacit.boundary.base_gate.stream_key", lambda *purpose: bytes(32))
     gate = make(tmp_path)
     first, second = noise(tell(gate, 1)), noise(tell(gate, 2))
     assert abs(np.corrcoef(first, second)[0, 1]) > 0.99
@@ -137,7 +137,7 @@ def test_every_cell_is_noised_whether_or_not_anybody_touched_it(tmp_path):
 def test_every_step_of_a_chain_is_noised(tmp_path):
     gate = make(tmp_path, kind=Kind.CHAIN, answers=3)
     with gate.serving("tell", 1, 0, "request"):
-        release = gate.chain(*one_user(), update=moved, state={"x": np.zeros(CELLS, np.float32)}, lets_out=("x",))
+        release = gate.chain(*one_user(), update=moved, state={"x": np.zeros(CELLS, np.float32)}, release=("x",))
     assert abs(np.var(noise(release)) / (3 * Z**2) - 1) < 5 * np.sqrt(2 / CELLS)
     assert gate.protection.ledger.events() == [Gaussian(Z, 3)]
 
@@ -196,7 +196,7 @@ def test_an_older_request_is_refused_and_not_charged(tmp_path):
     gate = make(tmp_path)
     tell(gate, 1)
     tell(gate, 2)
-    with pytest.raises(PrivacyRefused, match="keeps its digest only"):
+    with pytest.raises(PrivacyRefused, match="stores only its digest"):
         tell(gate, 1)
     assert len(gate.protection.ledger.rows()) == 2
 
@@ -243,10 +243,10 @@ def test_the_partys_state_comes_back_with_its_ledger(tmp_path):
     assert make(tmp_path, run="run-2").home == {}
 
 
-def improve(gate, number, lets_out=("x",)):
+def improve(gate, number, release=("x",)):
     state = {"x": gate.home.get("x", np.zeros(CELLS, np.float32)), "y": np.arange(5, dtype=np.float32)}
     with gate.serving("tell", number, 0, f"request {number}"):
-        return gate.chain(*one_user(), update=moved, state=state, lets_out=lets_out)
+        return gate.chain(*one_user(), update=moved, state=state, release=release)
 
 
 def test_a_block_that_left_is_kept_once_and_comes_back(tmp_path):
@@ -269,7 +269,7 @@ def test_a_block_that_left_is_kept_once_and_comes_back(tmp_path):
 def test_a_copy_of_a_block_is_kept_with_the_state(tmp_path):
     """Only what left bit for bit may stand for what is at home."""
     gate = make(tmp_path, kind=Kind.CHAIN)
-    improve(gate, 1, lets_out=("y",))
+    improve(gate, 1, release=("y",))
     np.testing.assert_array_equal(make(tmp_path, kind=Kind.CHAIN).home["x"], gate.home["x"])
 
 
@@ -316,7 +316,7 @@ def test_a_step_that_is_not_in_the_plan_is_refused(tmp_path):
 def test_what_no_event_accounts_for_does_not_leave(tmp_path):
     gate = make(tmp_path)
     with gate.serving("tell", 1, 0, "request 1"), pytest.raises(PrivacyRefused, match="no event accounts for"):
-        gate._let_out(Kind.SUM, {"x": np.zeros(3)}, None)
+        gate._release(Kind.SUM, {"x": np.zeros(3)}, None)
     assert gate.protection.ledger.rows() == []
 
 
@@ -345,7 +345,7 @@ def test_a_refusal_says_the_budget_that_would_do(tmp_path, budget, runs):
 
     def asked(budget):
         gate = make(tmp_path, budget=budget, run=last)
-        gate.protection.afford()
+        gate.protection.check_budget()
 
     with pytest.raises(BudgetSpent) as refusal:
         asked(budget)
@@ -373,7 +373,7 @@ def test_everybody_reads_the_same_epsilon_and_it_is_within_the_budget(tmp_path, 
 
 def test_a_budget_for_a_period_forgets_what_is_older_and_the_lifetime_does_not(tmp_path, monkeypatch):
     one = promised(1).guarantee.epsilon
-    monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")
+    monkeypatch.setattr("tacit.boundary.ledger.now", lambda: "2020-01-01T00:00:00+00:00")
     tell(make(tmp_path, releases=1, budget=1.1 * one, run="run-1"))
     monkeypatch.undo()
     with pytest.raises(BudgetSpent):
@@ -484,7 +484,7 @@ def test_a_run_that_cannot_be_afforded_leaves_no_row_not_even_a_public_one(tmp_p
 
 def test_a_sum_that_leaves_without_noise_needs_a_guarantee_that_says_simulated(tmp_path):
     gate = deployed(make(tmp_path, own_noise=False))
-    with pytest.raises(PrivacyRefused, match="a deployment may not"):
+    with pytest.raises(PrivacyRefused, match="only a simulation may do"):
         tell(gate)
     assert gate.protection.ledger.rows() == []
 

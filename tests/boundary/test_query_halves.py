@@ -11,10 +11,10 @@ from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
 from tacit.boundary.clipped_records import RecordGradient
 from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
 from tacit.boundary.deviations import Deviations
+from tacit.boundary.least_squares import Weighted
 from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.projected import ProjectedBit
 from tacit.boundary.query import Mechanism, Query, Unbounded
-from tacit.boundary.statistics import Weighted
 from tacit.data.ratings import Scale
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
@@ -123,10 +123,10 @@ def test_mechanisms_are_those_of_the_closed_set_and_only_sums_have_a_clip(name):
 
 
 def test_one_piece_has_other_than_zeros_in_so_many_coordinates():
-    assert made("normalised").touched({"a": (9,), "b": (9,)}) == 18
-    assert made("deviations").touched({"errors": (9,), "weights": (9,)}) == 2
-    assert made("embedding").touched({"items": (9, 5)}) == 15
-    assert made("record").touched({"items": (9, 5)}) == 45
+    assert made("normalised").nonzero_coordinates({"a": (9,), "b": (9,)}) == 18
+    assert made("deviations").nonzero_coordinates({"errors": (9,), "weights": (9,)}) == 2
+    assert made("embedding").nonzero_coordinates({"items": (9, 5)}) == 15
+    assert made("record").nonzero_coordinates({"items": (9, 5)}) == 45
 
 
 # -- over data -------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def gradient(world: World, clip: float = 8.0, present=None) -> RecordSum:
 
 def by_user(query: RecordSum) -> np.ndarray:
     """What every user adds, (n, m·p)."""
-    pieces = query.pieces({}, derive(1, "unused"))
+    pieces = query.contributions({}, derive(1, "unused"))
     dense = np.zeros((len(pieces.starts) - 1, pieces.size))
     for a in range(len(dense)):
         mine = slice(pieces.starts[a], pieces.starts[a + 1])
@@ -133,7 +133,7 @@ def test_who_is_absent_or_has_rated_nothing_adds_exactly_nothing(world, clip, se
 def test_some_at_a_time_is_the_same_as_all_at_once(at_once, monkeypatch):
     world = make_world(5, n=12, m=13, p=2)
     world = replace(world, records=[[], [], *world.records[2:-1], []])  # nobody at either end
-    whole, exact = gradient(world).pieces({}, derive(1, "")), answer(gradient(world))
+    whole, exact = gradient(world).contributions({}, derive(1, "")), answer(gradient(world))
     monkeypatch.setattr(records, "AT_ONCE", at_once)
     chunks = list(gradient(world).chunks({}, derive(1, "")))
     assert np.array_equal(answer(gradient(world)), exact)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import true_divergences as true
 
-from tacit.boundary import account, calibrate, curves, renyi, spending
+from tacit.boundary import account, calibrate, events, filters, renyi
 from tacit.boundary.events import Gaussian, NonPrivate, SampledGaussian, SampledSkellam, Skellam, from_json, to_json
 from tacit.guarantee import Relation
 
@@ -206,11 +206,9 @@ def test_fine_noise_costs_a_little_more_than_a_sampled_gaussian(z):
 
 
 def test_sampling_everybody_is_no_sampling_and_nobody_nothing():
-    assert spending.merge([SampledSkellam(4.0, 3.0, 2.0, 1.0, 5), Skellam(4.0, 3.0, 2.0)]) == (
-        Skellam(4.0, 3.0, 2.0, 6),
-    )
+    assert events.merge([SampledSkellam(4.0, 3.0, 2.0, 1.0, 5), Skellam(4.0, 3.0, 2.0)]) == (Skellam(4.0, 3.0, 2.0, 6),)
     for silent in (SampledSkellam(4.0, 3.0, 2.0, 0.0), SampledSkellam(4.0, 0.0, 0.0, 0.5)):
-        assert spending.merge([silent]) == ()
+        assert events.merge([silent]) == ()
     assert account.epsilon([SampledSkellam(math.inf, 3.0, 2.0, 0.5)], 1e-6, ZERO_OUT) == 0
 
 
@@ -240,10 +238,10 @@ def test_schedules_curves_and_filters_know_it(relation):
     assert account.epsilon([STEPS, Gaussian(3.0)], 1e-6, relation) > epsilon
     assert account.epsilon([STEPS, NonPrivate()], 1e-6, relation) == math.inf
     planned = [(SampledSkellam(4e6, 1e5, 1e3, 0.01), 1000)]
-    line = [curves.epsilon_after(planned, [made], 1e-6, relation) for made in (0, 1, 10, 100, 999, 1000)]
+    line = [account.epsilon_after(planned, [made], 1e-6, relation) for made in (0, 1, 10, 100, 999, 1000)]
     assert line[-1] == epsilon
     assert np.all(np.diff(line) >= 0)
-    veto = account.Filter(epsilon * 1.001, 1e-6, relation, first=[STEPS])
+    veto = filters.Filter(epsilon * 1.001, 1e-6, relation, first=[STEPS])
     assert veto.admits([], STEPS)
     assert not veto.admits([STEPS], STEPS)
     assert from_json(to_json(STEPS)) == STEPS

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, SampledGaussian
+from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, SampledGaussian, merge
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.spending import merge
 from tacit.boundary.tally import Tally, together
 
 EVENTS = [Gaussian(2.0), Gaussian(2.0, 3), SampledGaussian(1.5, 0.1, 10), Laplace(4.0), Public()]
@@ -63,7 +62,7 @@ def test_it_is_the_sum_of_all_rows_after_every_row_and_writer(tmp_path_factory, 
     assert agrees(tally, own)
     with pytest.MonkeyPatch.context() as patch:
         for event, run, moment, by_another in rows:
-            patch.setattr("tacit.boundary.ledger._now", lambda moment=moment: moment)
+            patch.setattr("tacit.boundary.ledger.now", lambda moment=moment: moment)
             write(other if by_another else own, event, run)
             assert agrees(tally, own)
     own.close()

@@ -24,7 +24,7 @@ def protection(ledger, budget=100.0, delta=DELTA, relation=ZERO_OUT, run="run-1"
     step = step_terms(Clipped(("x",), 1.0), Z, Kind.CHAIN, answers=3)
     terms = promise(step, delta=DELTA, relation=relation, stated=9.0)
     assert terms.events == EVENTS
-    return Protection(terms, ledger, Budget(budget, delta), run, 7)
+    return Protection(terms, ledger, Budget(budget, delta), run)
 
 
 def spend(ledger, run):
@@ -79,13 +79,13 @@ def test_a_budget_between_two_deltas_is_refused(ledger):
     dear, cheap = (epsilon(EVENTS, delta, ZERO_OUT) for delta in (DELTA, 2 * DELTA))
     assert cheap < dear
     with pytest.raises(BudgetSpent):
-        protection(ledger, (dear + cheap) / 2).afford()
-    protection(ledger, dear * 1.001).afford()
+        protection(ledger, (dear + cheap) / 2).check_budget()
+    protection(ledger, dear * 1.001).check_budget()
 
 
 def test_a_budget_between_two_relations_is_refused_with_what_would_do(ledger):
     with pytest.raises(BudgetSpent) as refusal:
-        protection(ledger, 1.2 * epsilon(EVENTS, DELTA, ZERO_OUT), relation=REPLACE).afford()
+        protection(ledger, 1.2 * epsilon(EVENTS, DELTA, ZERO_OUT), relation=REPLACE).check_budget()
     needed = epsilon(EVENTS, DELTA, REPLACE)
     assert f"{needed:.2f}"[:3] in str(refusal.value)
 

@@ -14,7 +14,7 @@ from tacit.config import RunFile
 from tacit.evaluate import positions
 from tacit.experiment import run
 from tacit.prepare.loaded import prepare
-from tacit.prepare.progress import Glance
+from tacit.prepare.progress import RoundProgress
 
 SHAPE = {"data": {"users": 40, "items": 25}, "partition": {"into": 2}, "method": {"name": "sgdmf", "rounds": 2}}
 
@@ -99,7 +99,7 @@ def test_the_bar_of_a_phase_starts_anew_and_rounds_follow_it():
     line.phase("evaluating", 0.5)
     (task,) = line.bar.tasks
     assert (task.total, task.completed) == (1.0, 0.5)
-    line(Glance(1, 4, None, 10))
+    line(RoundProgress(1, 4, None, 10))
     (task,) = line.bar.tasks
     assert (task.total, task.completed) == (4, 1)
     assert task.fields["words"].startswith("round 1/4")
@@ -107,10 +107,10 @@ def test_the_bar_of_a_phase_starts_anew_and_rounds_follow_it():
 
 def test_the_floor_has_a_line_of_its_own_under_the_run_s_last_round():
     line = line_on(terminal=True)
-    line(Glance(4, 4, 0.5, 10, 1.0))
+    line(RoundProgress(4, 4, 0.5, 10, 1.0))
     floor = line.beside("bias, the floor")
     floor.phase("training")
-    floor(Glance(1, 1, 0.25, 20, 0.9))
+    floor(RoundProgress(1, 1, 0.25, 20, 0.9))
     mine, its = line.bar.tasks
     assert (mine.description, its.description) == ("bias", "bias, the floor")
     assert "mse 0.5000" in mine.fields["words"]

@@ -21,7 +21,7 @@ from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound
 from tacit.experiment import run
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.report.folder import file_hash
 

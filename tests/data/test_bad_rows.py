@@ -37,7 +37,7 @@ def test_they_are_left_out_and_how_many_went_is_noted(csv):
     assert ratings.n_ratings == 2
     assert list(ratings.user_ids.ids) == ["u1", "u4"]
     assert ratings.dropped == 6
-    assert "6 of 8 lines were no ratings and were left out (bad_rows)" in ratings.notes
+    assert "6 of 8 lines were not ratings and were left out (bad_rows)" in ratings.notes
 
 
 def test_what_is_dropped_depends_on_the_row_alone(csv, tmp_path):
@@ -87,8 +87,8 @@ def test_a_run_says_how_many_went(tmp_path):
     summary = run(file, tmp_path / "run")
     assert summary["bad_rows"] == 1
     about = json.loads((tmp_path / "run" / "about.json").read_text())
-    assert '1 rows were no ratings and were left out: [data] bad_rows = "drop".' in about["notes"]
-    assert "1 rows were no ratings" in (tmp_path / "run" / "card.md").read_text()
+    assert '1 rows were not ratings and were dropped: [data] bad_rows = "drop".' in about["notes"]
+    assert "1 rows were not ratings" in (tmp_path / "run" / "card.md").read_text()
 
 
 # -- a column of the ratings that divides them ------------------------------------------------------------------------

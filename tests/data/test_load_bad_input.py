@@ -41,7 +41,7 @@ HEAD = "user,item,rating,timestamp\n1,10,4,100\n"
         ("2,11,1e300,100", ["1e+300", "finite"]),
         ("2,11,4,", ["no timestamp", 'columns = {timestamp = ""}', "tacit join: --column timestamp=)"]),
         ("2,11,4,noon", ['timestamp "noon"', 'columns = {timestamp = ""}', "tacit join: --column timestamp=)"]),
-        ("2,11,4,1e300", ["no time"]),
+        ("2,11,4,1e300", ["not a time"]),
         ("2,11,4", ["3 values where 4 are expected", "commas", "correct the line"]),
         ("2,11,4,100,5", ["5 values where 4 are expected"]),
         ("1,10,3,200", ["Lines 2 and 3", "item 10", "user 1", 'duplicates="last"', 'duplicates="mean"']),
@@ -149,10 +149,10 @@ PARQUET = {"user": [1, 2, 3], "item": [1, 1, 1], "rating": [1.0, 2.0, 3.0]}
     ("column", "values", "words"),
     [
         ("user", [1, None, 3], ["Row 2 of", "no user id"]),
-        ("user", [1.0, 2.5, 3.0], ["Row 2 of", "2.5", "whole numbers or text"]),
+        ("user", [1.0, 2.5, 3.0], ["Row 2 of", "2.5", "integers or text"]),
         ("user", [1.0, 2.0, float("nan")], ["Row 3 of", "no user id"]),
         ("user", pa.array([1, 2, 2**63], pa.uint64()), ["Row 3 of", str(2**63), "64 bits"]),
-        ("item", [[1], [2], [3]], ["item ids", "type list", "whole numbers or text"]),
+        ("item", [[1], [2], [3]], ["item ids", "type list", "integers or text"]),
         ("item", pa.array(["a", None, "b"]).dictionary_encode(), ["Row 2 of", "no item id"]),
         ("rating", [1.0, 2.0, None], ["Row 3 of", "no rating"]),
         ("rating", ["1", "two", "3"], ["Row 2 of", '"two"', "not a number"]),
@@ -194,7 +194,7 @@ def test_a_damaged_parquet_page_is_named(tmp_path):
     data = bytearray(path.read_bytes())
     data[40:400] = bytes(360)
     path.write_bytes(bytes(data))
-    says(complaint(path), str(path), "damaged", "anew")
+    says(complaint(path), str(path), "damaged", "again")
 
 
 def test_an_open_quote_does_not_spill_the_file_into_the_message(tmp_path):

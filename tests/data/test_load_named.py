@@ -77,13 +77,13 @@ def test_an_unknown_name_lists_the_known_ones(home):
 def test_without_tacit_data_it_says_so(home, monkeypatch):
     monkeypatch.delenv("TACIT_DATA")
     with pytest.raises(
-        DataError, match=r'no file "ml-1m" here, and TACIT_DATA is not set; .*set TACIT_DATA .*"demo", which is made'
+        DataError, match=r'no file "ml-1m" here, and TACIT_DATA is not set; .*set TACIT_DATA .*"demo", which is synth'
     ):
         load("ml-1m")
     with pytest.raises(DataError, match=r'Did you mean "demo"\?'):
         load("dmeo")
     monkeypatch.setenv("TACIT_DATA", str(home / "gone"))
-    with pytest.raises(DataError, match="which is no folder"):
+    with pytest.raises(DataError, match="which is not a folder"):
         load("ml-1m")
 
 

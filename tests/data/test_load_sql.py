@@ -71,9 +71,7 @@ def test_a_query_chooses_and_orders_columns(database):
 def test_several_tables_or_none_ask_for_a_query(database):
     _, write, path = database
     write(path, "create view top as select * from ratings")
-    with pytest.raises(
-        DataError, match=r"holds 2 tables \(ratings, top\); say what to read, as in query = .*--query '"
-    ):
+    with pytest.raises(DataError, match=r"holds 2 tables \(ratings, top\); add a query, as in query = .*--query '"):
         load(path)
     path.unlink()
     write(path, "drop table ratings")

@@ -19,7 +19,7 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
-from tacit.evaluate.evaluation import evaluate_as_asked
+from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import Parties, Setting, Share, partition
@@ -480,7 +480,7 @@ def test_a_run_on_aligned_rows_is_the_run_on_plainly_joined_data(tmp_path, table
         told = json.loads(part.save({"users": model.user_factors})["metrics"])
         predictor, file = part.party.at_home(users=model.user_factors), sites.offer.file
         test = joined(raw.test, roster)
-        plain = evaluate_as_asked(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
+        plain = evaluate_as_configured(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
         assert told["metrics"] == plain.metrics
         assert told["ratings"] == test.n_ratings > 0
     whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)

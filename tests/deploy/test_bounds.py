@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from one_site import CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
 
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.private_state import Kept
+from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
 from tacit.data.load import load
@@ -160,7 +160,7 @@ def test_a_ledger_knows_whose_it_is_once_a_run_has_begun(tmp_path):
     home = sites.homes["party-1"]
     ledger = Ledger.open(home.ledger)
     ledger.bind_people(sites.parts["party-1"].data.people)
-    with pytest.raises(PrivacyRefused, match="kept for other people"):
+    with pytest.raises(PrivacyRefused, match="is for other people"):
         ledger.bind_people([f"stranger {k}" for k in range(16)])
     ledger.close()
 
@@ -170,7 +170,7 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     sites = Sites(tmp_path, offer_of(run_file())).begin()
     sites.conduct()
     sites.leave()
-    home, afford, seen = sites.homes["party-1"], part.Protection.afford, []
+    home, afford, seen = sites.homes["party-1"], part.Protection.check_budget, []
 
     def looked(self):
         seen.append((self.ledger.path, self.ledger.path.parent.stat().st_mode & 0o077))
@@ -180,7 +180,7 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     for place in (old, young):
         place.mkdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(part.Protection, "afford", looked)
+    monkeypatch.setattr(part.Protection, "check_budget", looked)
     SiteRun(home, "run-1", sites.offer.content())
     ((copy, mode),) = seen
     assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)
@@ -234,7 +234,7 @@ def test_no_refusal_says_that_a_guess_is_right(tmp_path):
 
 
 def test_planted_a_gate_that_compares_values_would_answer_guesses(tmp_path, monkeypatch):
-    found_in = Kept.found_in
-    monkeypatch.setattr(Kept, "found_in", lambda self, thing, by_value=True: found_in(self, thing))
+    found_in = PrivateState.found_in
+    monkeypatch.setattr(PrivateState, "found_in", lambda self, thing, by_value=True: found_in(self, thing))
     with pytest.raises(AssertionError):
         guesses(tmp_path / "rated", ["u1,i2,4"])

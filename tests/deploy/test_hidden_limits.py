@@ -11,7 +11,7 @@ from tacit.aggregation.secagg import SecAgg
 from tacit.boundary import Gate
 from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import Fixed
-from tacit.boundary.endpoint import OwnNoise
+from tacit.boundary.endpoint import PartySide
 from tacit.boundary.events import NonPrivate
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, StepTerms, Terms
@@ -43,7 +43,7 @@ def test_a_site_believes_in_no_cohort_where_contributions_are_hidden(how, possib
     assert _possible(replace(cohort, users=1, devices=1), offer, 12)
 
 
-class Willing(OwnNoise):
+class Willing(PartySide):
     """Hides what it is given, and is always ready."""
 
     def seals(self, terms):
@@ -54,7 +54,7 @@ def test_what_is_hidden_is_released_no_oftener_than_planned_without_a_ledger_too
     """Two sums over different parties, subtracted, would show one of them."""
     spec, code = Spec("tell", QUERY, releases=2), Fixed.of(1.0, 4)
     step = StepTerms(spec, Kind.SUM, 0.0, 1.0, NonPrivate(), code, sealed=True, cells=3)
-    gate = Gate("party-1", 7, {}, terms=Terms(NON_PRIVATE, {"tell": step}), how=Willing(), users=4)
+    gate = Gate("party-1", 7, {}, terms=Terms(NON_PRIVATE, {"tell": step}), aggregation=Willing(), users=4)
 
     def tell(attempt):
         with gate.serving("tell", 1, attempt, f"{attempt:064x}"):
@@ -64,7 +64,7 @@ def test_what_is_hidden_is_released_no_oftener_than_planned_without_a_ledger_too
     tell(1)
     with pytest.raises(PrivacyRefused, match="2 were planned"):
         tell(2)
-    again = Gate("party-1", 7, dict(gate.home), terms=gate.terms, how=Willing(), users=4)
+    again = Gate("party-1", 7, dict(gate.home), terms=gate.terms, aggregation=Willing(), users=4)
     gate = again
     with pytest.raises(PrivacyRefused, match="2 were planned"):
         tell(3)

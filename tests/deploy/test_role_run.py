@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from one_site import DATA, Sites, home_of, kit_of, offer_of, run_file
 
-from tacit.boundary.role_gate import RoleGate
+from tacit.boundary.gate import RoleGate
 from tacit.boundary.wire import encode
 from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy
@@ -156,8 +156,8 @@ def test_what_a_role_brings_is_in_the_order_of_the_run_s_items(tmp_path, offer):
     ids = DATA.item_ids.ids
     brings = table(tmp_path / "own.parquet", item=ids[::-1], year=np.arange(len(ids))[::-1].astype(float))
     part, _made = begun(tmp_path, offer, role_home(tmp_path, brings))
-    assert part.party.brought.ids == DATA.item_ids
-    assert np.all(np.diff(part.party.brought.features()[:, 0]) > 0)
+    assert part.party.own_catalogue.ids == DATA.item_ids
+    assert np.all(np.diff(part.party.own_catalogue.features()[:, 0]) > 0)
     assert f"{len(ids)} items with year" in brings.check()
 
 

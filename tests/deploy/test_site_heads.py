@@ -15,7 +15,7 @@ from tacit.deploy.policy import Policy
 from tacit.engine.call_log import CallLog
 from tacit.engine.ledger_folder import Heads
 from tacit.errors import TamperingFound
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 
 OFFER = offer_of(run_file())
 AGAIN = replace(OFFER, run="run-2", file=OFFER.file.model_copy(update={"seed": 8}))

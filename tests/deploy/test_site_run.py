@@ -243,7 +243,7 @@ def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, mo
     lied = {**content, **BEGINNINGS["another site a cohort"](content)}
     part.begin(lied)
     agreed = SECRET_SUM.prepared(terms.read_facts(SECRET_SUM, lied))
-    with pytest.raises(PrivacyRefused, match="a simulation may and a deployment may not"):
+    with pytest.raises(PrivacyRefused, match="only a simulation may do"):
         part.answer(request_of(agreed, "contribute"))
     part.leave()
     assert costly(sites.homes["party-1"]) == []
@@ -355,7 +355,7 @@ def test_nothing_is_said_that_could_not_be_recorded(tmp_path, monkeypatch):
 
 
 def test_planted_sizes_that_are_not_recorded_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(part_module, "record_beside", lambda *_args: None)
+    monkeypatch.setattr(part_module, "record_public", lambda *_args: None)
     home = home_of(tmp_path)
     SiteRun(home, "run-1", OFFER.content()).sizes()
     assert rows_of(home) == []
@@ -436,7 +436,7 @@ def test_a_smaller_delta_of_the_site_s_own_is_held_to(tmp_path):
 
 
 def test_a_budget_for_some_days_forgets_what_is_older(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.boundary.ledger._now", lambda: "2020-01-01T00:00:00+00:00")
+    monkeypatch.setattr("tacit.boundary.ledger.now", lambda: "2020-01-01T00:00:00+00:00")
     home = done(tmp_path, OFFER).homes["party-1"]
     monkeypatch.undo()
     with pytest.raises(BudgetSpent):
@@ -507,7 +507,7 @@ def test_a_part_rebuilt_before_every_request_repeats_itself_and_goes_on(tmp_path
     sites.deliver = disturbed
     sites.conduct()
     asked = [ask for name, ask in sites.asked if name == "party-1"]
-    with pytest.raises(PrivacyRefused, match="keeps its digest only"):
+    with pytest.raises(PrivacyRefused, match="stores only its digest"):
         sites.parts["party-1"].answer(asked[0])
     sites.leave()
     rows = rows_of(sites.homes["party-1"])

@@ -23,7 +23,7 @@ from tacit.methods import known
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "reference"
 
-WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "table of text"}
+WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", dict: "table of text"}
 BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 
 
@@ -47,7 +47,7 @@ def names(cell: str) -> list[str]:
 def type_in_words(annotation: Any, metadata: Any) -> str:
     """A field's type as the page writes it: "number, > 0, < 1"."""
     if annotation == int | tuple[int, ...]:
-        return "whole number, or several"
+        return "integer, or several"
     if get_origin(annotation) in (Union, types.UnionType):
         (annotation,) = (part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Literal:

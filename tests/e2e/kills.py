@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tacit.boundary import ledger as ledgers
+from tacit.boundary import sealed_database
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
@@ -96,7 +96,7 @@ def kill_many(folder: Path, run_toml: Path, times: int, seed: int) -> tuple[dict
 # -- in children of one process ------------------------------------------------------------------------------------
 
 #: Where something becomes durable: a ledger's transaction ends, a call is logged. A kill comes before it or after it.
-WRITES = ((ledgers._Transaction, "__exit__"), (CallLog, "keep"))
+WRITES = ((sealed_database.Transaction, "__exit__"), (CallLog, "keep"))
 
 
 def kill_children(folder: Path, run_toml: Path, writes: int, moments: int, seed: int) -> tuple[dict, list[dict], int]:
@@ -182,7 +182,7 @@ def check_nothing_forgotten(run: Path) -> None:
     """After a kill, whatever the coordinator has written down as received is in the senders' ledgers."""
     if not (run / "transcript" / "log.sqlite").exists():
         return
-    database = ledgers.read_only(run / "transcript" / "log.sqlite")
+    database = sealed_database.open_read_only(run / "transcript" / "log.sqlite")
     tables = database.execute("select name from sqlite_master where name = 'calls'").fetchall()
     logged = database.execute("select heads from calls").fetchall() if tables else []
     database.close()

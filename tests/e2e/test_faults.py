@@ -230,7 +230,7 @@ def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_le
     here.until(lambda: here.round() >= 5)
     up.kill()
     assert site.wait() == 5
-    assert "was not there for 2 seconds" in one_sentence(site.err)
+    assert "was absent for 2 seconds" in one_sentence(site.err)
     assert other.process.poll() is None
     ledger = Ledger.open(here.folder / "site-party-1" / "ledger" / "party-1.sqlite")
     rows = ledger.rows()

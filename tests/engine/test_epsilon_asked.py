@@ -18,7 +18,7 @@ def test_what_was_asked_is_what_the_party_that_was_asked_most_got():
     for call, party in enumerate(("party-1", "party-2", "party-1")):
         values = dict.fromkeys(names, "") | {"call": call, "round": 1, "copies": 1, "bytes": 1}
         transcript.restore([Entry(**values | {"step": "improve", "party": party, "direction": "down", "status": "ok"})])
-    assert transcript.asked["improve"] == 2
+    assert transcript.requests_by_step["improve"] == 2
 
 
 def twice(folder: Path, unit: str, method: dict) -> str:

@@ -16,13 +16,13 @@ from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.guarantee import Unit
 from tacit.methods.context import Context, Target
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
 from tacit.prepare.plan import make_plan
-from tacit.prepare.progress import glances
+from tacit.prepare.progress import progress_reporter
 from tacit.prepare.run_file import prepared
 from tacit.prepare.simulate import train
 from tacit.prepare.simulated_ledgers import Records
@@ -82,7 +82,7 @@ def test_planted_what_is_shown_by_round_is_noticed(tmp_path, monkeypatch):
         rounds = {step: {e.round for e in self.entries if e.step == step} for step in {e.step for e in self.entries}}
         return {step: len(found) for step, found in rounds.items()}
 
-    monkeypatch.setattr(Transcript, "asked", property(by_round))
+    monkeypatch.setattr(Transcript, "requests_by_step", property(by_round))
     with pytest.raises(AssertionError):
         check(tmp_path, monkeypatch)
 
@@ -95,11 +95,11 @@ def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
             now = [event for row, step, event in rows if row <= round and step == "improve"]
             assert reached == pytest.approx(epsilon(now, 1e-6, made.terms.relation), rel=1e-9)
     whole = epsilon([event for _round, _step, event in charged[0]], 1e-6, made.terms.relation)
-    assert shown[-1][1] < made.spent(trained.transcript.asked) == pytest.approx(whole, rel=1e-9)
-    assert made.spent(trained.transcript.asked) <= made.terms.guarantee.epsilon
+    assert shown[-1][1] < made.spent(trained.transcript.requests_by_step) == pytest.approx(whole, rel=1e-9)
+    assert made.spent(trained.transcript.requests_by_step) <= made.terms.guarantee.epsilon
     seen = []
-    look = glances(run, seen.append)  # what a coordinator shows
-    assert look(3, 3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
+    look = progress_reporter(run, seen.append)  # what a coordinator shows
+    assert look(3, 3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.requests_by_step)
 
 
 class Both(Party):

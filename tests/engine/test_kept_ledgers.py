@@ -15,7 +15,7 @@ from tacit.engine.call_log import CallLog
 from tacit.engine.inprocess import InProcess
 from tacit.engine.ledger_folder import Heads
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.partition import Share
 
 RATINGS = demo(users=60, items=12, ratings=600)
@@ -87,7 +87,7 @@ def test_rosters_may_grow_and_shrink(fit, tmp_path):
     fit(by_hand((0, 30), (30, 60)), epsilon=0.2)
     fit(by_hand((25, 30), (30, 60)), epsilon=0.2)
     with closing(Ledger.open(tmp_path / "kept" / "party-1.sqlite")) as ledger:
-        assert len(ledger.bound(map(str, RATINGS.user_ids.ids))) == 30
+        assert len(ledger.known_people(map(str, RATINGS.user_ids.ids))) == 30
 
 
 def test_people_whose_ledger_holds_nothing_that_cost_may_move(fit, tmp_path):
@@ -230,10 +230,10 @@ def test_a_damaged_log_is_tampering_and_a_place_to_write_is_needed(tmp_path):
 
 
 def test_two_runs_at_once_do_not_share_ledgers(fit, tmp_path):
-    from tacit.boundary.lock import alone
+    from tacit.boundary.lock import exclusive
 
     with (
-        alone(tmp_path / "kept", "the ledgers", "go away"),
+        exclusive(tmp_path / "kept", "the ledgers", "go away"),
         pytest.raises(PeerFailed, match="Another process is at work on the ledgers"),
     ):
         fit(divided(2))

@@ -13,7 +13,7 @@ from tacit.boundary.release import Kind
 from tacit.engine import InProcess
 from tacit.engine import inprocess as module
 from tacit.engine.inprocess import Turns
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
 
 PATIENCE = 120.0

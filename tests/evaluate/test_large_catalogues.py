@@ -10,7 +10,7 @@ from tacit.data import demo
 from tacit.data.split import split
 from tacit.errors import DataError
 from tacit.evaluate import evaluate, positions
-from tacit.evaluate.evaluation import evaluate_as_asked
+from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.model import Fitted, Hashed, NonNegative
 from tacit.rng import derive
 
@@ -72,24 +72,24 @@ def test_a_block_that_is_not_finite_ends_the_evaluation(monkeypatch):
 
 
 def test_a_run_file_can_leave_ranking_out():
-    judged = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(ranking=False), 7)
+    judged = evaluate_as_configured(factors(), PARTS.test, PARTS.train, EvaluateSection(ranking=False), 7)
     assert set(judged.metrics) == {"mse", "rmse", "mae"}
 
 
 def test_what_only_ranks_is_ranked_all_the_same_and_says_so():
     only = Fitted(Hashed(np.arange(60, dtype=np.uint64)), np.arange(90, dtype=np.uint64)[:, None])
-    judged = evaluate_as_asked(only, PARTS.test, PARTS.train, EvaluateSection(ranking=False), 7)
+    judged = evaluate_as_configured(only, PARTS.test, PARTS.train, EvaluateSection(ranking=False), 7)
     assert "ndcg@10" in judged.metrics
     assert any("only ranks" in note for note in judged.notes)
 
 
 def test_a_run_file_can_rank_a_sample_of_users_and_the_notes_say_so():
-    judged = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(users=12), 7)
-    again = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(users=12), 7)
+    judged = evaluate_as_configured(factors(), PARTS.test, PARTS.train, EvaluateSection(users=12), 7)
+    again = evaluate_as_configured(factors(), PARTS.test, PARTS.train, EvaluateSection(users=12), 7)
     assert len(judged.users) == 12
     assert judged.users.tolist() == again.users.tolist()
     assert any("seeded sample: 12 of" in note for note in judged.notes)
-    whole = evaluate_as_asked(factors(), PARTS.test, PARTS.train, EvaluateSection(), 7)
+    whole = evaluate_as_configured(factors(), PARTS.test, PARTS.train, EvaluateSection(), 7)
     assert judged.metrics["mse"] == whole.metrics["mse"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tacit.config import RunFile
 from tacit.evaluate import evaluate
 from tacit.evaluate import references as module
-from tacit.evaluate.references import own_biases, references
+from tacit.evaluate.references import local_biases, references
 from tacit.experiment import run
 from tacit.prepare.loaded import prepare
 
@@ -59,14 +59,14 @@ def test_a_method_does_not_stand_beside_itself_and_implicit_feedback_is_only_ran
 def test_a_silo_s_own_biases_know_nothing_of_other_silos():
     ready = prepared()
     first = ready.parties[0].ratings
-    levels, biases = own_biases(first)
+    levels, biases = local_biases(first)
     mean = (first.values.sum() + 5 * 3.0) / (first.n_ratings + 5)
     of_item = first.values[first.items == 0].astype(np.float64) - mean
     assert biases[0] == pytest.approx(of_item.sum() / (len(of_item) + 5), rel=1e-5)
     mine = first.users == 0
     left = (first.values[mine] - biases[first.items[mine]]).sum()
     assert levels[0] == pytest.approx((left + 5 * mean) / (mine.sum() + 5), rel=1e-5)
-    assert not own_biases(first, items=False)[1].any()
+    assert not local_biases(first, items=False)[1].any()
 
 
 def test_a_run_keeps_them_unless_its_file_says_no(tmp_path):

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import BadMessage
-from tacit.federation import Choice, Floats, Request, Schema, Whole
-from tacit.federation.messages import Wholes
+from tacit.federation import Choice, Floats, Integer, Request, Schema
+from tacit.federation.messages import Ints
 
 SIZES = {"items": 3, "factors": 2}
-SCHEMA = Schema(items=Floats("items", "factors"), t=Whole(0, 9), mode=Choice("a", True))
+SCHEMA = Schema(items=Floats("items", "factors"), t=Integer(0, 9), mode=Choice("a", True))
 GOOD = {"items": np.zeros((3, 2), dtype=np.float32), "t": 4, "mode": "a"}
 
 
@@ -30,11 +30,11 @@ def test_what_was_agreed_passes():
     [
         ({"t": ...}, '"t" is missing'),
         ({"extra": 1}, '"extra" is not part of it'),
-        ({"t": 10}, "whole number from 0 to 9"),
-        ({"t": -1}, "whole number"),
-        ({"t": 4.0}, "whole number"),
-        ({"t": True}, "whole number"),
-        ({"t": "4"}, "whole number"),
+        ({"t": 10}, "integer from 0 to 9"),
+        ({"t": -1}, "integer"),
+        ({"t": 4.0}, "integer"),
+        ({"t": True}, "integer"),
+        ({"t": "4"}, "integer"),
         ({"mode": 1}, "one of"),
         ({"mode": np.zeros(1, dtype=np.float32)}, "one of"),
         ({"items": None}, "float32 array"),
@@ -59,7 +59,7 @@ def test_a_long_value_is_not_repeated_whole():
 
 
 def test_a_size_that_nobody_declared_is_free_and_the_others_are_not():
-    schema = Schema(rows=Wholes("any", "factors"))
+    schema = Schema(rows=Ints("any", "factors"))
     schema.check({"rows": np.zeros((7, 2), dtype=np.int32)}, SIZES, "party-1", "s")
     with pytest.raises(BadMessage):
         schema.check({"rows": np.zeros((7, 3), dtype=np.int32)}, SIZES, "party-1", "s")

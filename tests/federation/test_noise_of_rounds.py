@@ -24,7 +24,7 @@ def test_two_rounds_shares_have_nothing_in_common(monkeypatch):
     def noted(self, exact, terms, endpoint):
         if endpoint.party == "party-1":
             words = endpoint.source("noise", 0).words(4).tolist()  # the piece that stays grows from these
-            seen.append((words, self._sealer(endpoint).extras))
+            seen.append((words, self._party(endpoint).extras))
         return noised(self, exact, terms, endpoint)
 
     monkeypatch.setattr(SecAgg, "noised", noted)

@@ -19,7 +19,7 @@ from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
 from tacit.federation import Facts, Federation, Floats, Request, Role, Schema, step
-from tacit.federation.conversation import Opened
+from tacit.federation.calls import Total
 from tacit.federation.messages import Bytes, Exchange
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
@@ -99,7 +99,7 @@ def test_a_role_in_a_private_run_spends_nothing_and_keeps_no_ledger(parties, tmp
     assert sorted(path.stem for path in (tmp_path / "ledger").glob("*.sqlite")) == list(parties.names)
     told = [e for e in trained.transcript.entries if e.party == "catalogue" and e.direction == "up"]
     assert [(e.kind, e.status, e.head) for e in told] == [("public", "ok", "")] * 3
-    assert made.spent(trained.transcript.asked) == pytest.approx(made.guarantee.epsilon, rel=0.05)
+    assert made.spent(trained.transcript.requests_by_step) == pytest.approx(made.guarantee.epsilon, rel=0.05)
 
 
 # -- what must be refused ---------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Teller(WeighedParty):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("any")), what="nothing: it is refused")
     def gossip(self):
-        return self.gate.tell(items=self.ratings.values)
+        return self.gate.send(items=self.ratings.values)
 
 
 @pytest.mark.parametrize("privacy", [None, PRIVACY])
@@ -146,7 +146,7 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: another shape than agreed")
     def misshapen(self):
-        return self.gate.tell(items=np.ones(3, dtype=np.float32))
+        return self.gate.send(items=np.ones(3, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it goes round the gate")
     def raw(self):
@@ -154,8 +154,8 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it tells twice")
     def twice(self):
-        self.gate.tell(items=np.ones(25, dtype=np.float32))
-        return self.gate.tell(items=np.ones(25, dtype=np.float32))
+        self.gate.send(items=np.ones(25, dtype=np.float32))
+        return self.gate.send(items=np.ones(25, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), what="nothing: it fails")
     def crash(self):
@@ -166,7 +166,7 @@ class Careless(Role):
         import time
 
         time.sleep(0.5)
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_role_is_asked_for_its_own_steps_alone_and_a_party_for_none_of_them(pa
 class Clashing(Role):
     @step(Kind.PUBLIC, takes=Schema(), what="a step of the same name as the parties'")
     def finish(self):
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
 def test_steps_of_one_name_are_refused(parties):
@@ -298,9 +298,9 @@ class Witnessed(Plain):
         endpoint.save("count", np.asarray(count))
         return {"seen": np.full(1, count, dtype=np.uint8)}
 
-    def add(self, conversation) -> Opened | None:
-        opened = super().add(conversation)
-        said = conversation.say("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
+    def add(self, call) -> Total | None:
+        opened = super().add(call)
+        said = call.exchange("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
         return None if "decrypter-1" not in said else replace(opened, contributors=int(said["decrypter-1"]["seen"][0]))
 
 
@@ -342,4 +342,4 @@ def test_a_run_with_a_role_verifies_though_the_role_has_no_ledger(tmp_path):
     finally:
         del known()[WEIGHED.name]
     assert verified.exit_code == 0, verified.output
-    assert "told by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()
+    assert "sent by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()

@@ -25,8 +25,8 @@ from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
 from tacit.federation import Facts, Transcript
-from tacit.federation.cohort import Attendance
-from tacit.federation.conversation import Conversation
+from tacit.federation.calls import Call
+from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
 from tacit.methods.bias import BIAS, BiasParameters
 from tacit.partition import partition
@@ -199,7 +199,7 @@ def halted(before):
     stage = Stage(engine=lambda engine: Watched(engine, before))
     with pytest.raises(Halt):
         stage.sum()
-    return stage, stage.federation._line._engine.asked
+    return stage, stage.federation._messenger.engine.asked
 
 
 def with_list(request, marked, **changes):
@@ -500,7 +500,7 @@ def test_an_exchange_out_of_order_is_refused_and_recorded():
 def test_a_signed_or_masked_message_of_another_run_serves_nobody():
     """The run is part of what keys, shares and signatures are bound to."""
     stage = Stage()
-    one, other = (stage.run.how._about(Peers(run, stage.names), "ab" * 32) for run in ("run", "another"))
+    one, other = (stage.run.how._sum(Peers(run, stage.names), "ab" * 32, None) for run in ("run", "another"))
     assert one != other
 
 
@@ -530,13 +530,13 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
     stage, size = Stage(), 24
     body = {SEALED: pack(np.zeros(size, dtype=np.uint32), 32)}
 
-    class Line:
+    class Messenger:
         calls = 0
 
         def call(self, key, request, compute):
             return dict(compute())
 
-        def exchange(self, requests, *_):
+        def send(self, requests, *_):
             return [(SimpleNamespace(contributors=SILOS), body)]
 
         def count_protocol(self, *_):
@@ -549,7 +549,7 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
     totals = []
     for number, attempt, payload in asked:
         request = Request("bias", "", "contribute", number, attempt, encode(payload))
-        talk = Conversation(Line(), request, terms, stage.facts, Peers("run", stage.names), {"x": (size,)})
+        talk = Call(Messenger(), request, terms, stage.facts, Peers("run", stage.names), {"x": (size,)})
         totals.append(tuple(counted.add(talk).blocks["x"].tolist()))
     assert len(set(totals)) == len(asked)
     assert all(any(total) for total in totals)
@@ -560,18 +560,18 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
 
 def test_a_letter_that_a_party_cannot_open_is_told_by_its_senders_name(exact, monkeypatch):
     """party-2 writes nonsense to party-1, which only party-1 can notice: the sum goes on, with both."""
-    real = SecAgg._share
+    real = SecAgg.answer
 
-    def share(self, endpoint, **keys):
-        letters = real(self, endpoint, **keys)
-        if endpoint.party == "party-2":
-            letters["party-1"] = letters["party-1"] ^ np.uint8(1)
-        return letters
+    def answer(self, exchange, payload, endpoint):
+        answered = real(self, exchange, payload, endpoint)
+        if exchange == "share" and endpoint.party == "party-2":
+            answered["party-1"] = answered["party-1"] ^ np.uint8(1)
+        return answered
 
-    monkeypatch.setattr(SecAgg, "_share", share)
+    monkeypatch.setattr(SecAgg, "answer", answer)
     stage = Stage()
     contributors, total = stage.sum()
     assert contributors == SILOS
     assert_array_equal(np.rint(total), sum(exact.values()))
     assert list(stage.federation.rejected) == ["party-2"]
-    assert "party-1 could not open its letter of party-2" in stage.federation.rejected["party-2"]
+    assert "party-1 could not open the mail of party-2" in stage.federation.rejected["party-2"]

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit.boundary.wire import digest, encode
-from tacit.federation.transcript import Transcript
+from tacit.federation.transcript import Entry, Transcript
 
 BODY = encode({"x": 1})
 
@@ -12,9 +12,9 @@ BODY = encode({"x": 1})
 def talk(order=("party-1", "party-2"), status="ok", round=1, step="s", body=BODY, payloads=None) -> Transcript:
     transcript = Transcript(payloads)
     for party in order:
-        transcript.down(0, round, step, party, "sum", body, digest(body), 1)
+        transcript.record(Entry(0, round, step, party, "down", "sum", len(body), 1, digest(body), "ok"), body)
     for party in order:
-        transcript.up(0, round, step, party, "sum", body, digest(body), 1, status)
+        transcript.record(Entry(0, round, step, party, "up", "sum", len(body), 1, digest(body), status), body)
     return transcript
 
 
@@ -28,13 +28,13 @@ def test_the_digest_covers_round_step_party_and_payload():
 def test_the_digest_leaves_out_what_was_lost():
     transcript = talk()
     before = transcript.digest
-    transcript.up(1, 2, "s", "party-1", "sum", b"", "", 0, "late")
+    transcript.record(Entry(1, 2, "s", "party-1", "up", "sum", 0, 0, "", "late"))
     assert transcript.digest == before
 
 
 def test_bytes_count_once_per_copy():
     transcript = Transcript()
-    transcript.down(0, 1, "s", "party-1", "sum", BODY, digest(BODY), 70_000)
+    transcript.record(Entry(0, 1, "s", "party-1", "down", "sum", 70_000 * len(BODY), 70_000, digest(BODY), "ok"), BODY)
     assert transcript.meter.bytes_down == 70_000 * len(BODY)
     assert transcript.meter.down["party-1"] == transcript.entries[0].bytes
 

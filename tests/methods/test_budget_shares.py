@@ -22,7 +22,7 @@ from tacit.methods.method import Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
-from tacit.prepare.planned import planned
+from tacit.prepare.plan import plan_run
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
 from tacit.prepare.simulated_ledgers import Records
@@ -55,7 +55,7 @@ class Adding(Party):
 
     def at_home(self, **shared):
         users, items = self.member.users, self.member.items
-        return Fitted.alike(Linear.scores(np.zeros(items, np.float32), self.facts.scale), users)
+        return Fitted.same_for_all(Linear.scores(np.zeros(items, np.float32), self.facts.scale), users)
 
 
 class Asking:
@@ -88,7 +88,7 @@ def method(shares=SHARES, releases=RELEASES) -> Method:
 def plan_of(aggregation="plain", **made):
     facts, privacy = PublicFacts(60, 20, Scale(1, 5), 600), PrivacySection(epsilon=EPSILON, delta=DELTA)
     section = AggregationSection(name=aggregation)
-    return planned(method(**made), Parameters(), Setting.HORIZONTAL, 6, facts, privacy, section, seeded=True)
+    return plan_run(method(**made), Parameters(), Setting.HORIZONTAL, 6, facts, privacy, section, seeded=True)
 
 
 def each(plan):

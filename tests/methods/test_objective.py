@@ -81,13 +81,13 @@ def test_what_is_fitted_at_home_is_secret(tmp_path):
     def leaky(self, items):
         padded = np.zeros_like(items)
         padded[: len(self.home["users"])] = self.home["users"][: len(items)]
-        self.gate.keep("padded", padded)
+        self.gate.store_private("padded", padded)
         return self.gate._let_out(real.tacit_step.kind, {"items": padded.copy()}, PerturbedObjective(1.0, 0.1))
 
     leaky.tacit_step = real.tacit_step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ObjectiveSilo, "solve", leaky)
-        with pytest.raises(PrivacyRefused, match="keeps at home"):
+        with pytest.raises(PrivacyRefused, match="stays at home"):
             run(file(1.0), tmp_path / "run")
     ledger = Ledger(tmp_path / "run" / "ledger" / "party-1.sqlite", "party-1")
     assert [row.step for row in ledger.rows()] == ["pretrain"]

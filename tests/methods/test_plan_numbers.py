@@ -14,8 +14,7 @@ from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
 from tacit.partition import Setting
-from tacit.prepare.planned import affordable
-from tacit.prepare.planned import planned as planned_run
+from tacit.prepare.plan import plan_run
 from tacit.secure.quantize import Rounding
 
 FACTS, DELTA, EPSILON = PublicFacts(500, 40, Scale(1, 5), 9000), 1e-5, 2.0
@@ -25,7 +24,7 @@ CHAIN = {"factors": 3, "rounds": 2, "local_steps": 2, "trim": 3}
 def planned(method="bias", unit="user", setting=Setting.HORIZONTAL, how="plain", delta=DELTA, epsilon=EPSILON, **more):
     privacy = PrivacySection(epsilon=epsilon, delta=delta, unit=unit)
     section = AggregationSection(name=how)
-    return planned_run(*chosen({"name": method, **more}), setting, 4, FACTS, privacy, section, seeded=True)
+    return plan_run(*chosen({"name": method, **more}), setting, 4, FACTS, privacy, section, seeded=True)
 
 
 def test_the_noise_is_for_the_delta_that_was_asked_for():
@@ -105,7 +104,7 @@ def test_a_budget_is_held_against_the_relation_that_was_counted():
     plan = planned("sgdmf", unit="rating", users="pretrained", sampling=1.0, **CHAIN)
     budget = PrivacySection(epsilon=EPSILON, delta=DELTA, unit="rating", budget=0.8 * EPSILON)
     with pytest.raises(PrivacyRefused, match="its budget is"):
-        affordable(plan, budget)
+        plan.check_budget(budget)
 
 
 def test_a_budget_is_held_at_the_delta_that_was_asked_for():
@@ -114,4 +113,4 @@ def test_a_budget_is_held_at_the_delta_that_was_asked_for():
     both = [float(epsilon(plan.terms.events, d, Relation.ZERO_OUT)) for d in (DELTA, 2 * DELTA)]
     budget = PrivacySection(epsilon=EPSILON, delta=DELTA, budget=sum(both) / 2)
     with pytest.raises(PrivacyRefused, match="its budget is"):
-        affordable(plan, budget)
+        plan.check_budget(budget)

@@ -179,7 +179,7 @@ def test_planted_a_sensitivity_without_the_root_of_theta(monkeypatch):
 
 def test_planted_a_clip_that_is_not_applied(monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(gradients, "ROOM", math.inf)
+        broken.setattr(gradients, "MARGIN", math.inf)
         assert "times as far apart" in caught(TestGradientClipping, Setting.HORIZONTAL, Unit.USER)
     monkeypatch.setattr(bounded, "bounded_rows", lambda indptr, x, limit, exactly=False: bounded.finite(x))
     assert "times as far apart" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
@@ -241,13 +241,13 @@ def test_planted_a_grid_with_too_little_variance(monkeypatch):
 
 def test_planted_pieces_that_are_no_users(monkeypatch):
     """A piece for every rating of a user, each as long as all of hers may be."""
-    real = bounded.in_channels
+    real = bounded.item_contributions
 
     def parted(starts, items, channels, n_items):
         ones = np.arange(len(items) + 1)
         return real(ones, items, {name: 0 * x + 0.7 for name, x in channels.items()}, n_items)
 
-    monkeypatch.setattr(bounded, "in_channels", parted)
+    monkeypatch.setattr(bounded, "item_contributions", parted)
     assert "whole numbers" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
 
 

@@ -31,7 +31,7 @@ from tacit.engine.inprocess import InProcess
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.experiment import run
 from tacit.federation import Facts
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
 from tacit.guarantee import Relation
 from tacit.kernels.embed import embed
@@ -42,8 +42,7 @@ from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.model import Model
 from tacit.partition import Setting, partition
 from tacit.prepare.loaded import prepare
-from tacit.prepare.plan import AS_REPLACED
-from tacit.prepare.planned import planned as planned_run
+from tacit.prepare.plan import AS_REPLACED, plan_run
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.prepare.run_file import plan
 from tacit.rng import derive
@@ -65,7 +64,7 @@ def planned(send: str, unit: str = "user", sealed: bool = True):
     parameters = SGDMFParameters(factors=FACTORS, rounds=ROUNDS, send=send)
     privacy, facts = PrivacySection(epsilon=4.0, delta=1e-6, unit=unit), PublicFacts(USERS, ITEMS, Scale(1, 5), 54)
     how = AggregationSection(name="ideal" if sealed else "plain")
-    return planned_run(SGDMF, parameters, Setting.DEVICE, USERS, facts, privacy, how, seeded=True)
+    return plan_run(SGDMF, parameters, Setting.DEVICE, USERS, facts, privacy, how, seeded=True)
 
 
 def grid_of(made) -> Grid:
@@ -178,7 +177,7 @@ def pieces_and_users(made, records, send=honest):
     real = answering.chunks
 
     def noting(self, state, stream):
-        caught.append(self.pieces({}, derive(1, "draws")))
+        caught.append(self.contributions({}, derive(1, "draws")))
         return real(self, state, stream)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -268,7 +267,7 @@ def test_only_the_sum_leaves_and_the_devices_factors_are_kept(send):
         assert left == [("pretrain", {"done"}), *[("contribute", block)] * ROUNDS, ("finish", {"done"})]
         users = cohort.home["users"]
         assert users.shape == (USERS, FACTORS)
-        with cohort.gate.serving("contribute", 9, 0, "ab" * 32), pytest.raises(PrivacyRefused, match="keeps at home"):
+        with cohort.gate.serving("contribute", 9, 0, "ab" * 32), pytest.raises(PrivacyRefused, match="stays at home"):
             cohort.gate._let_out(Kind.SUM, {"mine": users.copy()}, Public())
 
 

@@ -27,7 +27,7 @@ from tacit.federation.messages import Request
 from tacit.guarantee import Relation
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
-from tacit.prepare.planned import planned
+from tacit.prepare.plan import plan_run
 from tacit.prepare.prepared import PreparedRun, Record
 
 EPSILON, DELTA, DEVICES = 2.0, 1e-6, 60
@@ -69,7 +69,7 @@ def method(shares) -> Method:
 def plan_of(retries, shares=None):
     facts, privacy = PublicFacts(DEVICES, 20, Scale(1, 5), 600), PrivacySection(epsilon=EPSILON, delta=DELTA)
     section = AggregationSection(name="secagg", retries=retries)
-    return planned(method(shares), Parameters(), Setting.DEVICE, DEVICES, facts, privacy, section, seeded=True)
+    return plan_run(method(shares), Parameters(), Setting.DEVICE, DEVICES, facts, privacy, section, seeded=True)
 
 
 def placements(plan, retries):
@@ -121,7 +121,7 @@ def test_planted_retries_of_the_cheaper_sum_are_noticed(monkeypatch):
 
 def admitted(order, retries: int) -> list[bool]:
     """Which of these releases, asked for in this order, a party makes."""
-    guard = Protection(plan_of(retries).terms, InMemory("party-1"), Budget(EPSILON, DELTA), "run", 7)
+    guard = Protection(plan_of(retries).terms, InMemory("party-1"), Budget(EPSILON, DELTA), "run")
     made, so_far = [], Counter()
     with patch.object(Tally, "made", lambda _self: so_far):  # as if each had been recorded
         for name in order:

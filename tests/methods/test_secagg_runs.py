@@ -19,8 +19,8 @@ from tacit.engine.call_log import CallLog
 from tacit.engine.inprocess import InProcess
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.experiment import run
-from tacit.federation.cohort import Attendance
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
+from tacit.federation.dropout import Attendance
 from tacit.methods import chosen
 from tacit.model import Model
 from tacit.prepare.loaded import prepare

@@ -44,12 +44,12 @@ def put(**blocks):
     return lambda state, answer, number: {**state, **blocks}
 
 
-def chained(update, lets_out=("items",), **state):
+def chained(update, release=("items",), **state):
     """A chain of honest answers whose state, or whose update, brings what it should not."""
 
     def act(silo):
         made = {name: block(silo) for name, block in state.items()} or {"items": flat()}
-        return silo.gate.chain(silo.ratings, at=silo._at_home(), update=update(silo), state=made, lets_out=lets_out)
+        return silo.gate.chain(silo.ratings, at=silo._at_home(), update=update(silo), state=made, release=release)
 
     return act
 
@@ -96,7 +96,7 @@ def evil(kind, act):
         @step(kind, takes=HorizontalSilo.steps["improve"].takes, gives=HorizontalSilo.steps["improve"].gives, what="U")
         def improve(self, items, t):
             errors = self.home["own users"] @ self.home["own items"].T
-            self.gate.keep("loss", float(np.mean(np.square(errors))))
+            self.gate.store_private("loss", float(np.mean(np.square(errors))))
             return act(self)
 
     return Evil
@@ -130,7 +130,7 @@ def test_the_same_silo_passes_when_it_is_honest():
 def test_factors_fitted_to_raw_ratings_do_not_become_a_chains_state():
     """Where users' factors are noised, a coordinator that has them fitted first is answered no more."""
     books: dict[str, InMemory] = {}
-    with pytest.raises(PrivacyRefused, match='"users", which it keeps at home'):
+    with pytest.raises(PrivacyRefused, match='"users", which is private and stays at home'):
         converse(CASES["horizontal, rating, noised"], RECORDS, coordinator=partial(Asking, FIRST), books=books)
     assert {row.step for book in books.values() for row in book.kept} == {"pretrain", "finish"}
 

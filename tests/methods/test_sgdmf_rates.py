@@ -14,7 +14,7 @@ from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.methods import chosen
 from tacit.methods.context import Context, Target
-from tacit.methods.sgdmf.step_sizes import LAST, LAST_DRIFT, Rates, stable
+from tacit.methods.sgdmf.step_sizes import LAST, LAST_DRIFT, Rates, curvature_limited_rate
 from tacit.methods.sgdmf.update_rule import CLIPPED, DRIFT, EMBEDDED, FREE_DRIFT, LANGEVIN
 from tacit.partition import Setting, partition
 
@@ -41,16 +41,16 @@ def test_a_rate_that_is_given_is_taken():
 
 
 def test_without_noise_curvature_alone_decides():
-    assert Rates(resolved(), FACTS, 100).first == stable(FACTS, 0.1)
+    assert Rates(resolved(), FACTS, 100).first == curvature_limited_rate(FACTS, 0.1)
 
 
 @settings(deadline=None)
 @given(noises, st.integers(1, 40))
 def test_noise_carries_factors_as_far_as_the_rule_says_and_never_faster_than_curvature_allows(noise, mixed):
     rates = Rates(resolved(), FACTS, 100, noise, mixed)
-    assert rates.first <= stable(FACTS, 0.1)
+    assert rates.first <= curvature_limited_rate(FACTS, 0.1)
     assert drifted(rates) <= DRIFT * (1 + 1e-9)
-    assert rates.first == stable(FACTS, 0.1) or drifted(rates) == pytest.approx(DRIFT)
+    assert rates.first == curvature_limited_rate(FACTS, 0.1) or drifted(rates) == pytest.approx(DRIFT)
 
 
 @settings(deadline=None)

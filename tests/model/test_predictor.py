@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tacit.data.ratings import Scale
 from tacit.model import Fitted, Hashed, Linear, NonNegative, Part, assemble
-from tacit.model.predictor import Assembled, Overlay
+from tacit.model.predictor import Assembled, WithNewUsers
 from tacit.rng import derive, id_keys
 
 N, M, P = 7, 6, 3
@@ -23,7 +23,7 @@ def factors(seed=1, n=N, m=M, low=1.0):
 
 
 def flat(scores, rates=True, n=N):
-    return Fitted.alike(Linear.scores(np.asarray(scores, dtype=np.float32), SCALE, rates), n)
+    return Fitted.same_for_all(Linear.scores(np.asarray(scores, dtype=np.float32), SCALE, rates), n)
 
 
 def random_order(users, items):
@@ -61,7 +61,7 @@ def all_kinds():
         "random": random_order(range(N), range(M)),
         "assembled rows": Assembled(by_rows(whole, owners(1, N, 3)), N, M, by_item=False),
         "assembled columns": Assembled(by_columns(whole, owners(1, M, 2)), N, M, by_item=True),
-        "overlay": Overlay(same, np.array([5, 1]), factors(9, n=2), N),
+        "overlay": WithNewUsers(same, np.array([5, 1]), factors(9, n=2), N),
     }
 
 
@@ -162,19 +162,19 @@ def test_parties_that_only_rank_make_a_whole_that_only_ranks():
 
 def test_an_overlay_answers_for_its_users_only():
     base, other = factors(1), factors(2, n=2)
-    both = Overlay(base, np.array([5, 1]), other, N)
+    both = WithNewUsers(base, np.array([5, 1]), other, N)
     scores, expected = both.scores(np.arange(N)), base.scores(np.arange(N))
     expected[[5, 1]] = other.scores(np.array([0, 1]))
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert both.rates is base.rates
     same = flat(np.ones(M))
-    Overlay(same, np.array([0]), other, N).scores(np.array([0]))
+    WithNewUsers(same, np.array([0]), other, N).scores(np.array([0]))
     np.testing.assert_array_equal(same.form.base, np.ones(M))
 
 
 def test_an_overlay_of_nobody_is_its_base():
     base = factors(1)
-    both = Overlay(base, np.empty(0, dtype=np.int64), factors(2, n=0), N)
+    both = WithNewUsers(base, np.empty(0, dtype=np.int64), factors(2, n=0), N)
     np.testing.assert_array_equal(both.scores(np.arange(N)), base.scores(np.arange(N)))
 
 

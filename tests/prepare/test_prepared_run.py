@@ -112,7 +112,7 @@ def test_a_name_changes_nothing_that_requests_bind():
 
 def test_what_runs_beside_it_shares_facts_and_promise():
     run = made(method=CHAIN, privacy={**PRIVATE, "unit": "rating"})
-    floor = run.beside("bias")
+    floor = run.comparison("bias")
     assert floor.method.name == "bias"
     assert floor.facts.roster == run.facts.roster
     assert (floor.facts.ratings, floor.facts.seed) == (run.facts.ratings, run.facts.seed)
@@ -120,25 +120,25 @@ def test_what_runs_beside_it_shares_facts_and_promise():
         assert getattr(floor.guarantee, word) == getattr(run.guarantee, word)
     assert floor.guarantee.epsilon == pytest.approx(run.guarantee.epsilon, rel=1e-3)
     assert floor.run != run.run
-    assert made(method=CHAIN, private=False).beside("bias").guarantee == NON_PRIVATE
+    assert made(method=CHAIN, private=False).comparison("bias").guarantee == NON_PRIVATE
 
 
 def test_it_keeps_an_aggregation_that_protects_it_and_no_other():
     sealed = made(method={"name": "synsgd", "factors": 2, "rounds": 2}, aggregation={"name": "secagg"})
-    assert sealed.beside("bias").sealed
-    assert sealed.beside("bias").aggregation == sealed.aggregation
+    assert sealed.comparison("bias").sealed
+    assert sealed.comparison("bias").aggregation == sealed.aggregation
     divided = made(method=CHAIN, by="item", aggregation={"name": "secagg", "dropout": 0.1})
-    assert not divided.beside("bias").sealed
-    assert divided.beside("bias").guarantee.trust is Trust.SILO
-    assert divided.beside("bias").aggregation.dropout == 0.1
+    assert not divided.comparison("bias").sealed
+    assert divided.comparison("bias").guarantee.trust is Trust.SILO
+    assert divided.comparison("bias").aggregation.dropout == 0.1
     shuffled = replace(made(method=CHAIN), aggregation=AggregationSection(name="shuffle"))
-    assert shuffled.beside("bias").guarantee.trust is Trust.SILO
+    assert shuffled.comparison("bias").guarantee.trust is Trust.SILO
 
 
 def test_no_budget_or_ledger_of_the_run_is_the_floors(tmp_path):
     run = made(method=CHAIN, privacy={**PRIVATE, "budget": 5.0, "ledger": str(tmp_path / "kept")})
     assert Records.of(run, tmp_path / "own").folder == tmp_path / "kept"
-    floor = run.beside("bias")
+    floor = run.comparison("bias")
     assert (floor.privacy.budget, floor.privacy.ledger) == (None, None)
     assert Records.unlimited(floor, tmp_path / "own").folder == tmp_path / "own"
 

@@ -348,7 +348,7 @@ def test_the_first_page_says_since_when_and_for_whom(tmp_path):
     ledger.note("unit", "rating, replace", "was kept for another unit")
     ledger.first_schedule([NOISE])
     for budget in (Budget(2.0, 1e-6), Budget(1.0, 1e-6, 30.0), Budget(2.0, 1e-6)):
-        ledger.held_to(budget.epsilon, budget.delta, budget.days)
+        ledger.add_budget(budget.epsilon, budget.delta, budget.days)
     assert ledger.verify() == 0
     ledger.close()
     page = first_page(tmp_path / "party-1.sqlite")

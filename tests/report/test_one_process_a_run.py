@@ -100,8 +100,8 @@ def test_two_runs_without_a_folder_of_their_own_get_two(made, tmp_path, monkeypa
 
 def test_the_kernel_lets_go_when_a_process_is_killed(tmp_path):
     hold = (
-        "import sys, time; from pathlib import Path; from tacit.boundary.lock import alone\n"
-        "with alone(Path(sys.argv[1]), 'the run', 'wait'): print('held', flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from tacit.boundary.lock import exclusive\n"
+        "with exclusive(Path(sys.argv[1]), 'the run', 'wait'): print('held', flush=True); time.sleep(600)"
     )
     other = subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     try:

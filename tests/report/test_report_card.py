@@ -7,10 +7,10 @@ import math
 import pytest
 from fake_run import ABOUT, GUARANTEE, RUN, three_rounds, write_run
 
-from tacit.federation import Transcript
+from tacit.federation.transcript import Entry, Transcript
 from tacit.report import RunRecord, privacy_card
-from tacit.report.about import absences, void_sums
 from tacit.report.card import NON_PRIVATE
+from tacit.report.describe import absences, void_sums
 
 HOSTILE = "<script>alert(1)</script> | **x** [a](b) `c` # \n- d"
 
@@ -156,11 +156,12 @@ def test_void_sums_are_on_the_card(tmp_path):
 
 def test_who_was_absent_is_told_by_name_with_the_rounds():
     transcript = Transcript()
-    transcript.up(0, 0, "pretrain", "party-1", "public", b"", "", 1, "lost")  # round 0 is before all rounds
+    transcript.record(Entry(0, 0, "pretrain", "party-1", "up", "public", 0, 1, "", "lost"))  # before round 1
     for number in range(1, 31):
         for party in ("party-1", "party-2", "party-3"):
             late = (party == "party-2" and number > 18) or (party == "party-3" and number in (3, 9))
-            transcript.up(number, number, "improve", party, "chain", b"", "", 1, "late" if late else "ok")
+            status = "late" if late else "ok"
+            transcript.record(Entry(number, number, "improve", party, "up", "chain", 0, 1, "", status))
     assert absences(transcript, 3) == [
         "1 of 3 parties dropped out at times: party-1 before the first round.",
         "2 of 3 parties were late at times: party-2 in 12 of 30 rounds (19 to 30) and party-3 in 2 of 30 rounds "
@@ -173,7 +174,7 @@ def test_of_many_absent_parties_the_most_absent_are_named():
     transcript = Transcript()
     for number in range(1, 13):
         for k in range(number, 13):
-            transcript.up(number, number, "improve", f"party-{k}", "chain", b"", "", 1, "lost")
+            transcript.record(Entry(number, number, "improve", f"party-{k}", "up", "chain", 0, 1, "", "lost"))
     (note,) = absences(transcript, 20)
     assert note.startswith(
         "12 of 20 parties dropped out at times: party-12 in 12 of 12 rounds (1 to 12), party-11 in 11"
@@ -184,7 +185,7 @@ def test_of_many_absent_parties_the_most_absent_are_named():
 def test_void_sums_are_counted_in_words():
     assert void_sums(0, 4) == []
     assert void_sums(1, 4)[0].startswith("1 sum in 4 rounds was void")
-    assert void_sums(57, 60)[0].startswith("57 sums in 60 rounds were void, since too few stayed")
+    assert void_sums(57, 60)[0].startswith("57 sums in 60 rounds were void because too few parties stayed")
 
 
 def test_a_lying_coordinator_is_left_out_only_where_the_run_says_nothing(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -11,8 +10,7 @@ from page_reader import Page
 
 from tacit.errors import UsageError
 from tacit.report import RunRecord, compare_report, privacy_card, report
-from tacit.report.about import about, about_parties
-from tacit.report.floor_chart import verdict
+from tacit.report.floor_verdict import verdict
 
 HOSTILE = "<script>alert(1)</script> | **x**"
 NOISE = {
@@ -229,21 +227,3 @@ def test_the_claimed_epsilon_stands_beside_the_true_one(tmp_path):
     assert "(0.49, 1e-06)-DP" in text.splitlines()[2]
     assert "the paper's formulas claim ε = 1.00" in text.splitlines()[2]
     assert "the paper's formulas claim ε = 1.00" in Page(report(record)).text
-
-
-# -- about.json -----------------------------------------------------------------------------------------------
-
-
-def test_about_holds_floor_and_noise_where_there_are_any(tmp_path):
-    from tacit.data.synthetic import demo
-    from tacit.methods import chosen
-    from tacit.partition import partition
-
-    parties = partition(demo(users=20, items=10, ratings=100), into=2)
-    given = (ABOUT["data"], "split", about_parties(parties), *chosen({"name": "bias"}), {})
-    without, whole = about(*given), about(*given, floor=a_floor(0.8), noise=[NOISE])
-    assert not {"floor", "steps_noise"} & without.keys()
-    assert json.loads(json.dumps(whole))["steps_noise"] == [NOISE]
-    record = a_run(tmp_path / "run", about={key: whole[key] for key in ("floor", "steps_noise")})
-    assert record.about.floor.metrics == {"mse": 0.8}
-    assert record.about.steps_noise[0].signal_to_noise == 0.002

@@ -43,7 +43,7 @@ def test_a_damaged_table_is_named_when_it_is_read(tmp_path, part):
     folder = write_run(tmp_path / "run")
     (folder / part).write_bytes(b"no table")
     record = RunRecord.read(folder)
-    with pytest.raises(UsageError, match="is not the table that a run leaves"):
+    with pytest.raises(UsageError, match="is not the table that a run writes"):
         _ = record.metrics, record.messages
 
 

@@ -15,7 +15,7 @@ from tacit.cli import app
 from tacit.cli.display import print_summary
 from tacit.report import RunRecord, compare_report, privacy_card, report
 from tacit.report.comparison import labels, mean_over
-from tacit.report.standing import contenders, remarks
+from tacit.report.contenders import contenders, remarks
 
 FLOOR = {"method": "bias", "metrics": {"mse": 0.7, "ndcg@10": 0.2}, "intervals": {"mse": [0.69, 0.71]}}
 OTHERS = [

@@ -9,7 +9,10 @@ from scipy.stats import chi2
 from tacit.rng import derive, stream_key
 from tacit.secure.graph import choose
 from tacit.secure.masks import words
-from tacit.secure.secagg_protocol import Opener, Sealer
+from tacit.secure.quantize import reduced
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import SecureSum
+from tacit.secure.secagg_server import SecAggServer
 
 #: The false-alarm rate of every statistical test on masks and shares.
 FALSE_ALARM = 1e-9
@@ -56,7 +59,7 @@ class Round:
     extras: int = 0
     signed: bool = False
     context: bytes = b"a sum"
-    sealer: type = Sealer
+    sealer: type = SecAggParty
     shape: object = None
     kill: bool = False
     parties: dict = field(default_factory=dict)
@@ -66,18 +69,16 @@ class Round:
         self.shape = self.shape or choose(self.n, self.tolerate, self.colluding, self.signed)
         keys = {name: Ed25519PrivateKey.from_private_bytes(stream_key(7, name)) for name in self.names}
         identities = {name: key.public_key() for name, key in keys.items()} if self.signed else None
-        self.fixed = {
-            name: (self.names, self.shape, self.context, self.extras, keys[name] if self.signed else None, identities)
-            for name in self.names
-        }
-        self.parties = {name: self.sealer(name, *self.fixed[name]) for name in self.names}
-        self.opener = Opener(self.names, self.shape, self.context, self.extras, identities)
+        self.about = SecureSum(tuple(self.names), self.shape, self.context, self.extras, identities)
+        self.identity = keys if self.signed else dict.fromkeys(self.names)
+        self.parties = {name: self.sealer(name, self.about, self.identity[name]) for name in self.names}
+        self.opener = SecAggServer(self.about)
         self.vectors = {name: vector(7, name, self.size, self.bits) for name in self.names}
         self.secrets = {name: [stream_key(7, name, i) for i in range(self.extras)] for name in self.names}
 
     def restart(self, name):
         """The party is killed, and comes back from what it kept."""
-        self.parties[name] = self.sealer.restore(self.parties[name].state(), *self.fixed[name])
+        self.parties[name] = self.sealer.restore(self.parties[name].state(), self.about, self.identity[name])
 
     def each(self, names, act):
         """What the parties answer, each of them killed before and after where the round says so."""
@@ -119,7 +120,8 @@ class Round:
         self.answers = spoil(answers)
 
     def open(self):
-        return self.opener.open(self.masked, self.answers, self.bits)
+        total = np.sum([self.masked[name] for name in self.survivors], axis=0, dtype=words(self.bits))
+        return self.opener.unmasked(reduced(total, self.bits), self.answers, self.bits)
 
     def wanted(self):
         return ideal([self.vectors[name] for name in self.survivors], self.bits)

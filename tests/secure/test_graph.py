@@ -166,14 +166,6 @@ def test_everything_that_may_be_asked_has_a_shape():
                 assert shape.threshold > c or shape.hidden <= SECURE
 
 
-def test_a_line_says_it_all():
-    assert str(choose(50, 0.3, 1)) == (
-        "50 parties · 18 neighbours each · threshold 4 · void below 35 survivors · against a coordinator (semi-honest) "
-        "with 1 colluding · fails: split never, colluders never, void < 2^-25"
-    )
-
-
-@pytest.mark.parametrize("n", [3, 16, 17, 30, 51])
 def test_neighbours_are_mutual_regular_and_not_oneself(n):
     shape, names = choose(n, 0.1 if n > 9 else 0, 1), names_of(n)
     near = neighbours(names, shape, b"seed")

@@ -23,7 +23,7 @@ from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.rng import derive, stream_key
 from tacit.secure.masks import words
-from tacit.secure.quantize import TRIES, WIDTHS, WRAP, Pieces, Rounding, bits_for, centred, reduced, wrapped
+from tacit.secure.quantize import TRIES, WIDTHS, WRAP, Contributions, Rounding, bits_for, centred, reduced, wrapped
 
 UP, DOWN = 1 - 2.0**-53, 2.0**-53
 #: Rounding moves a float64 norm by less than this part of it.
@@ -54,7 +54,7 @@ def pieces_of(vectors, size=None):
     size = size or max((len(v) for v in vectors), default=1)
     starts = np.cumsum([0, *map(len, vectors)])
     cells = np.concatenate([np.arange(len(v)) for v in vectors]) if vectors else np.zeros(0, dtype=np.int64)
-    return Pieces(starts, cells.astype(np.int64), np.concatenate([*vectors, np.zeros(0)]), size)
+    return Contributions(starts, cells.astype(np.int64), np.concatenate([*vectors, np.zeros(0)]), size)
 
 
 def adversarial(kind, d, rounding, seed):
@@ -184,7 +184,7 @@ def emptied(pieces, a):
     low, high = pieces.starts[a], pieces.starts[a + 1]
     starts = pieces.starts.copy()
     starts[a + 1 :] -= high - low
-    return Pieces(
+    return Contributions(
         starts, np.delete(pieces.cells, slice(low, high)), np.delete(pieces.values, slice(low, high)), pieces.size
     )
 
@@ -227,7 +227,7 @@ def test_a_piece_is_rounded_by_itself():
         alone = rounding.summed(pieces_of([mine]), COINS[coins]())
         starts, cells = np.array([0, 5, 10]), np.arange(10)
         for others in (np.zeros(5), np.full(5, 0.4), np.full(5, 1e9), np.full(5, np.nan)):
-            both = rounding.summed(Pieces(starts, cells, np.concatenate([mine, others]), 10), COINS[coins]())
+            both = rounding.summed(Contributions(starts, cells, np.concatenate([mine, others]), 10), COINS[coins]())
             np.testing.assert_array_equal(both[:5], alone)
 
 
@@ -241,7 +241,7 @@ def test_the_sum_is_that_of_the_pieces():
     values = [x / max(1.0, np.linalg.norm(x)) for x in (stream.normal(size=len(c)) for c in cells)]
     starts = np.cumsum([0, *map(len, cells)])
     for u in (UP, DOWN, 0.5):
-        whole = rounding.summed(Pieces(starts, np.concatenate(cells), np.concatenate(values), 20), Always(u))
+        whole = rounding.summed(Contributions(starts, np.concatenate(cells), np.concatenate(values), 20), Always(u))
         wanted = np.zeros(20, dtype=np.int64)
         for c, v in zip(cells, values, strict=True):
             wanted[c] += rounding.summed(pieces_of([v], max(1, len(v))), Always(u))[: len(v)]
@@ -255,7 +255,7 @@ def test_means_are_kept():
     d, n = 50, 20_000
     rounding = Rounding.fine(1.0, d)
     x = 0.5 * adversarial("any", d, rounding, 7)
-    repeated = Pieces(d * np.arange(n + 1), np.tile(np.arange(d), n), np.tile(x, n), d)
+    repeated = Contributions(d * np.arange(n + 1), np.tile(np.arange(d), n), np.tile(x, n), d)
     mean = rounding.summed(repeated, real("means")) / n
     assert np.abs(mean - x / rounding.step).max() < 5.5 * 0.5 / math.sqrt(n)
 
@@ -273,7 +273,9 @@ def test_zeros_stay_zeros_and_empty_records_add_nothing():
     rounding = Rounding.fine(1.0, 6)
     for coins in COINS.values():
         assert not rounding.summed(pieces_of([np.zeros(6), -np.zeros(6), []], 6), coins()).any()
-        assert rounding.summed(Pieces(np.array([0]), np.zeros(0, int), np.zeros(0), 6), coins()).tolist() == [0] * 6
+        assert (
+            rounding.summed(Contributions(np.array([0]), np.zeros(0, int), np.zeros(0), 6), coins()).tolist() == [0] * 6
+        )
         sparse = rounding.summed(pieces_of([[0, 0.3, 0, 0, -0.2, 0]]), coins())
         assert not sparse[[0, 2, 3, 5]].any()
         assert sparse[[1, 4]].all()
@@ -290,7 +292,9 @@ def test_what_is_no_number_counts_as_0():
 def test_pieces_that_do_not_cover_their_entries_are_refused():
     for starts, values in (([0, 2], [0.1, 0.2, 0.3]), ([0, 3], [0.1, 0.2]), ([], [0.1, 0.2, 0.3])):
         with pytest.raises(DataError, match="do not cover"):
-            Rounding.fine(1.0, 3).summed(Pieces(np.array(starts, int), np.arange(3), np.array(values), 3), real())
+            Rounding.fine(1.0, 3).summed(
+                Contributions(np.array(starts, int), np.arange(3), np.array(values), 3), real()
+            )
 
 
 @pytest.mark.parametrize(("clip", "touched"), [(0.0, 3), (math.inf, 3), (math.nan, 3), (-1.0, 3), (1.0, 0)])
@@ -458,7 +462,7 @@ def each(pieces):
 @pytest.mark.parametrize("seed", range(5))
 def test_pieces_add_up_to_the_exact_answer_and_none_is_longer_than_the_clip(name, seed):
     query, clip = {**QUERIES, **DRAWN}[name](records(seed))
-    exact, pieces = flat(query, derive(seed, "answer")), query.pieces({}, derive(seed, "answer"))
+    exact, pieces = flat(query, derive(seed, "answer")), query.contributions({}, derive(seed, "answer"))
     dense = each(pieces)
     np.testing.assert_allclose(dense.sum(axis=0), exact, rtol=1e-9, atol=1e-9 * clip)
     assert np.linalg.norm(dense, axis=1).max() <= clip
@@ -469,13 +473,13 @@ def test_pieces_add_up_to_the_exact_answer_and_none_is_longer_than_the_clip(name
 def test_a_neighbour_changes_one_piece_only(name):
     """One user's record emptied; one rating gone, where every rating is a piece of its own."""
     lists = records(7)
-    before = each(QUERIES[name](lists)[0].pieces({}, derive(7, "answer")))
+    before = each(QUERIES[name](lists)[0].contributions({}, derive(7, "answer")))
     for i, record in enumerate(lists):
         if not record:
             continue
         less = record[1:] if name == "deviations" else []
         near = [*lists[:i], less, *lists[i + 1 :]]
-        after = each(QUERIES[name](near)[0].pieces({}, derive(7, "answer")))
+        after = each(QUERIES[name](near)[0].contributions({}, derive(7, "answer")))
         kept = [tuple(row) for row in after if row.any()]
         was = [tuple(row) for row in before if row.any()]
         gone = Counter(was) - Counter(kept)
@@ -488,7 +492,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
     lists = records(7)
 
     def averaged(these):
-        dense = each(normalised(these)[0].pieces({}, derive(7, "answer")))
+        dense = each(normalised(these)[0].contributions({}, derive(7, "answer")))
         return dense / sum(map(bool, these))
 
     was, kept = averaged(lists), averaged([[], *lists[1:]])
@@ -499,7 +503,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
 def test_gradients_of_user_factors_have_no_pieces():
     query = EmbeddingGradient(Scale(1, 5), 1.0, 3, users_are_public=True).over(ratings_of(records(7)))
     with pytest.raises(UsageError, match="item factors alone"):
-        query.pieces({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
+        query.contributions({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
 
 
 # -- more than was declared ----------------------------------------------------------------------------------------

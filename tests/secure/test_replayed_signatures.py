@@ -4,7 +4,7 @@ import pytest
 from secure_rounds import Round
 
 from tacit.errors import PrivacyRefused
-from tacit.secure import secagg_messages
+from tacit.secure import secagg_protocol
 
 
 def masked_twice():
@@ -34,9 +34,9 @@ def test_a_list_that_is_signed_without_its_sum_is_noticed(monkeypatch, plant):
     """Planted: the signature covers the names alone, of this context or of any."""
     names_alone = {
         "keys left out": lambda self, survivors, keys: self.listed(survivors),
-        "bound to nothing": lambda self, survivors, keys: secagg_messages.digest("survivors", *survivors),
+        "bound to nothing": lambda self, survivors, keys: secagg_protocol.digest("survivors", *survivors),
     }[plant]
-    monkeypatch.setattr(secagg_messages.Sum, "to_sign", names_alone)
+    monkeypatch.setattr(secagg_protocol.SecureSum, "to_sign", names_alone)
     assert attack(*masked_twice())  # it answers: its vector would be open
 
 

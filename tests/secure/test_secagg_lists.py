@@ -12,8 +12,8 @@ from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import derive
 from tacit.secure.graph import choose
 from tacit.secure.masks import add_mask
-from tacit.secure.secagg_messages import Given
-from tacit.secure.secagg_protocol import Sealer
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import Given
 from tacit.secure.shamir import joined
 
 # -- one list, and enough on it -----------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_a_party_refuses_survivors_that_it_did_not_mask_with():
         round_.parties["party-1"].unmask(round_.names)
 
 
-class Forgetful(Sealer):
+class Forgetful(SecAggParty):
     """The planted bug: it forgets which list it answered for."""
 
     def unmask(self, survivors, reveal=(), signatures=None):
@@ -103,7 +103,7 @@ def both_given(sealer):
 
 
 def test_no_sequence_of_requests_gets_both_secrets_of_anybody():
-    assert not both_given(Sealer)
+    assert not both_given(SecAggParty)
 
 
 def test_that_check_notices_a_party_that_forgets():

@@ -3,7 +3,9 @@
 import pytest
 
 from tacit.secure.graph import choose
-from tacit.secure.secagg_protocol import Opener, Sealer, VoidRound
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import SecureSum, VoidRound
+from tacit.secure.secagg_server import SecAggServer
 
 NAMES = tuple(f"party-{k}" for k in range(1, 7))
 SHAPE = choose(len(NAMES), 0.34, 1)
@@ -12,8 +14,8 @@ SHAPE = choose(len(NAMES), 0.34, 1)
 @pytest.fixture
 def opener():
     """Everybody advertised; the last one sent no shares."""
-    opener = Opener(NAMES, SHAPE, b"sum")
-    sealers = {name: Sealer(name, NAMES, SHAPE, b"sum") for name in NAMES}
+    opener = SecAggServer(SecureSum(NAMES, SHAPE, b"sum"))
+    sealers = {name: SecAggParty(name, SecureSum(NAMES, SHAPE, b"sum")) for name in NAMES}
     keys = opener.keys({name: sealer.advertise() for name, sealer in sealers.items()})
     opener.mail({name: sealers[name].share(keys[name]) for name in NAMES[:-1]})
     return opener

@@ -4,8 +4,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from secure_rounds import Round, same
 
-from tacit.secure.secagg_messages import Keys
-from tacit.secure.secagg_protocol import Sealer, VoidRound
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import Keys, VoidRound
 
 
 def flipped(message, at=40):
@@ -134,7 +134,7 @@ def test_a_key_of_low_order_is_rejected_before_anybody_stumbles():
     assert same(round_.open(), round_)
 
 
-class Liar(Sealer):
+class Liar(SecAggParty):
     """Gives wrong shares, wrong seeds and wrong extras, and stamps them as it should."""
 
     def unmask(self, survivors, reveal=(), signatures=None):
@@ -236,10 +236,10 @@ def test_masks_and_stamps_belong_to_one_sum_and_one_pair():
         (lambda body: body + b"\0", "too long"),
         (lambda body: body[:-1], "too early"),
         (lambda body: b"", "too early"),
-        (lambda body: b"\x01\x05" + body[1:], "what there is not"),
-        (lambda body: b"\x02\x00\x00" + body[1:], "what there is not"),
-        (lambda body: body[:33] + b"\x02" + body[34:], "not asked for"),
-        (lambda body: body[:33] + b"\x09" + body[34:], "not asked for"),
+        (lambda body: b"\x01\x05" + body[1:], "do not exist"),
+        (lambda body: b"\x02\x00\x00" + body[1:], "do not exist"),
+        (lambda body: body[:33] + b"\x02" + body[34:], "not requested"),
+        (lambda body: body[:33] + b"\x09" + body[34:], "not requested"),
     ],
 )
 def test_an_answer_that_is_stamped_but_malformed_is_rejected(change, said):

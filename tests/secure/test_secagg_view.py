@@ -8,12 +8,12 @@ from secure_rounds import FALSE_ALARM, Round, uniform_p
 
 from tacit.secure import secagg_party
 from tacit.secure.masks import add_mask
-from tacit.secure.secagg_protocol import Sealer
+from tacit.secure.secagg_party import SecAggParty
 
 SIZE = 4000
 
 
-class ForgetsItsOwnMask(Sealer):
+class ForgetsItsOwnMask(SecAggParty):
     """The planted bug: only masks in common with others."""
 
     def mask(self, vector, bits):
@@ -22,7 +22,7 @@ class ForgetsItsOwnMask(Sealer):
         return masked
 
 
-class ForgetsItsPairs(Sealer):
+class ForgetsItsPairs(SecAggParty):
     """The planted bug: only its own mask."""
 
     def mask(self, vector, bits):
@@ -32,7 +32,7 @@ class ForgetsItsPairs(Sealer):
         return masked
 
 
-def extreme(value, sealer=Sealer, bits=32, gone=()):
+def extreme(value, sealer=SecAggParty, bits=32, gone=()):
     """A round whose vectors are all one extreme value, as far as the masked vectors."""
     round_ = Round(5, tolerate=0.2, size=SIZE, bits=bits, sealer=sealer)
     round_.vectors = {name: np.full_like(v, value) for name, v in round_.vectors.items()}

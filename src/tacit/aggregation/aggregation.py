@@ -1,7 +1,7 @@
 """How several parties' contributions become one: what every aggregation is, on a party's and the coordinator's side.
 
-An aggregation is one frozen value, made from public quantities before a run. Methods know none: they state a sum, a
-mean or reports, and the aggregation decides who sees what, whose noise a sum carries, and what has to be said for that.
+An aggregation is one frozen value, made from public quantities before a run. Methods state a sum, a mean or reports;
+the aggregation decides who sees what, whose noise a sum carries, and which further messages that needs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit.boundary.code import in_blocks
-from tacit.boundary.endpoint import OwnNoise
+from tacit.boundary.endpoint import PartySide
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
 from tacit.errors import BadMessage, PrivacyRefused
-from tacit.federation.cohort import Attendance
-from tacit.federation.conversation import Conversation, Opened
+from tacit.federation.calls import Answers, Call, Total, require
+from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Member
-from tacit.federation.line import Heard
 from tacit.federation.messages import Step
 from tacit.federation.role import Role
 from tacit.guarantee import Trust
@@ -31,8 +30,8 @@ from tacit.rng import derive
 
 
 @dataclass(frozen=True)
-class Aggregation(OwnNoise):
-    """Everything is seen by the coordinator, unless an aggregation hides it.
+class Aggregation(PartySide):
+    """The coordinator sees everything, unless an aggregation hides it.
 
     Attributes
     ----------
@@ -42,8 +41,9 @@ class Aggregation(OwnNoise):
     only_simulated : whether it exists in simulations alone
     retries : how many void sums may be tried again, over the whole run
     fewest : how many contributors a sum needs; with fewer the round is void
-    crowd : how many honest devices' reports a shuffle loses one among; 0 for none
+    crowd : how many honest devices' reports a shuffle hides one among; 0 for none
     roles : further roles that it needs, by name
+    signs : whether parties sign their messages, so that both sides need keys
     """
 
     setting: Setting
@@ -60,84 +60,79 @@ class Aggregation(OwnNoise):
 
     @classmethod
     def of(cls, setting: Setting, parties: int, section: AggregationSection) -> Self:
-        """As a run file's [aggregation] has it; refuses what cannot be."""
+        """From a run file's [aggregation]; refuses what is not possible."""
         return cls(setting, parties)
 
-    def over(self, roster: tuple[Member, ...]) -> Aggregation:
-        """The same for the parties at hand: a protocol that a cohort of devices does not run is simulated."""
+    def for_roster(self, roster: tuple[Member, ...]) -> Aggregation:
+        """The same for these parties: a protocol that a cohort of devices does not run is simulated."""
         return self
 
     # -- what it means ----------------------------------------------------------------------------------------
 
     def check(self, method: str, steps: Mapping[str, tuple[Kind, bool]]) -> None:
-        """Refuse a run in which it protects nothing; `steps` says of each its kind, and whether it is averaged."""
+        """Refuse a run in which it protects nothing; `steps` has each step's kind, and whether it is averaged."""
 
     def hidden(self, kind: Kind, mean: bool) -> bool:
         """Whether nobody sees a single party's part of such a step."""
         return kind in self.hides and (kind is not Kind.CHAIN or mean)
 
     def trust(self) -> tuple[Trust, str]:
-        """Whom a run trusts whose every step it hides, and against whom that holds."""
+        """Whom a run trusts that hides every step, and against whom that holds."""
         if self.setting is Setting.DEVICE:
             return Trust.LOCAL, "everyone"
         return Trust.SILO, "the coordinator and other silos"
 
     def noise(self, sigma: float, contributors: int) -> float:
-        """The standard deviation on each cell of a sum, where a guarantee needs `sigma`: here everybody adds it."""
+        """The standard deviation on each cell of a sum, where a guarantee needs `sigma`: here every party adds it."""
         return sigma * math.sqrt(contributors)
 
-    def largest(self, variance: float) -> float:
-        """The largest variance that can be in a cell of what travels."""
+    def largest_variance(self, variance: float) -> float:
+        """The largest variance that a cell of a message can have."""
         return 2 * variance
 
     @property
     def signs(self) -> bool:
-        """Whether parties sign what they say, so that both sides need keys."""
         return False
 
     @property
-    def alone(self) -> float | None:
-        """What part of the noise one party adds, as a standard deviation, where it adds a share of it; else None."""
+    def noise_share(self) -> float | None:
+        """The part of σ that one party adds, where parties add shares of the noise; else None."""
         return None
 
-    def described(self) -> dict[str, Any] | None:
+    def description(self) -> dict[str, Any] | None:
         """How sums are hidden, for plans and cards; None where nothing is."""
         return None
 
-    def said(self, step: Step, simulated: bool) -> dict[str, Step]:
-        """What is said in the course of a sum of one step, for the card; `simulated` devices only count it."""
-        said = [exchange.about(name, step.name) for name, exchange in self.exchanges.items()]
-        return {exchange.name: exchange for exchange in said}
+    def messages(self, step: Step, simulated: bool) -> dict[str, Step]:
+        """The messages of a step's sum besides contributions, for the card; `simulated` devices only count them."""
+        exchanges = [exchange.about(name, step.name) for name, exchange in self.exchanges.items()]
+        return {exchange.name: exchange for exchange in exchanges}
 
     @property
     def traffic(self) -> Any:
-        """Bytes of one sum beside a contribution, to and from one party; None where there are none."""
+        """Bytes of one sum besides a contribution, to and from one party; None where there are none."""
         return None
 
     # -- the coordinator's side -------------------------------------------------------------------------------
 
-    def add(self, conversation: Conversation) -> Opened | None:
-        """The sum of contributions that the coordinator sees."""
+    def add(self, call: Call) -> Total | None:
+        """The sum of contributions that the coordinator sees; None where too few stayed."""
 
-        def left(heard: Heard, _there: Attendance) -> dict[str, Value]:
-            answers = conversation.somebody(heard)
-            blocks = exact_sum([terms.code.blocks(body, conversation.shapes) for _answer, body in answers])
+        def reduce(answers: Answers, _there: Attendance) -> dict[str, Value]:
+            decoded = [call.terms.code.blocks(body, call.shapes) for _answer, body in require(answers, call.request)]
             contributors = sum(answer.contributors for answer, _body in answers)
-            return {"contributors": contributors, **{f"sum/{name}": block for name, block in blocks.items()}}
+            return {"contributors": contributors, **{f"sum/{name}": x for name, x in exact_sum(decoded).items()}}
 
-        terms = conversation.terms
-        result = conversation.contributions(left)
+        result = call.contributions(reduce)
         contributors = result.pop("contributors")
-        return Opened({name.removeprefix("sum/"): block for name, block in result.items()}, contributors)
+        return Total({name.removeprefix("sum/"): block for name, block in result.items()}, contributors)
 
-    def mean(self, conversation: Conversation) -> Array:
-        """Σ weight·block over those that answered, their weights adding up to 1."""
-        (name,) = conversation.shapes
-        facts = conversation.facts
+    def mean(self, call: Call) -> Array:
+        """Σ weight·block over those that answered, their weights adding up to 1; for a step with one block."""
+        (name,) = call.shapes
 
-        def left(heard: Heard, _there: Attendance) -> dict[str, Value]:
-            answers = conversation.somebody(heard)
-            weights = np.array([facts.weight(answer.party) for answer, _body in answers])
+        def reduce(answers: Answers, _there: Attendance) -> dict[str, Value]:
+            weights = np.array([call.facts.weight(answer.party) for answer, _body in require(answers, call.request)])
             weights /= weights.sum()
             total = np.zeros(answers[0][1][name].shape, dtype=np.float64)
             weighted = np.empty_like(total)
@@ -145,26 +140,26 @@ class Aggregation(OwnNoise):
                 total += np.multiply(body[name], weight, out=weighted)
             return {"mean": total.astype(np.float32)}
 
-        mean: Array = conversation.contributions(left, "mean")["mean"]
+        mean: Array = call.contributions(reduce, "mean")["mean"]
         return mean
 
-    def gather(self, conversation: Conversation) -> dict[str, Any]:
-        """Everybody's single reports together; the coordinator, who has seen whose they are, shuffles them."""
-        return conversation.contributions(lambda heard, _there: shuffled(conversation, heard), "reports")
+    def gather(self, call: Call) -> dict[str, Any]:
+        """Everyone's single reports; the coordinator, who has seen whose they are, shuffles them."""
+        return call.contributions(lambda answers, _there: shuffled(call, answers), "reports")
 
 
-def shuffled(conversation: Conversation, heard: Heard) -> dict[str, Value]:
-    """All reports of all parties, in an order that says nothing."""
-    answers, request = conversation.somebody(heard), conversation.request
-    together = {name: np.concatenate([body[name] for _answer, body in answers]) for name in answers[0][1]}
-    sizes = {len(array) for array in together.values()}
+def shuffled(call: Call, answers: Answers) -> dict[str, Value]:
+    """All reports of all parties, in random order."""
+    require(answers, call.request)
+    joined = {name: np.concatenate([body[name] for _answer, body in answers]) for name in answers[0][1]}
+    sizes = {len(array) for array in joined.values()}
     if len(sizes) > 1:
         raise BadMessage(
-            f'The reports of step "{request.step}" are of unequal number; every array needs one entry a report.'
+            f'The arrays of reports of step "{call.request.step}" differ in length; each needs one entry a report.'
         )
-    seed, calls = conversation.facts.seed, conversation.line.calls
-    order = derive(seed, request.round, "shuffle", calls).permutation(sizes.pop() if sizes else 0)
-    return {name: array[order] for name, array in together.items()}
+    stream = derive(call.facts.seed, call.request.round, "shuffle", call.messenger.calls)
+    order = stream.permutation(sizes.pop() if sizes else 0)
+    return {name: array[order] for name, array in joined.items()}
 
 
 def exact_sum(contributions: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
@@ -186,13 +181,13 @@ def nothing_to_hide(name: str, method: str, why: str, instead: str) -> PrivacyRe
     return PrivacyRefused(f'[aggregation] name = "{name}" {why}, and {method} has none here; use {instead}.')
 
 
-def opened(conversation: Conversation, contributors: int, whole: Array) -> Opened:
+def decoded(call: Call, contributors: int, total: Array) -> Total:
     """A sum mod 2^bits as its blocks."""
-    numbers = conversation.terms.code.numbers(whole)
-    return Opened(in_blocks(numbers.astype(np.float32), conversation.shapes), contributors)
+    numbers = call.terms.code.numbers(total)
+    return Total(in_blocks(numbers.astype(np.float32), call.shapes), contributors)
 
 
 def colluders(count: int, setting: Setting) -> str:
-    """Whoever may help the coordinator, in words."""
+    """Those who may help the coordinator, in words."""
     one, many = ("device", "devices") if setting is Setting.DEVICE else ("party", "parties")
     return f"one colluding {one}" if count == 1 else f"{count:,} colluding {many}"

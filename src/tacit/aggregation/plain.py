@@ -9,9 +9,4 @@ from tacit.aggregation.aggregation import Aggregation
 
 @dataclass(frozen=True)
 class Plain(Aggregation):
-    """The sum of what everybody sees.
-
-    Guarantee
-    ---------
-    None of its own: what a party releases carries its own noise, and holds against everyone who sees it.
-    """
+    """The sum of visible contributions. No guarantee beyond theirs: each carries its party's own noise."""

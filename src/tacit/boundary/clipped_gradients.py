@@ -22,7 +22,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tacit.boundary.clipped_sums import ROOM, Bounded, attendance, chosen, finite, fitting_rows, of_record, positive
+from tacit.boundary.clipped_sums import (
+    MARGIN,
+    Bounded,
+    check_ratings,
+    chosen,
+    finite,
+    participants,
+    positive,
+    record_sensitivity,
+)
 from tacit.boundary.query import Blocks, Query, Rows
 from tacit.boundary.trim import Part, check_rate, sample_ratings, sample_users, trim
 from tacit.boundary.wire import Array
@@ -32,7 +41,7 @@ from tacit.guarantee import Relation, Unit
 from tacit.kernels.clipped import bounded_gradients, bounded_slopes
 from tacit.kernels.embed import embed_rows
 from tacit.kernels.entries import looked_up, shifted
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 BLOCKS = ("users", "items")
 
@@ -98,7 +107,7 @@ class Gradient(Query):
         most = self.sensitivity(Unit.USER, Relation.ZERO_OUT)
         return most if most < math.inf and self.blocks == ("items",) and not self.users_are_public else None
 
-    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    def nonzero_coordinates(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """θ rows of the item block."""
         return (self.trim or 1) * shapes["items"][1]
 
@@ -110,7 +119,7 @@ class Gradient(Query):
             return 2 * one if relation is Relation.REPLACE or self.trim is not None else one
         if self.trim is None or (self.sampling < 1 and self.sampled is Unit.RATING):
             return math.inf
-        return of_record(self._of_ratings(self.size, self.trim, self.blocks), unit, relation)
+        return record_sensitivity(self._of_ratings(self.size, self.trim, self.blocks), unit, relation)
 
     @property
     def largest(self) -> float:
@@ -183,7 +192,7 @@ class EmbeddingGradient(Gradient):
         return self.scale.span
 
     def clipped(self, x: Array, rows: Array) -> Array:
-        return embed_rows(x, rows, ROOM * self.scale.span)
+        return embed_rows(x, rows, MARGIN * self.scale.span)
 
     @staticmethod
     def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:
@@ -240,9 +249,9 @@ class GradientSum(Bounded):
         at: Blocks | Callable[[Blocks], Blocks] | None = None,
         present: Array | None = None,
     ) -> None:
-        fitting_rows(ratings)
+        check_ratings(ratings)
         self.query, self.ratings, self._at = query, ratings, at or {}
-        self.present = None if present is None else attendance(present, ratings.n_users)
+        self.present = None if present is None else participants(present, ratings.n_users)
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:
         query, (U, V) = self.query, self._factors(state)
@@ -254,14 +263,14 @@ class GradientSum(Bounded):
             self._rated(part.entries),
             query.clipped(U, part.rows),
             query.clipped(V, touched),
-            ROOM * query.threshold,
+            MARGIN * query.threshold,
             "users" in query.blocks,
             "items" in query.blocks,
         )
         answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
         return {name: answer[name] for name in query.blocks}
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """What each sampled user adds to the item rows; of item gradients alone."""
         query = self.query
         if query.blocks != ("items",) or query.users_are_public:
@@ -274,11 +283,11 @@ class GradientSum(Bounded):
         touched, places = looked_up(self.ratings.items, part.entries, len(V))
         u = query.clipped(U, part.rows)
         slopes = bounded_slopes(
-            part.indptr, places, self._rated(part.entries), u, query.clipped(V, touched), ROOM * query.threshold
+            part.indptr, places, self._rated(part.entries), u, query.clipped(V, touched), MARGIN * query.threshold
         )
         owners = np.repeat(np.arange(len(part.rows)), np.diff(part.indptr))
         cells = touched[places][:, None] * p + np.arange(p)
-        return Pieces(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
+        return Contributions(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
 
     # -- inside -----------------------------------------------------------------------------------------------
 

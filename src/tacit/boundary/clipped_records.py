@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.boundary.clipped_sums import (
-    ROOM,
+    MARGIN,
     Bounded,
-    attendance,
     bounded_rows,
+    check_ratings,
     finite,
-    fitting_rows,
-    in_turn,
-    of_record,
     on_grid,
+    participants,
     positive,
+    record_sensitivity,
+    user_batches,
 )
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
@@ -28,7 +28,7 @@ from tacit.guarantee import Relation, Unit
 from tacit.kernels.clipped import bounded_slopes
 from tacit.kernels.embed import embed
 from tacit.kernels.entries import shifted
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 #: Entries that are held at a time.
 AT_ONCE = 4_000_000
@@ -48,7 +48,7 @@ class RecordGradient(Query):
     One block, "items", (m, p). A user's terms fall in different rows and together have norm at most C, by her own
     w_i; so the sum moves by at most C when her record is emptied. Sensitivity C per user, 2C under replace, and 2C per
     rating under every relation: one rating may change u_i and w_i. Infinite on a scale read off the data. The bound
-    holds in floating point: norms are cut by `ROOM`, terms to a grid on which sums are exact.
+    holds in floating point: norms are cut by `MARGIN`, terms to a grid on which sums are exact.
     """
 
     scale: Scale
@@ -62,7 +62,7 @@ class RecordGradient(Query):
         return self.limit
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return of_record(self.limit, unit, relation) if self.scale.declared else math.inf
+        return record_sensitivity(self.limit, unit, relation) if self.scale.declared else math.inf
 
     def counted(self, unit: Unit) -> tuple[Unit, Relation]:
         """A rating moves factors fitted at home, and so all that its user adds: the replace case of the user."""
@@ -89,19 +89,19 @@ class RecordSum(Bounded):
     def __init__(
         self, query: RecordGradient, ratings: Ratings, users: Array, items: Array, present: Array | None = None
     ) -> None:
-        fitting_rows(ratings)
+        check_ratings(ratings)
         if len(users) != ratings.n_users or len(items) != ratings.n_items or users.shape[1] != items.shape[1]:
             raise DataError(f"Factors of shapes {users.shape} and {items.shape} do not fit the ratings.")
         self.query, self.ratings = query, ratings
         self.users, self.items = (finite(embed(x, query.scale.span)) for x in (users, items))
-        self.present = attendance(present, ratings.n_users)
+        self.present = participants(present, ratings.n_users)
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """What each user adds, some users at a time: a record has p numbers for every rating."""
-        for first, last in in_turn(self.ratings.indptr, AT_ONCE // self.items.shape[1]):
+        for first, last in user_batches(self.ratings.indptr, AT_ONCE // self.items.shape[1]):
             yield self._of(first, last)
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """What each user adds, all at once."""
         return self._of(0, self.ratings.n_users)
 
@@ -111,7 +111,7 @@ class RecordSum(Bounded):
             total += np.bincount(part.cells, weights=part.values, minlength=part.size)
         return {"items": total.reshape(self.items.shape)}
 
-    def _of(self, first: int, last: int) -> Pieces:
+    def _of(self, first: int, last: int) -> Contributions:
         """The pieces of users first … last − 1."""
         indptr, p = self.ratings.indptr, self.items.shape[1]
         entries = np.arange(indptr[first], indptr[last])
@@ -123,7 +123,7 @@ class RecordSum(Bounded):
         owners = np.repeat(np.arange(last - first), np.diff(starts))
         lengths = np.sqrt(np.einsum("nf,nf->n", u, u))
         clipped = bounded_rows(starts, (slopes * lengths[owners])[None], limit)[0]
-        unit = u * np.divide(ROOM, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, None]
+        unit = u * np.divide(MARGIN, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, None]
         values = on_grid(clipped[:, None] * unit[owners], limit, self.ratings.n_users)
         cells = mine.astype(np.int64)[:, None] * p + np.arange(p)
-        return Pieces(starts.astype(np.int64) * p, cells.ravel(), values.ravel(), self.items.size)
+        return Contributions(starts.astype(np.int64) * p, cells.ravel(), values.ravel(), self.items.size)

@@ -22,11 +22,11 @@ from tacit.boundary.trim import check_rows
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 #: Limits are met a millionth early: rounding lifts a norm of k numbers by less than k·2⁻⁵³ of itself, so no norm of
 #: fewer than 2³² numbers exceeds its limit in float64 either.
-ROOM = 1 - 2.0**-20
+MARGIN = 1 - 2.0**-20
 
 
 class Compressed(Protocol):
@@ -55,24 +55,24 @@ class Bounded:
         """The answer, float64."""
         raise NotImplementedError(f"{type(self).__name__} must say what it answers.")
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """What each user, or each rating, adds: where the answer is a sum of such."""
         raise PrivacyRefused(f"A {type(self).__name__} is no sum of bounded pieces, and cannot be sealed.")
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """The same, some at a time where all would be too many."""
-        yield self.pieces(state, stream)
+        yield self.contributions(state, stream)
 
     def __call__(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
-        return {name: rounded(block) for name, block in self.exact(state, stream).items()}
+        return {name: as_float32(block) for name, block in self.exact(state, stream).items()}
 
 
-def rounded(block: Exact) -> Array:
+def as_float32(block: Exact) -> Array:
     """An exact block as it travels: whole, in float32."""
     return (block.dense() if isinstance(block, Rows) else block).astype(np.float32)
 
 
-def of_record(bound: float, unit: Unit, relation: Relation) -> float:
+def record_sensitivity(bound: float, unit: Unit, relation: Relation) -> float:
     """The sensitivity of a sum to which every user adds at most `bound`, computed from her whole record."""
     return bound if unit is Unit.USER and relation is not Relation.REPLACE else 2 * bound
 
@@ -80,7 +80,7 @@ def of_record(bound: float, unit: Unit, relation: Relation) -> float:
 def bounded_rows(indptr: Array, x: Array, limit: float, *, exactly: bool = False) -> Array:
     """`x` (k, nnz) scaled user by user so that each one's k·count numbers have ℓ2 norm at most `limit`, a new array.
 
-    With `exactly`, norms are the limit itself (but for `ROOM`); zeros stay zeros. What is not finite counts as 0.
+    With `exactly`, norms are the limit itself (but for `MARGIN`); zeros stay zeros. What is not finite counts as 0.
     A user's largest number is divided out before squaring, so squares neither overflow nor vanish.
     """
     x = finite(x)
@@ -93,7 +93,7 @@ def bounded_rows(indptr: Array, x: Array, limit: float, *, exactly: bool = False
     peak = np.where(largest > 0, largest, 1.0)
     x /= np.repeat(peak, counts)
     norms = np.sqrt(np.add.reduceat(np.square(x).sum(axis=0), starts))
-    scale = ROOM * limit / np.maximum(norms, 1.0)  # 1 ≤ norm, but for users whose numbers are all 0
+    scale = MARGIN * limit / np.maximum(norms, 1.0)  # 1 ≤ norm, but for users whose numbers are all 0
     x *= np.repeat(scale if exactly else np.minimum(scale, peak), counts)
     return x
 
@@ -144,7 +144,7 @@ class Normalised(Query):
         return 1.0
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return of_record(self.clip, unit, relation)
+        return record_sensitivity(self.clip, unit, relation)
 
     def over(self, ratings: Compressed, channels: Mapping[str, Array], present: Array | None = None) -> NormalisedSum:
         """The sums over a party's ratings.
@@ -165,17 +165,17 @@ class NormalisedSum(Bounded):
     def __init__(
         self, query: Normalised, ratings: Compressed, channels: Mapping[str, Array], present: Array | None = None
     ) -> None:
-        fitting_rows(ratings)
-        fitting_blocks("channels", query.channels, channels)
+        check_ratings(ratings)
+        check_blocks("channels", query.channels, channels)
         if any(np.shape(x) != (len(ratings.items),) for x in channels.values()):
             raise DataError(
                 f"A normalised sum needs channels of one number for each of the {len(ratings.items):,} ratings."
             )
         self.query, self.ratings = query, ratings
         self.channels = {name: channels[name] for name in query.channels}
-        self.present = attendance(present, ratings.n_users)
+        self.present = participants(present, ratings.n_users)
 
-    def contributions(self) -> dict[str, Array]:
+    def bounded_values(self) -> dict[str, Array]:
         """What every entry adds, (nnz,) float64 a channel: the numbers to quantise, user by user, in a deployment."""
         indptr, limit = self.ratings.indptr, self.query.clip
         x = bounded_rows(
@@ -187,13 +187,13 @@ class NormalisedSum(Bounded):
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return {
             name: np.bincount(self.ratings.items, weights=x, minlength=self.ratings.n_items).astype(np.float64)
-            for name, x in self.contributions().items()
+            for name, x in self.bounded_values().items()
         }
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """A user's numbers in all channels are one piece."""
         ratings = self.ratings
-        return in_channels(ratings.indptr, ratings.items, self.contributions(), ratings.n_items)
+        return item_contributions(ratings.indptr, ratings.items, self.bounded_values(), ratings.n_items)
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class Clipped(Query):
         return self.limit
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return of_record(self.limit, unit, relation)
+        return record_sensitivity(self.limit, unit, relation)
 
     def over(self, vectors: Mapping[str, Array], counts: Array, present: Array | None = None) -> ClippedSum:
         """The sum over a party's users.
@@ -246,13 +246,13 @@ class ClippedSum(Bounded):
     def __init__(
         self, query: Clipped, vectors: Mapping[str, Array], counts: Array, present: Array | None = None
     ) -> None:
-        fitting_blocks("blocks", query.blocks, vectors)
+        check_blocks("blocks", query.blocks, vectors)
         if any(len(x) != len(counts) for x in vectors.values()):
             raise DataError(f"A clipped sum needs blocks of one row for each of the {len(counts):,} users.")
         self.query, self.vectors = query, {name: np.asarray(vectors[name]) for name in query.blocks}
-        self.taking_part = attendance(present, len(counts)) & (np.asarray(counts) > 0)
+        self.taking_part = participants(present, len(counts)) & (np.asarray(counts) > 0)
 
-    def contributions(self) -> dict[str, Array]:
+    def bounded_values(self) -> dict[str, Array]:
         """What every user adds, (n, …) float64 a block: the numbers to quantise, user by user, in a deployment."""
         limit, n = self.query.limit, len(self.taking_part)
         widths = [math.prod(x.shape[1:]) for x in self.vectors.values()]
@@ -262,14 +262,14 @@ class ClippedSum(Bounded):
         return {name: part.reshape(x.shape) for (name, x), part in zip(self.vectors.items(), parts, strict=True)}
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
-        return {name: x.sum(axis=0) for name, x in self.contributions().items()}
+        return {name: x.sum(axis=0) for name, x in self.bounded_values().items()}
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """A user's row over all blocks is one piece."""
         n = len(self.taking_part)
-        flat = np.concatenate([x.reshape(n, -1) for _name, x in sorted(self.contributions().items())], axis=1)
+        flat = np.concatenate([x.reshape(n, -1) for _name, x in sorted(self.bounded_values().items())], axis=1)
         size = flat.shape[1]
-        return Pieces(size * np.arange(n + 1), np.tile(np.arange(size), n), flat.ravel(), size)
+        return Contributions(size * np.arange(n + 1), np.tile(np.arange(size), n), flat.ravel(), size)
 
 
 @dataclass(frozen=True)
@@ -316,12 +316,12 @@ class ClippedAnswer(Bounded):
         return {name: part.reshape(x.shape) for (name, x), part in zip(self.blocks.items(), parts, strict=True)}
 
 
-def in_channels(starts: Array, items: Array, channels: Mapping[str, Array], n_items: int) -> Pieces:
-    """Pieces with one number a channel in each of their entries; a channel is a block of `n_items` cells."""
+def item_contributions(starts: Array, items: Array, channels: Mapping[str, Array], n_items: int) -> Contributions:
+    """Contributions with one number a channel in each of their entries; a channel is a block of `n_items` cells."""
     names = sorted(channels)
     cells = np.stack([place * n_items + items.astype(np.int64) for place, _name in enumerate(names)], axis=1)
     values = np.stack([channels[name] for name in names], axis=1)
-    return Pieces(len(names) * starts, cells.ravel(), values.ravel(), len(names) * n_items)
+    return Contributions(len(names) * starts, cells.ravel(), values.ravel(), len(names) * n_items)
 
 
 def clipped_rows(x: Array, limit: float) -> Array:
@@ -330,21 +330,21 @@ def clipped_rows(x: Array, limit: float) -> Array:
     return bounded_rows(d * np.arange(n + 1), x.reshape(1, -1), limit).reshape(n, d)
 
 
-def attendance(present: Array | None, n: int) -> Array:
+def participants(present: Array | None, n: int) -> Array:
     """Who takes part, (n,) bool; None means all. It is public, and may not depend on data."""
     if present is not None and np.shape(present) != (n,):
         raise DataError(f"Who is present has the shape {np.shape(present)}; give one entry for each of {n:,} users.")
     return np.ones(n, dtype=bool) if present is None else np.asarray(present, dtype=bool)
 
 
-def fitting_rows(ratings: Compressed) -> None:
+def check_ratings(ratings: Compressed) -> None:
     """Refuse rows that are not one a user, with one rating per user and item."""
     check_rows(ratings.indptr, ratings.items, ratings.n_items)
     if len(ratings.indptr) != ratings.n_users + 1:
         raise DataError(f"There are {len(ratings.indptr) - 1:,} rows for {ratings.n_users:,} users.")
 
 
-def fitting_blocks(what: str, declared: Sequence[str], given: Mapping[str, Array]) -> None:
+def check_blocks(what: str, declared: Sequence[str], given: Mapping[str, Array]) -> None:
     """Refuse data under other names than a query declares."""
     if set(given) != set(declared):
         raise DataError(
@@ -353,7 +353,7 @@ def fitting_blocks(what: str, declared: Sequence[str], given: Mapping[str, Array
         )
 
 
-def in_turn(indptr: Array, most: int) -> Iterator[tuple[int, int]]:
+def user_batches(indptr: Array, most: int) -> Iterator[tuple[int, int]]:
     """Users first … last − 1, so many at a time that they have `most` ratings or fewer, or one user."""
     first, n = 0, len(indptr) - 1
     while first < n:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.boundary import mechanisms
-from tacit.boundary.clipped_sums import rounded
+from tacit.boundary.clipped_sums import as_float32
 from tacit.boundary.events import Event, SampledSkellam, Skellam
 from tacit.boundary.query import Answering, Blocks, Rows, Summable, cells_of
 from tacit.boundary.randomness import Source
@@ -51,7 +51,7 @@ class Floats:
     def noised(self, exact: Any, contributors: int, source: Source) -> Blocks:
         """Noise of its own for each of the contributors, added up: one normal variable a cell."""
         if self.sigma == 0:
-            return {name: rounded(block) for name, block in exact.items()}
+            return {name: as_float32(block) for name, block in exact.items()}
         return mechanisms.Gaussian(self.sigma * math.sqrt(contributors)).noised(exact, source)
 
     def payload(self, vector: Any) -> Mapping[str, Value]:

@@ -13,13 +13,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.clipped_sums import ROOM, Bounded, attendance, finite, fitting_rows, in_channels, on_grid, positive
+from tacit.boundary.clipped_sums import (
+    MARGIN,
+    Bounded,
+    check_ratings,
+    finite,
+    item_contributions,
+    on_grid,
+    participants,
+    positive,
+)
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,8 @@ class Deviations(Query):
     Sensitivity per rating: a under zero-out and add/remove, attained by r_ij = low or high. Under replace one rating
     goes and one comes, of the same item or another: 2a by the triangle inequality. Per user infinite: she may have
     rated all m items, and the sum of her parts is bounded by no number that does not grow with the catalogue. So is
-    everything on a scale read off the data. The bound holds in floating point: x and s are cut by `ROOM` and to a grid
-    on which sums are exact; a cell gets at most one rating of each user.
+    everything on a scale read off the data. The bound holds in floating point: x and s are cut by `MARGIN` and to a
+    grid on which sums are exact; a cell gets at most one rating of each user.
 
     >>> Deviations(Scale(1, 5), 1.5).sensitivity(Unit.RATING, Relation.ZERO_OUT)
     2.5
@@ -61,7 +70,7 @@ class Deviations(Query):
         """a: a rating is a piece of its own."""
         return math.hypot(self.scale.span / 2, self.count_weight)
 
-    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    def nonzero_coordinates(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """One cell of each block."""
         return 2
 
@@ -81,17 +90,17 @@ class DeviationSum(Bounded):
     query: Deviations
 
     def __init__(self, query: Deviations, ratings: Ratings, present: Array | None = None) -> None:
-        fitting_rows(ratings)
+        check_ratings(ratings)
         if len(ratings.values) != len(ratings.items):
             raise DataError(f"Sums of deviations need a value for each of {len(ratings.items):,} ratings.")
-        self.query, self.ratings, self.present = query, ratings, attendance(present, ratings.n_users)
+        self.query, self.ratings, self.present = query, ratings, participants(present, ratings.n_users)
 
-    def contributions(self) -> dict[str, Array]:
+    def bounded_values(self) -> dict[str, Array]:
         """What every rating adds, (nnz,) float64 a block: the numbers to quantise, one by one, in a deployment."""
         scale, s = self.query.scale, self.query.count_weight
         half = scale.span / 2
-        x = np.clip(finite(self.ratings.values - np.float64(scale.low + half)), -ROOM * half, ROOM * half)
-        both = np.stack([x, np.full(len(x), ROOM * s)]) * np.repeat(self.present, np.diff(self.ratings.indptr))
+        x = np.clip(finite(self.ratings.values - np.float64(scale.low + half)), -MARGIN * half, MARGIN * half)
+        both = np.stack([x, np.full(len(x), MARGIN * s)]) * np.repeat(self.present, np.diff(self.ratings.indptr))
         errors, weights = on_grid(both, max(half, s), self.ratings.n_users)
         return {"errors": errors, "weights": weights}
 
@@ -99,10 +108,12 @@ class DeviationSum(Bounded):
         m = self.ratings.n_items
         return {
             name: np.bincount(self.ratings.items, weights=x, minlength=m).astype(np.float64)
-            for name, x in self.contributions().items()
+            for name, x in self.bounded_values().items()
         }
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """Every rating is a piece of its own, in two cells."""
         ratings = self.ratings
-        return in_channels(np.arange(ratings.n_ratings + 1), ratings.items, self.contributions(), ratings.n_items)
+        return item_contributions(
+            np.arange(ratings.n_ratings + 1), ratings.items, self.bounded_values(), ratings.n_items
+        )

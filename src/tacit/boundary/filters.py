@@ -21,14 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from tacit.boundary import compose, gdp, renyi, spending
-from tacit.boundary.events import Event, Gaussian
+from tacit.boundary import gdp, renyi
+from tacit.boundary.account import merged_delta, merged_epsilon, plain_mu
+from tacit.boundary.events import Event, Gaussian, Noised, count_by_kind, merge
 from tacit.boundary.shuffle_amplification import Floats
-from tacit.boundary.spending import Noised
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 
@@ -67,10 +66,10 @@ class Filter:
         if not 0 < delta < 1:
             raise UsageError(f"A budget of δ = {delta} is not possible; give a number between 0 and 1.")
         self.epsilon, self.delta, self.relation, self.plain = float(epsilon), float(delta), Relation(relation), plain
-        planned = () if plain else spending.merge(first) or ()
-        taken = compose.delta(planned, self.epsilon, self.relation) if self.epsilon < math.inf else 0.0
+        planned = () if plain else merge(first) or ()
+        taken = merged_delta(planned, self.epsilon, self.relation) if self.epsilon < math.inf else 0.0
         # A first schedule that the budget does not hold is no schedule to rely on; it still says what to watch.
-        self._first = _counts(planned) if taken <= self.delta else {}
+        self._first = count_by_kind(planned) if taken <= self.delta else {}
         left = self.delta - taken if self._first else self.delta
         self._mu_share = left if plain else left * MU_SHARE
         self._orders, self._shares = _shared_out(self.epsilon, left, planned, self.relation)
@@ -78,14 +77,14 @@ class Filter:
 
     def spent(self, events: Iterable[Event]) -> float:
         """The ε reached: the smallest over the bounds that still hold."""
-        together = spending.merge(events)
+        together = merge(events)
         if together is None:
             return math.inf
         if not together:
             return 0.0
-        if all(count <= self._first.get(event, 0) for event, count in _counts(together).items()):
-            return compose.epsilon(together, self.delta, self.relation)
-        mu = compose.plain_mu(together, self.relation)
+        if all(count <= self._first.get(event, 0) for event, count in count_by_kind(together).items()):
+            return merged_epsilon(together, self.delta, self.relation)
+        mu = plain_mu(together, self.relation)
         reached = math.inf if mu is None or self._mu_share <= 0 else gdp.epsilon(self._mu_share, mu)
         if not self.plain:
             costs = renyi.curve(together, self.relation, self._orders)
@@ -118,7 +117,3 @@ def _shared_out(
 
 def _overhead(order: float, share: float) -> float:
     return float(renyi.overhead(np.array([order]), share)[0]) if share > 0 else math.inf
-
-
-def _counts(events: tuple[Noised, ...]) -> dict[Noised, int]:
-    return {replace(event, count=1): event.count for event in events}

@@ -12,7 +12,7 @@ from tacit.errors import PeerFailed, UsageError
 
 
 @contextmanager
-def alone(folder: Path, what: str, otherwise: str) -> Iterator[None]:
+def exclusive(folder: Path, what: str, otherwise: str) -> Iterator[None]:
     """While this process is the only one that writes in `folder`; the kernel lets go when it dies.
 
     Parameters

@@ -1,7 +1,7 @@
 """Privacy loss distributions: the tightest cost of a schedule that was fixed before its first release.
 
 Google's `dp_accounting` composes the distribution of the privacy loss of each event by fast Fourier transform. It is
-imported on first use, since that takes a second.
+imported on first use, which takes a second.
 
 Formal guarantee
 ----------------
@@ -15,7 +15,8 @@ The pairs: plain Gaussians together, N(0, 1) against N(μ, 1), with 2μ under re
 add/remove, the mixture (1 − q)·N(0, z²) + q·N(1, z²) against N(0, z²), in both directions; under replace the pair that
 `renyi._sampled` proves to be worst, which is the library's REPLACE_ONE. Laplace in several coordinates: one coordinate
 that moves by Δ₁ dominates (the difference of the loss distributions of one move and of two halves changes sign twice).
-ε-DP mechanisms: randomised response (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3). Shuffles: `shuffling`.
+ε-DP mechanisms: randomised response (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3). Shuffles: see
+`shuffle_amplification`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from typing import Any
 import numpy as np
 
 from tacit.boundary import gdp, shuffle_amplification
-from tacit.boundary.events import Gaussian, Laplace, Pure, SampledGaussian, Shuffled
-from tacit.boundary.spending import Noised, under
+from tacit.boundary.events import Gaussian, Laplace, Noised, Pure, SampledGaussian, Shuffled, under
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 

@@ -58,7 +58,7 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.boundary.ball import least_in_ball
-from tacit.boundary.clipped_sums import ROOM, attendance, finite, fitting_rows
+from tacit.boundary.clipped_sums import MARGIN, check_ratings, finite, participants
 from tacit.boundary.events import PerturbedObjective
 from tacit.boundary.query import Blocks, Mechanism, Query
 from tacit.boundary.trim import sample_users, trim
@@ -151,15 +151,15 @@ class ItemObjectives:
     def __init__(
         self, query: Objectives, ratings: Ratings, users: Array, centres: Array, present: Array | None = None
     ) -> None:
-        fitting_rows(ratings)
+        check_ratings(ratings)
         if (len(users), len(centres)) != (ratings.n_users, ratings.n_items) or users.shape[1:] != centres.shape[1:]:
             raise DataError(
                 f"Factors of shapes {users.shape} and {centres.shape} do not fit {ratings.n_users:,} users and "
                 f"{ratings.n_items:,} items."
             )
         self.query, self.ratings, self.centres = query, ratings, finite(centres)
-        self.users = embed(users.astype(np.float64), ROOM * query.scale.span)
-        self.present = None if present is None else attendance(present, ratings.n_users)
+        self.users = embed(users.astype(np.float64), MARGIN * query.scale.span)
+        self.present = None if present is None else participants(present, ratings.n_users)
 
     def blank(self) -> dict[str, Array]:
         return {"items": np.zeros(self.centres.shape)}

@@ -1,10 +1,10 @@
-"""What a party keeps for good: pre-trained user factors, fine-tuned item factors, losses. The gate refuses them.
+"""State that must never leave a party: pre-trained user factors, fine-tuned item factors, losses. The gate refuses it.
 
-They are fitted to raw ratings, and no noise is on them. Code that lets one out does so by mistake, mostly in one of
-four shapes: the array itself, a view of it, a copy in another shape or precision, or a block of a chain's state that no
-query ever noised. `Kept` knows all four; copies are looked for in simulations only, since a refusal that rests on a
-value tells it. It cannot know a secret that was changed before it was handed over: that the update of a chain is pure,
-and sees public and noised values only, remains the method's to keep.
+It is fitted to raw ratings and has no noise. Code releases it by mistake, mostly in one of four forms: the array, a
+view of it, a copy in another shape or precision, or a block of a chain's state that no query noised. `PrivateState`
+detects all four; copies are compared in simulations only, since a refusal that depends on a value reveals it. It cannot
+detect a private array that was changed first: that the update of a chain is pure, and sees public and noised values
+only, is the method's responsibility.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from tacit.boundary.wire import Array
 
 
-class Kept:
+class PrivateState:
     """Names in a party's home that are secret for good, and whatever was ever kept under them.
 
     Parameters

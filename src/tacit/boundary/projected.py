@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.boundary.clipped_sums import attendance, fitting_rows
+from tacit.boundary.clipped_sums import check_ratings, participants
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.randomness import Source
@@ -148,7 +148,7 @@ class ProjectedGradient:
         signs: Array,
         present: Array | None = None,
     ) -> None:
-        fitting_rows(ratings)
+        check_ratings(ratings)
         (q, p), n, m = query.shape, ratings.n_users, ratings.n_items
         if (users.shape, items.shape, signs.shape) != ((n, p), (m, p), (q, m)):
             raise DataError(
@@ -156,7 +156,7 @@ class ProjectedGradient:
                 f"{n:,} users, {m:,} items and a projected gradient of shape {query.shape}."
             )
         self.query, self.ratings, self.users, self.items, self.signs = query, ratings, users, items, signs
-        self.rows = np.flatnonzero(attendance(present, n))
+        self.rows = np.flatnonzero(participants(present, n))
 
     def reports(self, stream: np.random.Generator, coins: Source, epsilon: float) -> dict[str, Array]:
         """Coordinates a·p + f and bits, (k,) int32 each."""

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tacit.boundary.events import Event, Public
+from tacit.boundary.events import Event, Merged, Public
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.randomness import Secure, Seeded, Source
 from tacit.boundary.spec import Terms, times
-from tacit.boundary.tally import Merged, Tally, together
+from tacit.boundary.tally import Tally, together
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation
-from tacit.rng import stream_key
 
 #: The relation that a ledger is read under.
 ACCOUNTED = Relation.ZERO_OUT
@@ -56,7 +53,6 @@ class Protection:
     ledger: Ledger
     budget: Budget
     run: str
-    seed: int
     people: Sequence[str] = ()
     _tally: Tally = field(init=False)
     _held: bool = False
@@ -69,28 +65,10 @@ class Protection:
         self.ledger.first_schedule(self.terms.events)
         self._tally = Tally(self.ledger, self.run)
 
-    # -- randomness ------------------------------------------------------------------------------------------------
-
-    def source(self, *purpose: str | int) -> Source:
-        """The party's private randomness for one purpose: from the seed in a simulation, else from nowhere twice."""
-        return Seeded(self.key(*purpose)) if self.simulated else Secure()
-
-    def key(self, *purpose: str | int) -> bytes:
-        """32 private bytes for one purpose: derived from the seed in a simulation, else drawn."""
-        return stream_key(self.seed, self.ledger.party, *purpose) if self.simulated else os.urandom(32)
-
     @property
     def simulated(self) -> bool:
         """Whether the guarantee says SIMULATED: only then may anything private come from a seed."""
         return isinstance(self.terms.guarantee, Guarantee) and self.terms.guarantee.simulated
-
-    def only_simulated(self, what: str) -> None:
-        """Refuse what only a simulation may do, under a guarantee that does not say SIMULATED."""
-        if not self.simulated:
-            raise PrivacyRefused(
-                f"{self.ledger.party} was about to {what}, which a simulation may and a deployment may not; "
-                "nothing was released."
-            )
 
     # -- the veto ---------------------------------------------------------------------------------------------
 
@@ -117,9 +95,9 @@ class Protection:
                 f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
                 "nothing was released."
             )
-        self.afford()
+        self.check_budget()
         if not self._held:  # a run that is refused holds the ledger to nothing
-            self.ledger.held_to(self.budget.epsilon, self.budget.delta, self.budget.days)
+            self.ledger.add_budget(self.budget.epsilon, self.budget.delta, self.budget.days)
             self._held = True
 
     def _most(self) -> Counter[Event]:
@@ -129,7 +107,7 @@ class Protection:
             most.update(_counts(together((times(self.terms.steps[name].event, releases),))) or {})
         return most
 
-    def afford(self) -> None:
+    def check_budget(self) -> None:
         """Refuse a run that the party's budget does not cover, before anything of it is released or recorded."""
         reached = self.would_reach()
         if reached > self.budget.epsilon * (1 + 1e-9):

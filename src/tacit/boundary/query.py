@@ -17,7 +17,7 @@ import numpy as np
 from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 Blocks = Mapping[str, Array]
 
@@ -88,7 +88,7 @@ class Query:
         """
         return self.clip
 
-    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    def nonzero_coordinates(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """How many coordinates of one piece may be other than 0; `shapes` are those of the step's blocks, by name."""
         return cells_of(shapes)
 
@@ -121,7 +121,7 @@ class Answering(Protocol):
 class Summable(Answering, Protocol):
     """An answer that is a sum of pieces, each of which can be made integers by itself."""
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """What each user, or each rating, adds to the answer's blocks, flattened in the order of their names."""
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tacit.boundary.wire import all_finite
 from tacit.errors import PrivacyRefused, UsageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 Shape = int | Sequence[int]
-Floats = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 class Source(Protocol):
@@ -45,10 +45,10 @@ class Source(Protocol):
     def normal(self, shape: Shape) -> NDArray[np.float32]:
         """Standard Gaussians."""
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         """x ← x + σ·N, in place; x: contiguous, float32 or float64."""
 
-    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Array, sigma: float) -> NDArray[np.float32]:
         """x + σ·N where x, (n, p), is `values` in `rows`, which increase, and 0 elsewhere: what add_normal makes of
         x in float64, rounded to float32. FloatingPointError where a value is not finite."""
 
@@ -59,7 +59,7 @@ class _Words:
     def words(self, n: int) -> NDArray[np.uint64]:
         raise NotImplementedError
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         raise NotImplementedError
 
     def uniform(self, shape: Shape) -> NDArray[np.float64]:
@@ -81,7 +81,7 @@ class _Words:
             left = left[~below]
         return out
 
-    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Array, sigma: float) -> NDArray[np.float32]:
         if not all_finite(values):
             raise FloatingPointError("the values of a noised block must be finite")
         x = np.zeros((n, values.shape[1]))
@@ -123,11 +123,11 @@ class Seeded(_Words):
         words: NDArray[np.uint64] = _kernels().random_words(self._key, 2 * n, self._calls).view(np.uint64)
         return words
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         self._calls += 1
         _kernels().add_noise(x, sigma, self._key, self._calls)
 
-    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Array, sigma: float) -> NDArray[np.float32]:
         self._calls += 1
         noised: NDArray[np.float32] = _kernels().noised_rows(n, rows, values, sigma, self._key, self._calls)
         return noised
@@ -179,7 +179,7 @@ class Secure(_Words):
                 raise PrivacyRefused("A secure source has given 2⁴⁸ blocks and stops there; make a new one.")
             return _read(self._stream, n)
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         flat = x.reshape(-1, copy=False)
         for at in range(0, flat.size, 2 * self._CHUNK):
             part = flat[at : at + 2 * self._CHUNK]
@@ -232,7 +232,7 @@ class Keyed(_Words):
     def words(self, n: int) -> NDArray[np.uint64]:
         return _read(self._stream, n)
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         raise PrivacyRefused(
             "A keyed source has no Gaussians, because floating-point noise cannot be taken back exactly; "
             "use Skellam noise on a grid."
@@ -242,6 +242,44 @@ class Keyed(_Words):
         raise PrivacyRefused("A keyed source cannot be copied or stored; make another from the same key.")
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+class SecureStream:
+    """The part of `numpy.random.Generator` that queries and methods use, over a `Secure` source: for deployments.
+
+    >>> stream = SecureStream()
+    >>> bool((stream.random(5) < 1).all()), sorted(stream.permutation(3).tolist())
+    (True, [0, 1, 2])
+    """
+
+    def __init__(self) -> None:
+        self._source = Secure()
+        self.bit_generator = self
+
+    def random(self, size: Shape, dtype: DTypeLike = np.float64) -> Array:
+        """Uniform numbers in (0, 1); in float32 they may round to 1."""
+        return self._source.uniform(size).astype(dtype)
+
+    def random_raw(self, size: int) -> Array:
+        """64-bit words."""
+        return self._source.words(size)
+
+    def integers(self, high: int, size: Shape, dtype: DTypeLike = np.int64) -> Array:
+        """Integers in [0, high), unbiased."""
+        return self._source.integers(high, _size(size)).astype(dtype).reshape(size)
+
+    def permutation(self, n: int) -> Array:
+        """0 … n − 1 in random order: by words, two of which are equal once in 2⁶⁴/n² times."""
+        return np.argsort(self._source.words(n), kind="stable")
+
+    def standard_normal(self, size: Shape, dtype: DTypeLike = np.float64) -> Array:
+        """Gaussians."""
+        return self._source.normal(size).astype(dtype)
+
+    def among(self, total: int, rate: float) -> Array:
+        """A Poisson sample of 0 … total − 1: each is in it with probability `rate`, independently; increasing."""
+        drawn: Any = self._source.uniform(total) < rate
+        return np.flatnonzero(drawn)
 
 
 @cache

@@ -14,6 +14,7 @@ from tacit.boundary.code import Code, Floats, Grid
 from tacit.boundary.events import (
     Event,
     Gaussian,
+    Noised,
     NonPrivate,
     Pure,
     SampledGaussian,
@@ -24,7 +25,6 @@ from tacit.boundary.events import (
 from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
-from tacit.boundary.spending import Noised
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
 from tacit.secure.noise_shares import UP
@@ -93,8 +93,8 @@ class StepTerms:
         return self.multiplier * self.sensitivity if self.multiplier else 0.0
 
     @property
-    def whole(self) -> bool:
-        """Whether contributions travel as whole numbers with and without a seal; chains only do under one."""
+    def integers(self) -> bool:
+        """Whether contributions travel as integers with and without a seal; chains only do under one."""
         return self.kind is Kind.SUM and self.code.bits > 0
 
     @property

@@ -1,6 +1,6 @@
 """What a ledger's rows spent, added up once: a release costs the same to admit after ten rows as after ten thousand.
 
-Costs do not depend on the order of events, and `spending.merge` adds up counts, so that merging a sum with one more
+Costs do not depend on the order of events, and `merge` adds up counts, so that merging a sum with one more
 event is merging all of them: the result is the one that reading every row again would give. Rows that another process
 or another connection wrote are noticed by SQLite's own count of such commits; then everything is read anew.
 """
@@ -12,15 +12,12 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from tacit.boundary.events import Event
+from tacit.boundary.events import Event, Merged, merge
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.spending import Noised, merge
 from tacit.errors import PrivacyRefused
 
 #: By how much a clock may be set back, as clocks that are kept right are.
 SLACK = timedelta(minutes=5)
-#: Events, like with like; None where something left unprotected.
-Merged = tuple[Noised, ...] | None
 
 
 class Spent(NamedTuple):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.stream import SecureStream
+from tacit.boundary.randomness import SecureStream
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, UsageError
 from tacit.kernels.entries import entries_of, first_fault, rows_of, trimmed

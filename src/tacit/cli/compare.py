@@ -15,8 +15,9 @@ from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.evaluate import Paired
-from tacit.report.comparison import labels, mean_over, stated, write_comparison
-from tacit.report.floor_chart import verdicts
+from tacit.report.comparison import labels, mean_over, write_comparison
+from tacit.report.floor_verdict import verdicts
+from tacit.report.guarantee_words import brief
 from tacit.report.paired_runs import compare_users
 from tacit.report.record import RunRecord
 
@@ -91,7 +92,7 @@ def side_by_side(records: list[RunRecord], names: list[str]) -> Table:
             mean_over(name).removeprefix("mean per "),
             *("–" if value is None else f"{value:.4f}" for value in values),
         )
-    table.add_row("guarantee", "", *(stated(record) for record in records))
+    table.add_row("guarantee", "", *(brief(record.guarantee, record.about.hidden) for record in records))
     return table
 
 

@@ -15,10 +15,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from tacit.errors import TacitError
-from tacit.prepare.progress import Glance
-from tacit.report.floor_chart import verdict
+from tacit.prepare.progress import RoundProgress
+from tacit.report.contenders import NON_PRIVATE, compared_metrics, contenders, remarks
+from tacit.report.floor_verdict import verdict
 from tacit.report.record import RunRecord
-from tacit.report.standing import NON_PRIVATE, columns, contenders, remarks
 from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
@@ -50,16 +50,16 @@ class Live:
         self._doing, self._later = "", Timer(0, lambda: None)
         self._beside: Live | None = None
 
-    def __call__(self, glance: Glance) -> None:
+    def __call__(self, progress: RoundProgress) -> None:
         self._later.cancel()
-        error = "" if glance.mse is None else f" · mse {glance.mse:.4f}"
+        error = "" if progress.mse is None else f" · mse {progress.mse:.4f}"
         of = "" if self._budget is None else f" of {self._budget:g}"
-        stamp = "NON-PRIVATE" if glance.epsilon is None else f"ε {glance.epsilon:.2f}{of}"
-        words = f"round {glance.round}/{glance.rounds}{error} · {stamp} · {size(glance.bytes_up)} up"
+        stamp = "NON-PRIVATE" if progress.epsilon is None else f"ε {progress.epsilon:.2f}{of}"
+        words = f"round {progress.round}/{progress.rounds}{error} · {stamp} · {size(progress.bytes_up)} up"
         if self._console.is_terminal:
             if self._doing:
                 self._restart("")
-            self.bar.update(self._task, total=glance.rounds, completed=glance.round, words=words)
+            self.bar.update(self._task, total=progress.rounds, completed=progress.round, words=words)
         elif monotonic() - self._said > EVERY:
             self._print(words)
 
@@ -133,7 +133,7 @@ def _print_beside(record: RunRecord, console: Console) -> None:
     """The run beside its floor and what else there is, by the metrics that tell most, with intervals."""
     from rich.table import Table
 
-    found, names = contenders(record), columns(record)
+    found, names = contenders(record), compared_metrics(record)
     if not found or not names:
         return
     table = Table(box=None, pad_edge=False)

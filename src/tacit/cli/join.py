@@ -142,7 +142,7 @@ def _served(
     kit: Any, folder: Path, source: Any, policy: Any, wait: float, stay: bool, health: int | None, quiet: bool
 ) -> dict[str, Any]:
     """The service itself, until a run has ended."""
-    from tacit.boundary.lock import alone
+    from tacit.boundary.lock import exclusive
     from tacit.deploy.health import Health
     from tacit.deploy.logs import ServiceLog, quiet_engine
     from tacit.deploy.preflight import wait_until_reachable
@@ -153,8 +153,8 @@ def _served(
 
     ledgers = folder / "ledger"
     with (
-        alone(folder, f"the state of {kit.name}", "name another --state"),
-        alone(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
+        exclusive(folder, f"the state of {kit.name}", "name another --state"),
+        exclusive(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
     ):
         role = ROLE.fullmatch(kit.name) is not None
         if role:  # what is wrong with the data is found before anybody is told that the site is there

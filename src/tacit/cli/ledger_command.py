@@ -18,15 +18,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.boundary.account import prefix_costs
 from tacit.boundary.ledger import START, Row
-from tacit.boundary.prefixes import prefix_costs
 from tacit.boundary.protection import ACCOUNTED, event_in_words
 from tacit.cli.verified_ledgers import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
+from tacit.report.description import StatedGuarantee
+from tacit.report.guarantee_words import one_line
 from tacit.report.left import Left, RunNote, devices, first_page, run_notes, to_whom
-from tacit.report.promises import in_one_line
 from tacit.report.words import count, epsilon_so_far, listing, plural, size
-from tacit.report.written import StatedGuarantee
 
 # -- the commands ---------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ def _from_run(run: Run | None) -> dict[str, RunNote]:
             stated = StatedGuarantee.model_validate(run.guarantee)
         except ValueError:
             raise TamperingFound(f'"{run.folder / "summary.json"}" is damaged: its guarantee is none.') from None
-        guarantee = in_one_line(stated, str(run.summary.get("setting")))
+        guarantee = one_line(stated, str(run.summary.get("setting")))
     budget = privacy.budget or privacy.epsilon
     return {run.run_id: RunNote(budget=budget, delta=run.delta, days=privacy.period, guarantee=guarantee)}
 

@@ -18,15 +18,15 @@ from tacit.boundary.wire import Value, encode
 from tacit.cli.changed_files import read_changed
 from tacit.config import RunFile
 from tacit.errors import UsageError
-from tacit.federation.messages import Choice, Floats, Schema, Whole
+from tacit.federation.messages import Choice, Floats, Integer, Schema
 from tacit.methods import Method, Parameters
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
 from tacit.prepare.run_file import check, setting_in_data, setting_of
 from tacit.prepare.run_file import plan as planned
-from tacit.report.promises import assumed_public, in_several_silos, meant
+from tacit.report.guarantee_words import assumed_public, explained, in_several_silos
 from tacit.report.record import StatedGuarantee
-from tacit.report.sealing import fragile, sentences
+from tacit.report.secagg_words import loss_warning, secagg_sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
 
 #: Signal over noise from which on a sentence holds for a single cell; the sentence below 1 comes last.
@@ -78,7 +78,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
     guarantee, facts, context = made.terms.guarantee, made.context.facts, made.context
     alone = made.epsilon_of_one()
     up, down = _bytes(method, made.parameters, made)
-    warning = fragile(made.sealing(), context.setting is Setting.DEVICE)
+    warning = loss_warning(made.sealing(), context.setting is Setting.DEVICE)
     return {
         "method": method.name,
         "setting": str(context.setting),
@@ -98,7 +98,7 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
                 "epsilon_of_one_answer": alone[loud["step"]],
                 "words": clarity(loud["signal_to_noise"]),
             }
-            for loud in made.loudness()
+            for loud in made.noise_levels()
         ],
         "rounds": made.rounds,
         "forecast": {"bytes_up": up, "bytes_down": down},
@@ -200,7 +200,7 @@ def _message(schema: Schema, dimensions: Mapping[str, int]) -> int:
             case Floats():
                 shape = tuple(dimensions.get(s, 1) if isinstance(s, str) else s for s in field.shape)
                 payload[name] = np.zeros(shape, field.dtype)
-            case Whole():
+            case Integer():
                 payload[name] = field.high
             case Choice():
                 payload[name] = field.values[0] if isinstance(field.values[0], str | int | float) else None
@@ -221,7 +221,7 @@ def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
         f"{plural(told['users'], 'user')} and {plural(told['items'], 'item')}, declared. No rating was read."
     )
     console.print(f"\nWhat it will promise: {told['in_words']}")
-    for sentence in [*meant(stated), *in_several_silos(stated, setting)]:
+    for sentence in [*explained(stated), *in_several_silos(stated, setting)]:
         console.print(f"  {sentence}")
     total = epsilon(stated.epsilon or 0.0)
     console.print(
@@ -233,7 +233,7 @@ def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
         console.print(f"{step['step']}: signal over noise {step['signal_to_noise']:.3g} in a cell. {step['words']}")
     if told["sealing"] is not None:
         console.print("\nHow sums are sealed:")
-        for sentence in sentences(told["sealing"], setting == "device"):
+        for sentence in secagg_sentences(told["sealing"], setting == "device"):
             console.print(f"· {sentence}")
     up, down = told["forecast"]["bytes_up"], told["forecast"]["bytes_down"]
     rounds = plural(told["rounds"], "round")

@@ -10,8 +10,8 @@ import typer
 
 from tacit.cli.verified_ledgers import check_finished
 from tacit.report.folder import RunFolder
-from tacit.report.html import write_card, write_report
 from tacit.report.record import PARTS
+from tacit.report.run_page import write_card, write_report
 
 
 def report(run: Path, as_json: bool = False) -> None:

@@ -18,7 +18,7 @@ from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
 from tacit.prepare.run_file import check, setting_in_data
 from tacit.report.folder import RunFolder
-from tacit.report.html import write_card, write_report
+from tacit.report.run_page import write_card, write_report
 
 #: What a run writes last, after its summary.
 _PAGES = {"card.md": write_card, "report.html": write_report}

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tacit.boundary.creation_mark import only_begun
-from tacit.boundary.ledger import START, Ledger, Row, ledgers_in, read_only, unreadable
+from tacit.boundary.ledger import START, Ledger, Row, ledgers_in
+from tacit.boundary.sealed_database import database_error, half_created
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound, UsageError
@@ -82,7 +82,7 @@ class Run:
     def logged(self) -> tuple[list[Entry], dict[str, Any] | None]:
         """The messages in the coordinator's log, and its record of how the run ended; the log's seals are checked."""
         key = self.log.with_suffix(".key")
-        if only_begun(self.log, read_only) or not (self.log.exists() or key.exists()):
+        if half_created(self.log) or not (self.log.exists() or key.exists()):
             return [], None
         if not self.log.exists():
             raise TamperingFound(f'The log "{self.log}" is gone, and its key is still there; put it back.')
@@ -257,7 +257,7 @@ def _files(place: Path, run: Run | None) -> list[Path]:
         )
     # A key whose ledger is gone still says that there was one.
     named = {path.with_suffix(".sqlite") for path in folder.glob("*.key")} | set(ledgers_in(folder))
-    named = {path for path in named if not only_begun(path, read_only)}
+    named = {path for path in named if not half_created(path)}
     if run is not None:
         theirs = {folder / f"{party}.sqlite" for party in run.parties}
         named = theirs if away and theirs else named | theirs
@@ -302,7 +302,7 @@ def _whole(path: Path) -> Iterator[None]:
         if isinstance(error, UsageError):
             raise
         if path.name.endswith(".sqlite"):
-            raise unreadable(path, error) from None
+            raise database_error(path, error) from None
         raise TamperingFound(f'"{path}" is damaged: {error}.') from None
 
 

@@ -25,7 +25,7 @@ class PublicFacts:
 
 
 #: Ratings that a user is taken to have where nobody declares how many there are.
-TYPICAL = 50
+TYPICAL_RATINGS = 50
 
 
 # As published with each set: users, items listed, scale, ratings.
@@ -56,7 +56,7 @@ def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> Pub
         raise _undeclared("users", "users = 6040")
     if items is None:
         raise _undeclared("catalogue", 'catalogue = "items.csv"')
-    ratings = public.ratings or (users * min(TYPICAL, items) if known is None else known.ratings)
+    ratings = public.ratings or (users * min(TYPICAL_RATINGS, items) if known is None else known.ratings)
     return PublicFacts(users, items, scale, ratings, 0 if listed is None else listed.width)
 
 

@@ -1,4 +1,4 @@
-"""Side tables: what describes users and items, and the declared catalogue of items."""
+"""Side tables: attributes of users and items, and the declared catalogue of items."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.data import delimited, parquet
+from tacit.data.arrow_tables import is_file, read_whole
 from tacit.data.catalogue import Catalogue, named_column
 from tacit.data.columns import Origin, capital, id_column
-from tacit.data.tables import shown
-from tacit.data.values import distinct_ids
+from tacit.data.values import distinct_ids, quoted_id
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
 
 def read_side(path: str | Path, kind: str) -> tuple[pa.Table, Origin]:
     """A CSV or Parquet table that describes users or items; its id column comes first, called `kind`."""
-    path = Path(path)
     try:
-        path = path.expanduser()
-        there = path.is_file()
-    except (OSError, RuntimeError):  # a name that is too long, a home that there is not
-        there = False
-    if not there:
+        path = Path(path).expanduser()
+    except RuntimeError:  # there is no such home
+        path = Path(path)
+    if not is_file(path):
         raise DataError(f'There is no {kind} table "{str(path)[:200]}"; check the path.')
-    table, origin = (parquet if path.suffix.lower() in parquet.SUFFIXES else delimited).read_side(path)
+    table, origin = read_whole(path)
     found = id_column(table.column_names, kind, origin.name)
     others = [name for name in table.column_names if name != found]
     return table.select([found, *others]).rename_columns([kind, *others]), origin
@@ -58,9 +55,9 @@ def public_attributes(
     missing = np.setdiff1d(np.arange(len(items)), described)
     if len(missing):
         raise DataError(
-            f"Item {shown(items.ids[missing[0]])} has no {origin.unit} in {origin.name}, and [public] features needs "
-            f"one of every item ({len(missing):,} of {len(items):,} have none); add it, with empty cells where nothing "
-            "is known."
+            f"Item {quoted_id(items.ids[missing[0]])} has no {origin.unit} in {origin.name}, and [public] features "
+            f"needs one for every item ({len(missing):,} of {len(items):,} have none); add the item, with empty cells "
+            "where a value is unknown."
         )
     return align(table.select(["item", *dict.fromkeys(features)]), items, origin)
 
@@ -71,17 +68,17 @@ def listed_ids(table: pa.Table | None, kind: str, origin: Origin) -> np.ndarray 
 
 
 def align(table: pa.Table, vocabulary: Vocabulary, origin: Origin) -> pa.Table | None:
-    """The side table's rows in the order of the vocabulary, nulls where it has none; without its id column.
+    """The side table's rows in the order of the vocabulary, nulls for ids without a row; without its id column.
 
-    None if nothing but ids is left. What it says of ids outside the vocabulary is left out.
+    None if it has no other column. Rows of ids outside the vocabulary are left out.
     """
     places, ids = distinct_ids(table[vocabulary.kind], vocabulary.kind, origin)
     if len(ids) < len(places):
         _, first_of = np.unique(places, return_index=True)
         again = int(np.setdiff1d(np.arange(len(places)), first_of)[0])
         raise DataError(
-            f"{origin.at(again)} describes {vocabulary.kind} {shown(ids[places[again]])} a second time; "
-            f"keep one {origin.unit} per {vocabulary.kind}."
+            f"{origin.at(again)} describes {vocabulary.kind} {quoted_id(ids[places[again]])} a second time; "
+            f"delete all but one {origin.unit} per {vocabulary.kind}."
         )
     described = table.drop_columns([vocabulary.kind])
     if not described.num_columns:

@@ -33,7 +33,7 @@ from tacit.engine.envelope import open_message
 from tacit.engine.flare import Flare
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Transcript
-from tacit.federation.line import Log as CallLog
+from tacit.federation.calls import Log as CallLog
 from tacit.federation.role import ROLE
 from tacit.model import Model
 from tacit.prepare.prepared import Keys, PreparedRun
@@ -284,7 +284,7 @@ class Coordinator:
         finally:
             engine.close()
             if prepared.private:  # what came after the last round counts too
-                self._status.set(epsilon=prepared.spent(transcript.asked))
+                self._status.set(epsilon=prepared.spent(transcript.requests_by_step))
         seconds, rejected = perf_counter() - began, dict(federation.rejected)
         return RunResult(model, transcript, latest, federation.rounds_done, seconds, federation.void, rejected)
 

@@ -31,14 +31,11 @@ from tacit.errors import PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.partition import Setting
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.progress import Glance, glances
+from tacit.prepare.progress import RoundProgress, progress_reporter
 from tacit.prepare.run_file import check, roles_of, seeded, setting_of, stops
-from tacit.report.about import about, absences, metrics_table, void_sums
-from tacit.report.beside import told_after, told_before
-from tacit.report.crossing import crossing
+from tacit.report.describe import describe, metrics_table
 from tacit.report.folder import RunFolder
-from tacit.report.sealing import sentences
-from tacit.report.shared import shared_metrics, site_metrics
+from tacit.report.site_messages import sent_after, sent_before, shared_metrics, site_metrics
 from tacit.report.words import count, plural
 
 INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure."
@@ -72,7 +69,7 @@ def up(
     keyring: Keyring,
     out: Path | None,
     options: CoordinatorOptions,
-    watch: Callable[[Glance], None],
+    watch: Callable[[RoundProgress], None],
     report: Callable[[str], None],
 ) -> dict[str, Any]:
     """Wait for the invited sites, conduct the run with those that accept, and fill the run folder; the summary.
@@ -103,7 +100,7 @@ def _serve(
     keyring: Keyring,
     folder: RunFolder,
     options: CoordinatorOptions,
-    watch: Callable[[Glance], None],
+    watch: Callable[[RoundProgress], None],
     report: Callable[[str], None],
 ) -> tuple[Finished, list[str]]:
     """The coordinator's service for one run; what came of it, and a sentence for each party that refused."""
@@ -201,7 +198,7 @@ def _conduct(
     wait: float,
     folder: RunFolder,
     calls: CallLog,
-    watch: Callable[[Glance], None],
+    watch: Callable[[RoundProgress], None],
 ) -> Finished:
     names = offer.everybody
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
@@ -215,7 +212,9 @@ def _conduct(
         prepared = offer.prepared(facts_among(offer, found))
         with _ledger_heads(coordinator, offer, calls) as heads:
             coordinator.begin(offer, prepared, heads)
-            done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, glances(prepared, watch))
+            done = coordinator.conduct(
+                prepared, file.engine.timeout, transcript, calls, progress_reporter(prepared, watch)
+            )
     except TacitError as error:
         coordinator.give_up(names, error)
         raise
@@ -245,56 +244,32 @@ def _ledger_heads(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Ite
 def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str], keyring: Keyring) -> dict[str, Any]:
     """Fill the run folder with what the coordinator has seen."""
     prepared, done, replies = held.prepared, held.done, held.replies
-    facts, promise = prepared.facts, prepared.guarantee
+    facts = prepared.facts
     metrics, judged = shared_metrics(replies, len(facts.roster))
     sites = sum(site is not None for site in site_metrics(replies).values())
-    summary: dict[str, Any] = {
-        "run": str(folder.path),
-        "method": prepared.method.name,
-        "setting": str(facts.setting),
-        "metrics": metrics,
-        **({"metrics_of": f"{sites} of {plural(len(facts.roster), 'site')}"} if metrics else {}),
-        **({"void": done.void} if done.void else {}),
-        "intervals": {},
-        "guarantee": promise.to_json(),
-        "rounds": done.rounds,
-        "bytes_up": done.transcript.meter.bytes_up,
-        "bytes_down": done.transcript.meter.bytes_down,
-        "seconds": round(done.seconds, 3),
-        "digest": done.transcript.digest,
-    }
-    told = prepared.sealing()
-    folder.finish(
-        summary=summary,
-        about=about(
-            described(prepared, file),
-            f"Every site held out its own part, as [split] says: {file.split.by}.",
-            sites_of(held, file, keyring.federation),
-            prepared.method,
-            prepared.parameters,
-            crossing(prepared.method, prepared.plan, simulated=False),
-            notes=[
-                *([INSECURE] if keyring.insecure else []),
-                *refused,
-                *absences(done.transcript, len(facts.roster)),
-                *void_sums(done.void, done.rounds),
-                *(f"Left out of a secure sum, {party}: {why}" for party, why in done.rejected.items()),
-                *judged,
-                *prepared.warnings,
-                *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
-            ],
-            sealed=prepared.sealed,
-            noise=prepared.loudness(),
-            hidden=prepared.hidden,
-            sealing=[] if told is None else sentences(told, False),
-            deployed=True,
-            beside=beside(held, file),
-        ),
-        metrics=metrics_table([]),
-        transcript=done.transcript,
-        model=replace(done.model, stamp=str(promise)),
+    whose = {"metrics_of": f"{sites} of {plural(len(facts.roster), 'site')}"} if metrics else {}
+    description = describe(
+        prepared,
+        done,
+        folder.path,
+        done.seconds,
+        summary={"metrics": metrics, **whose, "intervals": {}},
+        about={
+            "data": described(prepared, file),
+            "split": f"Every site held out its own part, as [split] says: {file.split.by}.",
+            "partition": sites_of(held, file, keyring.federation),
+            "deployed": True,
+            "beside": beside(held, file),
+        },
+        notes=[
+            *([INSECURE] if keyring.insecure else []),
+            *refused,
+            *judged,
+            *([REVEALS[file.partition.align]] if facts.setting is Setting.VERTICAL else []),
+        ],
     )
-    return summary
+    folder.finish(description, metrics_table([]), done.transcript, replace(done.model, stamp=str(prepared.guarantee)))
+    return description.summary.to_json()
 
 
 def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
@@ -302,7 +277,7 @@ def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
     contents = {name: site.content() for name, site in held.told.items()}
     users = {name: site.users for name, site in held.told.items()}
     way = file.partition.align if held.prepared.facts.setting is Setting.VERTICAL else None
-    return [*told_before(contents, users, way, held.offers), *told_after(held.replies)]
+    return [*sent_before(contents, users, way, held.offers), *sent_after(held.replies)]
 
 
 def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from tacit.federation import Transcript
 from tacit.model import Fitted, Part, Predictor, assemble
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.progress import Glance, glances
+from tacit.prepare.progress import RoundProgress, progress_reporter
 from tacit.prepare.simulate import Trained
 
 #: Seconds for all sites to start.
@@ -146,7 +146,7 @@ def train_on_sites(
     *,
     calls: CallLog | None,
     payloads: Path | None,
-    watch: Callable[[Glance], None] | None,
+    watch: Callable[[RoundProgress], None] | None,
 ) -> Trained:
     """One run with every party in its own process, started for it and stopped after it."""
     sites = LocalSites(folder, (*parties.names, *prepared.roles), ledgers)
@@ -172,7 +172,7 @@ def train(
     *,
     calls: CallLog | None = None,
     payloads: Path | None = None,
-    watch: Callable[[Glance], None] | None = None,
+    watch: Callable[[RoundProgress], None] | None = None,
     disturb: Callable[[int], None] | None = None,
     brought: Mapping[str, Catalogue] | None = None,
 ) -> Trained:
@@ -180,16 +180,16 @@ def train(
     run = prepared.run
     sites.store(run, parties, brought)
     transcript = Transcript(payloads)
-    history: list[Glance] = []
+    history: list[RoundProgress] = []
 
-    def see(glance: Glance) -> None:
-        history.append(glance)
+    def see(progress: RoundProgress) -> None:
+        history.append(progress)
         if watch is not None:
-            watch(glance)
+            watch(progress)
         if disturb is not None:
-            disturb(glance.round)
+            disturb(progress.round)
 
-    done = _conduct(sites.coordinator(run), sites, file, prepared, transcript, calls, glances(prepared, see))
+    done = _conduct(sites.coordinator(run), sites, file, prepared, transcript, calls, progress_reporter(prepared, see))
     predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
     if predictor is None:
         raise PeerFailed("A site did not save its predictor; see its log.")

@@ -27,7 +27,7 @@ from tacit.config import (
     toml_table,
 )
 from tacit.data.catalogue import Catalogue
-from tacit.data.public_facts import TYPICAL, PublicFacts
+from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
 from tacit.data.ratings import Feedback, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.catalogue_message import catalogue_content, ids_array, read_catalogue_content, read_ids
@@ -38,7 +38,6 @@ from tacit.federation.facts import Member
 from tacit.federation.role import ROLE
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.run_file import method_of, plan, prepared
 
@@ -121,7 +120,7 @@ class Offer:
         public = self.file.public
         if public.scale is None or public.users is None:
             raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
-        ratings = public.ratings or public.users * min(TYPICAL, items)
+        ratings = public.ratings or public.users * min(TYPICAL_RATINGS, items)
         width = 0 if self.catalogue is None else self.catalogue.width
         return PublicFacts(public.users, items, Scale(*public.scale), ratings, width)
 
@@ -134,7 +133,7 @@ class Offer:
         if self.file.privacy is None:
             return None
         made = plan(self.file, method, parameters, self.setting, parties, self.public(items))
-        affordable(made, self.file.privacy)
+        made.check_budget(self.file.privacy)
         return made
 
     def prepared(self, facts: Facts) -> PreparedRun:

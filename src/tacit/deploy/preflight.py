@@ -31,7 +31,7 @@ from tacit.engine.envelope import Address, open_message, read_failure, sign_mess
 from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.report.sealing import fragile
+from tacit.report.secagg_words import loss_warning
 from tacit.report.words import listing, plural
 
 
@@ -240,9 +240,9 @@ def _privacy(policy: Policy, offer: Offer, data: SiteData, kit: Kit, folder: Pat
     made, budget = found
     steps = ", ".join(f"{count} × {step}" for step, count in made.terms.releases.items())
     allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
-    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.alone()
+    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.collusion_epsilon()
     if own is not None:
         words += f"; if all other parties collude with the coordinator, its own share of the noise gives ε = {own:.3g}"
-    if (warning := fragile(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
+    if (warning := loss_warning(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
         words += f". WARNING: {warning}"
     return words, made

@@ -47,7 +47,7 @@ class RoleRun:
         content.pop("head", None)
         facts = read_facts(offer, content)
         prepared = offer.prepared(facts)
-        wants = prepared.roles[home.name].wants(prepared.parameters)
+        wants = prepared.roles[home.name].own_columns(prepared.parameters)
         brought = None
         if home.brings is not None:
             brought = home.brings.catalogue(facts.item_ids, offer.run, home.folder, wants)

@@ -16,7 +16,7 @@ from tacit.data.load import load
 from tacit.data.ratings import Ratings, Scale, row_order
 from tacit.data.side_tables import align, catalogue_of, read_side
 from tacit.data.split import split
-from tacit.data.tables import shown as shown_id
+from tacit.data.values import quoted_id
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.offer import Offer, SiteSizes
 from tacit.deploy.site_files import read_share
@@ -180,14 +180,14 @@ class Source:
             where = "in the file of --items" if vertical else "on the run's list of items"
             mend = "add such items to that file" if vertical else "have them added to the run's [public] catalogue"
             some = list(dict.fromkeys(own.items[~listed].tolist()))
-            named = ", ".join(shown_id(ids[item]) for item in some[:FEW]) + (", …" if len(some) > FEW else "")
+            named = ", ".join(quoted_id(ids[item]) for item in some[:FEW]) + (", …" if len(some) > FEW else "")
             found.append(
                 f"Left out: {left_out:,} {of_all}, since their items are not {where} ({named}); correct the ids, or "
                 f"{mend}."
             )
         if off := int(np.sum(outside)):
             first = int(np.argmax(outside))
-            which = f"{own.values[first]:g} for item {shown_id(ids[own.items[first]])}"
+            which = f"{own.values[first]:g} for item {quoted_id(ids[own.items[first]])}"
             found.append(
                 f"Clipped: {off:,} {of_all}, since they are outside the run's scale {scale} (such as {which}); correct "
                 "them, or have the run's [public] scale widened."

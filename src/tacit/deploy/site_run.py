@@ -22,7 +22,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit import files
-from tacit.boundary.door import record_beside
+from tacit.boundary.base_gate import record_public
 from tacit.boundary.events import Metrics, Public, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection
@@ -173,7 +173,7 @@ class SiteRun:
 
         The coordinator chooses what is shared, so a model that does not fit this site is neither saved nor evaluated.
         """
-        from tacit.evaluate.evaluation import evaluate_as_asked
+        from tacit.evaluate.evaluation import evaluate_as_configured
 
         if self.party is None or self._prepared is None:
             return {}
@@ -191,7 +191,7 @@ class SiteRun:
         test = self.data.test
         if test is None or not test.n_ratings:
             return {}
-        found = evaluate_as_asked(predictors[0], test, seen, file.evaluate, file.seed)
+        found = evaluate_as_configured(predictors[0], test, seen, file.evaluate, file.seed)
         people = int(np.sum(test.counts > 0))
         metrics = json.dumps({"metrics": found.metrics, "users": people, "ratings": test.n_ratings})
         files.write_private(folder / "metrics.json", metrics)
@@ -236,7 +236,7 @@ class SiteRun:
         body = encode(content)
         request = hashlib.sha256(f"{offer.hash}|{step}".encode() + body).hexdigest()
         with closing(Ledger(home.ledger, home.name)) as ledger:
-            record_beside(ledger, offer.run, step, request, event, body)
+            record_public(ledger, offer.run, step, request, event, body)
         return content
 
     def _describe_run(self, protection: Protection) -> None:
@@ -313,5 +313,5 @@ def check_budget(policy: Policy, offer: Offer, data: SiteData, path: Path, name:
             shutil.copy2(part, elsewhere)
         with closing(Ledger(Path(elsewhere) / path.name, name)) as ledger:
             budget = policy.budget(offer.file, made, ledger)
-            Protection(made.terms, ledger, budget, offer.run, offer.file.seed, data.people).afford()
+            Protection(made.terms, ledger, budget, offer.run, data.people).check_budget()
     return made, budget

@@ -22,10 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from tacit import files
-from tacit.boundary.creation_mark import lay_mark, lift_mark, mark
-from tacit.boundary.ledger import PAGE_SIZE, UNREADABLE, layout, read_only, readable, unreadable
+from tacit.boundary.sealed_database import (
+    DATABASE_ERRORS,
+    PAGE_SIZE,
+    as_text,
+    clear_mark,
+    database_error,
+    mark_creation,
+    mark_path,
+    open_read_only,
+    schema_of,
+)
 from tacit.errors import PeerFailed, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 
 FORMAT = "tacit call log 1"
@@ -51,22 +60,22 @@ class CallLog:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lay_mark(path)
+            mark_creation(path)
             self._key = _key_beside(path, new=not path.exists())
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
             os.chmod(path, 0o600)
         except OSError as error:
             raise UsageError(f'The log "{path}" cannot be kept there: {error.strerror}; name another folder.') from None
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.text_factory = readable
+        self._database.text_factory = as_text
         try:
             with self._reading():
                 self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
                 self._database.execute("pragma journal_mode = wal")
                 self._database.execute("pragma synchronous = full")
-                if not layout(self._database):
+                if not schema_of(self._database):
                     self._begin()
-                lift_mark(path)
+                clear_mark(path)
             self.verify()
         except BaseException:
             self._database.close()
@@ -81,7 +90,7 @@ class CallLog:
             path.open("rb").close()
         except OSError as error:
             raise UsageError(f'The log "{path}" cannot be read: {error.strerror}.') from None
-        log._database = read_only(path)
+        log._database = open_read_only(path)
         try:
             with log._reading():
                 log._database.execute("begin")  # one moment's view, whatever a writer does meanwhile
@@ -154,7 +163,7 @@ class CallLog:
     def verify(self) -> None:
         """Check every row of every table."""
         with self._reading():
-            if layout(self._database) != _own_layout():
+            if schema_of(self._database) != _own_layout():
                 raise TamperingFound(
                     f'The log "{self.path}" was changed, or is of a version that did not seal it; start a new run.'
                 )
@@ -180,7 +189,7 @@ class CallLog:
 
     def _begin(self) -> None:
         with self._transaction():
-            if not mark(self.path).exists():
+            if not mark_path(self.path).exists():
                 raise TamperingFound(
                     f'The log "{self.path}" is gone or was emptied, and its key is still there; put the log back, or '
                     "start a new run."
@@ -222,8 +231,8 @@ class CallLog:
         """While SQLite is at work: what it finds damaged is tampering, and a full or closed disk is not."""
         try:
             yield
-        except UNREADABLE as error:
-            found = unreadable(self.path, error, "log")
+        except DATABASE_ERRORS as error:
+            found = database_error(self.path, error, "log")
             if isinstance(found, TamperingFound):
                 raise found from error
             raise PeerFailed(
@@ -262,4 +271,4 @@ def _own_layout() -> list[tuple[str, ...]]:
     with closing(sqlite3.connect(":memory:")) as fresh:
         for statement in _SCHEMA.split(";"):
             fresh.execute(statement)
-        return layout(fresh)
+        return schema_of(fresh)

@@ -23,7 +23,7 @@ import numpy as np
 
 from tacit.boundary.wire import Value, decode, encode
 from tacit.errors import TamperingFound
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.partition import Parties
 

@@ -10,7 +10,7 @@ from tacit.boundary.wire import reading
 from tacit.engine.coordinator_channel import CoordinatorChannel
 from tacit.engine.envelope import TimedRequest, read_answer
 from tacit.errors import BadMessage, TacitError
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.federation.messages import MOST_WHY, Answer, Request
 
 
@@ -35,7 +35,7 @@ class Flare:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, name: str, request: Request, attendance: Attendance) -> Answer | TacitError:
-        if not attendance.listeners(name, 0):
+        if not attendance.receivers(name, 0):
             return Answer(name, "lost", Kind.PUBLIC)
         survivors = attendance.survivors(name)
         reply = self._channel.request(

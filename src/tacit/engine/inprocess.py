@@ -17,7 +17,7 @@ from time import monotonic
 
 from tacit.boundary.release import Kind
 from tacit.engine.serve import Memory, kind_of, serve_request
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Answer, Request
 from tacit.federation.peer import Peer
 
@@ -90,7 +90,7 @@ class InProcess:
             return Answer(name, "late", kind_of(self.parties[name], request))
 
     def _serve(self, party: Peer, request: Request, attendance: Attendance) -> Answer:
-        if not attendance.listeners(party.name, party.member.devices):
+        if not attendance.receivers(party.name, party.member.devices):
             return Answer(party.name, "lost", kind_of(party, request))
         turn = self._turns.taken() if self._in_turns(request) else nullcontext()
         with self._locks[party.name], turn:

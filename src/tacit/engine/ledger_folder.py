@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tacit import files
+from tacit.boundary.events import Noised, merge
 from tacit.boundary.ledger import START, Ledger
-from tacit.boundary.spending import Noised, merge
 from tacit.engine.call_log import CallLog
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.guarantee import Unit
@@ -64,9 +64,9 @@ def check_division(ledgers: Sequence[Ledger], parties: Parties, unit: Unit, run:
     catalogue = [_item(item) for item in parties.item_ids.ids] if vertical else []
     for share in parties:
         for ledger in charged:
-            by_item = vertical and bool(ledger.bound(catalogue))  # else it was charged for people, with all their items
+            by_item = vertical and bool(ledger.known_people(catalogue))  # else it was charged for people
             units = charged_items(share, parties.setting, unit) if by_item else people_of(share)
-            if ledger.party != share.name and (found := ledger.bound(units)):
+            if ledger.party != share.name and (found := ledger.known_people(units)):
                 _refuse(share.name, len(found), "item" if by_item else "person", ledger)
 
 
@@ -74,11 +74,11 @@ def _same_everywhere(ledgers: Sequence[Ledger], charged: Sequence[Ledger], parti
     by_party = {ledger.party: ledger for ledger in ledgers}
     for share in parties:
         people = people_of(share)
-        mine = by_party[share.name].bound(people) if share.name in by_party else set()
+        mine = by_party[share.name].known_people(people) if share.name in by_party else set()
         for ledger in charged:
             if ledger.party == share.name:
                 continue
-            theirs = ledger.bound(people)
+            theirs = ledger.known_people(people)
             if missing := theirs - mine if ledger.party in parties.names else theirs:
                 _refuse(share.name, len(missing), "person", ledger)
             if theirs and _costs(ledger, run) - _costs(by_party[share.name], run):

@@ -146,7 +146,7 @@ def evaluate(
     return _summarised(columns, users, notes, bootstrap, seed)
 
 
-def evaluate_as_asked(
+def evaluate_as_configured(
     predictor: Predictor,
     test: Ratings,
     seen: Ratings,

@@ -17,17 +17,17 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.errors import TacitError
-from tacit.evaluate.evaluation import Evaluation, evaluate_as_asked
+from tacit.evaluate.evaluation import Evaluation, evaluate_as_configured
 from tacit.evaluate.paired import compare_paired
 from tacit.methods import find
-from tacit.prepare.loaded import Prepared
-from tacit.prepare.progress import Line
+from tacit.prepare.loaded import LoadedRun
+from tacit.prepare.progress import ProgressLine
 from tacit.prepare.simulate import Trained, train, with_newcomers
 from tacit.prepare.simulated_ledgers import Records
 
 
 def bias_floor(
-    prepared: Prepared, evaluation: Evaluation | None = None, make_line: Callable[[], Line] | None = None
+    prepared: LoadedRun, evaluation: Evaluation | None = None, make_line: Callable[[], ProgressLine] | None = None
 ) -> dict[str, Any] | None:
     """The floor of a run, for about.json; None for `bias` itself and for feedback that it cannot learn from.
 
@@ -49,7 +49,7 @@ def bias_floor(
         line = None if make_line is None else make_line()
         if line is not None:
             line.phase("training")
-        floor = prepared.run.beside(method.name)
+        floor = prepared.run.comparison(method.name)
         with TemporaryDirectory(prefix="tacit-floor-") as folder:
             records = Records.unlimited(floor, Path(folder))
             shown = None if line is None else prepared.test
@@ -67,10 +67,10 @@ def bias_floor(
     }
 
 
-def _judged(prepared: Prepared, trained: Trained, progress: Callable[[float], None] | None) -> Evaluation:
+def _judged(prepared: LoadedRun, trained: Trained, progress: Callable[[float], None] | None) -> Evaluation:
     predictor = with_newcomers(trained, prepared.support, prepared.test.n_users)
     file = prepared.file
-    return evaluate_as_asked(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
+    return evaluate_as_configured(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
 
 
 def _paired(run: Evaluation, floor: Evaluation, test: Ratings) -> dict[str, Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from tacit.federation import Facts
 from tacit.methods import chosen, find
 from tacit.model import Fitted, Linear, Part, Predictor, assemble
 from tacit.partition import Setting
-from tacit.prepare.loaded import Prepared
+from tacit.prepare.loaded import LoadedRun
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train, with_newcomers
 
@@ -33,7 +33,7 @@ SHRINKAGE = 5.0
 Judge = Callable[..., Evaluation]
 
 
-def references(prepared: Prepared, evaluation: Evaluation, judge: Judge) -> list[dict[str, Any]]:
+def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> list[dict[str, Any]]:
     """What about.json says of them: `name`, `what`, `metrics` and `intervals`; `missing` where there are none.
 
     Parameters
@@ -80,17 +80,17 @@ def references(prepared: Prepared, evaluation: Evaluation, judge: Judge) -> list
 
 def _popular(ratings: Ratings) -> Fitted:
     counts = np.bincount(ratings.items, minlength=ratings.n_items).astype(np.float32)
-    return Fitted.alike(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
+    return Fitted.same_for_all(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
 
 
-def _central(prepared: Prepared) -> Predictor:
+def _central(prepared: LoadedRun) -> Predictor:
     method, parameters = chosen({"name": "central"})
     facts = Facts.of(prepared.parties, prepared.file.seed)  # counted: it carries no guarantee
     trained = train(PreparedRun.of(method, parameters, facts), prepared.parties)
     return with_newcomers(trained, prepared.support, prepared.test.n_users)
 
 
-def _local(prepared: Prepared) -> Predictor:
+def _local(prepared: LoadedRun) -> Predictor:
     """Every party's own biases, for its own users and items."""
     parties = prepared.parties
     if parties.setting is Setting.DEVICE:
@@ -101,11 +101,11 @@ def _local(prepared: Prepared) -> Predictor:
 
 
 def _leveled(ratings: Ratings, items: bool = True) -> Fitted:
-    levels, biases = own_biases(ratings, items)
+    levels, biases = local_biases(ratings, items)
     return Fitted(Linear.levels(biases, ratings.scale, SHRINKAGE), levels[:, None])
 
 
-def own_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def local_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Users' levels (n,) and items' biases (m,), float32, each shrunk; without `items` all biases are 0.
 
     b_j = Σ_u (r_uj − μ)/(n_j + k),   level_u = (Σ_j (r_uj − b_j) + k·μ)/(n_u + k),   μ shrunk to the scale's middle

@@ -27,10 +27,6 @@ class Member:
     columns: Array
     devices: int = 0
 
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"users": self.users, "items": self.items}
-
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -92,6 +88,12 @@ class Facts:
         held, features = self.member(name).columns, self.catalogue.features(columns)
         return features if len(held) == len(features) else features[held]
 
+    def dimensions_of(self, name: str) -> dict[str, int]:
+        """The values of the names in schemas' shapes, for one party."""
+        member = self.member(name)
+        sizes = {"features": self.catalogue.width, "roster": len(self.roster)}
+        return {"users": member.users, "items": member.items, **sizes}
+
     @cached_property
     def _places(self) -> dict[str, int]:
         return {member.name: place for place, member in enumerate((*self.roster, *self.roles))}
@@ -99,7 +101,7 @@ class Facts:
     def member(self, name: str) -> Member:
         """The roster's entry for a party, or that of another role."""
         if name not in self._places:
-            raise PeerFailed(f'A message came from "{name}", who is not on the roster.')
+            raise PeerFailed(f'"{name}" is not on the roster of this run.')
         return (*self.roster, *self.roles)[self._places[name]]
 
     def weight(self, name: str) -> float:

@@ -10,7 +10,7 @@ from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
 from tacit.federation.facts import Facts
 from tacit.federation.peer import Peer
-from tacit.model.fitted import Fitted
+from tacit.model import Fitted
 from tacit.partition import Share
 
 

@@ -38,8 +38,7 @@ class Peer:
     @property
     def dimensions(self) -> dict[str, int]:
         """What the names in a schema's shapes stand for here."""
-        sizes = {"features": self.facts.catalogue.width, "roster": len(self.facts.roster)}
-        return {**sizes, **self.member.dimensions, **self.parameters.dimensions}
+        return {**self.facts.dimensions_of(self.name), **self.parameters.dimensions}
 
     @property
     def sums(self) -> Mapping[str, Step]:
@@ -48,7 +47,7 @@ class Peer:
 
     def step(self, name: str) -> Step | None:
         """A step of the method, or an exchange of the run's aggregation; None where there is none of that name."""
-        return self.steps.get(name) or exchange_step(name, self.sums, self.gate.how.exchanges)
+        return self.steps.get(name) or exchange_step(name, self.sums, self.gate.aggregation.exchanges)
 
     def answer(self, request: Request, present: Array | None = None) -> Release:
         """Serve one request: check it, do the step, and let out only what the gate made for it.
@@ -66,7 +65,7 @@ class Peer:
         if (recorded := self.gate.repeated(*terms)) is not None:
             return recorded
         agreed = partial(self._agreed, step)
-        with self.gate.serving(*terms, agreed=agreed, received=payload, present=present):
+        with self.gate.serving(*terms, check=agreed, received=payload, present=present):
             if step.name in self.steps:
                 result = getattr(self, step.name)(**payload)
             else:
@@ -86,7 +85,7 @@ class Peer:
                 f'Step "{step.name}" of {self.name} is declared a {step.kind} and ended in a {kind}; nothing was sent.'
             )
         terms = self.gate.terms.steps.get(step.name)
-        if terms is not None and (terms.whole or self.gate.how.seals(terms)):
-            self.gate.how.check_sealed(payload, terms, step.gives.cells(self.dimensions), self.name)
+        if terms is not None and (terms.integers or self.gate.aggregation.seals(terms)):
+            self.gate.aggregation.check_sealed(payload, terms, step.gives.cells(self.dimensions), self.name)
         else:
             step.gives.check(payload, self.dimensions, self.name, step.name)

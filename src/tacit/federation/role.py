@@ -22,12 +22,12 @@ ROLE = re.compile("catalogue|proxy|decrypter-[1-9][0-9]{0,8}")
 class Role(Peer):
     """Somebody without ratings whom the coordinator asks by name. Subclasses add public steps, marked with `@step`.
 
-    A step ends in `gate.tell`, whose blocks the step's schema names. What an aggregation says to its roles needs no
+    A step ends in `gate.send`, whose blocks the step's schema names. What an aggregation says to its roles needs no
     step: it is answered by the aggregation, as at parties.
 
     Attributes
     ----------
-    brought : items with attributes that only this role has, in the order of the run's items; None where it has none
+    own_catalogue : items and attributes that only this role has, in the order of the run's items; or None
     home : arrays that it keeps between steps
     """
 
@@ -39,14 +39,14 @@ class Role(Peer):
         parameters: Any,
         facts: Facts,
         gate: RoleGate,
-        brought: Catalogue | None = None,
+        own_catalogue: Catalogue | None = None,
         sums: Mapping[str, Step] | None = None,
     ) -> None:
         super().__init__(name, parameters, facts, gate)
-        self.brought, self._sums = brought, dict(sums or {})
+        self.own_catalogue, self._sums = own_catalogue, dict(sums or {})
 
     @classmethod
-    def wants(cls, parameters: Any) -> tuple[str, ...] | None:
+    def own_columns(cls, parameters: Any) -> tuple[str, ...] | None:
         """Which attributes of the items that it brings it uses; None for all."""
         return None
 
@@ -56,13 +56,13 @@ class Role(Peer):
         return self._sums
 
 
-def members(names: Iterable[str], facts: Facts) -> tuple[Member, ...]:
+def role_members(names: Iterable[str], facts: Facts) -> tuple[Member, ...]:
     """Roles as the public facts list them: they have no users, and see all items."""
     items = np.arange(facts.items, dtype=np.int64)
     return tuple(Member(name, 0, len(items), items) for name in names)
 
 
-def together(method: Mapping[str, type[Role]], aggregation: Mapping[str, type[Role]]) -> dict[str, type[Role]]:
+def combine_roles(method: Mapping[str, type[Role]], aggregation: Mapping[str, type[Role]]) -> dict[str, type[Role]]:
     """A run's roles: those of its method, and those of its aggregation."""
     if both := sorted(method.keys() & aggregation.keys()):
         raise UsageError(f'Both the method and the aggregation have a role "{both[0]}"; choose another aggregation.')

@@ -21,10 +21,10 @@ def start_factors(facts: Facts, rows: int, factors: int, *purpose: str) -> np.nd
     return embed(uniform * np.float32(2 * a), facts.scale.span)
 
 
-def falling(first: float, step: int, steps: int, last: float) -> float:
+def linear_decay(first: float, step: int, steps: int, last: float) -> float:
     """A rate that falls linearly from `first` to `last`·`first` over 80 % of the steps and then stays (P0, §4.3).
 
-    >>> [round(falling(1.0, s, 10, 0.2), 2) for s in (0, 4, 8, 9)]
+    >>> [round(linear_decay(1.0, s, 10, 0.2), 2) for s in (0, 4, 8, 9)]
     [1.0, 0.6, 0.2, 0.2]
     """
     return first * (1 - (1 - last) * min(1.0, step / (0.8 * steps)))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
+from tacit.boundary.query import Mechanism
+from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.config import Frozen
 from tacit.data.ratings import Feedback
@@ -94,3 +96,46 @@ class Method:
             able = ", ".join(self.sides)
             raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {setting} one.")
         return self.sides[setting]
+
+    def stated(self, parameters: Any, context: Context) -> list[Spec]:
+        """What the method releases in that context, each found fit to be planned."""
+        sides = self.sides_in(context.setting)
+        specs = list(sides.specs(parameters, context))
+        named = [spec.step for spec in specs]
+        for spec in specs:
+            if spec.step not in sides.party.steps:
+                wrong = f"its party has no such step, but {', '.join(sides.party.steps)}"
+            elif named.count(spec.step) > 1:
+                wrong = "it is there twice"
+            else:
+                wrong = _unfit(spec, sides.party.steps[spec.step].kind)
+            if wrong:
+                raise UsageError(f'{self.name} states a release of "{spec.step}", and {wrong}.')
+        shares = [spec.share for spec in specs if spec.share is not None]
+        too_many = len(shares) < len(specs) or not sum(shares) <= 1 + 1e-9
+        if shares and (too_many or not all(share > 0 for share in shares)):
+            raise UsageError(
+                f"The specs of {self.name} share the budget as "
+                f"{', '.join(f'{spec.step}: {spec.share}' for spec in specs)}; give every one of them a share above 0, "
+                "all together at most 1, or none of them."
+            )
+        return specs
+
+
+def _unfit(spec: Spec, kind: Kind) -> str:
+    """Why a step of that kind cannot make such releases, since the gate would not do what is accounted for; or ""."""
+    mechanism, answers = spec.query.mechanism, spec.answers
+    integers = all(isinstance(number, int) and not isinstance(number, bool) for number in (spec.releases, answers))
+    if not integers or spec.releases < 0 or answers < 0:
+        return "its releases and answers have to be integers of 0 or more"
+    if kind not in (Kind.SUM, Kind.CHAIN, Kind.REPORT):
+        return f"a {kind} step asks no query"
+    if (kind is Kind.REPORT) != (mechanism is Mechanism.RESPONSE):
+        return f"a {kind} step cannot be noised as {mechanism}: reports are randomised responses, and nothing else is"
+    if mechanism is Mechanism.PERTURBED and kind is not Kind.CHAIN:
+        return f"noise inside an objective is for a chain, and this is a {kind}"
+    if kind is Kind.SUM and answers != 1:
+        return f"a sum has one answer, and not {answers}"
+    if answers == 0 and (kind is Kind.REPORT or mechanism is Mechanism.PERTURBED):
+        return "it has no answer, and would release one all the same"
+    return ""

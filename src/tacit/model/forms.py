@@ -89,16 +89,19 @@ def numbers_of(form: Form) -> dict[str, Number]:
     return {f.name: getattr(form, f.name) for f in fields(form) if f.name not in form.arrays}  # type: ignore[arg-type]
 
 
-def same(a: Form, b: Form) -> bool:
-    """Whether two forms are alike: the same numbers, and the same arrays or copies of them."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or numbers_of(a) != numbers_of(b):
-        return False
-    ours, theirs = arrays_of(a), arrays_of(b)
-    if ours.keys() != theirs.keys():
-        return False
-    return all(ours[name] is theirs[name] or np.array_equal(ours[name], theirs[name]) for name in ours)
+def same(*forms: Form) -> bool:
+    """Whether all forms are equal: the same numbers, and the same arrays or copies of them."""
+    first = forms[0]
+    numbers, arrays = numbers_of(first), arrays_of(first)
+    for form in forms[1:]:
+        if form is first:
+            continue
+        others = arrays_of(form)
+        if type(form) is not type(first) or numbers_of(form) != numbers or others.keys() != arrays.keys():
+            return False
+        if not all(others[name] is arrays[name] or np.array_equal(others[name], arrays[name]) for name in arrays):
+            return False
+    return True
 
 
 def build(name: str, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Form:

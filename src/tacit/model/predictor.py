@@ -12,8 +12,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tacit.data.ratings import Ratings
-from tacit.model.fitted import Fitted
-from tacit.model.forms import same
+from tacit.model import forms
+from tacit.model.forms import Form
 
 
 class Predictor(Protocol):
@@ -41,6 +41,36 @@ class FittedEstimator(Protocol):
 
     @property
     def seen_(self) -> Ratings: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A form, and the state of every user; states: (n, k). Rows and columns are those of the training ratings."""
+
+    form: Form
+    states: np.ndarray
+
+    @classmethod
+    def same_for_all(cls, form: Form, users: int) -> Fitted:
+        """So many users of a form in which they have no state of their own."""
+        return cls(form, np.zeros((users, 0), dtype=form.dtype))
+
+    @property
+    def rates(self) -> bool:
+        """Whether predictions lie on the rating scale, or only rank."""
+        return forms.rates(self.form)
+
+    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """The rating of each pair; where the form only ranks, the score that it ranks by. (k,) float32."""
+        rated = self.form.rate(self.states, users, items)
+        if rated is not None:
+            return rated
+        some, rows = np.unique(users, return_inverse=True)
+        return self.form.rank(self.states, some)[rows, items]
+
+    def scores(self, users: np.ndarray) -> np.ndarray:
+        """What every item is ranked by, one row per user; (len(users), m) float32."""
+        return self.form.rank(self.states, users)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +117,7 @@ class Assembled:
 def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -> Predictor:
     """One predictor for the whole. Parties whose users have states in the same form become one of that form."""
     fitted = [part.predictor for part in parts if isinstance(part.predictor, Fitted)]
-    if len(fitted) == len(parts) and not by_item and all(same(p.form, fitted[0].form) for p in fitted):
+    if len(fitted) == len(parts) and not by_item and forms.same(*(p.form for p in fitted)):
         form = fitted[0].form
         states = np.zeros((n_users, form.width), dtype=form.dtype)
         for part, predictor in zip(parts, fitted, strict=True):
@@ -103,7 +133,7 @@ def _groups(owner: np.ndarray) -> list[tuple[int, np.ndarray]]:
     return list(zip(numbers.tolist(), np.split(order, starts)[1:], strict=True))
 
 
-class Overlay:
+class WithNewUsers:
     """One predictor, but another one for some users: those who were folded in afterwards."""
 
     def __init__(self, base: Predictor, rows: np.ndarray, other: Predictor, n_users: int) -> None:

@@ -12,12 +12,12 @@ from tacit.errors import DataError, UsageError
 from tacit.federation import Facts
 from tacit.partition import Parties
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.progress import Phase
+from tacit.prepare.progress import Phase, ignore_phase
 from tacit.prepare.run_file import check, prepared, setting_in_data
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class LoadedRun:
     """A run file whose method, data, split and partition were found valid; nothing has been written yet.
 
     Attributes
@@ -38,11 +38,7 @@ class Prepared:
     parties: Parties
 
 
-def unheard(_words: str, _done: float | None = None) -> None:
-    """Nobody wants to know."""
-
-
-def prepare(file: RunFile, phase: Phase = unheard) -> Prepared:
+def prepare(file: RunFile, phase: Phase = ignore_phase) -> LoadedRun:
     """Check the run file, then load, split and partition the data."""
     from tacit.data.load import load
     from tacit.data.split import split
@@ -100,7 +96,7 @@ def prepare(file: RunFile, phase: Phase = unheard) -> Prepared:
     if file.privacy is not None:
         phase("planning the noise", None)
     run = prepared(file, Facts.of(parties, file.seed), declared)
-    return Prepared(file, run, described, training, parts.test, parts.support, parts.description, parties)
+    return LoadedRun(file, run, described, training, parts.test, parts.support, parts.description, parties)
 
 
 def about(ratings: Ratings) -> dict[str, Any]:

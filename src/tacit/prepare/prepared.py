@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit import aggregation as aggregations
 from tacit.aggregation import Aggregation
 from tacit.boundary import Gate, RoleGate
 from tacit.boundary.endpoint import Peers
@@ -23,20 +24,19 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.catalogue import Catalogue
-from tacit.data.public_facts import PublicFacts
+from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
 from tacit.engine.ledger_folder import charged_items
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts, Federation, Party, Role, Step, Transcript
+from tacit.federation.calls import Engine, Log
 from tacit.federation.coordinator import Observer
-from tacit.federation.line import Engine, Log
-from tacit.federation.role import all_steps, members, together
+from tacit.federation.role import all_steps, combine_roles, role_members
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, chosen
 from tacit.methods.method import Sides
 from tacit.model import Model
 from tacit.partition import Share
-from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable, check_aggregation, check_cohorts, counted, declared, planned
+from tacit.prepare.plan import Plan, plan_run
 
 
 @dataclass(frozen=True)
@@ -100,27 +100,31 @@ class PreparedRun:
         check_aggregation(aggregation, seeded)
         method.sides_in(facts.setting, facts.feedback)
         if privacy is None:
-            public = public or counted(facts)
+            public = public or counted_facts(facts)
         else:
             check_cohorts(facts, seeded)
-            public = public or declared(facts)
+            public = public or declared_facts(facts)
         count = parties_in(facts)
-        made = planned(method, parameters, facts.setting, count, public, privacy, aggregation, seeded)
-        affordable(made, privacy)
+        made = plan_run(method, parameters, facts.setting, count, public, privacy, aggregation, seeded)
+        made.check_budget(privacy)
         return cls.by_plan(method, facts, made, privacy=privacy, aggregation=aggregation, seeded=seeded, run=run)
 
     @classmethod
     def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
         """The run of a plan that is there already, which brings its own parameters and what it declares."""
-        roles = together(method.sides_in(facts.setting, facts.feedback).roles, plan.how.over(facts.roster).roles)
-        told = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=members(roles, facts))
+        roles = combine_roles(
+            method.sides_in(facts.setting, facts.feedback).roles, plan.how.for_roster(facts.roster).roles
+        )
+        told = replace(
+            facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=role_members(roles, facts)
+        )
         return cls(method, plan.parameters, told, plan, **others)
 
     def named(self, run: str) -> Self:
         """The same under a name."""
         return replace(self, run=run)
 
-    def beside(self, name: str) -> Self:
+    def comparison(self, name: str) -> Self:
         """Another method with the same facts and the same promise, soundly accounted: what a run is compared with.
 
         Where a run asked for a paper's formulas, this one gets the ε that truly holds. Where the run's aggregation
@@ -167,9 +171,9 @@ class PreparedRun:
         promise = self.guarantee
         return promise.hidden if isinstance(promise, NoGuarantee) else ""
 
-    def loudness(self) -> list[dict[str, Any]] | None:
+    def noise_levels(self) -> list[dict[str, Any]] | None:
         """By step, what is asked and how loud its noise is; None for NON-PRIVATE."""
-        return self.plan.loudness() if self.private else None
+        return self.plan.noise_levels() if self.private else None
 
     def sealing(self) -> dict[str, Any] | None:
         """How sums are hidden; None where nothing is."""
@@ -206,12 +210,12 @@ class PreparedRun:
     @cached_property
     def how(self) -> Aggregation:
         """The aggregation, for the parties at hand; a cohort of devices runs no protocol, and is simulated."""
-        return self.plan.how.over(self.facts.roster)
+        return self.plan.how.for_roster(self.facts.roster)
 
     @cached_property
     def roles(self) -> dict[str, type[Role]]:
         """Whom there is to ask beside the parties, by name: the method's roles, and the aggregation's."""
-        return together(self.sides.roles, self.how.roles)
+        return combine_roles(self.sides.roles, self.how.roles)
 
     @cached_property
     def steps(self) -> dict[str, Step]:
@@ -238,7 +242,7 @@ class PreparedRun:
             if record is None:
                 raise UsageError(f"{share.name} takes part in a private run and has no ledger; give it one.")
             people = (*record.people, *charged_items(share, self.facts.setting, terms.unit))
-            protection = Protection(terms, record.ledger, record.budget, self.run, self.facts.seed, people)
+            protection = Protection(terms, record.ledger, record.budget, self.run, people)
         gate = Gate(
             share.name,
             self.facts.seed,
@@ -313,3 +317,51 @@ def plain(value: Any) -> Any:
 def parties_in(facts: Facts) -> int:
     """How many parties there are, devices of a cohort counted one by one."""
     return sum(max(1, member.devices) for member in facts.roster)
+
+
+def check_aggregation(aggregation: AggregationSection, seeded: bool) -> None:
+    """Refuse an aggregation that does not exist, or not in this kind of run."""
+    name = aggregation.name
+    found = aggregations.find(name)
+    if aggregation.signed and name != "secagg":
+        raise UsageError(
+            f'[aggregation] signed = true is for "secagg", whose survivors sign who stayed; "{name}" has none.'
+        )
+    if not seeded and found.only_simulated:
+        raise PrivacyRefused(
+            f'[engine] seeded = false asks for noise that holds outside a simulation, and "{name}" exists in '
+            'simulations only; use "secagg" or "plain".'
+        )
+
+
+def check_cohorts(facts: Facts, seeded: bool) -> None:
+    """Refuse a cohort where the noise has to hold outside a simulation."""
+    if not seeded and any(member.devices > 1 for member in facts.roster):
+        raise PrivacyRefused(
+            "[engine] seeded = false asks for noise that holds outside a simulation, and a cohort simulates many "
+            f"devices at once; let each be a party, with [partition] into = {facts.users}, or leave it out."
+        )
+
+
+def declared_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
+    """The public facts of a run that declares none; refuses what was only read off the ratings.
+
+    `ratings` is how many there are, as everyone may know it.
+    """
+    if not facts.scale.declared:
+        raise UsageError(
+            f"The scale {facts.scale} was read off the ratings, which would be a leak with privacy; declare it, "
+            "as in tacit.load(…, scale=(1, 5))."
+        )
+    if not facts.item_ids.listed:
+        raise UsageError(
+            "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
+            'catalogue, as in tacit.load(…, catalogue="items.csv").'
+        )
+    return counted_facts(facts, ratings or TYPICAL_RATINGS * facts.users)
+
+
+def counted_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
+    """What the parties' own sizes say; `ratings` replaces their number, where that may not be counted."""
+    number = facts.ratings if ratings is None else ratings
+    return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width)

@@ -10,14 +10,13 @@ from tacit.config import RunFile
 from tacit.data.public_facts import PublicFacts, public_facts
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
-from tacit.federation.role import together
+from tacit.federation.role import combine_roles
 from tacit.methods import Method, Parameters, chosen, find
 from tacit.partition import Setting
 from tacit.partition.attribute import side_with
 from tacit.partition.divide import WAYS
-from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable, check_aggregation, planned
-from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.plan import Plan, plan_run
+from tacit.prepare.prepared import PreparedRun, check_aggregation
 
 
 def method_of(file: RunFile) -> tuple[Method, Parameters]:
@@ -38,7 +37,7 @@ def check(file: RunFile, setting: Setting | None = None) -> tuple[Method, Parame
     """Everything that can be refused before ratings are read; `setting` is the run's, if not the run file's own."""
     method, parameters = method_of(file)
     if file.privacy is not None:
-        affordable(plan(file, method, parameters, setting), file.privacy)
+        plan(file, method, parameters, setting).check_budget(file.privacy)
     return method, parameters
 
 
@@ -46,7 +45,7 @@ def roles_of(file: RunFile, setting: Setting, parties: int) -> tuple[str, ...]:
     """Whom a run needs beside its parties, by the code that is installed here."""
     method, _parameters = method_of(file)
     how = aggregations.made(setting, parties, file.aggregation)
-    return tuple(together(method.sides_in(setting).roles, how.roles))
+    return tuple(combine_roles(method.sides_in(setting).roles, how.roles))
 
 
 def read(path: Path, changes: Sequence[str] = (), seed: int | None = None) -> tuple[RunFile, str | None]:
@@ -119,7 +118,7 @@ def plan(
     if setting not in method.sides:
         raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
-    return planned(method, parameters, setting, parties, facts, file.privacy, file.aggregation, seeded(file))
+    return plan_run(method, parameters, setting, parties, facts, file.privacy, file.aggregation, seeded(file))
 
 
 def prepared(file: RunFile, facts: Facts, public: PublicFacts | None = None, run: str = "") -> PreparedRun:

@@ -20,10 +20,10 @@ from tacit.engine.serve import Memory
 from tacit.federation import Facts, Party, Role, Transcript
 from tacit.kernels.blas import one_blas_thread
 from tacit.model import Fitted, Model, Part, Predictor, assemble
-from tacit.model.predictor import Overlay
+from tacit.model.predictor import WithNewUsers
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import Keys, PreparedRun
-from tacit.prepare.progress import Glance
+from tacit.prepare.progress import RoundProgress
 from tacit.prepare.simulated_ledgers import Records
 from tacit.rng import derive, stream_key
 
@@ -42,7 +42,7 @@ class Trained:
     predictor: Predictor
     before_fine_tuning: Predictor | None
     rounds: int
-    history: tuple[Glance, ...]
+    history: tuple[RoundProgress, ...]
     seconds: float
     void: int = 0
     rejected: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def train(
     timeout: float | None = None,
     payloads: Path | None = None,
     test: Ratings | None = None,
-    watch: Callable[[Glance], None] | None = None,
+    watch: Callable[[RoundProgress], None] | None = None,
     brought: Mapping[str, Catalogue] | None = None,
 ) -> Trained:
     """Hold a prepared run's conversation over `parties` in this process.
@@ -144,9 +144,9 @@ class _Onlooker:
         parties: Parties,
         transcript: Transcript,
         test: Ratings | None,
-        watch: Callable[[Glance], None] | None,
+        watch: Callable[[RoundProgress], None] | None,
     ) -> None:
-        self.history: list[Glance] = []
+        self.history: list[RoundProgress] = []
         self._prepared, self._members, self._parties = prepared, members, parties
         self._transcript, self._watch = transcript, watch
         self._shared: Mapping[str, np.ndarray] = {}
@@ -170,8 +170,8 @@ class _Onlooker:
             if predictor.rates:
                 errors = predictor.predict(users, items) - values
                 mse = float(np.mean(np.square(errors, dtype=np.float64)))
-        spent = self._prepared.spent(self._transcript.asked)
-        self.history.append(Glance(round, rounds, mse, self._transcript.meter.bytes_up, spent))
+        spent = self._prepared.spent(self._transcript.requests_by_step)
+        self.history.append(RoundProgress(round, rounds, mse, self._transcript.meter.bytes_up, spent))
         if self._watch is not None:
             self._watch(self.history[-1])
 
@@ -207,4 +207,4 @@ def with_newcomers(trained: Trained, support: Ratings | None, n_users: int) -> P
     theirs = support.select_users(rows)
     states = trained.model.fold_in(theirs.indptr, theirs.items, theirs.values)
     newcomers = Fitted(trained.model.form, states)
-    return Overlay(trained.predictor, rows, newcomers, n_users)
+    return WithNewUsers(trained.predictor, rows, newcomers, n_users)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.boundary.lock import alone
+from tacit.boundary.lock import exclusive
 from tacit.boundary.protection import Budget, total_epsilon
 from tacit.engine.call_log import CallLog
 from tacit.engine.ledger_folder import Heads, check_division, check_not_restored, latest_heads, open_ledgers, people_of
@@ -54,7 +54,7 @@ class Records:
     @contextmanager
     def over(self, prepared: PreparedRun, parties: Parties) -> Iterator[None]:
         """While no other process uses the ledgers, once they were looked at as a whole: see `engine.ledgers`."""
-        with alone(self.folder, "the ledgers", "name another folder with [privacy] ledger"):
+        with exclusive(self.folder, "the ledgers", "name another folder with [privacy] ledger"):
             try:
                 with open_ledgers(self.folder) as ledgers:
                     if self.heads is not None:

@@ -2,8 +2,8 @@
 
 from tacit.report.card import privacy_card
 from tacit.report.comparison import compare_report, write_comparison
-from tacit.report.html import report, write_card, write_report
 from tacit.report.record import RunRecord
+from tacit.report.run_page import report, write_card, write_report
 
 __all__ = [
     "RunRecord",

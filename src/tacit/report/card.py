@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit import aggregation as aggregations
-from tacit.report import crossed, promises, traffic
-from tacit.report.floor_chart import WHAT, Verdict, verdict
+from tacit.report import crossed, guarantee_words, traffic
+from tacit.report.floor_verdict import WHAT, Verdict, verdict
 from tacit.report.markup import clean
 from tacit.report.record import RunRecord
 from tacit.report.words import MISSING, count, epsilon, listing, moment, percent, plural, sentence, short
@@ -91,10 +91,12 @@ def card(record: RunRecord) -> Card:
             )
             statement += "two of them over different parties say if one is subtracted from the other."
         if record.summary.guarantee is not None:
-            statement = f"{NON_PRIVATE} {promises.void(record.summary.guarantee)}"
+            statement = f"{NON_PRIVATE} {guarantee_words.void(record.summary.guarantee)}"
     else:
-        stamp = promises.in_one_line(stated, setting)
-        statement = promises.SIMULATED if stated.simulated else "What this covers, and what it does not, is said below."
+        stamp = guarantee_words.one_line(stated, setting)
+        statement = (
+            guarantee_words.SIMULATED if stated.simulated else "What this covers, and what it does not, is said below."
+        )
         if crossed.metrics_told(record):
             statement += " METRICS SHARED: beside it sites chose to tell metrics, which no ε covers."
     sections = [_protected(record), _assumptions(record), *_loudness(record), _crossed(record)]
@@ -139,9 +141,11 @@ def _facts(record: RunRecord) -> list[tuple[str, str]]:
 def _protected(record: RunRecord) -> Section:
     heading, stated = "Who is protected from whom", record.guarantee
     if stated is not None:
-        several = promises.in_several_silos(stated, record.summary.setting)
+        several = guarantee_words.in_several_silos(stated, record.summary.setting)
         told = ["That is for the run's own messages: the metrics that sites chose to tell after it are not covered."]
-        return Section(heading, [*promises.meant(stated), *(told if crossed.metrics_told(record) else [])], several)
+        return Section(
+            heading, [*guarantee_words.explained(stated), *(told if crossed.metrics_told(record) else [])], several
+        )
     kinds = {crossing.kind for crossing in record.about.crossings}
     sentences = ["Nobody is protected from anybody: no ε holds for this run."]
     if record.about.hidden:
@@ -162,11 +166,11 @@ def _assumptions(record: RunRecord) -> Section:
     points = [f"Aggregation is {_seen(aggregation)}."]
     if record.guarantee is not None:
         chains = any(crossing.kind == "chain" for crossing in record.about.crossings)
-        points = [*promises.resting_on(record.guarantee, chains), *points]
+        points = [*guarantee_words.assumptions(record.guarantee, chains), *points]
     points += record.about.sealing
     data = record.about.data
     if record.guarantee is not None or data.features:
-        points.append(promises.assumed_public(data.items, data.features))
+        points.append(guarantee_words.assumed_public(data.items, data.features))
     return Section("Assuming what", points=points)
 
 
@@ -241,7 +245,7 @@ def _unprotected(record: RunRecord) -> Section:
         points.append(f"What the run does not describe, so that nothing here covers it: {listing(unknown)}.")
     if record.guarantee is not None:
         place = record.run_file.aggregation.name, record.summary.setting
-        points += [*promises.leaves_out(record.guarantee, *place, record.about.deployed), *_at_home(record)]
+        points += [*guarantee_words.not_covered(record.guarantee, *place, record.about.deployed), *_at_home(record)]
     points.append(
         "From the coordinator: who takes part and when, how many users each party has, and how long its messages are."
     )

@@ -11,11 +11,12 @@ import numpy as np
 
 from tacit.errors import UsageError
 from tacit.evaluate.metrics import METRICS
-from tacit.report import floor_chart, page, readings
+from tacit.report import floor_verdict, page, readings
 from tacit.report.bars import Bar, Estimate, bars, estimates
 from tacit.report.card import card
 from tacit.report.charts import Reference, Series, legend, line_chart
 from tacit.report.glossary import leading, meaning
+from tacit.report.guarantee_words import brief
 from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.paired_runs import user_by_user
 from tacit.report.record import RunRecord
@@ -104,14 +105,6 @@ def _seed(record: RunRecord) -> str:
     return f"seed {record.run_file.seed}"
 
 
-def stated(record: RunRecord) -> str:
-    """A run's guarantee in a few words: ε, unit, and whether it is SIMULATED; or NON-PRIVATE."""
-    its = record.guarantee
-    if its is None:
-        return "NON-PRIVATE, contributions hidden" if record.about.hidden else "NON-PRIVATE"
-    return f"ε = {epsilon(its.epsilon or 0)} per {its.unit}{', SIMULATED' if its.simulated else ''}"
-
-
 def differences(records: Sequence[RunRecord]) -> list[str]:
     """What differs between runs that has to be the same for their metrics to be compared."""
 
@@ -197,7 +190,9 @@ def _results(records: Sequence[RunRecord], names: Sequence[str], lead: str | Non
     ]
     table = page.table(head, rows, numeric=range(1, len(head)))
     drawn = _estimates(records, names, lead) if lead else None
-    said = [tag("li", tag("b", f"{short(name, 60)}: "), words) for name, words in floor_chart.verdicts(records, names)]
+    said = [
+        tag("li", tag("b", f"{short(name, 60)}: "), words) for name, words in floor_verdict.verdicts(records, names)
+    ]
     return page.section("How well they did", drawn, table, tag("ul", *said) if said else None)
 
 
@@ -218,9 +213,9 @@ def _estimates(records: Sequence[RunRecord], names: Sequence[str], lead: str) ->
     reading = f"Test {known.short} of each run, with its {INTERVAL}; {way[known.lower_is_better]}."
     drawn = [
         Estimate(name, _value(record, lead), *record.summary.intervals.get(lead, (None, None)), floor=is_floor)
-        for name, record, is_floor in zip(names, records, floor_chart.among(records, lead), strict=True)
+        for name, record, is_floor in zip(names, records, floor_verdict.among(records, lead), strict=True)
     ]
-    below = floor_chart.levels(records, names, lead)
+    below = floor_verdict.levels(records, names, lead)
     drawn += [Estimate(level.name, level.value, level.low, level.high, floor=True) for level in below]
     if any(row.floor for row in drawn):
         reading += " Dashed is the floor: biases alone, at the same guarantee as the run."
@@ -252,7 +247,7 @@ def _learning(records: Sequence[RunRecord], names: Sequence[str], lead: str | No
     reading = f"Test {meaning(name).short} after each round."
     if levels:
         reading += " Dashed levels are runs of a single round."
-    below = [Reference(short(level.name, 44), level.value) for level in floor_chart.levels(records, names, name)]
+    below = [Reference(short(level.name, 44), level.value) for level in floor_verdict.levels(records, names, name)]
     if below:
         reading += " The floor is biases alone, at the same guarantee as the run."
     if left_out:
@@ -296,7 +291,7 @@ def _promises(records: Sequence[RunRecord], names: Sequence[str]) -> Markup:
 def _chip(record: RunRecord) -> Markup:
     its = record.guarantee
     kind = "none" if its is None else "simulated" if its.simulated else "holds"
-    return tag("span", stated(record), class_=f"chip {kind}")
+    return tag("span", brief(record.guarantee, record.about.hidden), class_=f"chip {kind}")
 
 
 def _runs(records: Sequence[RunRecord], names: Sequence[str]) -> Markup:

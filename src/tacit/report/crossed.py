@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tacit.report import traffic
+from tacit.report.description import Crossing
 from tacit.report.record import RunRecord
 from tacit.report.words import MISSING, count, listing, sentence, short, size
-from tacit.report.written import Crossing
 
 HEAD = ("Step", "What left the parties", "Kind", "Seen by", "Answers", "Up", "Down")
 _KINDS = {
@@ -30,7 +30,7 @@ def totals(record: RunRecord) -> list[tuple[str, str]]:
     about, summary = record.about, record.summary
     if not about.beside:
         return [("Left the parties", size(summary.bytes_up)), ("Reached the parties", size(summary.bytes_down))]
-    before, after = about.told("before"), about.told("after")
+    before, after = about.bytes_sent("before"), about.bytes_sent("after")
     return [
         ("Left the parties in the run", f"{size(summary.bytes_up)}: its own messages, as in the summary"),
         ("Left them before the run", size(before)),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.report import floor_chart, page, readings, traffic
+from tacit.report import floor_verdict, page, readings, traffic
 from tacit.report.bars import Bar, bars, stacked_rounds
 from tacit.report.charts import Reference, Series, histogram, legend, line_chart
 from tacit.report.glossary import leading, meaning
@@ -40,7 +40,7 @@ def _convergence(record: RunRecord, name: str, height: float) -> Markup:
     known = meaning(name)
     final, shared = record.summary.metrics.get(name), record.summary.metrics_shared.get(name)
     reading = readings.read_convergence(name, rounds, values)
-    references = floor_chart.reference(record, name)
+    references = floor_verdict.reference(record, name)
     if final is not None and math.isfinite(final):
         if shared is not None:
             references.append(Reference(f"after fine-tuning: {metric(final)}", final))
@@ -79,7 +79,7 @@ def users(record: RunRecord) -> Markup | None:
             values,
             label=f"Histogram of {known.short} over users. {reading}",
             x_title=f"{known.short} of one user",
-            references=floor_chart.user_mean(record, name),
+            references=floor_verdict.user_mean(record, name),
             width=width,
         )
     )

@@ -7,25 +7,24 @@ Folders are mode 0700 and files 0600, also when they are copied elsewhere: per-u
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit import files
-from tacit.boundary.lock import alone
+from tacit.boundary.lock import exclusive
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation import Transcript
 from tacit.model import Model
+from tacit.report.description import RunDescription, Summary
 from tacit.report.words import redacted
 
 #: What a finished run is held to: everything from which its report and its card are written, and its model.
@@ -50,7 +49,7 @@ class RunFolder:
         self._alone = ExitStack()
 
     def __enter__(self) -> RunFolder:
-        self._alone.enter_context(alone(self.path, "the run", "name another folder with --out"))
+        self._alone.enter_context(exclusive(self.path, "the run", "name another folder with --out"))
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -108,43 +107,35 @@ class RunFolder:
         """Where messages are kept when the run asks for them."""
         return self.path / "transcript" / "payloads"
 
-    def finish(
-        self,
-        *,
-        summary: Mapping[str, Any],
-        about: Mapping[str, Any],
-        metrics: pa.Table,
-        transcript: Transcript,
-        model: Model,
-    ) -> None:
-        """Write everything that the run left, and seal it in the log; the summary makes it a finished run."""
-        from tacit.report.html import write_card, write_report
+    def finish(self, description: RunDescription, metrics: pa.Table, transcript: Transcript, model: Model) -> None:
+        """Write all files of the run and seal them in the log; summary.json marks the run as finished."""
+        from tacit.report.run_page import write_card, write_report
 
-        self._write("about.json", _json(about))
+        self._write("about.json", description.about.to_bytes())
         for name in ("model/factors.npz", "model/model.json"):
-            (self.path / name).touch(0o600)  # whoever writes it keeps the mode
+            (self.path / name).touch(0o600)  # the mode stays when the file is written
         with files.replacing(self.path / "metrics.parquet") as new:
             pq.write_table(metrics, new, compression="zstd")
         transcript.write(self.path / "transcript" / "messages.parquet")
         model.save(self.path / "model")
-        self._seal(summary)
-        self._write("summary.json", _json(summary))
+        self._seal(description.summary)
+        self._write("summary.json", description.summary.to_bytes())
         write_card(self.path)
         write_report(self.path)
 
-    def _seal(self, summary: Mapping[str, Any]) -> None:
-        """Write into the sealed log what the run left: its summary, and the hash of every file of `SEALED`."""
+    def _seal(self, summary: Summary) -> None:
+        """Write the summary and the hash of every file of `SEALED` into the sealed log."""
         hashes = {}
         for name in SEALED:
             path = self.path / name
             if name == "summary.json":
-                hashes[name] = hashlib.sha256(_json(summary)).hexdigest()
+                hashes[name] = hashlib.sha256(summary.to_bytes()).hexdigest()
             elif path.exists():
                 files.sync(path)  # a power cut must not look like tampering
                 hashes[name] = file_hash(path)
         log = CallLog(self.path / "transcript" / "log.sqlite")
         try:
-            log.finish({"summary": summary, "files": hashes})
+            log.finish({"summary": summary.to_json(), "files": hashes})
         finally:
             log.close()
 
@@ -210,7 +201,3 @@ def _taken(parent: Path, name: str) -> Path:
 
 def _unmade(path: Path, error: OSError) -> UsageError:
     return UsageError(f'The run folder "{path}" cannot be made: {error.strerror}; name another one with --out.')
-
-
-def _json(table: Mapping[str, Any]) -> bytes:
-    return (json.dumps(table, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

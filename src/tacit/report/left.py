@@ -17,9 +17,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tacit.boundary import events
-from tacit.boundary.ledger import START, Row, read_only
+from tacit.boundary.events import merge
+from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import Budget
-from tacit.boundary.spending import merge
+from tacit.boundary.sealed_database import open_read_only
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 from tacit.report.words import count, epsilon, listing, percent, plural
@@ -100,7 +101,7 @@ class FirstPage:
 
 def first_page(ledger: Path) -> FirstPage:
     """The first page of a ledger that was verified."""
-    database = read_only(ledger)
+    database = open_read_only(ledger)
     try:
         about = dict(database.execute("select name, value from about").fetchall())
     finally:

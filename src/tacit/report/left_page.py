@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.report import left_rows, page, promises
+from tacit.report import guarantee_words, left_rows, page
 from tacit.report.charts import Reference, Series, line_chart
+from tacit.report.description import StatedGuarantee
 from tacit.report.left import Left, free, told
 from tacit.report.markup import Child, Markup, tag
 from tacit.report.page import save
@@ -28,7 +29,6 @@ from tacit.report.words import (
     unbroken,
 )
 from tacit.report.words import delta as small
-from tacit.report.written import StatedGuarantee
 
 #: What is said where a site told its metrics.
 METRICS = (
@@ -116,7 +116,7 @@ def _stamps(left: Left) -> list[Markup]:
         simulated=left.simulated,
     )
     said = [
-        *promises.meant(stated),
+        *guarantee_words.explained(stated),
         "That is for this site; what other sites let out about the same person adds to it.",
     ]
     if any(map(left.shared, left.rows)):
@@ -135,7 +135,7 @@ def _stamps(left: Left) -> list[Markup]:
         )
     kind, before = "plain" if metrics or (len(left.runs) > 1 and held is None) else "holds", metrics
     if left.simulated:
-        seeded = _note("simulated", "SIMULATED", promises.SIMULATED.partition(": ")[2].capitalize())
+        seeded = _note("simulated", "SIMULATED", guarantee_words.SIMULATED.partition(": ")[2].capitalize())
         kind, before = "plain", [*metrics, seeded]
     elif left.unknown:
         which = "" if len(left.unknown) == len(left.runs) else f" of {plural(len(left.unknown), 'run')}"

@@ -1,7 +1,7 @@
 """HTML and SVG, built from elements: text that is not `Markup` is escaped on its way in, so data cannot act.
 
 >>> tag("p", "a < b", class_="note")
-'<p class="note">a &lt; b</p>'
+Markup('<p class="note">a &lt; b</p>')
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ import html
 import re
 from collections.abc import Iterable
 
+from markupsafe import Markup
+
 _VOID = frozenset({"meta", "br", "hr", "col", "rect", "line", "circle", "path"})
 _LONGEST = 4000  # characters of one piece of text; a report is read by people
 # Control characters break markup; the bidirectional ones make text read as something that it is not.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-
-
-class Markup(str):
-    """Text that is markup already."""
-
-    __slots__ = ()
 
 
 Child = str | None

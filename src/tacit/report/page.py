@@ -5,24 +5,67 @@ The page carries a policy that forbids every load and every script: the browser 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tacit import files
 from tacit.errors import UsageError
+from tacit.report import words
 from tacit.report.card import Card, Section, Table
-from tacit.report.floor_chart import Verdict
+from tacit.report.floor_verdict import Verdict
 from tacit.report.glossary import meaning
 from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.words import short, unbroken
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# Control characters break markup; the bidirectional ones make text read as something that it is not.
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_FILTERS = [
+    "count",
+    "delta",
+    "epsilon",
+    "listing",
+    "metric",
+    "moment",
+    "percent",
+    "plural",
+    "seconds",
+    "sentence",
+    "short",
+    "size",
+    "spelled",
+    "unbroken",
+]
+
+
+def render(template: str, /, **values: object) -> str:
+    """A page from a template in tacit/report/templates; every value is escaped unless it is `Markup`."""
+    return _INVISIBLE.sub("\ufffd", _environment().get_template(template).render(values))
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("tacit.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters.update({name: getattr(words, name) for name in _FILTERS})
+    return environment
+
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def page(title: str, *body: Child, version: str = "") -> str:
     """The whole document."""
-    style = resources.files("tacit.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("tacit.report").joinpath("templates/style.css").read_text(encoding="utf-8")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

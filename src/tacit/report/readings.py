@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.report.floor_chart import verdict
+from tacit.report.floor_verdict import verdict
 from tacit.report.glossary import leading, meaning
 from tacit.report.record import RunRecord
 from tacit.report.traffic import PartyTraffic, RoundTraffic
@@ -81,7 +81,7 @@ def lede(record: RunRecord) -> str:
 
 def beside(record: RunRecord) -> str:
     """How much left the parties before the run and after it."""
-    before, after = (record.about.told(when) for when in ("before", "after"))
+    before, after = (record.about.bytes_sent(when) for when in ("before", "after"))
     return f"{size(before)} left them before it, {size(after) if after else 'nothing'} after it"
 
 

@@ -1,29 +1,21 @@
-"""`RunRecord`: what a finished run left in its folder, read back and checked.
-
-    run.toml · summary.json · about.json · metrics.parquet · transcript/messages.parquet
-
-The tables are read when they are first asked for.
-"""
+"""`RunRecord`: a finished run, read back from its folder and checked. Tables are read on first use."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
 from tacit.config import RunFile
 from tacit.errors import UsageError
+from tacit.report.description import About, RunDescription, StatedGuarantee, Summary
 from tacit.report.words import redacted
-from tacit.report.written import About, StatedGuarantee, Summary, Written
 
 PARTS = ("run.toml", "summary.json", "about.json", "metrics.parquet", "transcript/messages.parquet")
 _METRICS = ("scope", "round", "user", "metric", "value")
@@ -32,23 +24,15 @@ _MESSAGES = ("call", "round", "step", "party", "direction", "bytes", "copies", "
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """One finished run.
-
-    Attributes
-    ----------
-    folder : the run folder
-    summary, about : what summary.json and about.json say
-    run_text : run.toml as written, without passwords
-    """
+    """One finished run; `run_text` is run.toml as written, without passwords."""
 
     folder: Path
-    summary: Summary
-    about: About
+    description: RunDescription
     run_text: str = field(repr=False)
 
     @classmethod
     def read(cls, folder: str | Path) -> RunRecord:
-        """The run in `folder`; one that is missing, none or unfinished is an error that says what to do."""
+        """The run in `folder`, which must be finished."""
         folder = Path(folder)
         if not folder.is_dir():
             raise UsageError(f'There is no run folder "{folder}"; name one that tacit run has made, such as runs/….')
@@ -62,16 +46,20 @@ class RunRecord:
                 f'The run in "{folder}" is not finished: it has no {missing[0]}; '
                 f"finish it with: tacit run {folder / 'run.toml'} --resume {folder}"
             )
-        return cls(
-            folder=folder,
-            summary=_read_json(folder / "summary.json", Summary),
-            about=_read_json(folder / "about.json", About),
-            run_text=redacted((folder / "run.toml").read_text(encoding="utf-8", errors="replace")),
-        )
+        run_text = (folder / "run.toml").read_text(encoding="utf-8", errors="replace")
+        return cls(folder, RunDescription.read(folder), redacted(run_text))
+
+    @property
+    def summary(self) -> Summary:
+        return self.description.summary
+
+    @property
+    def about(self) -> About:
+        return self.description.about
 
     @property
     def name(self) -> str:
-        """The folder's own name; where it lies is nobody's business."""
+        """The folder's name, without its path."""
         return self.folder.resolve().name
 
     @cached_property
@@ -96,11 +84,11 @@ class RunRecord:
 
     @cached_property
     def messages(self) -> pa.Table:
-        """transcript/messages.parquet: one row a message; digests are left on disk."""
+        """transcript/messages.parquet: one row per message, without digests."""
         return _read_table(self.folder / "transcript" / "messages.parquet", _MESSAGES)
 
     def scope_metrics(self, scope: str) -> list[str]:
-        """The metrics that there are per "round" or per "user"."""
+        """The metrics that are stored per "round" or per "user"."""
         rows = self.metrics.filter(pc.equal(self.metrics["scope"], scope))
         return sorted(str(name) for name in pc.unique(rows["metric"]).to_pylist())
 
@@ -121,39 +109,14 @@ class RunRecord:
         return table.filter(pc.and_(pc.equal(table["scope"], scope), pc.equal(table["metric"], metric)))
 
 
-Model = TypeVar("Model", bound=Written)
-
-
-def _read_json(path: Path, model: type[Model]) -> Model:
-    try:
-        return model.model_validate(_without_secrets(json.loads(path.read_text(encoding="utf-8"))))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(p) for p in first["loc"]) or "the whole"
-        problem = f"{key}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-    except (ValueError, OSError) as error:
-        problem = str(error)
-    raise UsageError(
-        f'"{path}" cannot be read ({problem}); make the run anew with: tacit run {path.parent / "run.toml"}'
-    )
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_secrets(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(inner) for inner in value]
-    return redacted(value) if isinstance(value, str) else value
-
-
 def _read_table(path: Path, columns: tuple[str, ...]) -> pa.Table:
     try:
         return pq.read_table(path, columns=list(columns)).select(list(columns))
     except (pa.ArrowException, KeyError, OSError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(
-            f'"{path}" is not the table that a run leaves ({problem}); it should have the columns '
-            f"{', '.join(columns)}: make the run anew."
+            f'"{path}" is not the table that a run writes ({problem}); it should have the columns '
+            f"{', '.join(columns)}: run again."
         ) from None
 
 

@@ -7,10 +7,10 @@ from itertools import compress
 from typing import Any
 
 from tacit.report import page
+from tacit.report.description import AboutData, AboutParty
 from tacit.report.markup import Child, Markup, tag
 from tacit.report.record import RunRecord
 from tacit.report.words import count, percent, plural, sentence, short
-from tacit.report.written import AboutData, AboutParty
 
 _MOST_PARTIES = 20
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tacit.report.description import AboutParty
 from tacit.report.record import RunRecord
-from tacit.report.written import AboutParty
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""From numbers to whole numbers: what a modular sum and exact noise need, piece by piece.
+"""From numbers to integers, as modular sums and exact noise need them, one contribution at a time.
 
-A *piece* is what one user, or where single ratings are protected one rating, adds to a sum. Its numbers are divided by
-a step γ and rounded up or down at random, so that each keeps its mean; a result that came out too long is drawn again
-(Kairouz, Liu and Steinke 2021, "The distributed discrete Gaussian mechanism", conditional stochastic rounding).
+A contribution is what one user, or where single ratings are protected one rating, adds to a sum. Its numbers are
+divided by a step γ and rounded up or down at random, so that each keeps its mean; a result that is too long is drawn
+again (Kairouz, Liu and Steinke 2021, "The distributed discrete Gaussian mechanism", conditional stochastic rounding).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Uniform(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class Contributions:
     """What each piece adds to which cells.
 
     Attributes
@@ -58,12 +58,12 @@ class Pieces:
     values: Array
     size: int
 
-    def some(self, wanted: Array) -> Pieces:
+    def some(self, wanted: Array) -> Contributions:
         """The pieces that are wanted, (k,) bool."""
         counts = np.diff(self.starts)
         entries = np.repeat(wanted, counts)
         starts = np.concatenate([[0], np.cumsum(counts[wanted])]).astype(np.int64)
-        return Pieces(starts, self.cells[entries], self.values[entries], self.size)
+        return Contributions(starts, self.cells[entries], self.values[entries], self.size)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Rounding:
         """Δ₁ of one piece, in steps."""
         return max(self.l2, min(math.sqrt(self.touched) * self.l2, self.l2**2))
 
-    def summed(self, pieces: Pieces, coins: Uniform) -> Array:
+    def summed(self, pieces: Contributions, coins: Uniform) -> Array:
         """The sum of all pieces, rounded one by one; (size,) int64."""
         if len(pieces.starts) < 1 or pieces.starts[-1] != len(pieces.cells) or len(pieces.cells) != len(pieces.values):
             raise DataError("The pieces of a sum do not cover their entries; build them anew.")

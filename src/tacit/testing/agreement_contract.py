@@ -6,8 +6,8 @@ import pytest
 
 from tacit.methods import known
 from tacit.partition import Setting
-from tacit.testing.kept_sites import digests
 from tacit.testing.method_contract import Contract
+from tacit.testing.running_sites import digests
 
 
 class AgreementContract(Contract):

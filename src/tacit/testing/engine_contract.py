@@ -19,9 +19,9 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, Terms, unprotected
 from tacit.data.synthetic import demo
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
+from tacit.federation.calls import Engine
 from tacit.federation.facts import Member
-from tacit.federation.line import Engine
 from tacit.guarantee import Relation, Unit
 from tacit.methods import Parameters
 from tacit.model import Fitted, Linear
@@ -63,7 +63,7 @@ class Prober(Party):
 
     def at_home(self, **shared: Any) -> Fitted:
         lowest = np.full(self.member.items, self.facts.scale.low, dtype=np.float32)
-        return Fitted.alike(Linear.scores(lowest, self.facts.scale), self.member.users)
+        return Fitted.same_for_all(Linear.scores(lowest, self.facts.scale), self.member.users)
 
     def _counts(self, state: Any, stream: np.random.Generator) -> dict[str, np.ndarray]:
         self.served += 1
@@ -77,13 +77,13 @@ class Prober(Party):
         self.earlier = self.gate.sum(self._counts)
         return self.earlier
 
-    @step(Kind.CHAIN, takes=Schema(vector=Floats("items"), t=Whole(0, 9)), gives=VECTOR, what="a random walk")
+    @step(Kind.CHAIN, takes=Schema(vector=Floats("items"), t=Integer(0, 9)), gives=VECTOR, what="a random walk")
     def walk(self, vector: np.ndarray, t: int) -> Release:
         return self.gate.chain(
             lambda state, stream: {"vector": stream.random(len(vector), dtype=np.float32)},
             update=lambda s, g, i: {"vector": s["vector"] + g["vector"]},
             state={"vector": vector},
-            lets_out=("vector",),
+            release=("vector",),
         )
 
     @step(Kind.REPORT, takes=Schema(), gives=Schema(code=Floats("any")), what="two numbers that name the party")

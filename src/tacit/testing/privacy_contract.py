@@ -40,16 +40,15 @@ from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.federation import Facts, Floats, Party
-from tacit.federation.messages import Request, Step, Whole
+from tacit.federation.messages import Integer, Request, Step
 from tacit.guarantee import Guarantee, Relation, Unit
 from tacit.methods import chosen, find
 from tacit.partition import Parties, Setting, partition
-from tacit.prepare.plan import Plan
-from tacit.prepare.planned import planned
+from tacit.prepare.plan import Plan, plan_run
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.prepared import Record as Kept
 from tacit.rng import derive, stream_key
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 USERS, ITEMS, SCALE = 4, 7, Scale(1, 5)
 EPSILON, DELTA = 4.0, 1e-3
@@ -161,7 +160,7 @@ class PrivacyContract:
         public = PublicFacts(USERS, ITEMS, SCALE, self.declared)
         privacy = PrivacySection(epsilon=EPSILON, delta=DELTA, unit=str(unit))
         aggregation = AggregationSection(name="ideal" if sealed else "plain")
-        return planned(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
+        return plan_run(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
 
     def climbed(self, setting: Setting, plan: Plan, tries: int = 60, seed: int = 7) -> float:
         """The largest distance found, in parts of what is stated: a dial at a time, from one bad place and then others.
@@ -441,7 +440,7 @@ def request_of(party: Party, step: Step, round: int, mode: int) -> Request:
         if isinstance(wanted, Floats):
             shape = tuple(party.dimensions[s] if isinstance(s, str) else s for s in wanted.shape)
             payload[name] = wild(mode, shape).astype(np.float32)
-        elif isinstance(wanted, Whole):
+        elif isinstance(wanted, Integer):
             payload[name] = min(max(wanted.low, round - 1), wanted.high)
         else:
             raise NotImplementedError(f'The contract does not know what "{name}" of step "{step.name}" can be.')
@@ -488,11 +487,11 @@ def pinned(mode: int, party: str) -> Callable[[str, tuple[int, ...]], Array]:
 # -- how far ----------------------------------------------------------------------------------------------------------
 
 
-def whole_moves(here: Sequence[Pieces], there: Sequence[Pieces], terms: StepTerms) -> float:
+def whole_moves(here: Sequence[Contributions], there: Sequence[Contributions], terms: StepTerms) -> float:
     """How far a sum of integers moves between neighbours, in parts of what is charged: the larger of Δ₂'s and Δ₁'s.
 
-    Pieces that both have fall out, since each is rounded by coins of its own; every other one can move the sum by all
-    of its rounded length.
+    Contributions that both have fall out, since each is rounded by its own coins; every other one can move the sum by
+    all of its rounded length.
     """
     grid, event = terms.code, terms.event
     assert isinstance(grid, Grid)
@@ -505,13 +504,13 @@ def whole_moves(here: Sequence[Pieces], there: Sequence[Pieces], terms: StepTerm
         cells = np.flatnonzero(values)
         assert len(cells) <= rounding.touched, f"a piece touches {len(cells)} cells, and {rounding.touched} are stated"
         assert np.linalg.norm(values) <= rounding.clip * (1 + 1e-9), "a piece is longer than stated"
-        alone = Pieces(np.array([0, len(cells)]), cells, values[cells], len(values))
+        alone = Contributions(np.array([0, len(cells)]), cells, values[cells], len(values))
         whole = rounding.summed(alone, Seeded(stream_key(7, "contract", number))).astype(np.float64)
         l2, l1 = l2 + float(np.linalg.norm(whole)), l1 + float(np.abs(whole).sum())
     return max(l2 / event.l2, l1 / event.l1)
 
 
-def _single(parts: Sequence[Pieces]) -> Iterator[bytes]:
+def _single(parts: Sequence[Contributions]) -> Iterator[bytes]:
     """Each piece that is not 0, as its cells."""
     for pieces in parts:
         for start, end in zip(pieces.starts, pieces.starts[1:], strict=False):

@@ -16,7 +16,7 @@ from tacit.boundary import Release
 from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Party, Role, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Role, Schema, step
 from tacit.methods.context import Context
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
@@ -62,7 +62,7 @@ class WeighedParty(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        return Fitted.alike(Linear.scores(self._latest("items", shared), self.facts.scale), self.member.users)
+        return Fitted.same_for_all(Linear.scores(self._latest("items", shared), self.facts.scale), self.member.users)
 
 
 class WeighingCatalogue(Role):
@@ -70,15 +70,17 @@ class WeighingCatalogue(Role):
 
     @step(
         Kind.PUBLIC,
-        takes=Schema(items=Floats("items"), t=Whole(0, 100)),
-        gives=Schema(items=Floats("items"), asked=Whole(1, 101)),
+        takes=Schema(items=Floats("items"), t=Integer(0, 100)),
+        gives=Schema(items=Floats("items"), asked=Integer(1, 101)),
         what="the sums that the coordinator sent, weighed by what only the catalogue knows of items",
     )
     def weigh(self, items: np.ndarray, t: int) -> Release:
         self.home["asked"] = asked = np.asarray(self.home.get("asked", 0)) + 1
-        weights = np.ones(len(items)) if self.brought is None else 1 + np.abs(self.brought.features()).sum(axis=1)
+        weights = (
+            np.ones(len(items)) if self.own_catalogue is None else 1 + np.abs(self.own_catalogue.features()).sum(axis=1)
+        )
         seen = self.home["seen"] = np.asarray(self.home.get("seen", np.zeros(len(items)))) + items
-        return self.gate.tell(items=(weights * seen).astype(np.float32), asked=int(asked))
+        return self.gate.send(items=(weights * seen).astype(np.float32), asked=int(asked))
 
 
 def specs(parameters: WeighedParameters, context: Context) -> Sequence[Spec]:

@@ -8,7 +8,7 @@ from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
-from tacit.federation.messages import Wholes
+from tacit.federation.messages import Ints
 from tacit.methods.baselines.descent import DescentParameters, descend, started
 from tacit.methods.method import Method, Sides
 from tacit.model import Fitted, Model, NonNegative
@@ -53,7 +53,7 @@ class Surrendering(Party):
     @step(
         Kind.DISCLOSE,
         takes=Schema(),
-        gives=Schema(users=Wholes("ratings"), items=Wholes("ratings"), values=Floats("ratings")),
+        gives=Schema(users=Ints("ratings"), items=Ints("ratings"), values=Floats("ratings")),
         what="all of the party's ratings, as they are",
     )
     def surrender(self) -> Release:

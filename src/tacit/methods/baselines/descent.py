@@ -13,7 +13,7 @@ from tacit.data.ratings import Scale
 from tacit.federation import Facts
 from tacit.kernels.embed import embed
 from tacit.kernels.sgd import sgd_epoch
-from tacit.methods.initial import falling, start_factors
+from tacit.methods.initial import linear_decay, start_factors
 from tacit.methods.method import Parameters
 
 #: How much of a random start a flat one keeps; found on synthetic data.
@@ -69,7 +69,7 @@ def descend(
     """
     u, v = start
     for epoch in range(parameters.epochs):
-        rate = falling(parameters.rate, epoch, parameters.epochs, last=0.05) / scale.span
+        rate = linear_decay(parameters.rate, epoch, parameters.epochs, last=0.05) / scale.span
         order = stream.permutation(len(values))
         sgd_epoch(
             users,

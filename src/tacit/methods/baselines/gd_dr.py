@@ -19,11 +19,11 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
-from tacit.federation.messages import Wholes
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
+from tacit.federation.messages import Ints
 from tacit.kernels.embed import embed
 from tacit.methods.context import Context
-from tacit.methods.initial import falling, start_factors
+from tacit.methods.initial import linear_decay, start_factors
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.methods.user_factors import fitted_users
 from tacit.model import Fitted, Model, NonNegative
@@ -109,7 +109,7 @@ class ReducedCoordinator:
         for t in federation.rounds(T):
             heard = federation.reports("report", items=V, t=t)
             mean = estimated(heard["coordinate"], heard["bit"], self.shape, told).astype(np.float32)
-            size = falling(first, t, T, LAST) * facts.users
+            size = linear_decay(first, t, T, LAST) * facts.users
             V = embed(V - np.float32(size) * (phi.T @ mean), facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
@@ -137,13 +137,13 @@ class ReducedCohort(Party):
     def __init__(self, share: Share, parameters: ReducedParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
         start = even_start(facts, self.member.users, parameters.factors, "users", share.name)
-        self.gate.keep("users", self.home.get("users", start))
+        self.gate.store_private("users", self.home.get("users", start))
         self._signs = projection_signs(facts, parameters.shape(facts.items)[0])
 
     @step(
         Kind.REPORT,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
-        gives=Schema(coordinate=Wholes("any"), bit=Wholes("any")),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
+        gives=Schema(coordinate=Ints("any"), bit=Ints("any")),
         what="one randomised bit about one random coordinate of the device's projected item gradient",
     )
     def report(self, items: np.ndarray, t: int) -> Release:
@@ -151,13 +151,13 @@ class ReducedCohort(Party):
         rows = np.arange(self.member.users) if here is None else np.flatnonzero(here)
         V = embed(items, self.facts.scale.span)
         steps = self.parameters.local_steps if t else self.parameters.pretraining
-        users = self.gate.keep("users", self._fitted(V, rows, steps))
+        users = self.gate.store_private("users", self._fitted(V, rows, steps))
         return self.gate.report(self.ratings, users, V, self._signs)
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.home["items"] = V = embed(items, self.facts.scale.span)
-        self.gate.keep("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
+        self.gate.store_private("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:

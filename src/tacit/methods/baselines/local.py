@@ -7,7 +7,7 @@ import numpy as np
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Integer, Party, Schema, step
 from tacit.methods.baselines.descent import DescentParameters, descend, started
 from tacit.methods.method import Method, Sides
 from tacit.model import Fitted, Linear, Model, NonNegative
@@ -33,7 +33,7 @@ class Alone(Party):
 
     parameters: DescentParameters
 
-    @step(Kind.PUBLIC, takes=Schema(t=Whole(0, 0)), what="the word that it has trained")
+    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
     def train(self, t: int) -> Release:
         ratings = self.ratings
         U = started(self.parameters, self.facts, self.member.users, "users", self.name)
@@ -52,7 +52,7 @@ class Alone(Party):
 class AloneOnDevice(Party):
     """One user's ratings say nothing of other items: her own mean, shrunk towards the middle of the scale."""
 
-    @step(Kind.PUBLIC, takes=Schema(t=Whole(0, 0)), what="the word that it has trained")
+    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
     def train(self, t: int) -> Release:
         ratings, scale = self.ratings, self.facts.scale
         sums = np.bincount(ratings.users, weights=ratings.values - np.float32(scale.low), minlength=ratings.n_users)

@@ -16,7 +16,7 @@ from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
 from tacit.methods.initial import start_factors
 from tacit.methods.method import Method, Sides
@@ -70,7 +70,7 @@ class AloneSilo(Party):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(t=Whole(0, 0)),
+        takes=Schema(t=Integer(0, 0)),
         gives=Schema(users=Floats("users", "factors"), items=Floats("items", "factors")),
         what="the factors of its users and items that the silo found by itself",
     )
@@ -86,7 +86,7 @@ class AloneSilo(Party):
 
         sizes = {"users": self.member.users, "items": self.member.items}
         state = {block: start_factors(self.facts, sizes[block], p, block, self.name) for block in BOTH}
-        return self.gate.chain(self.ratings, update=update, state=state, lets_out=BOTH)
+        return self.gate.chain(self.ratings, update=update, state=state, release=BOTH)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         return Fitted(EMBEDDED.form(self.facts.scale, self.home["items"]), self.home["users"])

@@ -82,7 +82,7 @@ class Totalling(Party):
         return self._predictor(shared["scores"], shared["rates"])
 
     def _predictor(self, scores: np.ndarray, rates: np.ndarray) -> Fitted:
-        return Fitted.alike(Linear.scores(scores, self.facts.scale, rates=bool(rates)), self.member.users)
+        return Fitted.same_for_all(Linear.scores(scores, self.facts.scale, rates=bool(rates)), self.member.users)
 
 
 class VerticalTotalling(Totalling):

@@ -83,11 +83,11 @@ class ObjectiveSilo(Party):
     def __init__(self, share: Share, parameters: ObjectiveParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
         start = start_factors(facts, self.member.users, parameters.factors, "users", share.name)
-        self.gate.keep("users", self.home.get("users", start))
+        self.gate.store_private("users", self.home.get("users", start))
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
-        self.gate.keep("users", self._fitted(items))
+        self.gate.store_private("users", self._fitted(items))
         return self.gate.public("done")
 
     @step(
@@ -101,7 +101,7 @@ class ObjectiveSilo(Party):
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
-        self.gate.keep("users", self._fitted(items))
+        self.gate.store_private("users", self._fitted(items))
         self.home["items"] = embed(items, self.facts.scale.span)
         return self.gate.public("done")
 

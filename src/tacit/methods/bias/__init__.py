@@ -155,7 +155,7 @@ class VerticalBiasParty(Levels):
         def update(state: dict[str, Any], noised: dict[str, np.ndarray], step: int) -> dict[str, Any]:
             return {"biases": estimated(noised, noise, self.parameters, self.facts)}
 
-        return self.gate.chain(*self._asked_over(), update=update, lets_out=("biases",))
+        return self.gate.chain(*self._asked_over(), update=update, release=("biases",))
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         return self._predictor(shared["biases"][self.member.columns] if shared else self.home["biases"])

@@ -26,11 +26,11 @@ from tacit.boundary.query import Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Scale
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, Total, step
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.users import fold_in
 from tacit.methods.context import Context
-from tacit.methods.initial import falling
+from tacit.methods.initial import linear_decay
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.step_sizes import typical_signal
 from tacit.methods.sgdmf.unbounded_gradient import DeviceGradient
@@ -85,7 +85,7 @@ class DeviceCoordinator:
         curved /= {"all": each, "rating": 1.0, "record": math.sqrt(each)}[send]
         if total.noise:
             return min(curved, DRIFT * math.sqrt(R / p) / (total.noise * math.sqrt(T)))
-        return falling(curved, t, T, LAST) if send == "all" else curved
+        return linear_decay(curved, t, T, LAST) if send == "all" else curved
 
 
 class DeviceCohort(Party):
@@ -100,7 +100,7 @@ class DeviceCohort(Party):
 
     @step(
         Kind.SUM,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the device's bounded gradient of the item factors, from one of its ratings or from all",
     )
@@ -122,7 +122,7 @@ class DeviceCohort(Party):
     def _fit(self, items: np.ndarray) -> np.ndarray:
         """Fits every device's factors to item factors, which are returned as Π leaves them."""
         V = embed(items, self.facts.scale.span)
-        self.gate.keep("users", self._fitted(V))
+        self.gate.store_private("users", self._fitted(V))
         return V
 
     def _fitted(self, V: np.ndarray) -> np.ndarray:

@@ -35,12 +35,12 @@ class SiloAtHome(Party):
         if parameters.users == "noised" or facts.unit is None:
             self.home.setdefault("users", start)
         else:
-            self.gate.keep("users", self.home.get("users", start))
+            self.gate.store_private("users", self.home.get("users", start))
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
         V = self._projected(items)
-        self.gate.keep("users", self._fitted(V, np.arange(self.member.users), self.parameters.pretraining))
+        self.gate.store_private("users", self._fitted(V, np.arange(self.member.users), self.parameters.pretraining))
         return self.gate.public("done")
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
@@ -51,8 +51,8 @@ class SiloAtHome(Party):
             U = self._fitted(V, np.arange(self.member.users), self.parameters.pretraining)
         if self.parameters.fine_tuning:
             U, V = self._fine_tuned(U, V)
-        self.gate.keep("own users", U)
-        self.gate.keep("own items", V)
+        self.gate.store_private("own users", U)
+        self.gate.store_private("own items", V)
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
@@ -71,7 +71,7 @@ class SiloAtHome(Party):
     def _moved(self, V: np.ndarray, stream: np.random.Generator) -> np.ndarray:
         """Users' factors after one more step of a sample of users at V ("together")."""
         rows = np.flatnonzero(stream.random(self.member.users) < self.parameters.eta)
-        return self.gate.keep("users", self._fitted(V, rows, 1))
+        return self.gate.store_private("users", self._fitted(V, rows, 1))
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         """Users' factors with `steps` more steps for `rows`, each user on her own ratings."""

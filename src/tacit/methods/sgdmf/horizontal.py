@@ -32,7 +32,7 @@ from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.context import Context
 from tacit.methods.initial import start_factors
@@ -87,7 +87,7 @@ class HorizontalSilo(SiloAtHome):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the party's own copy of the item factors after a few steps on its ratings",
     )
@@ -109,12 +109,12 @@ class HorizontalSilo(SiloAtHome):
         state = {"items": self._projected(items)}
         if users_move_along(self.parameters, self.facts.unit):
             state["users"] = self.home["users"].copy()
-            return self.gate.chain(self.ratings, update=update, state=state, lets_out=("items",))
-        return self.gate.chain(self.ratings, at=self._at_home(), update=update, state=state, lets_out=("items",))
+            return self.gate.chain(self.ratings, update=update, state=state, release=("items",))
+        return self.gate.chain(self.ratings, at=self._at_home(), update=update, state=state, release=("items",))
 
     @step(
         Kind.SUM,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the silo's gradient of the item factors, from a sample of its users",
     )

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from tacit.data.public_facts import PublicFacts
 from tacit.federation import Facts
-from tacit.methods.initial import falling
+from tacit.methods.initial import linear_decay
 from tacit.methods.sgdmf.parameters import StepParameters
 from tacit.methods.sgdmf.update_rule import DRIFT
 
@@ -47,18 +47,18 @@ class Rates:
 
     def per_rating(self, step: int) -> float:
         """γ_t/(η·|Ω|): what one sampled rating's gradient is multiplied by."""
-        return falling(self.first, step, self.steps, LAST) / (self.parameters.eta * max(1, self.facts.ratings))
+        return linear_decay(self.first, step, self.steps, LAST) / (self.parameters.eta * max(1, self.facts.ratings))
 
     def decay(self, step: int) -> float:
         """The part of every row that one step takes away."""
-        return min(1.0, falling(self.parameters.regularization, step, self.steps, LAST))
+        return min(1.0, linear_decay(self.parameters.regularization, step, self.steps, LAST))
 
     @cached_property
     def first(self) -> float:
         """γ as given, or the smaller of what curvature and noise allow."""
         if self.parameters.rate is not None:
             return self.parameters.rate
-        curved = stable(self.facts, self.parameters.eta)
+        curved = curvature_limited_rate(self.facts, self.parameters.eta)
         return min(curved, self._drifting()) if self.noise > 0 else curved
 
     def _drifting(self) -> float:
@@ -72,7 +72,7 @@ class Rates:
         return c * self.parameters.eta * max(1, self.facts.ratings)
 
 
-def stable(facts: Facts, sampling: float) -> float:
+def curvature_limited_rate(facts: Facts, sampling: float) -> float:
     """γ = 4·min(η·n, m)/R.
 
     A sampled user's factors move by γ/(η·|Ω|) times a sum over her |Ω|/n ratings, of curvature ≤ 2R each; so the

@@ -18,7 +18,7 @@ import numpy as np
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
 from tacit.methods.initial import start_factors
 from tacit.methods.sgdmf.parameters import SGDMFParameters
@@ -66,7 +66,7 @@ class VerticalSilo(Party):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(users=Floats("users", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(users=Floats("users", "factors"), t=Integer(0, 100_000)),
         gives=USERS,
         what="the party's own copy of the user factors after a few steps on its ratings",
     )
@@ -84,7 +84,7 @@ class VerticalSilo(Party):
             return state
 
         state = {"users": self.rule.project(self.parameters, users, span), "items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, update=update, state=state, lets_out=("users",))
+        return self.gate.chain(self.ratings, update=update, state=state, release=("users",))
 
     @step(
         Kind.CHAIN,
@@ -103,7 +103,7 @@ class VerticalSilo(Party):
             return state
 
         state = {"items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, lets_out=("items",))
+        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, release=("items",))
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         return Fitted(self.rule.form(self.facts.scale, self.home["items"]), self._latest("users", shared))

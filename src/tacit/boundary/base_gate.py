@@ -1,8 +1,13 @@
-"""The door itself: who is served, what was answered before, and that nothing leaves before it is recorded."""
+"""What every gate does: serve one request, repeat an earlier answer, record a release before its bytes leave.
+
+`BaseGate._release` is the only place where a `Release` is made. It checks and encodes the payload, has the ledger write
+the row durably, and only then returns the bytes. What may be released, and with which noise, is in `gate`.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,43 +17,42 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.boundary import release as _release
-from tacit.boundary.endpoint import Endpoint, OwnNoise, Peers, Sealing
+from tacit.boundary.endpoint import Endpoint, PartySide, Peers
 from tacit.boundary.events import Event, Public
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.private_state import Kept
+from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import Protection
-from tacit.boundary.randomness import Seeded, Source
+from tacit.boundary.randomness import Secure, SecureStream, Seeded, Source
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.spec import Terms
-from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode
-from tacit.errors import PrivacyRefused
+from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import NON_PRIVATE
 from tacit.kernels.streams import derive
 from tacit.rng import stream_key
 
-#: Where a saved state names what is kept for good, and what stands in the answer; no block at home has an empty name.
+#: The entry of a saved state that lists private names and blocks that are stored in the answer; no block has this name.
 NAMES = ""
 
-#: Raises unless a release of this kind, with these blocks, is what the step was agreed to give.
-Agreed = Callable[[Kind, Mapping[str, Value]], None]
+#: Raises unless a release of this kind, with these blocks, fits the step's schema.
+Check = Callable[[Kind, Mapping[str, Value]], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """The request that a gate is serving: what came with it by name, and for a cohort which devices take part."""
+    """The request that a gate is serving; `received` names its blocks, `present` the devices of a cohort in it."""
 
     step: str
     round: int
     attempt: int
     hash: str
-    agreed: Agreed | None = None
+    check: Check | None = None
     received: frozenset[str] = frozenset()
     present: Array | None = None
 
 
-class Door:
-    """What every way out of a party goes through; `Gate` has the ways. Parameters and guarantee are told there."""
+class BaseGate:
+    """The part that `Gate` and `RoleGate` share; parameters and guarantee are documented there."""
 
     def __init__(
         self,
@@ -58,25 +62,26 @@ class Door:
         devices: int = 0,
         protection: Protection | None = None,
         terms: Terms | None = None,
-        how: Sealing | None = None,
+        aggregation: PartySide | None = None,
         peers: Peers | None = None,
         weight: float = 1.0,
         users: int = 1,
     ) -> None:
         self.party, self.home, self.protection = party, home, protection
         self.terms = protection.terms if protection is not None else terms or Terms(NON_PRIVATE, {})
-        self.how: Sealing = OwnNoise() if how is None else how
+        self.aggregation = PartySide() if aggregation is None else aggregation
         self._peers, self._weight, self._users = peers or Peers("", (party,)), weight, users
         self._seed, self._devices = seed, devices
+        self._seeded = protection is None or protection.simulated
         self._request: Served | None = None
         self._made: Release | None = None
-        self._owed: tuple[Kind, Event] | None = None  # noise that was drawn, and is in no release yet
-        self._kept = Kept(home)
+        self._uncharged: tuple[Kind, Event] | None = None  # noise that was drawn and is in no release yet
+        self._private = PrivateState(home)
         if protection is not None:
-            saved, secret = saved_home(protection.ledger, protection.run)
+            saved, private = saved_home(protection.ledger, protection.run)
             home.update({name: np.array(array) for name, array in saved.items()})
-            for name in secret:
-                self._kept.mark(name)
+            for name in private:
+                self._private.mark(name)
 
     @contextmanager
     def serving(
@@ -85,50 +90,50 @@ class Door:
         round: int,
         attempt: int,
         request_hash: str,
-        agreed: Agreed | None = None,
+        check: Check | None = None,
         received: Iterable[str] = (),
         present: Array | None = None,
     ) -> Iterator[None]:
-        """While one request is served: streams derive from it, and one release can be made, as `agreed` allows.
+        """While one request is served: streams derive from it, and one release that passes `check` can be made.
 
-        Noise that was drawn and led to no release is charged all the same. That something failed can be seen, and may
-        depend on the noisy answer: were it free, one could ask until the noise is as one likes it.
+        Noise that was drawn is charged even if nothing is released. A failure is visible and may depend on the noisy
+        answer: if it were free, a coordinator could repeat requests until it likes the noise.
         """
-        request = Served(step, round, attempt, request_hash, agreed, frozenset(received), present)
-        self._request, self._made, self._owed = request, None, None
+        self._request = Served(step, round, attempt, request_hash, check, frozenset(received), present)
+        self._made = self._uncharged = None
         try:
             yield
         finally:
-            if self._owed is not None:
-                self._record(*self._owed, encode({}))
-            self._request = self._owed = None
+            if self._uncharged is not None:
+                self._record(*self._uncharged, encode({}))
+            self._request = self._uncharged = None
 
     def made(self, thing: object) -> bool:
-        """Whether `thing` is the release that this gate made for the request it served last."""
+        """Whether `thing` is the release that this gate made for the latest request."""
         return thing is not None and thing is self._made
 
     def repeated(self, step: str, round: int, attempt: int, request_hash: str) -> Release | None:
         """The recorded answer to a request that was answered before; None for a new one.
 
-        The same request gets the same bytes, at no cost. An older one, whose bytes are gone, and the same round under
-        other terms are refused, uncharged.
+        The same request gets the same bytes at no cost. An older one, whose bytes were discarded, and another request
+        for the same round and step are refused without a charge.
         """
         if self.protection is None:
             return None
         ledger, run = self.protection.ledger, self.protection.run
         found = ledger.answered(request_hash)
         if found is not None and found[0].run != run and not self.protection.simulated:
-            found = None  # another run's: its noise came from nowhere twice, and this one's is charged anew
+            found = None  # another run's: deployed noise is never drawn twice, and this one's is charged anew
         if found is not None:
             row, body = found
             if body is None or row.run != run:
                 raise PrivacyRefused(
                     f'{self.party} answered this very request for step "{step}" before, in another run of the same '
-                    "file and seed or in an earlier round, and keeps its digest only; use another seed or ledger."
+                    "file and seed or in an earlier round, and stores only its digest; use another seed or ledger."
                 )
             self._made = self._sealed(Kind(row.kind), body, row.contributors, row)
             return self._made
-        if ledger.another(run, round, step, attempt, request_hash):
+        if ledger.answered_otherwise(run, round, step, attempt, request_hash):
             why = (
                 f'{self.party} has answered step "{step}" of round {round} for another request; the same round is not '
                 "answered twice under other terms."
@@ -137,24 +142,48 @@ class Door:
             raise PrivacyRefused(why)
         return None
 
-    def stream(self, *purpose: str | int) -> np.random.Generator:
-        """The party's private randomness for one purpose within the present request."""
-        request = self._serving()
-        if self.protection is not None and not self.protection.simulated:
-            return cast(np.random.Generator, SecureStream())
-        return derive(self._seed, self.party, request.round, *purpose, request.hash)
-
-    def keep(self, name: str, array: Array | float) -> Array:
-        """Put an array into `home`, secret for good, and return it: what is fitted to raw ratings and never leaves."""
-        self.home[name] = kept = np.asarray(array)
+    def store_private(self, name: str, array: Array | float) -> Array:
+        """Store an array in `home` that must never leave, such as factors fitted to raw ratings, and return it."""
+        self.home[name] = stored = np.asarray(array)
         if self.protection is not None:
-            self._kept.mark(name)
-        return kept
+            self._private.mark(name)
+        return stored
 
     @property
     def present(self) -> Array | None:
-        """Of a cohort, which devices take part in what is being served, (n,) bool; None means all."""
+        """Which devices of a cohort take part in the present request, (n,) bool; None means all."""
         return self._serving().present
+
+    # -- private randomness: derived from the seed in a simulation, from the operating system in a deployment ------
+
+    def stream(self, *purpose: str | int) -> np.random.Generator:
+        """Private randomness for one purpose within the present request."""
+        request = self._serving()
+        if not self._seeded:
+            return cast(np.random.Generator, SecureStream())
+        return derive(self._seed, self.party, request.round, *purpose, request.hash)
+
+    def _source(self, purpose: str, *more: str | int) -> Source:
+        """The same, for the exact samplers of noise."""
+        request = self._serving()
+        if not self._seeded:
+            return Secure()
+        place: tuple[str | int, ...] = (purpose, request.round, request.step)
+        if self.protection is None:
+            place = request.round, purpose
+        elif purpose == "coins":
+            place = purpose, request.round
+        return Seeded(self._key(*place, *more, request.hash))
+
+    def _key(self, *purpose: str | int) -> bytes:
+        """32 private bytes for one purpose."""
+        return stream_key(self._seed, self.party, *purpose) if self._seeded else os.urandom(32)
+
+    def _require_simulation(self, what: str) -> None:
+        if not self._seeded:
+            raise PrivacyRefused(
+                f"{self.party} was about to {what}, which only a simulation may do; nothing was released."
+            )
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -166,42 +195,23 @@ class Door:
         return self._request
 
     def _endpoint(self, contributors: int, context: str | None = None) -> Endpoint:
-        """What an aggregation may use while the present request is served; of an exchange `context` is the sum's."""
-        request = self._serving()
+        """What an aggregation may use for the present request; for an exchange, `context` is the sum's request."""
         return Endpoint(
             self.party,
             self._peers,
-            request.hash if context is None else context,
+            self._serving().hash if context is None else context,
             contributors,
             source=self._source,
             seed=self._key,
             load=self.home.get,
-            save=self.keep,
-            simulate=self._only_simulated,
+            save=self.store_private,
+            require_simulation=self._require_simulation,
             recorded=self.protection is not None,
         )
 
-    def _source(self, purpose: str, *more: str | int) -> Source:
-        """The party's private randomness for one purpose within the present request."""
-        request = self._serving()
-        if self.protection is None:
-            return Seeded(stream_key(self._seed, self.party, request.round, purpose, *more, request.hash))
-        place = (purpose, request.round) if purpose == "coins" else (purpose, request.round, request.step)
-        return self.protection.source(*place, *more, request.hash)
-
-    def _key(self, *purpose: str | int) -> bytes:
-        """32 private bytes for one purpose."""
-        return (
-            stream_key(self._seed, self.party, *purpose) if self.protection is None else self.protection.key(*purpose)
-        )
-
-    def _only_simulated(self, what: str) -> None:
-        if self.protection is not None:
-            self.protection.only_simulated(what)
-
     @contextmanager
     def _recording_refusals(self) -> Iterator[None]:
-        """What is refused in the course of a secure sum is kept in the ledger: when, for which request, and why."""
+        """Record in the ledger what is refused during a secure sum: when, for which request, and why."""
         try:
             yield
         except PrivacyRefused as refusal:
@@ -211,26 +221,35 @@ class Door:
                 ledger.refuse(run, request.round, request.step, request.hash, str(refusal))
             raise
 
-    def _no_secret(self, blocks: Mapping[str, Any], lets_out: Sequence[str] = (), received: Sequence[str] = ()) -> None:
-        """Refuse, under a protection, blocks that are secret, and names of what is.
+    def _exchanged(self, name: str, payload: Mapping[str, Any]) -> Mapping[str, Value]:
+        """The aggregation's answer to one of its own exchanges, which carry random numbers and no data."""
+        try:
+            return self.aggregation.answer(name, payload, self._endpoint(1, str(payload.get("context", ""))))
+        except UsageError as wrong:  # requested in the wrong order, or for something that does not exist
+            raise PrivacyRefused(f"{self.party} refuses an exchange: {wrong}") from None
 
-        Copies are looked for in simulations only. Between organisations whoever asks could choose what leaves, with a
-        rate that moves nothing, and a refusal would say that a guess was right: exactly, and at no cost.
+    def _refuse_private(
+        self, blocks: Mapping[str, Any], released: Sequence[str] = (), received: Sequence[str] = ()
+    ) -> None:
+        """Under a protection, refuse blocks that are private, and names of private blocks.
+
+        Copies are compared in simulations only. In a deployment the coordinator could choose what would leave, with a
+        rate that moves nothing, and a refusal would confirm a guess: exactly, and at no cost.
         """
         if self.protection is None:
             return
-        named = next((name for name in (*lets_out, *blocks) if name in self._kept.names), None)
+        named = next((name for name in (*released, *blocks) if name in self._private.names), None)
         sent = {name: block for name, block in blocks.items() if name in received}
         own = {name: block for name, block in blocks.items() if name not in received}
         copies = self.protection.simulated
-        found = named or self._kept.found_in(own, by_value=copies) or self._kept.found_in(sent, by_value=False)
+        found = named or self._private.found_in(own, by_value=copies) or self._private.found_in(sent, by_value=False)
         if found is not None:
             raise PrivacyRefused(
-                f'{self.party} was about to let out "{found}", which it keeps at home for good; nothing was released: '
-                "give a chain public and noised blocks only, and use what is kept inside a query."
+                f'{self.party} was about to release "{found}", which is private and stays at home; nothing was '
+                "released: give a chain public and noised blocks only, and use private ones inside a query."
             )
 
-    def _let_out(
+    def _release(
         self,
         kind: Kind,
         payload: Mapping[str, Value | Array],
@@ -241,14 +260,15 @@ class Door:
         state: Mapping[str, Any] | None = None,
         received: Sequence[str] = (),
     ) -> Release:
+        """Check, record, and only then make the release; `state` becomes part of what is at home."""
         request = self._serving()
         if self._made is not None:
-            raise PrivacyRefused(f"{self.party} tried to let out two releases for one request; end a step in one.")
-        self._no_secret(payload)
-        self._no_secret(state or {}, received=received)
+            raise PrivacyRefused(f"{self.party} tried to make two releases for one request; end a step in one.")
+        self._refuse_private(payload)
+        self._refuse_private(state or {}, received=received)
         body, row, home = encode(payload), None, {**self.home, **(state or {})}
-        if request.agreed is not None:
-            request.agreed(kind, decode(body))
+        if request.check is not None:
+            request.check(kind, decode(body))
         if self.protection is not None:
             if event is None:
                 raise PrivacyRefused(f"{self.party} tried to release something that no event accounts for.")
@@ -267,9 +287,9 @@ class Door:
         contributors: int = 1,
         present: Array | None = None,
     ) -> Row:
-        """Write down what the present request is answered with, and what it costs, before it leaves."""
+        """Write the answer to the present request, and what it costs, to the ledger before it leaves."""
         assert self.protection is not None
-        request, self._owed = self._serving(), None
+        request, self._uncharged = self._serving(), None
         return self.protection.ledger.record(
             run=self.protection.run,
             round=request.round,
@@ -287,21 +307,18 @@ class Door:
         )
 
     def _saved(self, home: Mapping[str, Any], payload: Mapping[str, Value | Array]) -> bytes:
-        """What is at home, to start again from; a block that leaves as it is stands in the answer and is only named."""
+        """The state to restart from; a block that leaves unchanged is in the answer and is only named here."""
         sent = [name for name, block in payload.items() if home.get(name) is block]
         rest = {name: block for name, block in home.items() if name not in sent}
-        return encode({**rest, NAMES: json.dumps({"kept": self._kept.names, "sent": sent})})
+        return encode({**rest, NAMES: json.dumps({"kept": self._private.names, "sent": sent})})
 
     def _sealed(self, kind: Kind, body: bytes, contributors: int, row: Row | None, sha: str = "") -> Release:
-        if row is None or self.protection is None:
-            return Release(self.party, kind, body, self.terms.guarantee, contributors, seal=_release._SEAL)
-        promised = self.protection.terms.guarantee
-        recorded = (row.event, row.payload, row.head)
-        return Release(self.party, kind, body, promised, contributors, *recorded, sha, _release._SEAL)
+        recorded = ("", "", "") if row is None else (row.event, row.payload, row.head)
+        return Release(self.party, kind, body, self.terms.guarantee, contributors, *recorded, sha, _release._SEAL)
 
 
 def saved_home(ledger: Ledger, run: str) -> tuple[dict[str, Value], list[str]]:
-    """What a party had at home after its latest release in a run, and what of it is kept for good; else nothing."""
+    """What a party had at home after its latest release in a run, and the names of what is private."""
     state, rows = ledger.state(), ledger.rows()
     if state is None or rows[-1].run != run:
         return {}, []
@@ -311,12 +328,11 @@ def saved_home(ledger: Ledger, run: str) -> tuple[dict[str, Value], list[str]]:
     return {**saved, **{name: sent[name] for name in names["sent"]}}, list(names["kept"])
 
 
-def record_beside(ledger: Ledger, run: str, step: str, request: str, event: Public, body: bytes) -> None:
-    """Write down what leaves before a run's first request or after its last, once; what is at home stays as it is."""
+def record_public(ledger: Ledger, run: str, step: str, request: str, event: Public, body: bytes) -> None:
+    """Record, once, what leaves before a run's first request or after its last; the saved state stays as it is."""
     if ledger.answered(request) is not None:
         return
-    saved, secret = saved_home(ledger, run)
-    state = encode({**saved, NAMES: json.dumps({"kept": secret, "sent": []})})
+    saved, private = saved_home(ledger, run)
     ledger.record(
         run=run,
         round=0,
@@ -329,5 +345,5 @@ def record_beside(ledger: Ledger, run: str, step: str, request: str, event: Publ
         sealed=False,
         contributors=1,
         present=None,
-        state=state,
+        state=encode({**saved, NAMES: json.dumps({"kept": private, "sent": []})}),
     )

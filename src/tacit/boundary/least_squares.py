@@ -16,21 +16,21 @@ import numpy as np
 from tacit.boundary.clipped_sums import (
     Bounded,
     Compressed,
-    attendance,
     bounded_rows,
+    check_ratings,
     chosen,
     clipped_rows,
     finite,
-    fitting_rows,
-    in_turn,
-    of_record,
+    participants,
     positive,
+    record_sensitivity,
+    user_batches,
 )
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 BLOCKS = ("gram", "moment")
 
@@ -56,7 +56,7 @@ class Weighted(Query):
 
     Sensitivity per user: √B·Γ², √B·Γ·y_max, and √B·Γ·√(Γ² + y_max²) for both; ‖u‖ = Γ, |y| = y_max and Σc² = B attain
     all three at once. Twice that under replace, and per rating: weights, centring and u move with any one of them.
-    Sums are float64; `ROOM` covers their rounding.
+    Sums are float64; `MARGIN` covers their rounding.
     """
 
     budget: float
@@ -75,7 +75,7 @@ class Weighted(Query):
         return math.sqrt(self.budget) * self.factor_clip * math.hypot(*(each[name] for name in self.blocks))
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
-        return of_record(self.clip, unit, relation)
+        return record_sensitivity(self.clip, unit, relation)
 
     def over(
         self, ratings: Compressed, weights: Array, targets: Array, factors: Array, present: Array | None = None
@@ -108,13 +108,13 @@ class WeightedSum(Bounded):
         factors: Array,
         present: Array | None = None,
     ) -> None:
-        fitting_rows(ratings)
+        check_ratings(ratings)
         if not np.shape(weights) == np.shape(targets) == np.shape(ratings.items) or len(factors) != ratings.n_users:
             raise DataError(
                 f"Weighted statistics need a weight and a target for each of {len(ratings.items):,} ratings and a row "
                 f"of factors for each of {ratings.n_users:,} users."
             )
-        self.query, self.ratings, self.present = query, ratings, attendance(present, ratings.n_users)
+        self.query, self.ratings, self.present = query, ratings, participants(present, ratings.n_users)
         self.weights, self.targets, self.factors = weights, targets, factors
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
@@ -126,15 +126,15 @@ class WeightedSum(Bounded):
             for name, (c, rows) in self._factored().items()
         }
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """All that a user adds to both blocks is one piece."""
         return self._of(self._factored(), 0, self.ratings.n_users)
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """The same, some users at a time: a rating has p(p+3)/2 numbers."""
         factored = self._factored()
         width = sum(rows.shape[1] for _c, rows in factored.values())
-        for first, last in in_turn(self.ratings.indptr, AT_ONCE // max(1, width)):
+        for first, last in user_batches(self.ratings.indptr, AT_ONCE // max(1, width)):
             yield self._of(factored, first, last)
 
     def _factored(self) -> dict[str, tuple[Array, Array]]:
@@ -150,7 +150,7 @@ class WeightedSum(Bounded):
             answer["moment"] = c * np.clip(finite(self.targets), -query.target_clip, query.target_clip), u
         return answer
 
-    def _of(self, factored: dict[str, tuple[Array, Array]], first: int, last: int) -> Pieces:
+    def _of(self, factored: dict[str, tuple[Array, Array]], first: int, last: int) -> Contributions:
         """The pieces of users first … last − 1; blocks follow each other in the order of their names."""
         indptr, m = self.ratings.indptr, self.ratings.n_items
         mine = slice(indptr[first], indptr[last])
@@ -162,7 +162,7 @@ class WeightedSum(Bounded):
             values.append(c[mine, None] * rows[owners])
             before += m * width
         starts = (indptr[first : last + 1] - indptr[first]).astype(np.int64) * (before // m if m else 0)
-        return Pieces(starts, np.concatenate(cells, 1).ravel(), np.concatenate(values, 1).ravel(), before)
+        return Contributions(starts, np.concatenate(cells, 1).ravel(), np.concatenate(values, 1).ravel(), before)
 
 
 def packed(u: Array) -> Array:

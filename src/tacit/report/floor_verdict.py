@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.report import promises
+from tacit.report import guarantee_words
 from tacit.report.charts import Reference
+from tacit.report.description import AboutFloor, AboutPaired, StatedGuarantee
 from tacit.report.glossary import leading, meaning
 from tacit.report.record import RunRecord
 from tacit.report.words import INTERVAL, decimals, epsilon, metric, sentence, short
-from tacit.report.written import AboutFloor, AboutPaired, StatedGuarantee
 
 WHAT = (
     "The floor is what {name} reaches with the same parties, split and test ratings. It is the experimenter's "
@@ -181,7 +181,7 @@ def _terms(stated: StatedGuarantee | None, floor: AboutFloor) -> str:
         return ", both without privacy" if stated is None else " as it is without privacy"
     if stated is not None and (stated.unit, stated.delta) == (its.unit, its.delta) and _close(stated, its):
         return " at the same guarantee"
-    return f" at {promises.bounds(its)} per {its.unit}"
+    return f" at {guarantee_words.bounds(its)} per {its.unit}"
 
 
 def _close(a: StatedGuarantee, b: StatedGuarantee) -> bool:

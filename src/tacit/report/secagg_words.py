@@ -8,7 +8,7 @@ from typing import Any
 from tacit.report.words import count, plural, size
 
 
-def sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
+def secagg_sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
     """What `Plan.sealing` says, in sentences; `devices` tells what parties are called."""
     who = "device" if devices else "party"
     many = "devices" if devices else "parties"
@@ -49,7 +49,7 @@ def sentences(told: Mapping[str, Any], devices: bool) -> list[str]:
     return said
 
 
-def fragile(told: Mapping[str, Any] | None, devices: bool) -> str | None:
+def loss_warning(told: Mapping[str, Any] | None, devices: bool) -> str | None:
     """A warning where a secure sum has room for nobody's loss, and what gives it some; None where it has."""
     if told is None or "honest" not in told or told["fewest"] < told["levels"][-1]:
         return None

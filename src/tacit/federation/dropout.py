@@ -60,7 +60,7 @@ class Attendance:
                 arrives[exchange][member.name] = np.array([exchange < last])
         return [cls(*pair) for pair in zip(hears, arrives, strict=True)]
 
-    def listeners(self, name: str, devices: int) -> int:
+    def receivers(self, name: str, devices: int) -> int:
         """How many devices, or whether the one silo, hear the request."""
         heard = self.hears.get(name)
         return max(1, devices) if heard is None else int(np.count_nonzero(heard))

@@ -4,7 +4,7 @@ import numpy as np
 
 from tacit.data.synthetic import demo
 from tacit.federation import Facts
-from tacit.federation.cohort import Attendance
+from tacit.federation.dropout import Attendance
 from tacit.partition import partition
 
 DEVICES = Facts.of(partition(demo(users=4000, items=20, ratings=8000), by="device"), 7)
@@ -14,7 +14,7 @@ SILOS = Facts.of(partition(demo(users=40, items=20, ratings=400), into=5), 7)
 def test_nobody_drops_out_unless_asked():
     attendance = Attendance.draw(DEVICES, 0.0, 1, 0)
     assert attendance.survivors("party-1") is None
-    assert attendance.listeners("party-1", 4000) == 4000
+    assert attendance.receivers("party-1", 4000) == 4000
 
 
 def test_the_rate_is_the_stated_one():
@@ -25,7 +25,7 @@ def test_the_rate_is_the_stated_one():
 
 def test_half_drop_out_before_they_hear():
     attendance = Attendance.draw(DEVICES, 0.4, 1, 0)
-    silent = 1 - attendance.listeners("party-1", 4000) / 4000
+    silent = 1 - attendance.receivers("party-1", 4000) / 4000
     assert abs(silent - 0.2) < 5 * np.sqrt(0.2 * 0.8 / 4000)
     assert not np.any(attendance.arrives["party-1"] & ~attendance.hears["party-1"])
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tacit.report import page
 from tacit.report.glossary import leading, meaning
+from tacit.report.guarantee_words import brief
 from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.record import RunRecord
-from tacit.report.words import INTERVAL, MISSING, decimals, epsilon, metric, sentence, short
-from tacit.report.written import StatedGuarantee
+from tacit.report.words import INTERVAL, MISSING, decimals, metric, sentence, short
 
 #: What is said of references, wherever they are shown.
 NON_PRIVATE = "NON-PRIVATE, for comparison; stays with the experimenter"
@@ -43,14 +43,14 @@ def contenders(record: RunRecord) -> list[Contender]:
     """This run, its floor and its references; nothing where it stands alone."""
     summary, floor = record.summary, record.about.floor
     found = [
-        Contender("this run", record.about.method.name, _stated(record.guarantee), summary.metrics, summary.intervals)
+        Contender("this run", record.about.method.name, brief(record.guarantee), summary.metrics, summary.intervals)
     ]
     if floor is not None:
         name, what, why = f"{floor.name}, the floor", "item and user biases of all parties", short(floor.missing, 300)
-        found.append(Contender(name, what, _stated(floor.guarantee), floor.metrics, floor.intervals, why))
+        found.append(Contender(name, what, brief(floor.guarantee), floor.metrics, floor.intervals, why))
     if summary.metrics_shared and len(record.about.references) + (floor is not None):
         what = "this run, before each party fine-tuned at home"
-        found.append(Contender("before tuning", what, _stated(record.guarantee), summary.metrics_shared, {}))
+        found.append(Contender("before tuning", what, brief(record.guarantee), summary.metrics_shared, {}))
     found += [
         Contender(
             short(one.name, 40), short(one.what, 120), NON_PRIVATE, one.metrics, one.intervals, short(one.missing, 300)
@@ -60,7 +60,7 @@ def contenders(record: RunRecord) -> list[Contender]:
     return found if len(found) > 1 else []
 
 
-def columns(record: RunRecord) -> list[str]:
+def compared_metrics(record: RunRecord) -> list[str]:
     """The metrics that they are compared by: the leading error, and the leading measure of rankings."""
     known = [name for name, value in record.summary.metrics.items() if value is not None and math.isfinite(value)]
     rating = leading(name for name in known if name in _RATING)
@@ -72,7 +72,7 @@ def remarks(record: RunRecord) -> list[str]:
     """Which references without any learning together do better than the run, and by what."""
     found = contenders(record)
     said = []
-    for name in columns(record):
+    for name in compared_metrics(record):
         lower = meaning(name).lower_is_better
         for one in found[1:]:
             its, mine = one.value(name), found[0].value(name)
@@ -87,7 +87,7 @@ def remarks(record: RunRecord) -> list[str]:
 
 def beside(record: RunRecord) -> Markup | None:
     """The section of the report; None where the run stands alone."""
-    found, names = contenders(record), columns(record)
+    found, names = contenders(record), compared_metrics(record)
     if not found or not names:
         return None
     head = ("", *(f"Test {meaning(name).short}" for name in names), "Guarantee")
@@ -112,9 +112,3 @@ def _cell(one: Contender, name: str, places: int) -> Markup:
         return shown
     low, high = (page.number(end, metric(end, places)) for end in interval)
     return join([shown, tag("span", low, "–", high, class_="under")])
-
-
-def _stated(stated: StatedGuarantee | None) -> str:
-    if stated is None or not stated.holds:
-        return "NON-PRIVATE"
-    return f"ε = {epsilon(stated.epsilon or 0)} per {stated.unit}{', SIMULATED' if stated.simulated else ''}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tacit.report.description import StatedGuarantee
 from tacit.report.words import count, delta, epsilon, listing, plural, short
-from tacit.report.written import StatedGuarantee
 
 SIMULATED = (
     "SIMULATED: the noise was seeded, so whoever holds the run file can recompute it and take it off, "
@@ -30,13 +30,20 @@ _CASES = {
 }
 
 
-def in_one_line(stated: StatedGuarantee, setting: str) -> str:
+def one_line(stated: StatedGuarantee, setting: str) -> str:
     """As in "(1.00, 1e-06)-DP · per user and silo · zero-out · against … · SIMULATED (seeded)"."""
     unit = f"per {stated.unit}" + (" and silo" if per_silo(stated, setting) else "")
     parts = [bounds(stated), unit, stated.relation, f"against {against(stated)}"]
     if stated.claimed_epsilon is not None:
         parts.append(f"the paper's formulas claim ε = {epsilon(stated.claimed_epsilon)}")
     return " · ".join([*parts, "SIMULATED (seeded)"] if stated.simulated else parts)
+
+
+def brief(stated: StatedGuarantee | None, hidden: str = "") -> str:
+    """A guarantee in a few words, or NON-PRIVATE; `hidden` says what an aggregation without noise hides."""
+    if stated is None or not stated.holds:
+        return "NON-PRIVATE, contributions hidden" if hidden else "NON-PRIVATE"
+    return f"ε = {epsilon(stated.epsilon or 0)} per {stated.unit}{', SIMULATED' if stated.simulated else ''}"
 
 
 def bounds(stated: StatedGuarantee) -> str:
@@ -53,7 +60,7 @@ def per_silo(stated: StatedGuarantee, setting: str) -> bool:
     return stated.unit == "user" and stated.model in ("silo", "distributed") and setting == "horizontal"
 
 
-def meant(stated: StatedGuarantee) -> list[str]:
+def explained(stated: StatedGuarantee) -> list[str]:
     """Who is protected from whom, and what the two numbers mean."""
     whose = "her" if stated.unit == "user" else f"the {stated.unit}'s"
     cases = f"neighbours under the relation “{stated.relation}”"
@@ -90,7 +97,7 @@ def in_several_silos(stated: StatedGuarantee, setting: str) -> list[str]:
     return [f"A person with records in several silos is protected in each by itself; together: {together}."]
 
 
-def resting_on(stated: StatedGuarantee, has_chains: bool) -> list[str]:
+def assumptions(stated: StatedGuarantee, has_chains: bool) -> list[str]:
     """The assumptions that the guarantee itself brings."""
     trust = _TRUST.get(stated.model, "That is the run's word; this card knows no more of it.")
     points = [f"Trust model: {stated.model}. {trust}"]
@@ -115,7 +122,7 @@ def assumed_public(items: int, features: Sequence[str]) -> str:
     )
 
 
-def leaves_out(stated: StatedGuarantee, aggregation: str, setting: str, deployed: bool = False) -> list[str]:
+def not_covered(stated: StatedGuarantee, aggregation: str, setting: str, deployed: bool = False) -> list[str]:
     """What the guarantee does not cover."""
     points = []
     if stated.model == "silo" or (stated.model == "distributed" and setting != "device"):

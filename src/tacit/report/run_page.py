@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from tacit.report import figures, page, readings, standing
+from tacit.report import contenders, figures, page, readings
 from tacit.report.card import card, privacy_card
 from tacit.report.glossary import meaning
 from tacit.report.markup import Child, Markup, join, tag
@@ -56,7 +56,7 @@ def report(record: RunRecord) -> str:
     return page.page(
         readings.headline(record),
         head,
-        standing.beside(record),
+        contenders.beside(record),
         figures.learning(record),
         figures.users(record),
         figures.sending(record),
@@ -90,7 +90,7 @@ def _key_numbers(record: RunRecord) -> Markup:
 
 def _beside(record: RunRecord) -> list[Child]:
     """What left the parties beside the run's own messages."""
-    told = record.about.told("before") + record.about.told("after")
+    told = record.about.bytes_sent("before") + record.about.bytes_sent("after")
     return [tag("div", "and ", page.number(told, size(told)), " beside the run", class_="more")] if told else []
 
 
