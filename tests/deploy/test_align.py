@@ -18,7 +18,7 @@ from tacit.deploy.align import align_sites, on_rows, rows_content
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
-from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
+from tacit.errors import BadMessage, DataError, PeerFailed, TamperingFound, UsageError
 from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.federation import Facts
 from tacit.methods import chosen
@@ -163,9 +163,6 @@ def test_keyed_hashes_need_a_key(tmp_path, tables):
         part_of(tmp_path, tables, vertical("hashed"), align_key=None)
 
 
-# -- what a site refuses ------------------------------------------------------------------------------------------
-
-
 def test_a_list_of_more_users_than_there_are_is_refused(tmp_path, tables):
     """Blinding as many guesses as one likes would be a service to whoever guesses."""
     offer = vertical()
@@ -307,9 +304,6 @@ def test_rows_are_told_once_and_no_list_is_made_after_them(listed):
             part.align({"stage": stage, "owner": "party-2", "list": Blinder().first(["a"])})
 
 
-# -- what a coordinator refuses -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -343,9 +337,6 @@ def test_a_resumed_coordinator_asks_nobody(tmp_path, tables):
     assert count == done.count
     for name in NAMES:
         np.testing.assert_array_equal(rows[name], done.rows[name])
-
-
-# -- killed in between --------------------------------------------------------------------------------------------
 
 
 def test_a_site_that_is_rebuilt_before_every_stage_ends_on_the_same_rows(tmp_path, tables):
@@ -403,9 +394,6 @@ def test_a_damaged_file_is_named(listed, what):
         actions[what]()
 
 
-# -- what leaves stands in the ledger -----------------------------------------------------------------------------
-
-
 def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path, tables):
     method = LEARNS
     offer = vertical(privacy={"epsilon": 4.0, "delta": 1e-6}, method=method)
@@ -421,37 +409,6 @@ def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path
     sites.leave()
     assert {answer.status for answer in sites.answers} == {"ok"}
     assert len(costly(home)) == sum(sites.agreed.plan.terms.releases.values())
-
-
-def test_with_privacy_a_vertical_site_names_its_items(tmp_path, tables):
-    offer = vertical(privacy={"epsilon": 4.0, "delta": 1e-6})
-    with pytest.raises(UsageError, match="--items"):
-        Sites(tmp_path, offer, Policy(), {name: replace(source, items=None) for name, source in tables.items()})
-
-
-def test_a_private_vertical_run_without_a_list_of_items_is_refused(tmp_path, tables):
-    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), catalogue=None)
-    with pytest.raises(PrivacyRefused, match="no public list"):
-        Sites(tmp_path, offer, Policy(), tables)
-
-
-# -- learning on aligned rows -------------------------------------------------------------------------------------
-
-
-def test_on_rows_moves_users_and_leaves_out_those_without_a_row():
-    ratings = DATA
-    rows = np.full(ratings.n_users, -1)
-    rows[[3, 1, 7]] = [0, 4, 2]
-    moved = on_rows(ratings, rows, 6)
-    assert moved.n_users == 6
-    for user in range(ratings.n_users):
-        here = slice(ratings.indptr[user], ratings.indptr[user + 1])
-        if rows[user] >= 0:
-            there = slice(moved.indptr[rows[user]], moved.indptr[rows[user] + 1])
-            np.testing.assert_array_equal(moved.items[there], ratings.items[here])
-            np.testing.assert_array_equal(moved.values[there], ratings.values[here])
-    assert moved.n_ratings == ratings.counts[[3, 1, 7]].sum()
-    assert on_rows(ratings, np.full(ratings.n_users, -1), 2).n_ratings == 0
 
 
 def joined(ratings, roster):

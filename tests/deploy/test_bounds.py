@@ -29,8 +29,6 @@ from tacit.federation.messages import Request
 from tacit.methods.initial import start_factors
 from tacit.secure.alignment import common_rows, tags
 
-# -- rows of a common list ----------------------------------------------------------------------------------------
-
 #: Users of each site by number: 40 that all have, and some of its own.
 USERS = {name: [*range(40), *range(100 * k, 100 * k + 5)] for k, name in enumerate(NAMES, start=1)}
 WAYS = ["psi", "hashed"]
@@ -68,8 +66,6 @@ def test_planted_rows_in_the_order_of_the_run_s_seed_would_be_noticed(tmp_path, 
     with pytest.raises(AssertionError):
         test_rows_of_a_common_list_are_in_an_order_that_nobody_knows_beforehand(tmp_path, way)
 
-
-# -- whom a site works with ---------------------------------------------------------------------------------------
 
 UNSIGNED, MASKED = offer_of(run_file()), offer_of(run_file(aggregation={"name": "secagg"}))
 
@@ -118,9 +114,6 @@ def test_planted_a_site_that_does_not_compare_keys_would_be_noticed(tmp_path, mo
     assert begun(tmp_path, UNSIGNED, another_key("party-2"))
 
 
-# -- times --------------------------------------------------------------------------------------------------------
-
-
 def test_when_somebody_rated_is_not_in_a_site_s_share(tmp_path):
     """What is not in it no step of any method can let out."""
     path = write_csv(tmp_path / "ratings.csv", DATA)
@@ -128,9 +121,6 @@ def test_when_somebody_rated_is_not_in_a_site_s_share(tmp_path):
     held = Source(path).for_run(offer_of(run_file()), "party-1", tmp_path)
     assert held.share.ratings.n_ratings > 0
     assert held.share.ratings.times is None
-
-
-# -- one lock behind the other ------------------------------------------------------------------------------------
 
 
 def test_delta_is_held_to_the_site_s_own_users_before_sizes_leave(tmp_path):
@@ -185,9 +175,6 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     ((copy, mode),) = seen
     assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)
     assert list(home.ledgers.glob(f"{part.COPY}*")) == [young]
-
-
-# -- whether a guess is right -------------------------------------------------------------------------------------
 
 
 def guesses(folder, record: list[str]) -> list[tuple[int, float]]:

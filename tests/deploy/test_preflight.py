@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from one_site import CHAIN, DATA, Sites, home_of, offer_of, rows_of, run_file
+from one_site import DATA, Sites, home_of, offer_of, rows_of, run_file
 
 from tacit.deploy import preflight as module
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.policy import Policy
 from tacit.deploy.preflight import NotThere, preflight, wait_until_reachable
 from tacit.deploy.site_data import Source
-from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
+from tacit.errors import DataError, PeerFailed, PrivacyRefused, UsageError
 
 OFFER = offer_of(run_file())
 ALL = ["kit and certificate", "connection", "coordinator, versions and clocks", "this site's rules", "data", "privacy"]
@@ -128,13 +128,6 @@ def test_a_kit_that_is_no_good_is_found(kit, tmp_path, there):
     assert failed(findings) == {"kit and certificate": PeerFailed}
 
 
-def test_data_that_is_not_there_is_found(kit, tmp_path, there):
-    findings, _home = look(kit, tmp_path, source=Source(str(tmp_path / "none.csv")))
-    (kind,) = failed(findings).values()
-    assert issubclass(kind, TacitError)
-    assert [finding.what for finding in findings] == ALL[:5]
-
-
 SIGNED = offer_of(run_file(aggregation={"name": "secagg", "signed": True}))
 KEYS = {name: letter * 64 for name, letter in zip(("party-1", "party-2", "party-3"), "abc", strict=True)}
 
@@ -147,22 +140,6 @@ def test_a_key_that_is_missing_from_peers_is_found(kit, tmp_path, there, offer, 
     findings, _home = look(kit, tmp_path, Policy(peers=some))
     assert failed(findings) == {"this site's rules": PrivacyRefused}
     assert f"--peers has no key for {missing}" in findings[3].found
-
-
-@pytest.mark.parametrize("offer", [OFFER, SIGNED], ids=["plain", "signed"])
-def test_keys_of_peers_are_said_to_be_compared_later(kit, tmp_path, there, offer):
-    there["offer"] = offer
-    others = {name: key for name, key in KEYS.items() if name != "party-1"}  # its own it need not list
-    findings, _home = look(kit, tmp_path, Policy(peers=others))
-    assert failed(findings) == {}
-    assert "compared when the run begins" in findings[3].found
-
-
-def test_signed_sums_without_peers_are_found(kit, tmp_path, there):
-    there["offer"] = SIGNED
-    findings, _home = look(kit, tmp_path)
-    assert failed(findings) == {"this site's rules": PrivacyRefused}
-    assert "--peers FILE" in findings[3].found
 
 
 def test_ratings_that_do_not_fit_are_named_with_what_a_join_would_do(kit, tmp_path, there):
@@ -188,18 +165,6 @@ def test_ratings_that_do_not_fit_are_named_with_what_a_join_would_do(kit, tmp_pa
     both = said("2,9999,9", f"3,{listed},-1")
     assert "Left out: 1 of 3 ratings" in both
     assert "Clipped: 1 of 3 ratings, since they are outside the run's scale 1…5 (such as -1 for" in both
-
-
-def test_a_vertical_site_is_told_to_mend_its_own_list_of_items(kit, tmp_path, there):
-    there["offer"] = offer_of(run_file(partition={"by": "item", "into": 3}, method=CHAIN))
-    listed, other = DATA.item_ids.ids[:2]
-    (tmp_path / "odd.csv").write_text(f"user,item,rating\n1,{listed},3\n1,{other},3\n")
-    (tmp_path / "items.csv").write_text(f"item\n{listed}\n")
-    findings, _home = look(kit, tmp_path, source=Source(str(tmp_path / "odd.csv"), items=tmp_path / "items.csv"))
-    found = next(finding for finding in findings if finding.what == "data")
-    assert isinstance(found.error, DataError)
-    assert f"Left out: 1 of 2 ratings, since their items are not in the file of --items ({other})" in found.found
-    assert "add such items to that file" in found.found
 
 
 @pytest.mark.parametrize(("parties", "warned"), [(3, True), (4, False)])

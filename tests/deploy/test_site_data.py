@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from one_site import DATA, home_of, offer_of, run_file, write_csv
+from one_site import DATA, offer_of, run_file, write_csv
 
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.site_data import Source, StoredShare, fit_ratings
@@ -102,12 +102,6 @@ def test_ratings_stay_with_their_items_on_a_list_in_another_order(tmp_path):
         assert before == after
 
 
-def test_an_item_that_nobody_here_rated_is_still_on_the_list(tmp_path):
-    ids = np.append(DATA.item_ids.ids, 999)
-    more = offer_of(run_file(), items=Vocabulary(ids, "item"))
-    assert csv_file(tmp_path).for_run(more, "party-1", tmp_path).share.ratings.n_items == len(ids)
-
-
 def test_a_rating_beyond_the_scale_is_clipped(tmp_path):
     held = csv_file(tmp_path).for_run(offer_of(run_file(public={"scale": [1, 3], "users": 48})), "party-1", tmp_path)
     assert held.unfit == int(np.sum(DATA.values > 3))
@@ -159,12 +153,6 @@ def test_with_privacy_a_vertical_site_lists_its_items(tmp_path):
     assert source.for_run(private, "party-1", tmp_path).sizes(private).items == DATA.item_ids
 
 
-def test_data_that_is_not_there_is_one_sentence(tmp_path):
-    with pytest.raises((DataError, UsageError)) as found:
-        Source(str(tmp_path / "none.csv")).for_run(OFFER, "party-1", tmp_path)
-    assert "\n" not in str(found.value)
-
-
 def test_a_share_that_was_laid_ready_is_found_by_its_run(tmp_path):
     share = partition(DATA, into=3)[1]
     write_share(tmp_path / "run-1.share", share)
@@ -174,14 +162,3 @@ def test_a_share_that_was_laid_ready_is_found_by_its_run(tmp_path):
     assert held.test is None
     with pytest.raises(DataError, match="no share of this run for party-2"):
         StoredShare().for_run(offer_of(run_file(), run="run-2", local=True), "party-2", tmp_path)
-
-
-def test_a_public_list_is_read_in_order_and_without_repeats(tmp_path):
-    (tmp_path / "items.csv").write_text("item\nb\na\nb2\n")
-    assert Source("", items=tmp_path / "items.csv").listed.ids.tolist() == ["a", "b", "b2"]
-
-
-def test_a_site_s_folder_is_its_own(tmp_path):
-    home = home_of(tmp_path, "party-2")
-    home.data.for_run(OFFER, "party-2", home.folder)
-    assert {path.name for path in home.folder.iterdir()} == {"ratings.csv"}

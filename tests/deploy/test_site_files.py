@@ -56,9 +56,6 @@ def _named(path, read) -> None:
     assert text.endswith(".")
 
 
-# -- shares -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("by", "into"), [("user", 3), ("item", 3), ("device", None)])
 def test_a_share_is_the_same_after_its_way(tmp_path, by, into):
     share = partition(DATA, by=by, into=into)[0]
@@ -80,9 +77,6 @@ def test_a_damaged_share_is_named(tmp_path):
     path = tmp_path / "run-1.share"
     write_share(path, partition(DATA, into=3)[0])
     damaged(path, lambda: read_share(path))
-
-
-# -- predictors ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", PREDICTORS)
@@ -124,9 +118,6 @@ def test_a_form_that_is_not_installed_is_named(tmp_path):
     path.write_bytes(encode({"about": '{"form": "os.system", "numbers": {}}', "states": FACTORS}))
     with pytest.raises(DataError, match=r'no model form "os\.system"'):
         read_predictor(path)
-
-
-# -- memory -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

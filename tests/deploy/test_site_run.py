@@ -8,7 +8,7 @@ import pytest
 from one_site import BIAS, CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, request_of, rows_of, run_file
 from typer.testing import CliRunner
 
-from tacit.boundary.events import Gaussian, Metrics, Public, Roster
+from tacit.boundary.events import Metrics, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
@@ -380,27 +380,6 @@ def test_a_budget_of_the_run_s_own_epsilon_is_enough_after_public_rows(tmp_path,
     assert len(costly(home)) == sum(plan.terms.releases.values())
 
 
-def record(ledger, event, number):
-    about = {"run": "r", "round": number, "step": "s", "attempt": 0, "kind": "public", "request": f"{number:064d}"}
-    rest = {"body": b"", "sealed": False, "contributors": 1, "present": None, "state": b""}
-    ledger.record(**about, **rest, event=event)
-
-
-def test_the_first_schedule_is_what_was_planned_before_anything_cost(tmp_path):
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    one, other, third = [Gaussian(1.0, 1)], [Gaussian(2.0, 3)], [Gaussian(3.0, 1)]
-    assert ledger.first_schedule() == []
-    assert ledger.first_schedule(one) == one
-    for number, event in enumerate((Public(), Roster(), Metrics())):
-        record(ledger, event, number)
-    assert ledger.first_schedule() == one
-    assert ledger.first_schedule(other) == other
-    record(ledger, Gaussian(2.0, 1), 3)
-    assert ledger.first_schedule(third) == other
-    assert ledger.verify() == 4
-    ledger.close()
-
-
 #: Another run of the same, with a seed of its own: requests of one file and seed are the same, and answered once.
 SECOND = replace(OFFER, run="run-2", file=OFFER.file.model_copy(update={"seed": 8}))
 
@@ -412,13 +391,6 @@ def done(folder, offer, policy=None) -> Sites:
     return sites
 
 
-def test_by_default_the_first_run_s_epsilon_is_the_whole_budget(tmp_path):
-    home = done(tmp_path, OFFER).homes["party-1"]
-    again = replace(OFFER, run="run-2")
-    assert "its budget is 4" in sentence(BudgetSpent, SiteRun, home, "run-2", again.content())
-    assert {row.run for row in rows_of(home)} == {"run-1"}
-
-
 def test_a_larger_budget_covers_a_second_run_and_not_a_third(tmp_path):
     policy = Policy(max_epsilon=7.0)
     done(tmp_path, OFFER, policy)
@@ -427,12 +399,6 @@ def test_a_larger_budget_covers_a_second_run_and_not_a_third(tmp_path):
     with pytest.raises(BudgetSpent):
         SiteRun(home, "run-3", replace(OFFER, run="run-3").content())
     assert len(costly(home)) == 2
-
-
-def test_a_smaller_delta_of_the_site_s_own_is_held_to(tmp_path):
-    with pytest.raises(PrivacyRefused, match="--delta"):
-        SiteRun(home_of(tmp_path, policy=Policy(delta=1e-9)), "run-1", OFFER.content())
-    SiteRun(home_of(tmp_path, policy=Policy(delta=1e-5)), "run-1", OFFER.content())
 
 
 def test_a_budget_for_some_days_forgets_what_is_older(tmp_path, monkeypatch):

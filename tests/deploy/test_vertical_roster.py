@@ -64,9 +64,6 @@ def part_of(folder, tables, offer, **rules) -> SiteRun:
     return SiteRun(home, offer.run, offer.content())
 
 
-# -- what a site charges ------------------------------------------------------------------------------------------
-
-
 def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
     sites = done(tmp_path, tables, OFFER, max_epsilon=1.0)
     z = sites.agreed.plan.multiplier
@@ -85,9 +82,6 @@ def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
     with pytest.raises(BudgetSpent, match="budget is 1") as refused:
         part_of(tmp_path, tables, second, max_epsilon=1.0)
     assert refused.value.exit_code == 4
-
-
-# -- the roster that the guarantee rests on -----------------------------------------------------------------------
 
 
 def stated(file) -> str:

@@ -89,9 +89,6 @@ def check_ledgers(federation: Federation, names: tuple[str, ...], rounds: int, w
         ledger.close()
 
 
-# -- killed, and started anew ------------------------------------------------------------------------------------------
-
-
 def test_services_of_a_private_run_that_are_killed_at_random_moments_go_on(federation):
     """Sites and coordinator in turn, kill -9, then started as before: one ledger row a round, and none too many."""
     kills, rounds = TIMES, max(150, 60 * TIMES)
@@ -178,9 +175,6 @@ def test_a_site_killed_in_any_round_changes_nothing_of_a_seeded_run(local_sites,
             assert len({(row.step, row.round, row.attempt) for row in ledger.rows()}) == len(ledger.rows())
             ledger.close()
     assert hits
-
-
-# -- gone for good -----------------------------------------------------------------------------------------------------
 
 
 def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_left_is_exit_5(federation):
@@ -273,9 +267,6 @@ def test_two_coordinators_do_not_share_a_port(federation):
     assert not (here.folder / "other").exists()
 
 
-# -- stopped, and away -------------------------------------------------------------------------------------------------
-
-
 #: Seconds within which a service stops, on a busy machine too; one that waits for its peers takes minutes.
 SOON = 60
 
@@ -357,9 +348,6 @@ def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federatio
     lines = list(map(json.loads, (here.folder / "run" / "log.jsonl").read_text().splitlines()))
     told = [(line["event"], line.get("peer")) for line in lines if line["event"] != "engine"]
     assert told[-3:] == [("absent", "party-2"), ("connected", "party-2"), ("done", None)]
-
-
-# -- out of budget -----------------------------------------------------------------------------------------------------
 
 
 def told_to_the_coordinator(here: Federation, *services: str) -> str:

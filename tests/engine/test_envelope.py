@@ -25,10 +25,8 @@ from tacit.errors import (
     DataError,
     PeerFailed,
     PrivacyRefused,
-    TacitError,
     TamperingFound,
     UngatedRelease,
-    UsageError,
 )
 from tacit.federation.messages import MOST_WORDS, Answer, Request
 
@@ -109,9 +107,6 @@ def test_a_run_that_is_no_name_is_refused(run):
         read(sign_message(PLACE, {"run": run}, KEY))
 
 
-# -- requests ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_request_travels_whole():
     ask = TimedRequest(REQUEST, 12.5)
     assert TimedRequest.of(read(sign_message(PLACE, ask.content(), KEY))[1]) == ask
@@ -149,9 +144,6 @@ def test_a_request_without_a_part_or_with_one_more_is_refused(part):
         TimedRequest.of({**content, "more": 1})
 
 
-# -- answers ----------------------------------------------------------------------------------------------------------
-
-
 def test_an_answer_travels_whole():
     answer = Answer("party-1", "ok", Kind.CHAIN, b"body", 1, "{}", "a" * 64, "b" * 64)
     assert read_answer(answer_content(answer)) == answer
@@ -174,13 +166,6 @@ def test_an_answer_that_is_not_as_agreed_is_refused(change):
     one_sentence(refusal.value)
 
 
-def test_an_answer_without_a_part_is_refused():
-    content = answer_content(Answer("party-1", "ok", Kind.CHAIN, b"body"))
-    for part in content:
-        with pytest.raises(BadMessage):
-            read_answer({name: value for name, value in content.items() if name != part})
-
-
 @pytest.mark.parametrize("kind", [PeerFailed, BadMessage, PrivacyRefused, UngatedRelease, TamperingFound, DataError])
 def test_an_error_travels_as_what_it_is(kind):
     error = read_failure(failure_content(kind("Because."), reveal=True), "party-1")
@@ -194,11 +179,6 @@ def test_a_reason_stays_at_home_unless_it_may_be_told():
     error = read_failure(content, "party-1")
     assert type(error) is PrivacyRefused
     assert "party-1" in one_sentence(error)
-
-
-def test_an_error_of_another_kind_becomes_one_that_is_known():
-    assert type(read_failure(failure_content(UsageError("No."), reveal=True), "party-1")) is PeerFailed
-    assert type(read_failure(failure_content(TacitError("No."), reveal=True), "party-1")) is PeerFailed
 
 
 @pytest.mark.parametrize("named", ["SystemExit", "KeyboardInterrupt", "Exception", "os.system", "", 7, None])
