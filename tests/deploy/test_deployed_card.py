@@ -72,7 +72,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     federation = sites.agreed.federation(sites, keys=keys, **look)
     model = sites.agreed.coordinate(federation)
     replies = {
-        name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
+        name: {"ended": True, **(part.save(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
     done = change(RunResult(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
@@ -126,9 +126,6 @@ def shops(tmp_path_factory, halves) -> Run:
     return run_of(tmp_path_factory.mktemp("shops"), vertical(), sources=halves)
 
 
-# -- what crossed -----------------------------------------------------------------------------------------------------
-
-
 def test_run_and_beside_together_are_what_the_ledgers_say_left(silos, shops):
     for run in (silos, shops):
         asked = {row.step for rows in run.ledgers.values() for row in rows if ":" in row.step}
@@ -171,9 +168,6 @@ def test_without_a_guarantee_sizes_and_items_are_told_too(tmp_path):
     assert not any(run.ledgers.values())
     assert run.about["data"]["density"] == pytest.approx(run.about["data"]["ratings"] / (48 * 16))
     assert "tacit up run.toml --keys" in run.card
-
-
-# -- what is not covered ----------------------------------------------------------------------------------------------
 
 
 def test_metrics_that_were_told_are_said_to_be_outside_the_guarantee(silos, shops):
@@ -219,9 +213,6 @@ def test_who_was_absent_and_what_was_void_is_on_card_and_report(tmp_path):
     assert "| Void sums | 57: what left for them is charged |" in run.card
 
 
-# -- numbers ----------------------------------------------------------------------------------------------------------
-
-
 def test_declared_ratings_are_said_to_be_declared_and_have_no_density(silos, shops):
     for run in (silos, shops):
         assert "users, about 8,000 ratings declared |" in run.card
@@ -247,15 +238,6 @@ def test_a_vertical_party_has_its_own_users_and_not_the_common_lists(shops):
     assert shops.about["data"]["users"] == 48
     assert max(listed.values()) < 48
     assert "The common list has 48 rows, the users of any site" in shops.report
-
-
-def test_seconds_are_those_of_the_run(silos):
-    assert silos.summary["seconds"] == 1.25
-
-
-def test_a_deployment_without_a_curve_says_why(silos):
-    assert "test ratings stay at the sites" in silos.report
-    assert "No round of this run" not in silos.report
 
 
 def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from one_site import BIAS, CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file, write_csv
+from one_site import BIAS, CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, request_of, rows_of, run_file
+from typer.testing import CliRunner
 
-from tacit.boundary.events import Gaussian, Metrics, Public, Roster
+from tacit.boundary.events import Metrics, Roster
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.wire import encode
+from tacit.cli import app
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
@@ -18,17 +20,12 @@ from tacit.deploy import offer as terms
 from tacit.deploy import policy as policy_module
 from tacit.deploy import site_data as source_module
 from tacit.deploy import site_run as part_module
-from tacit.deploy import site_service as site
 from tacit.deploy.catalogue_message import ids_array, read_ids
-from tacit.deploy.logs import ServiceLog
 from tacit.deploy.policy import Policy
-from tacit.deploy.service_status import Status
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_files import read_predictor
 from tacit.deploy.site_run import SiteRun
-from tacit.engine.envelope import TimedRequest, answer_content, failure_content
+from tacit.engine.envelope import TimedRequest
 from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
-from tacit.federation.messages import Answer, Request
 from tacit.prepare import prepared as prepared_run
 
 OFFER = offer_of(run_file())
@@ -54,8 +51,6 @@ def changed(offer, **sections) -> dict:
     return replace(offer, file=file).content()
 
 
-# -- offers -------------------------------------------------------------------------------------------------------
-
 #: By name: what a coordinator that lies would offer, and words of the refusal.
 OFFERS = {
     "noise from a seed": (changed(OFFER, engine={"seeded": True}), "from a seed"),
@@ -63,7 +58,7 @@ OFFERS = {
     "a paper's accounting": (changed(OFFER, privacy={"accounting": "paper"}), "paper's own formulas"),
     "no privacy": (changed(OFFER, privacy=None), "no [privacy]"),
     "no list of items": ({k: v for k, v in OFFER.content().items() if k != "items"}, "no public list of items"),
-    "an experiment": ({**OFFER.content(), "local": True}, "experiment of its own"),
+    "an experiment": ({**OFFER.content(), "local": True}, "local experiment"),
     "devices": ({**OFFER.content(), "setting": "device"}, "offered setting"),
     "a cohort": (offer_of(run_file(partition={"by": "device", "into": 3})).content(), "single devices"),
     "items divided": ({**OFFER.content(), "setting": "vertical"}, "offered setting"),
@@ -118,8 +113,8 @@ def test_what_is_no_offer_is_one_sentence(tmp_path, what):
 
 def test_planted_a_policy_that_looks_away_would_be_noticed(tmp_path, monkeypatch):
     """Without the policy's look at deployments the same offers pass: the tests above can fail."""
-    monkeypatch.setattr(Policy, "_deployed", lambda self, offer: None)
-    monkeypatch.setattr(Policy, "allow", lambda self, file, plan, users: None)
+    monkeypatch.setattr(Policy, "_check_deployed", lambda self, offer: None)
+    monkeypatch.setattr(Policy, "check_plan", lambda self, file, plan, users: None)
     for number, what in enumerate(("noise from a seed", "no privacy", "drop-outs")):
         (tmp_path / str(number)).mkdir()
         assert SiteRun(home_of(tmp_path / str(number)), "run-1", OFFERS[what][0]).sizes()["users"] == 16
@@ -128,7 +123,7 @@ def test_planted_a_policy_that_looks_away_would_be_noticed(tmp_path, monkeypatch
 def test_planted_a_site_without_that_rule_would_tell_what_was_rated(tmp_path, monkeypatch):
     """A private offer without a list of items: what would leave then is told by the ratings."""
     content = OFFERS["no list of items"][0]
-    monkeypatch.setattr(Policy, "_deployed", lambda self, offer: None)
+    monkeypatch.setattr(Policy, "_check_deployed", lambda self, offer: None)
     assert "items" not in SiteRun(home_of(tmp_path), "run-1", content).sizes()  # the second lock on the same door
     offer = offer_of(run_file(privacy=None), items=None)
     (tmp_path / "open").mkdir()
@@ -153,9 +148,6 @@ def test_a_run_file_that_the_site_was_given_must_be_the_one_that_is_offered(tmp_
         replace(OFFER, file=OFFER.file.model_copy(update={"seed": 8})).content(),
     ):
         assert "another run than the run file" in sentence(PrivacyRefused, SiteRun, home, "run-1", other)
-
-
-# -- the run that begins ------------------------------------------------------------------------------------------
 
 
 def member(content: dict, place: int, entry: int, value) -> str:
@@ -252,28 +244,13 @@ def test_a_secure_sum_with_a_made_up_cohort_would_still_carry_noise(tmp_path, mo
     part.begin(lied)
     agreed = SECRET_SUM.prepared(terms.read_facts(SECRET_SUM, lied))
     with pytest.raises(PrivacyRefused, match="only a simulation may do"):
-        part.answer(TimedRequest(_request(agreed, "contribute"), 10.0))
+        part.answer(request_of(agreed, "contribute"))
     part.leave()
     assert costly(sites.homes["party-1"]) == []
 
 
-def test_what_a_site_reckons_is_what_the_coordinator_reckons(tmp_path):
-    sites = Sites(tmp_path, OFFER)
-    said = {tuple(part.begin(sites.begin_content).items()) for part in sites.parts.values()}
-    agreed = OFFER.prepared(terms.read_facts(OFFER, sites.begin_content))
-    assert said == {(("bound", part_module.hashlib.sha256(agreed.bound.encode()).hexdigest()),)}
-    sites.leave()
-
-
-# -- requests -----------------------------------------------------------------------------------------------------
-
-
-def _request(agreed, step, round=1, **payload):
-    return Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload))
-
-
 TERMS = OFFER.prepared(terms.facts_of(OFFER, dict.fromkeys(NAMES, terms.SiteSizes(16, None)), Feedback.EXPLICIT))
-ASK = TimedRequest(_request(TERMS, "contribute"), 9.0)
+ASK = request_of(TERMS, "contribute")
 
 
 @pytest.fixture(scope="module")
@@ -305,34 +282,32 @@ def begun(tmp_path):
     ],
 )
 def test_a_request_that_was_not_agreed_on_is_refused(serving, change, words):
-    request = replace(_request(serving.agreed, "contribute"), **change)
+    request = replace(request_of(serving.agreed, "contribute").request, **change)
     assert words in sentence(BadMessage, serving.parts["party-1"].answer, TimedRequest(request, 9.0))
     assert costly(serving.homes["party-1"]) == []
 
 
 def test_a_deployment_has_no_survivors_to_name(begun):
-    part, request = begun.parts["party-1"], _request(begun.agreed, "contribute")
-    asked = TimedRequest.of(TimedRequest(request, 9.0, np.ones(16, dtype=bool)).content())
-    assert "survivors" in sentence(BadMessage, part.answer, asked)
+    part, asked = begun.parts["party-1"], request_of(begun.agreed, "contribute")
+    named = TimedRequest.of(replace(asked, survivors=np.ones(16, dtype=bool)).content())
+    assert "survivors" in sentence(BadMessage, part.answer, named)
     assert costly(begun.homes["party-1"]) == []
-    assert part.answer(TimedRequest(request, 9.0)).status == "ok"
+    assert part.answer(asked).status == "ok"
     assert len(costly(begun.homes["party-1"])) == 1
 
 
 def test_no_more_is_released_than_was_planned(begun):
     part = begun.parts["party-1"]
-    first = part.answer(TimedRequest(_request(begun.agreed, "contribute"), 9.0))
-    assert part.answer(TimedRequest(_request(begun.agreed, "contribute"), 9.0)) == first
-    assert "covers 1" in sentence(
-        PrivacyRefused, part.answer, TimedRequest(_request(begun.agreed, "contribute", 2), 9.0)
-    )
+    first = part.answer(request_of(begun.agreed, "contribute"))
+    assert part.answer(request_of(begun.agreed, "contribute")) == first
+    assert "covers 1" in sentence(PrivacyRefused, part.answer, request_of(begun.agreed, "contribute", 2))
     assert len(costly(begun.homes["party-1"])) == 1
 
 
 def test_terms_that_change_in_the_middle_of_a_run_are_refused(begun):
     """The same run offered and begun anew with other terms: what left counts, and no second contribution leaves."""
     home, part = begun.homes["party-1"], begun.parts["party-1"]
-    part.answer(TimedRequest(_request(begun.agreed, "contribute"), 9.0))
+    part.answer(request_of(begun.agreed, "contribute"))
     part.leave()
     less = replace(OFFER, file=run_file(privacy={"epsilon": 2.0, "delta": 1e-6}, engine=OFFER.file.engine.model_dump()))
     other = SiteRun(replace(home, policy=Policy(max_epsilon=10.0)), "run-1", less.content())
@@ -341,12 +316,9 @@ def test_terms_that_change_in_the_middle_of_a_run_are_refused(begun):
     agreed = less.prepared(terms.read_facts(less, content))
     for round in (1, 2):
         with pytest.raises(PrivacyRefused):
-            other.answer(TimedRequest(_request(agreed, "contribute", round), 9.0))
+            other.answer(request_of(agreed, "contribute", round))
     other.leave()
     assert len(costly(home)) == 1
-
-
-# -- what leaves before a run begins ------------------------------------------------------------------------------
 
 
 def test_sizes_stand_in_the_ledger_before_they_leave(tmp_path):
@@ -408,33 +380,6 @@ def test_a_budget_of_the_run_s_own_epsilon_is_enough_after_public_rows(tmp_path,
     assert len(costly(home)) == sum(plan.terms.releases.values())
 
 
-# -- the ledger's first schedule ----------------------------------------------------------------------------------
-
-
-def record(ledger, event, number):
-    about = {"run": "r", "round": number, "step": "s", "attempt": 0, "kind": "public", "request": f"{number:064d}"}
-    rest = {"body": b"", "sealed": False, "contributors": 1, "present": None, "state": b""}
-    ledger.record(**about, **rest, event=event)
-
-
-def test_the_first_schedule_is_what_was_planned_before_anything_cost(tmp_path):
-    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
-    one, other, third = [Gaussian(1.0, 1)], [Gaussian(2.0, 3)], [Gaussian(3.0, 1)]
-    assert ledger.first_schedule() == []
-    assert ledger.first_schedule(one) == one
-    for number, event in enumerate((Public(), Roster(), Metrics())):
-        record(ledger, event, number)
-    assert ledger.first_schedule() == one
-    assert ledger.first_schedule(other) == other
-    record(ledger, Gaussian(2.0, 1), 3)
-    assert ledger.first_schedule(third) == other
-    assert ledger.verify() == 4
-    ledger.close()
-
-
-# -- budgets ------------------------------------------------------------------------------------------------------
-
-
 #: Another run of the same, with a seed of its own: requests of one file and seed are the same, and answered once.
 SECOND = replace(OFFER, run="run-2", file=OFFER.file.model_copy(update={"seed": 8}))
 
@@ -446,13 +391,6 @@ def done(folder, offer, policy=None) -> Sites:
     return sites
 
 
-def test_by_default_the_first_run_s_epsilon_is_the_whole_budget(tmp_path):
-    home = done(tmp_path, OFFER).homes["party-1"]
-    again = replace(OFFER, run="run-2")
-    assert "its budget is 4" in sentence(BudgetSpent, SiteRun, home, "run-2", again.content())
-    assert {row.run for row in rows_of(home)} == {"run-1"}
-
-
 def test_a_larger_budget_covers_a_second_run_and_not_a_third(tmp_path):
     policy = Policy(max_epsilon=7.0)
     done(tmp_path, OFFER, policy)
@@ -461,12 +399,6 @@ def test_a_larger_budget_covers_a_second_run_and_not_a_third(tmp_path):
     with pytest.raises(BudgetSpent):
         SiteRun(home, "run-3", replace(OFFER, run="run-3").content())
     assert len(costly(home)) == 2
-
-
-def test_a_smaller_delta_of_the_site_s_own_is_held_to(tmp_path):
-    with pytest.raises(PrivacyRefused, match="--delta"):
-        SiteRun(home_of(tmp_path, policy=Policy(delta=1e-9)), "run-1", OFFER.content())
-    SiteRun(home_of(tmp_path, policy=Policy(delta=1e-5)), "run-1", OFFER.content())
 
 
 def test_a_budget_for_some_days_forgets_what_is_older(tmp_path, monkeypatch):
@@ -488,52 +420,6 @@ def test_planted_a_ledger_that_is_not_asked_would_be_noticed(tmp_path, monkeypat
     assert SiteRun(home, "run-2", again).sizes()["users"] == 16
 
 
-def test_a_budget_that_another_run_spent_meanwhile_is_refused_at_the_release(tmp_path):
-    """Two runs were accepted before either cost anything; the second one to ask is refused, as an answer."""
-    one, two = Sites(tmp_path, OFFER), Sites(tmp_path, SECOND)
-    one.begin().conduct()
-    one.leave()
-    two.begin()
-    answer = two.parts["party-1"].answer(TimedRequest(_request(two.agreed, "contribute"), 9.0))
-    two.leave()
-    assert answer.status == "refused"
-    assert {row.run for row in costly(two.homes["party-1"])} == {"run-1"}
-
-
-# -- what a refusal tells outside ---------------------------------------------------------------------------------
-
-
-def outward(home, content, run="run-1") -> tuple[str, str]:
-    """What is known at home of why an offer was refused, and what leaves."""
-    with pytest.raises(TacitError) as found:
-        SiteRun(home, run, content)
-    told = failure_content(site._outward(found.value, home), tell=True)
-    return str(found.value), f"{told['error']} {told['why']}"
-
-
-def test_a_refusal_tells_no_budget_and_no_spending(tmp_path):
-    home = done(tmp_path, OFFER).homes["party-1"]
-    inside, told = outward(home, replace(OFFER, run="run-2").content(), "run-2")
-    assert "budget is 4" in inside
-    assert told == "PrivacyRefused party-1 refuses: its budget does not cover this run."
-    strict = replace(home, policy=Policy(max_epsilon=2.718))
-    inside, told = outward(strict, replace(OFFER, run="run-2").content(), "run-2")
-    assert "2.718" in inside
-    assert told == "PrivacyRefused party-1 refuses: its budget does not cover this run."
-
-
-def test_what_is_wrong_with_data_stays_at_home(tmp_path):
-    path = write_csv(tmp_path / "odd.csv", DATA)
-    text = (tmp_path / "odd.csv").read_text().splitlines()
-    (tmp_path / "odd.csv").write_text("\n".join([*text, '"secret-person","secret-item",five,0']))
-    home = home_of(tmp_path, source=Source(path))
-    with pytest.raises(DataError) as found:
-        SiteRun(home, "run-1", OFFER.content())
-    told = site._outward(found.value, home)
-    assert type(told) is PeerFailed
-    assert str(told) == f"party-1 cannot take part ({type(found.value).__name__}); its own terminal says why."
-
-
 PROBES = {
     "every list without one item": [
         replace(OFFER, catalogue=Catalogue(Vocabulary(np.delete(DATA.item_ids.ids, place), "item")))
@@ -553,7 +439,7 @@ def test_what_is_replied_to_an_offer_depends_on_no_rating(probe, tmp_path):
         (tmp_path / str(number)).mkdir()
         home = home_of(tmp_path / str(number))
         part = SiteRun(home, "run-1", replace(offer, run="run-1").content())
-        assert part.sizes() == {"users": len(part._held.people), "ratings": 0, "devices": 0}
+        assert part.sizes() == {"users": len(part.data.people), "ratings": 0, "devices": 0}
         part.leave()
 
 
@@ -566,52 +452,6 @@ def test_planted_data_that_is_refused_would_be_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "fit_ratings", strict)
     with pytest.raises(DataError):
         test_what_is_replied_to_an_offer_depends_on_no_rating("every list without one item", tmp_path)
-
-
-BAD_ENDS = {
-    "too few items": {"biases": np.zeros(1, np.float32)},
-    "numbers that are none": {"biases": np.full(DATA.n_items, np.nan, np.float32)},
-    "another block": {"ratings": np.zeros(3, np.float32)},
-    "nothing": {},
-}
-
-
-@pytest.mark.parametrize("end", BAD_ENDS)
-def test_an_end_tells_nothing_of_what_became_of_it(end, tmp_path):
-    sites = Sites(tmp_path, OFFER, Policy(shares_metrics=True)).begin()
-    home, part = sites.homes["party-1"], sites.parts["party-1"]
-    service = site.Site(home, ServiceLog(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
-    service._run, service._part = "run-1", part
-    content = {f"shared/{name}": block for name, block in BAD_ENDS[end].items()}
-    assert service._handle("end", "run-1", {"words": "{}", **content}) == {"ended": True}
-    assert not (home.folder / "home").exists()
-
-
-def test_rules_are_told(tmp_path):
-    home = home_of(tmp_path)
-    for what in ("noise from a seed", "no privacy", "everybody's times"):
-        inside, _told = outward(home, OFFERS[what][0])
-        service = site.Site(home, ServiceLog(tmp_path, "party-1"), Status(tmp_path, "party-1", "hearts"))
-        reply = service._handle("offer", "run-1", OFFERS[what][0])
-        assert (reply["error"], reply["why"]) == ("PrivacyRefused", f"party-1 refuses: {inside}")
-
-
-def test_a_refused_answer_tells_nothing_but_that(tmp_path):
-    why = "party-1 refuses: this run would take it to ε = 7.125, and its budget is 4."
-    refused = Answer("party-1", "refused", "sum", why=why)
-    told = answer_content(site._discreet(refused))
-    assert told["why"] == "party-1 refuses: its budget does not cover this release."
-    fine = Answer("party-1", "ok", "sum", body=b"x")
-    assert site._discreet(fine) is fine
-
-
-def test_an_experimenter_is_told_everything(tmp_path):
-    home = home_of(tmp_path, policy=Policy(local=True))
-    error = DataError("all of it")
-    assert site._outward(error, home) is error
-
-
-# -- killed and started anew --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("method", "aggregation"), [(CHAIN, "plain"), (BIAS, "secagg")], ids=["chain", "secagg"])
@@ -633,7 +473,7 @@ def test_a_part_rebuilt_before_every_request_repeats_itself_and_goes_on(tmp_path
     sites.deliver = disturbed
     sites.conduct()
     asked = [ask for name, ask in sites.asked if name == "party-1"]
-    with pytest.raises(PrivacyRefused, match="keeps its digest only"):
+    with pytest.raises(PrivacyRefused, match="stores only its digest"):
         sites.parts["party-1"].answer(asked[0])
     sites.leave()
     rows = rows_of(sites.homes["party-1"])
@@ -686,9 +526,6 @@ def test_an_offer_in_the_middle_of_a_run_takes_nothing_from_its_home(tmp_path):
         np.testing.assert_array_equal(after[name], block)
 
 
-# -- signed sums --------------------------------------------------------------------------------------------------
-
-
 def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
     offer = offer_of(run_file(aggregation={"name": "secagg", "signed": True}))
     assert "--peers" in sentence(PrivacyRefused, Sites, tmp_path, offer)
@@ -705,15 +542,12 @@ def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
     done(tmp_path / "known", offer, Policy(peers=keys))
 
 
-# -- the end ------------------------------------------------------------------------------------------------------
-
-
 def kept(tmp_path, **rules):
     sites = Sites(tmp_path, OFFER, Policy(**rules)).begin()
     shared = {}
     federation = sites.agreed.federation(sites, observer=lambda _round, _rounds, blocks: shared.update(blocks))
     sites.agreed.coordinate(federation)
-    reply = sites.parts["party-1"].keep(shared)
+    reply = sites.parts["party-1"].save(shared)
     sites.leave()
     return reply, sites.homes["party-1"]
 
@@ -747,7 +581,7 @@ def test_a_union_of_items_is_known_when_the_run_begins(tmp_path):
     offer = offer_of(run_file(privacy=None, public={"scale": [1, 5]}), items=None)
     sites = done(tmp_path, offer, Policy(non_private=True))
     assert len(sites.agreed.facts.item_ids) == len(DATA.item_ids)
-    assert {part._held.share.ratings.n_items for part in sites.parts.values()} == {len(DATA.item_ids)}
+    assert {part.data.share.ratings.n_items for part in sites.parts.values()} == {len(DATA.item_ids)}
 
 
 def test_a_run_that_only_an_experiment_may_hold_is_held_in_one(tmp_path):
@@ -757,8 +591,20 @@ def test_a_run_that_only_an_experiment_may_hold_is_held_in_one(tmp_path):
     part = SiteRun(home, "run-1", offer.content())
     assert part.sizes()["users"] == 16
     assert rows_of(home) == []
-    with pytest.raises(PrivacyRefused, match="joins nothing else"):
+    with pytest.raises(PrivacyRefused, match="cannot join another run"):
         SiteRun(home, "run-1", OFFER.content())
     assert policy_module.seeded(offer.file)
-    with pytest.raises(UsageError, match="nothing to do in it"):
+    with pytest.raises(UsageError, match="cannot take part"):
         SiteRun(home, "run-1", replace(offer, roster=NAMES[1:]).content())
+
+
+def test_an_offer_that_the_budget_does_not_cover_is_in_the_ledger_and_on_its_page(tmp_path):
+    home = home_of(tmp_path, policy=Policy(max_epsilon=1.25))
+    with pytest.raises(BudgetSpent):
+        SiteRun(home, "run-1", OFFER.content())
+    assert rows_of(home) == []
+    page = tmp_path / "left.html"
+    answer = CliRunner().invoke(app, ["ledger", "show", str(home.ledger), "--html", str(page)])
+    assert answer.exit_code == 0, answer.stderr
+    assert "1 request refused" in page.read_text()
+    assert "this site allows 1.25 (--max-epsilon)" in page.read_text()

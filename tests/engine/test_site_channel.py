@@ -1,4 +1,4 @@
-"""A site's window: one message at a time, the newest of those that wait, the same reply to the same message."""
+"""A site's channel: one message at a time, the newest of those that wait, the same reply to the same message."""
 
 import threading
 from time import monotonic, sleep
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit.engine import site_channel as module
 from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Address, open_message, read_failure, sign_message
-from tacit.engine.site_channel import SiteChannel
+from tacit.engine.site_channel import Handlers, SiteChannel
 from tacit.errors import BadMessage, PrivacyRefused
 
 COORDINATOR, SITE = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
@@ -47,26 +47,17 @@ class FakeCell:
 
 
 class Site:
-    """A window on a fake cell, and what it was asked to do."""
+    """A channel on a fake cell, and what it was asked to do."""
 
     def __init__(self, monkeypatch) -> None:
         monkeypatch.setattr(module, "Cell", FakeCell)
         monkeypatch.setattr(module, "AGAIN", 0.02)
         self.seen, self.refused, self.after, self.most, self._now = [], [], [], 0, 0
         self.act = lambda content: {"did": content.get("what", "")}
-        self.window = SiteChannel(
-            "party-1",
-            "localhost",
-            1,
-            None,
-            SITE,
-            COORDINATOR.public_key(),
-            self.handle,
-            self.refused.append,
-            self.after.append,
-        )
-        self.cell: FakeCell = self.window._cell
-        self.window.open()
+        handlers = Handlers(self.handle, self.refused.append, lambda: self.after.append("replied"))
+        self.channel = SiteChannel("party-1", "localhost", 1, None, SITE, COORDINATOR.public_key(), handlers)
+        self.cell: FakeCell = self.channel._cell
+        self.channel.open()
 
     def handle(self, topic, run, content):
         self._now += 1
@@ -78,7 +69,7 @@ class Site:
             self._now -= 1
 
     def told(self, about, topic="ask", key=COORDINATOR, to="party-1", sender="coordinator", start="", **content):
-        words = {"about": about, "start": start or self.window.start, "seconds": 60.0, **content}
+        words = {"about": about, "start": start or self.channel.start, "seconds": 60.0, **content}
         return self.cell.receive(sender, topic, sign_message(Address("coordinator", to, topic, "run-1"), words, key))
 
     def replied(self, number: int) -> list[tuple[str, dict]]:
@@ -90,7 +81,7 @@ class Site:
 def site(monkeypatch):
     made = Site(monkeypatch)
     yield made
-    made.window.close()
+    made.channel.close()
 
 
 def test_a_message_is_taken_done_and_answered(site):
@@ -100,7 +91,7 @@ def test_a_message_is_taken_done_and_answered(site):
     until = monotonic() + 120
     while not site.after and monotonic() < until:
         sleep(0.01)
-    assert site.after == ["ask"]
+    assert site.after == ["replied"]
 
 
 def test_the_same_message_again_gets_the_same_reply_and_is_not_done_again(site):
@@ -272,7 +263,7 @@ def test_closing_ends_the_worker_even_while_nobody_takes_the_reply(site):
     site.told("id-1")
     assert site.cell.wait(lambda: site.cell.tries >= 2)
     began = monotonic()
-    site.window.close()
+    site.channel.close()
     while any(thread.name == "tacit-site" for thread in threading.enumerate()) and monotonic() - began < 120:
         sleep(0.01)
     assert not any(thread.name == "tacit-site" for thread in threading.enumerate())

@@ -1,4 +1,4 @@
-"""The desk pushes until it is answered, tells whoever starts anew what came before, and waits for nobody for ever."""
+"""The coordinator's channel repeats lost messages, introduces restarted services to the run, and never hangs."""
 
 import threading
 from time import monotonic
@@ -55,20 +55,20 @@ def answering(desk_of, content=None):
 
 
 def test_a_reply_is_the_result_even_if_it_overtakes_the_acknowledgement():
-    desk, cell = made(answering(lambda: desk))
-    desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
+    channel, cell = made(answering(lambda: channel))
+    channel.connected("party-1", "a")
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert cell.pushed == [("party-1", "ask", "id-1")]
 
 
 def test_a_reply_whose_acknowledgement_was_lost_counts():
     def act(name, topic, told):
-        desk.replied(name, told["about"], {"done": True})
+        channel.replied(name, told["about"], {"done": True})
         return  # the acknowledgement did not come back
 
-    desk, cell = made(act)
-    desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"done": True}
+    channel, cell = made(act)
+    channel.connected("party-1", "a")
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"done": True}
     assert len(cell.pushed) == 1
 
 
@@ -80,44 +80,44 @@ def test_what_does_not_get_there_is_pushed_again_and_the_time_left_shrinks(monke
         left.append(told["left"])
         if len(left) < 3:
             return None
-        desk.replied(name, told["about"], {"done": True})
+        channel.replied(name, told["about"], {"done": True})
         return TAKEN
 
-    desk, cell = made(act)
-    desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"done": True}
+    channel, cell = made(act)
+    channel.connected("party-1", "a")
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"done": True}
     assert cell.pushed == [("party-1", "ask", "id-1")] * 3
     assert left[0] > left[1] > left[2] > 0
 
 
 def test_silence_ends_at_the_deadline_and_the_next_wait_is_short(monkeypatch):
     monkeypatch.setattr(module, "GRACE", 0.1)
-    desk, _cell = made(lambda *_push: TAKEN)
-    desk.hello("party-1", "a")
+    channel, _cell = made(lambda *_push: TAKEN)
+    channel.connected("party-1", "a")
     began = monotonic()
-    assert desk.settle("party-1", "ask", "id-1", says, 0.4) is None
+    assert channel.request("party-1", "ask", "id-1", says, 0.4) is None
     assert 0.35 < monotonic() - began < 20
     began = monotonic()
-    assert desk.settle("party-1", "ask", "id-2", says, 30.0) is None
+    assert channel.request("party-1", "ask", "id-2", says, 30.0) is None
     assert monotonic() - began < 20, "one that was late is waited for at its full time again"
     monkeypatch.setattr(module, "GRACE", 30.0)
-    assert desk.settle("party-1", "ask", "id-3", says, 30.0) is None
+    assert channel.request("party-1", "ask", "id-3", says, 30.0) is None
     assert monotonic() - began < 25, "one that is away costs every step its grace"
-    desk.hello("party-1", "a")
-    soon(0.3, lambda: desk.replied("party-1", "id-3", {"back": True}))
-    assert desk.settle("party-1", "ask", "id-3", says, 120.0) == {"back": True}
+    channel.connected("party-1", "a")
+    soon(0.3, lambda: channel.replied("party-1", "id-3", {"back": True}))
+    assert channel.request("party-1", "ask", "id-3", says, 120.0) == {"back": True}
 
 
 def test_nobody_there_is_late_not_an_error():
-    desk, cell = made()
-    assert desk.settle("party-1", "ask", "id-1", says, 0.2) is None
+    channel, cell = made()
+    assert channel.request("party-1", "ask", "id-1", says, 0.2) is None
     assert cell.pushed == []
 
 
 def test_one_that_comes_in_time_is_asked_then():
-    desk, _cell = made(answering(lambda: desk))
-    soon(0.2, lambda: desk.hello("party-1", "a"))
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
+    channel, _cell = made(answering(lambda: channel))
+    soon(0.2, lambda: channel.connected("party-1", "a"))
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
 
 
 def test_whoever_starts_anew_is_told_everything_again_in_order_and_only_once():
@@ -125,40 +125,40 @@ def test_whoever_starts_anew_is_told_everything_again_in_order_and_only_once():
 
     def act(name, topic, told):
         if topic == "ask" and silent.pop("first", False):
-            soon(0.05, lambda: desk.hello("party-1", "b"))  # it took the request, died, and started anew
+            soon(0.05, lambda: channel.connected("party-1", "b"))  # it took the request, died, and started anew
             return TAKEN
-        desk.replied(name, told["about"], {"said": told["about"]})
+        channel.replied(name, told["about"], {"said": told["about"]})
         return TAKEN
 
-    desk, cell = made(act)
-    desk.hello("party-1", "a")
+    channel, cell = made(act)
+    channel.connected("party-1", "a")
     for topic, about in (("offer", "o"), ("begin", "b")):
-        assert desk.settle("party-1", topic, about, says, 120.0)
-        desk.first(topic, about, {"party-1": says})
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
+        assert channel.request("party-1", topic, about, says, 120.0)
+        channel.introduce(topic, about, {"party-1": says})
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert [about for _to, _topic, about in cell.pushed] == ["o", "b", "id-1", "o", "b", "id-1"]
-    assert desk.settle("party-1", "ask", "id-2", says, 120.0) == {"said": "id-2"}
+    assert channel.request("party-1", "ask", "id-2", says, 120.0) == {"said": "id-2"}
     assert [about for _to, _topic, about in cell.pushed][6:] == ["id-2"]
 
 
 def test_one_that_is_on_the_line_before_its_hello_is_not_asked_before_it_was_told(monkeypatch):
-    """A push reaches the new process while the desk still knows the old one: it is told the offer first."""
+    """A push reaches the new process while the channel still knows the old one: it is told the offer first."""
     monkeypatch.setattr(module, "AGAIN", 0.02)
     taken = []
 
     def act(name, topic, told):
         if told["start"] != "b":
-            desk.hello("party-1", "b")  # only now its hello arrives
+            channel.connected("party-1", "b")  # only now its hello arrives
             return b"another start"
         taken.append(told["about"])
-        desk.replied(name, told["about"], {"said": told["about"]})
+        channel.replied(name, told["about"], {"said": told["about"]})
         return TAKEN
 
-    desk, _cell = made(act)
-    desk.hello("party-1", "a")
-    desk.first("offer", "o", {"party-1": says})
-    desk._peers["party-1"].told["a"].add("o")
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
+    channel, _cell = made(act)
+    channel.connected("party-1", "a")
+    channel.introduce("offer", "o", {"party-1": says})
+    channel._services["party-1"].done["a"].add("o")
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert taken == ["o", "id-1"]
 
 
@@ -172,107 +172,107 @@ def test_one_that_starts_anew_and_refuses_what_came_before_is_late_in_the_end(mo
     monkeypatch.setattr(module, "AGAIN", 0.02)
 
     def act(name, topic, told):
-        desk.replied(name, told["about"], failure_content(PrivacyRefused("No more."), tell=True))
+        channel.replied(name, told["about"], failure_content(PrivacyRefused("No more."), reveal=True))
         return TAKEN
 
-    desk, cell = made(act)
-    desk.first("offer", "o", {"party-1": says})
-    desk.hello("party-1", "b")
-    assert desk.settle("party-1", "ask", "id-1", says, 0.3) is None
+    channel, cell = made(act)
+    channel.introduce("offer", "o", {"party-1": says})
+    channel.connected("party-1", "b")
+    assert channel.request("party-1", "ask", "id-1", says, 0.3) is None
     assert {about for _to, _topic, about in cell.pushed} == {"o"}, "it was asked before it knew the terms"
 
 
 def test_what_comes_first_is_not_told_to_whom_it_does_not_concern():
-    desk, cell = made(answering(lambda: desk))
-    desk.first("offer", "o", {"party-2": says})
-    desk.hello("party-1", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0)
+    channel, cell = made(answering(lambda: channel))
+    channel.introduce("offer", "o", {"party-2": says})
+    channel.connected("party-1", "a")
+    assert channel.request("party-1", "ask", "id-1", says, 120.0)
     assert cell.pushed == [("party-1", "ask", "id-1")]
 
 
 def test_replies_that_nobody_waits_for_are_dropped():
     def act(name, topic, told):
-        desk.replied(name, "id-0", {"stale": True})
-        desk.replied("party-2", told["about"], {"of another": True})
-        desk.replied(name, "", {"about nothing": True})
-        desk.replied(name, told["about"], {"first": True})
-        desk.replied(name, told["about"], {"second": True})
+        channel.replied(name, "id-0", {"stale": True})
+        channel.replied("party-2", told["about"], {"of another": True})
+        channel.replied(name, "", {"about nothing": True})
+        channel.replied(name, told["about"], {"first": True})
+        channel.replied(name, told["about"], {"second": True})
         return TAKEN
 
-    desk, cell = made(act)
-    desk.replied("party-1", "id-1", {"too early": True})
-    desk.hello("party-1", "a")
-    desk.hello("party-2", "a")
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"first": True}
-    desk.replied("party-1", "id-1", {"too late": True})
-    desk.replied("party-1", "", {"nobody asked": True})
+    channel, cell = made(act)
+    channel.replied("party-1", "id-1", {"too early": True})
+    channel.connected("party-1", "a")
+    channel.connected("party-2", "a")
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"first": True}
+    channel.replied("party-1", "id-1", {"too late": True})
+    channel.replied("party-1", "", {"nobody asked": True})
     cell.act = lambda *_push: TAKEN
-    assert desk.settle("party-1", "ask", "id-2", says, 0.2) is None
+    assert channel.request("party-1", "ask", "id-2", says, 0.2) is None
 
 
 def test_the_error_that_a_service_tells_of_is_the_result():
-    desk, _cell = made(answering(lambda: desk))
-    desk.hello("party-1", "a")
-    desk._cell.act = lambda name, topic, told: (
-        desk.replied(name, told["about"], failure_content(PrivacyRefused("It is spent."), tell=True)) or TAKEN
+    channel, _cell = made(answering(lambda: channel))
+    channel.connected("party-1", "a")
+    channel._cell.act = lambda name, topic, told: (
+        channel.replied(name, told["about"], failure_content(PrivacyRefused("It is spent."), reveal=True)) or TAKEN
     )
-    reply = desk.settle("party-1", "ask", "id-1", says, 120.0)
+    reply = channel.request("party-1", "ask", "id-1", says, 120.0)
     assert type(reply) is PrivacyRefused
     assert str(reply) == "party-1 says: It is spent."
 
 
 def test_half_an_error_is_a_bad_message_not_a_reply():
-    desk, _cell = made(
-        lambda name, topic, told: desk.replied(name, told["about"], {"error": "PeerFailed", "more": 1}) or TAKEN
+    channel, _cell = made(
+        lambda name, topic, told: channel.replied(name, told["about"], {"error": "PeerFailed", "more": 1}) or TAKEN
     )
-    desk.hello("party-1", "a")
-    reply = desk.settle("party-1", "ask", "id-1", says, 120.0)
+    channel.connected("party-1", "a")
+    reply = channel.request("party-1", "ask", "id-1", says, 120.0)
     assert type(reply) is BadMessage
     assert "party-1" in str(reply)
 
 
 @pytest.mark.parametrize("when", ["before", "while it is asked"])
 def test_one_that_is_not_let_in_any_more_is_not_waited_for(when):
-    desk, _cell = made(lambda *_push: TAKEN)
-    desk.hello("party-1", "a")
+    channel, _cell = made(lambda *_push: TAKEN)
+    channel.connected("party-1", "a")
     if when == "before":
-        desk.gone("party-1")
+        channel.disconnected("party-1")
     else:
-        soon(0.1, lambda: desk.gone("party-1"))
+        soon(0.1, lambda: channel.disconnected("party-1"))
     began = monotonic()
-    assert desk.settle("party-1", "ask", "id-1", says, 30.0) is None
+    assert channel.request("party-1", "ask", "id-1", says, 30.0) is None
     assert monotonic() - began < 20
-    assert "party-1" not in desk.present()
+    assert "party-1" not in channel.present()
 
 
 def test_one_that_was_let_in_again_is_asked_again():
-    desk, _cell = made(answering(lambda: desk))
-    desk.hello("party-1", "a")
-    desk.gone("party-1")
-    desk.hello("party-1", "b")
-    assert desk.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
+    channel, _cell = made(answering(lambda: channel))
+    channel.connected("party-1", "a")
+    channel.disconnected("party-1")
+    channel.connected("party-1", "b")
+    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
 
 
 def test_waiting_for_everybody_names_who_is_missing():
-    desk, _cell = made()
-    soon(0.05, lambda: desk.hello("party-1", "a"))
-    assert desk.wait_for(("party-1", "party-2"), 0.3) == ("party-2",)
-    assert desk.wait_for(("party-1",), 5.0) == ()
-    assert desk.present() == {"party-1": True}
-    assert desk.present(within=0.0) == {"party-1": False}
+    channel, _cell = made()
+    soon(0.05, lambda: channel.connected("party-1", "a"))
+    assert channel.wait_for(("party-1", "party-2"), 0.3) == ("party-2",)
+    assert channel.wait_for(("party-1",), 5.0) == ()
+    assert channel.present() == {"party-1": True}
+    assert channel.present(within=0.0) == {"party-1": False}
 
 
 def test_another_runs_desk_knows_who_is_there_and_none_of_what_was_said():
-    desk, _cell = made()
-    desk.hello("party-1", "a")
-    desk.gone("party-2")
-    desk.first("offer", "o", {"party-1": says})
+    channel, _cell = made()
+    channel.connected("party-1", "a")
+    channel.disconnected("party-2")
+    channel.introduce("offer", "o", {"party-1": says})
     cell = FakeCell()
     other = CoordinatorChannel(cell, KEY, "run-1")
     cell.act = answering(lambda: other)
-    other.know(desk)
+    other.adopt(channel)
     assert other.present() == {"party-1": True}
-    assert other.settle("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
+    assert other.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert cell.pushed == [("party-1", "ask", "id-1")]
 
 
@@ -284,15 +284,15 @@ def test_services_are_asked_at_the_same_time():
         asked[name] = told["about"]
         if len(asked) == len(names):
             for who, about in list(asked.items()):
-                desk.replied(who, about, {"by": who})
+                channel.replied(who, about, {"by": who})
         return TAKEN
 
     def ask(name):
-        found[name] = desk.settle(name, "ask", f"{name} id", says, 60.0)
+        found[name] = channel.request(name, "ask", f"{name} id", says, 60.0)
 
-    desk, _cell = made(act)
+    channel, _cell = made(act)
     for name in names:
-        desk.hello(name, "a")
+        channel.connected(name, "a")
     threads = [threading.Thread(target=ask, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
@@ -303,23 +303,23 @@ def test_services_are_asked_at_the_same_time():
 
 @pytest.mark.parametrize("where", ["asked", "away", "before"])
 def test_a_desk_that_is_closed_waits_for_nobody(where):
-    desk, _cell = made(lambda *_push: TAKEN)
+    channel, _cell = made(lambda *_push: TAKEN)
     if where == "asked":
-        desk.hello("party-1", "a")
+        channel.connected("party-1", "a")
     began = monotonic()
     if where == "before":
-        desk.close()
+        channel.close()
     else:
-        soon(0.1, desk.close)
-    assert desk.settle("party-1", "ask", "id-1", says, 60.0) is None
-    assert desk.wait_for(("party-1", "party-2"), 60.0)
+        soon(0.1, channel.close)
+    assert channel.request("party-1", "ask", "id-1", says, 60.0) is None
+    assert channel.wait_for(("party-1", "party-2"), 60.0)
     assert monotonic() - began < 20
 
 
 def test_a_service_that_has_missed_three_hellos_is_away():
-    desk, _cell = made()
-    desk.hello("party-1", "a")
-    desk._peers["party-1"].heard -= 5
-    assert desk.present() == {"party-1": True}
-    desk._peers["party-1"].heard -= 3
-    assert desk.present() == {"party-1": False}
+    channel, _cell = made()
+    channel.connected("party-1", "a")
+    channel._services["party-1"].heard -= 5
+    assert channel.present() == {"party-1": True}
+    channel._services["party-1"].heard -= 3
+    assert channel.present() == {"party-1": False}
