@@ -26,7 +26,7 @@ from tacit.errors import PrivacyRefused, TacitError
 from tacit.federation import Facts, Transcript
 from tacit.federation.messages import Request
 from tacit.guarantee import NoGuarantee
-from tacit.methods.initial import start_factors
+from tacit.methods.factors import start_factors
 from tacit.partition import partition
 from tacit.prepare.prepared import Record
 from tacit.prepare.run_file import prepared

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -188,10 +187,3 @@ def _reading(
 def _counts(events: Merged) -> dict[Event, int] | None:
     """How often each kind of answer is among merged events; None if one of them protects nothing."""
     return None if events is None else {replace(event, count=1): event.count for event in events}
-
-
-def event_in_words(row: Row) -> str:
-    """What a row spent, in words."""
-    table = json.loads(row.event)
-    kind = table.pop("kind")
-    return f"{kind}({', '.join(f'{k}={v:g}' if isinstance(v, float) else f'{k}={v}' for k, v in table.items())})"
