@@ -26,7 +26,7 @@ from tacit.deploy.local_sites import LocalSites
 from tacit.deploy.local_sites import train as train_apart
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
 from tacit.federation.calls import View
-from tacit.federation.messages import Bytes, BytesByParty, Exchange, Hash, Request, Schema, pack_parties, unpack_parties
+from tacit.federation.messages import Bytes, BytesByParty, Exchange, Hash, Request, Schema, named_parties, pack_parties
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.prepare.loaded import prepare
@@ -218,7 +218,7 @@ class Toy(Aggregation):
             return {"here": here, "total": to_bytes(sum(bodies, np.zeros(1, dtype=object)))}
 
         result = call.contributions(left, view=View.MASKED, names=names, there=there[2])
-        if not unpack_parties(result["here"], len(names)).all():
+        if len(named_parties(result["here"], names)) < len(names):
             return None
         u, v = from_bytes(result["total"]).reshape(2, -1, N)
         parts = call.exchange("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])

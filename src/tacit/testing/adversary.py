@@ -226,7 +226,7 @@ def observing(party: Party, pin: Callable[[str, tuple[int, ...]], Array]) -> Ite
     }
     gate.terms = replace(gate.terms, steps=steps)
     vars(gate).update(_record=nothing)
-    vars(gate.protection).update(admit=nothing, afford=nothing)
+    vars(gate.protection).update(admit=nothing, check_budget=nothing)
     with patch.object(mechanisms.Gaussian, "noised", noised):
         yield observed
 
