@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.ball import least_in_ball
+from tacit.boundary.objective_perturbation import least_in_ball
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -47,6 +47,6 @@ def test_a_minimiser_is_no_worse_than_any_point_of_a_grid():
 
 
 def test_a_solver_that_stops_early_is_noticed(monkeypatch):
-    monkeypatch.setattr("tacit.boundary.ball.STEPS", 1)
+    monkeypatch.setattr("tacit.boundary.objective_perturbation.STEPS", 1)
     with pytest.raises(AssertionError):
         test_a_minimiser_meets_the_conditions_of_one.hypothesis.inner_test(5)

@@ -10,7 +10,7 @@ from tacit.boundary import base_gate
 from tacit.boundary.code import PUBLIC_GRID, Grid
 from tacit.boundary.events import SampledGaussian, Skellam
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.stream import SecureStream
+from tacit.boundary.randomness import SecureStream
 from tacit.boundary.trim import sample_ratings, sample_users
 from tacit.boundary.wire import decode
 from tacit.config import RunFile

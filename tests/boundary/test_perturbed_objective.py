@@ -17,7 +17,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, UsageError
+from tacit.errors import UsageError
 from tacit.guarantee import Relation, Unit
 
 ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE
@@ -100,14 +100,8 @@ def test_what_bounds_nothing_claims_nothing():
     assert query.counted(Unit.USER) == (Unit.USER, ZERO_OUT)
     whole = Objectives(SCALE, None, 1.0)
     assert math.isinf(whole.sensitivity(Unit.USER, ZERO_OUT))
-    assert math.isinf(Objectives(Scale(1, 5, declared=False), 3, 1.0).sensitivity(Unit.USER, ZERO_OUT))
     with pytest.raises(UsageError, match="trim"):
         whole.event(1.0, 1)
-    for trim, least in ((0, 1.0), (3, 0.0), (3, -1.0), (3, math.nan)):
-        with pytest.raises(UsageError, match="no conditions"):
-            Objectives(SCALE, trim, least)
-    with pytest.raises(DataError, match="do not fit"):
-        query.over(made([0], [0], [3.0], 1, 1), np.ones((2, 2)), np.ones((1, 2)))
 
 
 def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says():

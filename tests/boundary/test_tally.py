@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, SampledGaussian
+from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, SampledGaussian, merge
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.spending import merge
 from tacit.boundary.tally import Tally, together
 
 EVENTS = [Gaussian(2.0), Gaussian(2.0, 3), SampledGaussian(1.5, 0.1, 10), Laplace(4.0), Public()]

@@ -143,7 +143,7 @@ def test_new_writes_a_file_that_runs_and_never_overwrites(tmp_path):
         quick = ["--set", "method.rounds=2", "--set", "method.factors=3"]
         answer = tacit("run", name, "--json", *quick, "--out", setting, cwd=tmp_path)
         assert json.loads(answer.stdout)["setting"] == setting
-    refused(tacit("new", "device.toml", cwd=tmp_path), 2, "is there already")
+    refused(tacit("new", "device.toml", cwd=tmp_path), 2, "already exists")
     refused(tacit("new", "other.toml", "--setting", "vertcal", cwd=tmp_path), 2, "vertical")
 
 

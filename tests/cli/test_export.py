@@ -126,10 +126,10 @@ def test_what_is_there_is_never_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     assert export("done", "--out", "out", cwd=tmp_path)[0] == 0  # an empty folder is no loss
     before = (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns
-    refused(export("done", "--out", "out", cwd=tmp_path), 2, "is there already", "--out")
+    refused(export("done", "--out", "out", cwd=tmp_path), 2, "already exists", "--out")
     assert (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns == before
     (tmp_path / "file").write_text("mine")
-    refused(export("done", "--out", "file", cwd=tmp_path), 2, "is there already")
+    refused(export("done", "--out", "file", cwd=tmp_path), 2, "already exists")
     refused(export("done", "--out", "file/out", cwd=tmp_path), 2, "cannot be written")
     assert {path.name for path in tmp_path.iterdir()} == {"done", "out", "file"}
 

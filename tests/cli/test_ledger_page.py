@@ -73,7 +73,7 @@ def test_the_page_of_a_masked_run_says_to_whom_and_that_it_was_simulated(made, t
     assert "What left party-1" in said
     assert "the coordinator, masked: it sees only the sum of all" in said
     assert "neighbouring sites, through the coordinator" in said
-    assert "SIMULATED The noise was seeded" in said
+    assert "SIMULATED The noise comes from a seed" in said
     assert "of a budget of 2" in said
     assert "if 2 honest parties stay" in said
     assert ledger.head in said
@@ -120,7 +120,7 @@ def test_notes_beside_the_ledger_give_names_budget_and_delta(site, tmp_path):
 
 def test_without_notes_the_page_claims_nothing_about_the_noise(site, tmp_path):
     said = words(page_of(site, tmp_path / "left.html"))
-    assert "Nothing beside the ledger says how the noise was drawn" in said
+    assert "There is no record of how the noise was drawn" in said
     assert "of a budget of 2" in said  # the ledger's own first page says that
 
 
@@ -138,7 +138,7 @@ def test_a_run_whose_guarantee_was_changed_is_not_believed(made, tmp_path):
     run = Path(shutil.copytree(made / "sums", tmp_path / "run"))
     summary = json.loads((run / "summary.json").read_text())
     (run / "summary.json").write_text(json.dumps({**summary, "guarantee": {"delta": 1e-6, "epsilon": "small"}}))
-    with pytest.raises(TamperingFound, match="its guarantee is none"):
+    with pytest.raises(TamperingFound, match="its guarantee is not valid"):
         show(run / "ledger" / "party-1.sqlite", None, False, tmp_path / "left.html")
     assert not list(tmp_path.glob("left*"))
 
@@ -155,7 +155,7 @@ def test_hostile_refusals_are_told_as_text(site, tmp_path):
 @pytest.mark.parametrize(
     ("place", "target", "said"),
     [
-        ("sums", "left.html", 'holds 4 ledgers, and a page is about one site; name its ledger, such as "sums/ledger/p'),
+        ("sums", "left.html", 'holds 4 ledgers, and a page is about one site; name one ledger, such as "sums/ledger/p'),
         ("sums/ledger/party-1.sqlite", "party-1.sqlite", "should end in .html"),
         ("sums/ledger/party-1.sqlite", "missing/left.html", "cannot be written"),
         ("nowhere", "left.html", 'There is no "nowhere"'),
@@ -170,7 +170,7 @@ def test_what_cannot_be_meant_is_refused(made, place, target, said):
 def test_a_run_without_privacy_has_nothing_to_make_a_page_of(made, tmp_path):
     (tmp_path / "run.toml").write_text((made / "run.toml").read_text().partition("[privacy]")[0])
     assert tacit("run", "run.toml", "--quiet", "--out", "open", cwd=tmp_path).returncode == 0
-    with pytest.raises(UsageError, match="NON-PRIVATE: no party kept a ledger, so that there is nothing"):
+    with pytest.raises(UsageError, match="NON-PRIVATE: it has no ledgers, and a page"):
         show(tmp_path / "open", None, False, tmp_path / "left.html")
 
 

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger
+from tacit.boundary.wire import encode
 from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Ratings
@@ -16,11 +17,15 @@ from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.kit import Kit
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.offer import Offer, SiteSizes, facts_content, facts_of, offered_file
 from tacit.deploy.policy import Policy
+from tacit.deploy.service_status import Status
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import Home, SiteRun
+from tacit.deploy.site_service import Site
 from tacit.engine.envelope import TimedRequest
+from tacit.federation.messages import Request
 from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 from tacit.prepare.run_file import setting_of
@@ -89,8 +94,16 @@ def costly(home: Home) -> list:
 
 
 def facts_told(offer: Offer, told: dict) -> object:
-    """The facts among sites that told their sizes."""
+    """The facts among sites of these sizes."""
     return facts_of(offer, told, Feedback(offer.file.data.feedback))
+
+
+def service_of(folder: Path, home: Home, **options) -> Site:
+    return Site(home, ServiceLog(folder, home.name), Status(folder, home.name, "hearts"), **options)
+
+
+def request_of(agreed, step: str, round: int = 1, **payload) -> TimedRequest:
+    return TimedRequest(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0)
 
 
 class Sites:

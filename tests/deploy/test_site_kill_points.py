@@ -28,7 +28,7 @@ def whole_run(folder, tmp_path, monkeypatch, offer, policy):
         keys = Keys({n: h.identity.public_key() for n, h in sites[0].homes.items()})
         federation = agreed.federation(sites[0], keys=keys, observer=lambda _round, _rounds, now: shared.update(now))
         agreed.coordinate(federation)
-        sites[0].parts["party-1"].keep(shared)
+        sites[0].parts["party-1"].save(shared)
         sites[0].leave()
 
     def answered():
@@ -66,7 +66,7 @@ def test_a_site_that_was_killed_at_any_write_goes_on(tmp_path, monkeypatch, meth
                 assert given == answer
             elif aggregation == "secagg":  # what the others sent goes with the keys and shares that were lost
                 break
-        part.keep(shared)
+        part.save(shared)
         part.leave()
         read_predictor(home.folder / "home" / "predictor.tct")
         charged = [(row.step, row.event) for row in costly(home)]
@@ -101,7 +101,7 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
             say(name, "", rows_content(count, rows[name]))
 
     states = states_of(tmp_path / "whole" / "party-1", tmp_path / "killed", monkeypatch, work, lambda: len(said))
-    expected = sites.parts["party-1"]._held.share.ratings
+    expected = sites.parts["party-1"].data.share.ratings
     assert len(states) > 10
     for state, done in states:
         home = home_of(state.parent, policy=policy, source=sources["party-1"])
@@ -110,4 +110,4 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
             part.align(content)
         assert {path.suffix for path in (home.folder / "aligned").glob("[!.]*")} == {".place", ".rows", ".blinded"}
         if done:
-            np.testing.assert_array_equal(part._held.share.ratings.values, expected.values)
+            np.testing.assert_array_equal(part.data.share.ratings.values, expected.values)

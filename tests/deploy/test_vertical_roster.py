@@ -19,8 +19,8 @@ from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 from tacit.partition import partition
 from tacit.prepare.plan import ROSTER_REPORTED
-from tacit.report.left import Left, run_notes
-from tacit.report.left_rows import releases
+from tacit.report.site_ledger import SiteLedger, run_notes
+from tacit.report.site_report import site_page
 
 VERTICAL = {"by": "item", "into": 3, "align": "hashed"}
 FILE = run_file(partition=VERTICAL, privacy={"epsilon": 1.0, "delta": 1e-6})
@@ -64,9 +64,6 @@ def part_of(folder, tables, offer, **rules) -> SiteRun:
     return SiteRun(home, offer.run, offer.content())
 
 
-# -- what a site charges ------------------------------------------------------------------------------------------
-
-
 def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
     sites = done(tmp_path, tables, OFFER, max_epsilon=1.0)
     z = sites.agreed.plan.multiplier
@@ -79,15 +76,12 @@ def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
         (note,) = json.loads((home.ledgers / "runs.json").read_text()).values()
         assert note["parties"] == len(NAMES)
         rows, notes = rows_of(home), run_notes(home.ledger)
-        page = releases(Left(home.name, home.ledger, rows, [true] * len(rows), 1e-6, Relation.ZERO_OUT, notes=notes))
-        assert "over all 3 parties that one user is in" in str(page)
+        kept = SiteLedger(home.name, home.ledger, rows, [true] * len(rows), 1e-6, Relation.ZERO_OUT, notes=notes)
+        assert "over all 3 parties that hold one user" in site_page(kept, "")
     second = replace(OFFER, run="run-2")
     with pytest.raises(BudgetSpent, match="budget is 1") as refused:
         part_of(tmp_path, tables, second, max_epsilon=1.0)
     assert refused.value.exit_code == 4
-
-
-# -- the roster that the guarantee rests on -----------------------------------------------------------------------
 
 
 def stated(file) -> str:
@@ -128,7 +122,7 @@ def test_a_pinned_roster_is_the_one_that_is_offered(tmp_path, tables, rules, off
 @pytest.mark.parametrize(("rules", "option"), [({"peers": KEYS}, "--peers"), ({"file": FILE}, "--run")])
 def test_a_site_that_pins_says_so_where_it_states_the_guarantee(tmp_path, tables, rules, option):
     part = part_of(tmp_path, tables, OFFER, **rules)
-    policy, held = Policy(align_key=KEY, **rules), part._held
+    policy, held = Policy(align_key=KEY, **rules), part.data
     made, _budget = check_budget(policy, OFFER, held, tmp_path / "ledger" / "party-1.sqlite", "party-1")
     words = policy.stated(made.terms.guarantee, OFFER)
     assert f"if every site pins the roster as this one did ({option})" in words
@@ -154,6 +148,6 @@ def test_where_the_number_of_parties_costs_nothing_fewer_may_take_part():
 
 
 def test_planted_a_site_that_takes_any_roster_is_noticed(tmp_path, tables, monkeypatch):
-    monkeypatch.setattr(Policy, "_same_roster", lambda *_given: None)
+    monkeypatch.setattr(Policy, "_check_roster", lambda *_given: None)
     with pytest.raises(pytest.fail.Exception):
         test_a_pinned_roster_is_the_one_that_is_offered(tmp_path, tables, {"peers": KEYS}, FEWER, "lacks")

@@ -106,9 +106,6 @@ def test_a_site_that_poses_routes_and_forges_changes_nothing_for_the_others(coor
     assert [line for line in refused if line.get("peer") == "party-2"] == []
 
 
-# -- answers that are not as agreed -----------------------------------------------------------------------------------
-
-
 def answered(puppet, change):
     """An honest site but for one word: `change` makes another reply of the honest one to a topic."""
     honest = puppet.honest()
@@ -171,9 +168,6 @@ def coordinator_of_one(tmp_path):
     yield federation, puppet
     puppet.close()
     federation.stop()
-
-
-# -- certificates and clocks ------------------------------------------------------------------------------------------
 
 
 def test_kits_that_are_expired_early_foreign_replaced_or_revoked_open_nothing(coordinated, monkeypatch):

@@ -13,7 +13,6 @@ import pytest
 from secure_stage import RETRIES, SILOS, Spoiled, Stage, halted, with_list, with_payload
 
 from tacit.aggregation.secagg import CountedSecAgg, SecAgg
-from tacit.boundary import Gate
 from tacit.boundary.code import SEALED
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.wire import decode, encode
@@ -21,6 +20,7 @@ from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
 from tacit.federation.calls import Call
 from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
+from tacit.rng import stream_key
 from tacit.secure.masks import pack
 
 EXCHANGES = ("advertise", "share", "collect", "sum", "unmask")
@@ -328,20 +328,21 @@ def test_masked_vectors_reveal_nothing_of_the_plain_ones(exact, tmp_path):
 
 
 def test_rounding_noise_and_requests_share_no_stream(monkeypatch):
-    """Every stream has its own purpose: rounding or noise, in each round's request."""
-    purposes, real = [], Gate._source
+    """Every stream's purpose is another: of rounding and of noise, and of each round's request."""
+    purposes = []
 
-    def noted(self, *purpose):
-        purposes.append((self.party, self._serving().hash, *purpose))
-        return real(self, *purpose)
+    def noted(seed, party, *purpose):
+        purposes.append((party, *purpose))
+        return stream_key(seed, party, *purpose)
 
-    monkeypatch.setattr(Gate, "_source", noted)
+    monkeypatch.setattr("tacit.boundary.base_gate.stream_key", noted)
     stage = Stage()
     stage.sum()
     stage.sum()
+    purposes = [purpose for purpose in purposes if purpose[1] in ("noise", "rounding")]
     assert len(purposes) == len(set(purposes)) == 2 * 2 * SILOS
-    assert len({purpose[1] for purpose in purposes}) == 2  # the two rounds' requests
-    assert {purpose[2] for purpose in purposes} == {"noise", "rounding"}
+    assert len({purpose[-1] for purpose in purposes}) == 2  # the two rounds' requests
+    assert {purpose[1] for purpose in purposes} == {"noise", "rounding"}
 
 
 def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():

@@ -87,13 +87,6 @@ def test_nobody_and_nothing_are_answered_with_empty_arrays(kind):
     assert predictor.scores(none).shape == (0, M)
 
 
-@pytest.mark.parametrize("kind", all_kinds())
-def test_a_user_who_is_asked_for_twice_is_answered_twice(kind):
-    scores = all_kinds()[kind].scores(np.array([3, 3, 0, 3]))
-    np.testing.assert_array_equal(scores[0], scores[1])
-    np.testing.assert_array_equal(scores[0], scores[3])
-
-
 @given(seed=st.integers(0, 10**6), parts=st.integers(1, N), share=st.booleans())
 @settings(deadline=None, max_examples=40)
 def test_many_parties_by_user_are_the_whole(seed, parts, share):
@@ -146,13 +139,6 @@ def test_a_party_misplaced_is_seen():
     assert not np.allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
 
 
-def test_predictions_start_at_the_low_end_of_the_scale():
-    form = NonNegative(0.5, 5.0, np.ones((3, P), dtype=np.float32))
-    nothing = Fitted(form, np.zeros((2, P), dtype=np.float32))
-    np.testing.assert_array_equal(nothing.scores(np.arange(2)), np.full((2, 3), 0.5))
-    np.testing.assert_array_equal(nothing.predict(np.array([0, 1]), np.array([2, 0])), [0.5, 0.5])
-
-
 def test_parties_that_only_rank_make_a_whole_that_only_ranks():
     for rates in (False, True):
         first, second = flat(np.ones(M), n=3), flat(np.ones(M), rates, n=N - 3)
@@ -167,15 +153,6 @@ def test_an_overlay_answers_for_its_users_only():
     expected[[5, 1]] = other.scores(np.array([0, 1]))
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert both.rates is base.rates
-    same = flat(np.ones(M))
-    WithNewUsers(same, np.array([0]), other, N).scores(np.array([0]))
-    np.testing.assert_array_equal(same.form.base, np.ones(M))
-
-
-def test_an_overlay_of_nobody_is_its_base():
-    base = factors(1)
-    both = WithNewUsers(base, np.empty(0, dtype=np.int64), factors(2, n=0), N)
-    np.testing.assert_array_equal(both.scores(np.arange(N)), base.scores(np.arange(N)))
 
 
 def test_random_scores_depend_on_the_two_ids_alone():

@@ -22,10 +22,9 @@ from tacit.boundary.events import Event, Public
 from tacit.boundary.ledger import Ledger, Row
 from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import Protection
-from tacit.boundary.randomness import Secure, Seeded, Source
+from tacit.boundary.randomness import Secure, SecureStream, Seeded, Source
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.spec import Terms
-from tacit.boundary.stream import SecureStream
 from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import NON_PRIVATE
@@ -334,17 +333,5 @@ def record_public(ledger: Ledger, run: str, step: str, request: str, event: Publ
     if ledger.answered(request) is not None:
         return
     saved, private = saved_home(ledger, run)
-    ledger.record(
-        run=run,
-        round=0,
-        step=step,
-        attempt=0,
-        kind=str(Kind.PUBLIC),
-        request=request,
-        event=event,
-        body=body,
-        sealed=False,
-        contributors=1,
-        present=None,
-        state=encode({**saved, NAMES: json.dumps({"kept": private, "sent": []})}),
-    )
+    state = encode({**saved, NAMES: json.dumps({"kept": private, "sent": []})})
+    ledger.record(run=run, step=step, kind=Kind.PUBLIC.value, request=request, event=event, body=body, state=state)

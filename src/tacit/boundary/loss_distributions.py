@@ -1,7 +1,7 @@
 """Privacy loss distributions: the tightest cost of a schedule that was fixed before its first release.
 
 Google's `dp_accounting` composes the distribution of the privacy loss of each event by fast Fourier transform. It is
-imported on first use, since that takes a second.
+imported on first use, which takes a second.
 
 Formal guarantee
 ----------------
@@ -9,13 +9,14 @@ Each event is represented by a pair of distributions that dominates every pair o
 compositions are dominated by the compositions of those pairs, also when each answer depends on earlier ones (Zhu, Dong
 and Wang 2022). Continuous losses are laid on a grid by connecting dots, which never lowers δ(ε) (Doroshenko
 et al. 2022). The transform's rounding *can* lower δ, by some 2·10⁻¹⁷ per composition as measured, which shows at δ near
-10⁻¹⁰; so `SLACK` per composition, a hundred times that, is taken off the δ that is asked for.
+10⁻¹⁰; so `SLACK` per composition, a hundred times that, is subtracted from the δ requested.
 
 The pairs: plain Gaussians together, N(0, 1) against N(μ, 1), with 2μ under replace. Sampled ones under zero-out and
 add/remove, the mixture (1 − q)·N(0, z²) + q·N(1, z²) against N(0, z²), in both directions; under replace the pair that
 `renyi._sampled` proves to be worst, which is the library's REPLACE_ONE. Laplace in several coordinates: one coordinate
 that moves by Δ₁ dominates (the difference of the loss distributions of one move and of two halves changes sign twice).
-ε-DP mechanisms: randomised response (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3). Shuffles: `shuffling`.
+ε-DP mechanisms: randomised response (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3). Shuffles: see
+`shuffle_amplification`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from typing import Any
 import numpy as np
 
 from tacit.boundary import gdp, shuffle_amplification
-from tacit.boundary.events import Gaussian, Laplace, Pure, SampledGaussian, Shuffled
-from tacit.boundary.spending import Noised, under
+from tacit.boundary.events import Gaussian, Laplace, Noised, Pure, SampledGaussian, Shuffled, under
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 
@@ -40,7 +40,7 @@ HOPELESS = 1000.0
 
 
 def epsilon(events: tuple[Noised, ...], delta: float, relation: Relation, bound: float, coarse: float = 1.0) -> float:
-    """ε at δ; infinite where δ is too small to be told from rounding, or `bound`, an ε that holds, is hopeless anyway.
+    """ε at δ; infinite where rounding could hide δ, or `bound`, an ε that holds, is hopeless.
 
     `coarse` widens the grid: faster, and larger by a little.
     """

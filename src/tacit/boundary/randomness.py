@@ -1,8 +1,8 @@
-"""Where randomness comes from: `Seeded` for simulations, `Secure` for deployments, `Keyed` for noise to be taken back.
+"""Sources of randomness: `Seeded` for simulations, `Secure` for deployments, `Keyed` for noise to be removed later.
 
-All are streams of 64-bit words, with the same ways to read them. Every call draws anew; nothing is ever drawn twice.
-`Secure` protects, and `Keyed` protects from those who do not hold its key: whoever knows a seed can subtract the noise
-that grew from it, which is why a seeded source says that it is `simulated`.
+All are streams of 64-bit words with one interface. Every call draws anew. `Secure` protects, and `Keyed` protects from
+those who do not hold its key. Anyone who knows a seed can subtract the noise derived from it, so a seeded source states
+that it is `simulated`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tacit.boundary.wire import all_finite
 from tacit.errors import PrivacyRefused, UsageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 Shape = int | Sequence[int]
-Floats = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 class Source(Protocol):
@@ -40,15 +40,15 @@ class Source(Protocol):
         """Uniform numbers in (0, 1): the 2⁵² odd multiples of 2⁻⁵³; never 0, never 1."""
 
     def integers(self, high: int | NDArray[np.int64], n: int) -> NDArray[np.int64]:
-        """(n,) uniform whole numbers in [0, high), unbiased; `high` may differ from entry to entry."""
+        """(n,) uniform integers in [0, high), unbiased; `high` may differ from entry to entry."""
 
     def normal(self, shape: Shape) -> NDArray[np.float32]:
         """Standard Gaussians."""
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         """x ← x + σ·N, in place; x: contiguous, float32 or float64."""
 
-    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Array, sigma: float) -> NDArray[np.float32]:
         """x + σ·N where x, (n, p), is `values` in `rows`, which increase, and 0 elsewhere: what add_normal makes of
         x in float64, rounded to float32. FloatingPointError where a value is not finite."""
 
@@ -59,7 +59,7 @@ class _Words:
     def words(self, n: int) -> NDArray[np.uint64]:
         raise NotImplementedError
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         raise NotImplementedError
 
     def uniform(self, shape: Shape) -> NDArray[np.float64]:
@@ -70,7 +70,7 @@ class _Words:
         """A word's top bits, as many as `high` needs, drawn again until they are below it: at most twice on average."""
         bound = np.broadcast_to(np.asarray(high, dtype=np.int64), (n,))
         if np.any(bound < 1):
-            raise UsageError(f"There is no whole number in [0, {bound.min()}); ask for a bound of at least 1.")
+            raise UsageError(f"There is no integer in [0, {bound.min()}); give a bound of at least 1.")
         bits = np.frexp((bound - 1).astype(np.float64))[1]  # rounding may add a bit, and with it another try
         shift = (64 - np.maximum(bits, 1)).astype(np.uint64)
         out, left = np.empty(n, dtype=np.int64), np.arange(n)
@@ -81,7 +81,7 @@ class _Words:
             left = left[~below]
         return out
 
-    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Array, sigma: float) -> NDArray[np.float32]:
         if not all_finite(values):
             raise FloatingPointError("the values of a noised block must be finite")
         x = np.zeros((n, values.shape[1]))
@@ -96,7 +96,7 @@ class _Words:
 
 
 class Seeded(_Words):
-    """A stream that grows from a key, as `tacit.rng.stream_key` makes it: the same on every machine.
+    """A stream derived from a key, as `tacit.rng.stream_key` makes it: the same on every machine.
 
     Call number c reads ChaCha8's stream (key, c) from its beginning, so that no two calls overlap, and the numbers of
     one call do not depend on chunks or threads.
@@ -108,14 +108,14 @@ class Seeded(_Words):
 
     Guarantee
     ---------
-    None. The noise can be recomputed by whoever holds the seed: what rests on it is SIMULATED.
+    None. Anyone who holds the seed can recompute the noise: what rests on it is SIMULATED.
     """
 
     simulated = True
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes) or len(key) != 32:
-            raise UsageError("A seeded source grows from 32 bytes; make them with tacit.rng.stream_key(seed, purpose).")
+            raise UsageError("A seeded source needs 32 bytes; make them with tacit.rng.stream_key(seed, purpose).")
         self._key, self._calls = key, 0
 
     def words(self, n: int) -> NDArray[np.uint64]:
@@ -123,11 +123,11 @@ class Seeded(_Words):
         words: NDArray[np.uint64] = _kernels().random_words(self._key, 2 * n, self._calls).view(np.uint64)
         return words
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         self._calls += 1
         _kernels().add_noise(x, sigma, self._key, self._calls)
 
-    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Floats, sigma: float) -> NDArray[np.float32]:
+    def noised_rows(self, n: int, rows: NDArray[np.int64], values: Array, sigma: float) -> NDArray[np.float32]:
         self._calls += 1
         noised: NDArray[np.float32] = _kernels().noised_rows(n, rows, values, sigma, self._key, self._calls)
         return noised
@@ -165,7 +165,7 @@ class Secure(_Words):
     def __init__(self, *seed: object) -> None:
         if seed:
             raise PrivacyRefused(
-                "A secure source cannot be seeded; leave the seed out, or use Seeded and say that the run is SIMULATED."
+                "A secure source cannot be seeded; leave the seed out, or use Seeded, which marks the run as SIMULATED."
             )
         self._forget()
         _LIVE.add(self)
@@ -179,7 +179,7 @@ class Secure(_Words):
                 raise PrivacyRefused("A secure source has given 2⁴⁸ blocks and stops there; make a new one.")
             return _read(self._stream, n)
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         flat = x.reshape(-1, copy=False)
         for at in range(0, flat.size, 2 * self._CHUNK):
             part = flat[at : at + 2 * self._CHUNK]
@@ -207,9 +207,9 @@ class Secure(_Words):
 class Keyed(_Words):
     """AES-256 in counter mode from 0 under a given key of 32 bytes: the same words on every machine.
 
-    It expands the seed of a share of discrete noise, or of rounding, that is to be taken back later by whoever is given
-    the seed then. The words are one stream, however the calls cut it up. It has no floating-point Gaussians, which
-    nobody could take back to the last bit. One thread reads it; one key is for one purpose, once.
+    It expands the seed of a share of discrete noise, or of rounding, that someone who is given the seed later can
+    remove. The words are one stream, however the calls cut it up. It has no floating-point Gaussians, which could not
+    be removed to the last bit. One thread reads it; one key is for one purpose, once.
 
     >>> a, b = (Keyed(bytes(range(32))) for _ in range(2))
     >>> bool((a.words(4) == b.words(4)).all()), bool((a.words(4) == a.words(4)).any())
@@ -217,9 +217,9 @@ class Keyed(_Words):
 
     Guarantee
     ---------
-    Indistinguishable from uniform words for whoever does not hold the key, as long as AES-256 is a good block cipher
-    and the key was 32 bytes from the operating system, used for nothing else. Whoever holds it knows every draw: noise
-    from a revealed key protects nobody any more, and only what the promise can spare may grow from it.
+    Indistinguishable from uniform words for anyone who does not hold the key, as long as AES-256 is a good block cipher
+    and the key was 32 bytes from the operating system, used for nothing else. Anyone who holds it knows every draw:
+    noise from a revealed key protects nobody, so only noise beyond what the guarantee needs may come from it.
     """
 
     simulated = False
@@ -232,9 +232,9 @@ class Keyed(_Words):
     def words(self, n: int) -> NDArray[np.uint64]:
         return _read(self._stream, n)
 
-    def add_normal(self, x: Floats, sigma: float) -> None:
+    def add_normal(self, x: Array, sigma: float) -> None:
         raise PrivacyRefused(
-            "A keyed source has no Gaussians, because floating-point noise cannot be taken back exactly; "
+            "A keyed source has no Gaussians, because floating-point noise cannot be removed exactly; "
             "use Skellam noise on a grid."
         )
 
@@ -244,16 +244,54 @@ class Keyed(_Words):
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
 
+class SecureStream:
+    """The part of `numpy.random.Generator` that queries and methods use, over a `Secure` source: for deployments.
+
+    >>> stream = SecureStream()
+    >>> bool((stream.random(5) < 1).all()), sorted(stream.permutation(3).tolist())
+    (True, [0, 1, 2])
+    """
+
+    def __init__(self) -> None:
+        self._source = Secure()
+        self.bit_generator = self
+
+    def random(self, size: Shape, dtype: DTypeLike = np.float64) -> Array:
+        """Uniform numbers in (0, 1); in float32 they may round to 1."""
+        return self._source.uniform(size).astype(dtype)
+
+    def random_raw(self, size: int) -> Array:
+        """64-bit words."""
+        return self._source.words(size)
+
+    def integers(self, high: int, size: Shape, dtype: DTypeLike = np.int64) -> Array:
+        """Integers in [0, high), unbiased."""
+        return self._source.integers(high, _size(size)).astype(dtype).reshape(size)
+
+    def permutation(self, n: int) -> Array:
+        """0 … n − 1 in random order: by words, two of which are equal once in 2⁶⁴/n² times."""
+        return np.argsort(self._source.words(n), kind="stable")
+
+    def standard_normal(self, size: Shape, dtype: DTypeLike = np.float64) -> Array:
+        """Gaussians."""
+        return self._source.normal(size).astype(dtype)
+
+    def among(self, total: int, rate: float) -> Array:
+        """A Poisson sample of 0 … total − 1: each is in it with probability `rate`, independently; increasing."""
+        drawn: Any = self._source.uniform(total) < rate
+        return np.flatnonzero(drawn)
+
+
 @cache
 def _kernels() -> Any:
-    """The seeded kernels; a deployment needs none of them, nor their compiler."""
+    """The seeded kernels; a deployment needs neither them nor their compiler."""
     from tacit.kernels import noise
 
     return noise
 
 
 def _keystream() -> CipherContext:
-    """AES-256 in counter mode from 0, under a fresh key that only the cipher keeps."""
+    """AES-256 in counter mode from 0, under a fresh key that only the cipher holds."""
     try:
         drawn = os.urandom(32)
     except (OSError, NotImplementedError) as error:

@@ -15,9 +15,9 @@ from tacit import aggregation as aggregations
 from tacit.aggregation import Aggregation
 from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon as epsilon_of
+from tacit.boundary.account import epsilon_after
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.code import AVERAGED, Code, Fixed, Floats, Grid
-from tacit.boundary.curves import epsilon_after
 from tacit.boundary.events import Event, NonPrivate
 from tacit.boundary.query import Mechanism, cells_of
 from tacit.boundary.release import Kind

@@ -10,21 +10,7 @@ from datetime import UTC, datetime
 INTERVAL = "95 % interval"  # what `tacit.evaluate` computes
 MISSING = "–"  # what stands where a number is missing, infinite or not a number
 
-_SMALL = (
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
+_SMALL = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 # Not from the locale: a report reads the same wherever it was made.
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -34,7 +20,7 @@ _IRREGULAR = {"party": "parties"}
 
 
 def count(n: int) -> str:
-    """A whole number with its thousands apart.
+    """An integer with separators between its thousands.
 
     >>> count(1000209)
     '1,000,209'
@@ -209,8 +195,8 @@ def moment(text: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """The text, with no line break between a number and its unit."""
-    return re.sub(r"(?<=\d) (?=(?:bytes?|[KMGTP]B|m?s|min|h|%)(?:\W|$))", "\u00a0", text)
+    """The text, with no line break between a number and its unit, nor within "ε = 1"."""
+    return re.sub(r"(?<=\d) (?=(?:bytes?|[KMGTP]B|m?s|min|h|%)(?:\W|$))|(?<=[εδ]) (?==)|(?<=[εδ] =) ", "\u00a0", text)
 
 
 def sentence(text: str) -> str:

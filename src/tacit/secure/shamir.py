@@ -1,4 +1,4 @@
-"""Secret sharing after Shamir 1979 ("How to share a secret"): `threshold` shares recover a secret, fewer none of it.
+"""Secret sharing (Shamir 1979, "How to share a secret"): `threshold` shares recover a secret, fewer reveal nothing.
 
 A secret of 32 bytes is the value at 0 of a random polynomial of degree threshold − 1 over the integers modulo the prime
 2²⁵⁶ + 297; the share of point x is the value at x, in 33 bytes. The prime is just above 2²⁵⁶, so that any 32 bytes
