@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as csv
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.events import Public
@@ -111,6 +112,16 @@ def costly(home: Home) -> list:
 def facts_told(offer: Offer, told: dict) -> object:
     """The facts among sites of these sizes."""
     return facts_of(offer, told, Feedback(offer.file.data.feedback))
+
+
+def sentence(kinds, action, *args) -> str:
+    """The one sentence of a refusal."""
+    with pytest.raises(kinds) as found:
+        action(*args)
+    text = str(found.value)
+    assert "\n" not in text
+    assert text[-1] in ".?"
+    return text
 
 
 def service_of(folder: Path, home: Home, **options) -> Site:
