@@ -27,7 +27,7 @@ from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import stream_key
 from tacit.secure.noise_shares import NoiseShares
-from tacit.testing.privacy_contract import InMemory
+from tacit.testing.adversary import InMemory
 
 SILOS, ITEMS, TOLERATE = 10, 10_000, 0.3
 CELLS = 2 * ITEMS
