@@ -121,6 +121,6 @@ def test_a_floor_with_less_noise_than_its_guarantee_needs_is_noticed(monkeypatch
     """Planted: the floor forgets its noise, and comes out as good as without privacy."""
     prepared = prepare(file(privacy={"epsilon": 0.5, "delta": 1e-6}))
     honest = bias_floor(prepared)["metrics"]["mse"]
-    real = PreparedRun.beside
-    monkeypatch.setattr(PreparedRun, "beside", lambda self, name: real(replace(self, privacy=None), name))
+    real = PreparedRun.comparison
+    monkeypatch.setattr(PreparedRun, "comparison", lambda self, name: real(replace(self, privacy=None), name))
     assert bias_floor(prepared)["metrics"]["mse"] < 0.99 * honest
