@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from scipy import stats
-from stated import InMemory
 
 from tacit.aggregation.ideal import HiddenSum
 from tacit.aggregation.secagg import SecAgg
@@ -28,6 +27,7 @@ from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import stream_key
 from tacit.secure.noise_shares import NoiseShares
+from tacit.testing.privacy_contract import InMemory
 
 SILOS, ITEMS, TOLERATE = 10, 10_000, 0.3
 CELLS = 2 * ITEMS
