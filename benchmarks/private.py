@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.common.fresh import call
 from benchmarks.common.result import Missing, Result
 from benchmarks.common.shapes import ML_1M
-from tacit.boundary import Release, protection
+from tacit.boundary import Release, base_gate
 from tacit.boundary.randomness import Seeded
 from tacit.config import RunFile
 from tacit.data.named_sets import known_sets
@@ -166,7 +166,7 @@ class Clock:
             return release
 
         patches = ExitStack()
-        patches.enter_context(patch.object(protection, "Seeded", Timed))
+        patches.enter_context(patch.object(base_gate, "Seeded", Timed))
         patches.enter_context(patch.object(Party, "answer", answer))
         return patches
 
