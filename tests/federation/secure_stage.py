@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from stated import InMemory
+from sgdmf_talks import InMemory
 
 from tacit.boundary.ledger import START, next_head
 from tacit.boundary.protection import Budget
