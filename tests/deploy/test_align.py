@@ -5,10 +5,8 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file
+from one_site import DATA, NAMES, Sites, costly, home_of, item_sources, offer_of, rows_of, run_file
 
 from tacit.boundary.events import Public
 from tacit.boundary.wire import decode, encode
@@ -16,13 +14,12 @@ from tacit.data.load import load
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import align_sites, on_rows, rows_content
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
 from tacit.errors import BadMessage, DataError, PeerFailed, TamperingFound, UsageError
 from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.federation import Facts
 from tacit.methods import chosen
-from tacit.partition import Parties, Setting, Share, partition
+from tacit.partition import Parties, Setting, Share
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
 from tacit.secure.psi import Blinder
@@ -38,17 +35,11 @@ def vertical(way="psi", keep="shared", **sections):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Each site has a third of the items, and users of its own beside those that all have; ids that can be found."""
-    folder, sources = tmp_path_factory.mktemp("tables"), {}
-    for k, share in enumerate(partition(DATA, by="item", into=3)):
-        table = share.ratings.to_arrow()
-        users = [f"patient-{int(user[1:]):07d}" for user in table["user"].to_pylist()]
-        kept = [int(user[-3:]) % 7 != k for user in users]
-        table = table.set_column(0, "user", pa.array(users)).filter(pa.array(kept))
-        csv.write_csv(table, folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    """Each site has a third of the items, and not all of the users; ids that can be found."""
+    folder = tmp_path_factory.mktemp("tables")
+    return item_sources(
+        folder, lambda user: f"patient-{int(user[1:]):07d}", lambda user, site: int(user[-3:]) % 7 != site
+    )
 
 
 def ids_of(sites) -> dict[str, tuple[str, ...]]:
@@ -68,11 +59,7 @@ class Coordinator:
         return reply
 
     def run(self) -> "Coordinator":
-        sizes = {name: told.users for name, told in self.sites.told.items()}
-        self.count, self.rows = align_sites(self.sites.offer, sizes, self.say, self.kept)
-        for name in self.sites.offer.roster:
-            assert self.say(name, "", rows_content(self.count, self.rows[name])) == {"aligned": True}
-        self.sites.aligned(self.count)
+        self.count, self.rows = self.sites.align(self.kept, self.say)
         return self
 
 

@@ -4,21 +4,15 @@ import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import BIAS, CHAIN, DATA, NAMES, Sites, offer_of, rows_of, run_file
+from one_site import BIAS, CHAIN, NAMES, Sites, item_sources, offer_of, rows_of, run_file
 
-from tacit.boundary.wire import decode, encode
 from tacit.deploy import deployment as deployed
-from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.coordinator_service import RunResult
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
-from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 from tacit.report.folder import RunFolder
 from tacit.report.site_messages import shared_metrics
@@ -64,7 +58,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     sites = Sites(folder, offer, policy_of(file), sources)
     told = sites.told
     if file.partition.by == "item":
-        align(sites, folder)
+        sites.align(folder / "aligned.tct")
     sites.begin()
     transcript, latest = Transcript(), {}
     keys = Keys({n: h.identity.public_key() for n, h in sites.homes.items()})
@@ -85,27 +79,10 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     return Run(made.path, ledgers, summary, read["card.md"], json.loads(read["about.json"]), read["report.html"])
 
 
-def align(sites, folder) -> None:
-    def say(name, _about, content):
-        return decode(encode(sites.parts[name].align(decode(encode(content)))))
-
-    count, rows = align_sites(sites.offer, {n: t.users for n, t in sites.told.items()}, say, folder / "aligned.tct")
-    for name in sites.offer.roster:
-        say(name, "", rows_content(count, rows[name]))
-    sites.aligned(count)
-
-
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
     """Each site has a third of the items, and not all of the users."""
-    folder, sources = tmp_path_factory.mktemp("tables"), {}
-    for k, share in enumerate(partition(DATA, by="item", into=3)):
-        table = share.ratings.to_arrow()
-        kept = [int(user[1:]) % 7 != k for user in table["user"].to_pylist()]
-        csv.write_csv(table.filter(pa.array(kept)), folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    return item_sources(tmp_path_factory.mktemp("tables"), has=lambda user, site: int(user[1:]) % 7 != site)
 
 
 def vertical(way="psi", keep="all", **sections):

@@ -211,12 +211,6 @@ def test_what_sites_say_of_themselves(draw):
                 one_sentence(lambda offer=offer, told=found: facts_among(offer, {"party-1": told, **others}))
 
 
-def test_lists_of_tags(draw):
-    good = {"list": np.arange(96, dtype=np.uint8).reshape(3, 32)}
-    for content in each(draw, good, 50):
-        one_sentence(lambda content=content: _list(content, "party-1", 3), "party-1")
-
-
 def test_metrics_that_sites_tell(draw):
     good = json.dumps({"metrics": {"mse": 1.0, "ndcg@10": 0.3}, "users": 9, "ratings": 30})
     told = [*ODD, good.replace("1.0", "1e308"), good.replace("9", str(10**400)), good.replace("ndcg@10", "ndcg@<b>")]
@@ -232,26 +226,32 @@ def test_metrics_that_sites_tell(draw):
 # -- what the coordinator sends to sites --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL, FEATURED], ids=["horizontal", "vertical", "features"])
-def test_offers(draw, offer):
-    good = offer.content()
-    assert Offer.of("run-1", good).hash == offer.hash
-    for content in each(draw, good, 100):
-        one_sentence(lambda content=content: Offer.of("run-1", content), "coordinator")
+def facts_from(offer):
+    sizes = {name: SiteSizes(16, DATA.item_ids) for name in NAMES}
+    return facts_content(facts_of(offer, sizes, Feedback.EXPLICIT)), lambda content: read_facts(offer, content)
 
 
-@pytest.mark.parametrize("offer", [OFFER, VERTICAL, FEATURED], ids=["horizontal", "vertical", "features"])
-def test_facts(draw, offer):
-    good = facts_content(facts_of(offer, {name: SiteSizes(16, DATA.item_ids) for name in NAMES}, Feedback.EXPLICIT))
-    assert read_facts(offer, good).users in (16, 48)
-    for content in each(draw, good, 300):
-        one_sentence(lambda content=content: read_facts(offer, content), "coordinator")
+OFFERS = {"horizontal": OFFER, "vertical": VERTICAL, "features": FEATURED}
+REQUEST = TimedRequest(Request("bias", "p", "finish", 1, 0, encode({"biases": FLOATS})), 5.0)
+TAGS = {"list": np.arange(96, dtype=np.uint8).reshape(3, 32)}
+#: By name: a good message, what reads it, and who is named in an error.
+READ = {
+    **{
+        f"offer, {n}": (o.content(), lambda content: Offer.of("run-1", content), "coordinator")
+        for n, o in OFFERS.items()
+    },
+    **{f"facts, {n}": (*facts_from(o), "coordinator") for n, o in OFFERS.items()},
+    "request": (REQUEST.content(), TimedRequest.of, "coordinator"),
+    "tags": (TAGS, lambda content: _list(content, "party-1", 3), "party-1"),
+}
 
 
-def test_requests(draw):
-    good = TimedRequest(Request("bias", "p", "finish", 1, 0, encode({"biases": FLOATS})), 5.0).content()
-    for content in each(draw, good, 300):
-        one_sentence(lambda content=content: TimedRequest.of(content), "coordinator")
+@pytest.mark.parametrize("name", READ)
+def test_contents(draw, name):
+    good, read, who = READ[name]
+    assert not isinstance(one_sentence(lambda: read(good)), TacitError)
+    for content in each(draw, good, 200):
+        one_sentence(lambda content=content: read(content), who)
 
 
 def test_alignment(draw, tmp_path):

@@ -3,21 +3,16 @@
 import json
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file
+from one_site import DATA, NAMES, Sites, costly, home_of, item_sources, offer_of, rows_of, run_file
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
 from tacit.boundary.protection import BudgetSpent, total_epsilon
-from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun, check_budget
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
-from tacit.partition import partition
 from tacit.prepare.plan import ROSTER_REPORTED
 from tacit.report.site_ledger import SiteLedger, run_notes
 from tacit.report.site_report import site_page
@@ -32,27 +27,13 @@ KEY = b"k" * 32
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Each site has a third of the items, with all users."""
-    folder, sources = tmp_path_factory.mktemp("thirds"), {}
-    for share in partition(DATA, by="item", into=3):
-        csv.write_csv(share.ratings.to_arrow(), folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    return item_sources(tmp_path_factory.mktemp("thirds"))
 
 
 def done(folder, tables, offer, **rules) -> Sites:
     """A whole run among the sites of an offer."""
     sites = Sites(folder, offer, Policy(align_key=KEY, **rules), tables)
-    sizes = {name: told.users for name, told in sites.told.items()}
-
-    def say(name, _about, content):
-        return sites.parts[name].align(content)
-
-    count, rows = align_sites(offer, sizes, say, folder / f"{offer.run}.tct")
-    for name in offer.roster:
-        say(name, "", rows_content(count, rows[name]))
-    sites.aligned(count)
+    sites.align(folder / f"{offer.run}.tct")
     sites.begin().conduct()
     sites.leave()
     return sites

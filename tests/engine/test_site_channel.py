@@ -133,22 +133,6 @@ def test_the_same_message_while_it_is_being_done_is_taken_and_not_done_again(sit
     assert len(site.cell.replies) == 1
 
 
-def test_one_who_asks_again_while_the_reply_is_on_its_way_gets_it_once_more(site):
-    """The coordinator took the reply when it was not waiting for it, and asked again before the site heard of that."""
-    send, asked = site.cell.send, []
-
-    def slowly(*message):
-        taken = send(*message)
-        if not asked:
-            asked.append(site.told("id-1"))
-        return taken
-
-    site.cell.send = slowly
-    site.told("id-1", what="one")
-    assert site.replied(2) == [("id-1", {"did": "one"})] * 2
-    assert len(site.seen) == 1
-
-
 def test_only_the_newest_of_those_that_wait_is_done_and_never_two_at_once(site):
     free = threading.Event()
     site.act = lambda content: {"did": content["what"], "free": free.wait(120)}
@@ -232,14 +216,6 @@ def test_what_was_meant_for_the_service_before_it_was_started_anew_is_not_taken(
     assert site.told("id-1", start="before") not in (TAKEN, None)
     sleep(0.05)
     assert site.seen == []
-
-
-@pytest.mark.parametrize("raw", [b"", b"\0" * 64, b"\xff" * 1000], ids=["nothing", "zeros", "ones"])
-def test_noise_is_not_taken(site, raw):
-    with pytest.raises(BadMessage):
-        site.cell.receive("coordinator", "ask", raw)
-    assert site.seen == []
-    assert len(site.refused) == 1
 
 
 def test_an_error_is_the_reply_its_reasons_stay_at_home_and_the_site_goes_on(site):

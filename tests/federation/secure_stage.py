@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sgdmf_talks import InMemory
 
 from tacit.boundary.ledger import START, next_head
 from tacit.boundary.protection import Budget
@@ -18,6 +17,7 @@ from tacit.federation import Facts, Transcript
 from tacit.methods.bias import BIAS, BiasParameters
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun, Record
+from tacit.testing.adversary import InMemory
 
 SILOS, ITEMS, RETRIES = 8, 12, 3
 DATA = demo(users=24, items=ITEMS, ratings=150)
