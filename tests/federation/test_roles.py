@@ -11,6 +11,7 @@ from tacit import aggregation as aggregations
 from tacit.aggregation.plain import Plain
 from tacit.boundary import Gate, RoleGate
 from tacit.boundary.release import Kind
+from tacit.boundary.wire import encode
 from tacit.config import PrivacySection
 from tacit.data.catalogue import Catalogue
 from tacit.data.synthetic import demo
@@ -69,10 +70,6 @@ def test_a_role_is_asked_by_name_and_keeps_its_state_at_home(parties):
     assert (first["catalogue"]["asked"], second["catalogue"]["asked"]) == (1, 2)
     np.testing.assert_array_equal(second["catalogue"]["items"], 2 * ones)
     assert int(role.home["asked"]) == 2
-
-
-def test_a_question_to_all_goes_to_parties_alone(parties):
-    federation, _roles = spoken(prepared(parties), parties)
     assert list(federation.ask("finish", items=np.zeros(25, dtype=np.float32))) == list(parties.names)
 
 
@@ -120,17 +117,7 @@ def test_a_party_with_ratings_has_no_such_way_out(parties, tmp_path, privacy):
     records = Records.of(made, tmp_path)
     party = made.party(parties[0], None if records is None else records.of_party(parties[0]))
     with pytest.raises(PrivacyRefused, match=r"party-1 has ratings, and gate\.send is for roles"):
-        party.answer(Request(WEIGHED.name, made.bound, "gossip", 0, 0, request_body()))
-
-
-def request_body():
-    from tacit.boundary.wire import encode
-
-    return encode({})
-
-
-def test_a_party_is_given_no_role_s_gate(parties):
-    made = prepared(parties)
+        party.answer(Request(WEIGHED.name, made.bound, "gossip", 0, 0, encode({})))
     with pytest.raises(PrivacyRefused, match="party-1 has ratings"):
         WeighedParty(parties[0], made.parameters, made.facts, RoleGate("party-1", 7, {}))
 
@@ -214,12 +201,9 @@ class Clashing(Role):
         return self.gate.send(done=True)
 
 
-def test_steps_of_one_name_are_refused(parties):
+def test_steps_of_one_name_and_names_that_cannot_be_invited_are_refused(parties):
     with pytest.raises(UsageError, match='role "catalogue" has a step "finish"'):
         spoken(prepared(parties, with_role(Clashing)), parties)
-
-
-def test_a_role_has_one_of_the_names_that_can_be_invited(parties):
     with pytest.raises(UsageError, match='cannot be called "party-9"'):
         prepared(parties, with_role(WeighingCatalogue, "party-9"))
 
