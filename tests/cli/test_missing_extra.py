@@ -34,8 +34,7 @@ def test_services_say_at_once_which_package_is_missing(arguments, monkeypatch):
     assert done.stderr.strip() == f"tacit: {sentence}"
 
 
-def test_the_doctors_advice_keeps_its_brackets(monkeypatch, capsys):
+def test_the_doctors_advice_keeps_its_brackets(monkeypatch):
     monkeypatch.setattr(doctor_module, "version", missing)
     monkeypatch.setattr(doctor_module, "_kernels", lambda: "")
-    doctor_module.doctor(as_json=False)
-    assert 'pip install "tacit[deploy]"' in capsys.readouterr().out
+    assert 'pip install "tacit[deploy]"' in CliRunner().invoke(app, ["doctor"]).stdout

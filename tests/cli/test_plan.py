@@ -8,7 +8,7 @@ from test_cli import process, refused, tacit
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
-from tacit.cli.plan_command import CLARITY, clarity
+from tacit.cli.plan_command import clarity
 from tacit.guarantee import Relation
 
 DEMO = """
@@ -75,10 +75,10 @@ def test_a_person_reads_guarantee_noise_cost_and_forecast(folder):
     assert "by a factor of at most 7.39" in answer.stdout
     assert "in two and at most" in answer.stdout  # a person in several silos
     assert "Noise multiplier z = 2.23048" in answer.stdout
-    assert "In total ε = 2.00 at δ = 1e-06" in answer.stdout
+    assert "In total, ε = 2.00 at δ = 1e-06" in answer.stdout
     head = next(n for n, line in enumerate(lines) if line.startswith("step "))
-    assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everybody", "2.00", "60", "3.13"]
-    assert "A single cell can be relied on roughly" in answer.stdout
+    assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everyone", "2.00", "60", "3.13"]
+    assert "Noise is at most a third of the signal per cell" in answer.stdout
     assert any(line.startswith("Forecast: 1 round · ") for line in lines)
     asked = next(n for n, line in enumerate(lines) if line.startswith("What changes with ε"))
     assert [line.split()[0] for line in lines[asked + 2 : asked + 5]] == ["half", "as", "double"]
@@ -139,29 +139,23 @@ def test_signal_to_noise_falls_with_devices_and_rises_with_sealed_sums(folder):
 
 
 def test_every_signal_to_noise_ratio_gets_an_honest_sentence():
-    assert "mostly noise" in clarity(0.999)
-    assert "mostly noise" in clarity(0.0)
-    assert "mostly noise" in clarity(float("nan"))
-    assert [clarity(r) for r in (1, 2.9, 3, 9.9, 10, math.inf)] == [
-        *(2 * [CLARITY[2][1]]),
-        *(2 * [CLARITY[1][1]]),
-        *(2 * [CLARITY[0][1]]),
+    for ratio in (0.0, 0.002, math.nan):
+        assert "expect no better than bias" in clarity(ratio)
+    assert "Noise is 2 × the signal per cell: only results over many cells" in clarity(0.6)
+    assert [clarity(r).split()[4:6] for r in (1, 2.9, 3, 9.9, 10, math.inf)] == [
+        *(2 * [["the", "signal"]]),
+        *(2 * [["a", "third"]]),
+        *(2 * [["a", "tenth"]]),
     ]
 
 
-def test_a_large_delta_is_warned_of(folder):
-    plan = planned(folder, "run.toml", "privacy.delta=0.001")
-    assert "1/(10·users)" in plan["warnings"][0]
-    answer = tacit("plan", "run.toml", "--set", "privacy.delta=0.001", cwd=folder)
-    assert "WARNING: delta = 0.001 is above" in answer.stdout
-
-
-def test_delta_is_chosen_by_the_declared_number_of_users(folder):
+def test_delta_is_chosen_by_the_number_of_users_and_a_large_one_is_warned_of(folder):
     assert planned(folder, "absent.toml")["guarantee"]["delta"] == 1e-6
     assert planned(folder, "absent.toml", "public.users=1000000")["guarantee"]["delta"] == 1e-8
+    assert "WARNING: delta = 0.001 is above" in page(folder, "privacy.delta=0.001")
 
 
-def test_what_is_assumed_is_said(folder):
+def test_assumptions_are_stated(folder):
     notes = " ".join(planned(folder, "run.toml", "partition={by='zip'}")["notes"])
     assert "only known from the data; 10 are assumed" in notes
     assert "√3 times" in " ".join(planned(folder)["notes"])
@@ -185,8 +179,8 @@ def page(folder, *changes):
 @pytest.mark.parametrize("parties", [3, 6])
 def test_noise_that_is_each_partys_own_is_not_called_shared(folder, parties):
     words = page(folder, *CHAIN, f"partition.into={parties}")
-    assert "each party adds its own" in words
-    assert f"over {parties} of them carries √{parties} times that of one" in words
+    assert "each party adds all of the noise itself" in words
+    assert f"over {parties} of them carries √{parties} times the noise of one" in words
     assert "shared:" not in words
     assert "level" not in words
 
@@ -200,8 +194,8 @@ def test_noise_that_is_shared_names_its_step_and_what_is_taken_out(folder):
     assert "its own" not in all_stay
     one = page(folder, sealed, "partition.into=6")
     assert "At least 5 parties must stay" in one
-    assert "taken out again, in 1 level." in one
-    assert "taken out again, in 5 levels." in page(folder, sealed, "partition.into=30")
+    assert "surplus is removed, in 1 level." in one
+    assert "surplus is removed, in 5 levels." in page(folder, sealed, "partition.into=30")
 
 
 @pytest.mark.parametrize("first", [(), CHAIN[:1]])
@@ -211,12 +205,12 @@ def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
 
     (three,) = warnings()
     assert three.startswith("Secure sums among 3 parties tolerate no loss: one lost site voids every sum")
-    assert "no [aggregation] tolerate is possible among so few, so let more parties take part" in three
+    assert "no [aggregation] tolerate is possible among so few, so add parties" in three
     refused(
         tacit("plan", "run.toml", "--set", CHAIN[1], "--set", "aggregation.tolerate=0.34", cwd=folder), 4, "tolerate"
     )
     (four,) = warnings("partition.into=4", "aggregation.tolerate=0.1")
-    assert "; raise [aggregation] tolerate, or let more parties take part." in four
+    assert "; raise [aggregation] tolerate, or add parties." in four
     assert warnings("partition.into=4") == []
     assert f"WARNING: {three}" in page(folder, *first, "aggregation.name=secagg")
 

@@ -108,7 +108,7 @@ def test_the_bar_of_a_phase_starts_anew_and_rounds_follow_it():
 def test_the_floor_has_a_line_of_its_own_under_the_run_s_last_round():
     line = line_on(terminal=True)
     line(RoundProgress(4, 4, 0.5, 10, 1.0))
-    floor = line.beside("bias, the floor")
+    floor = line.floor("bias, the floor")
     floor.phase("training")
     floor(RoundProgress(1, 1, 0.25, 20, 0.9))
     mine, its = line.bar.tasks
@@ -120,7 +120,7 @@ def test_the_floor_has_a_line_of_its_own_under_the_run_s_last_round():
 def test_a_floor_that_takes_long_is_named_where_lines_cannot_be_redrawn(monkeypatch):
     monkeypatch.setattr(display, "Timer", AtOnce)
     line = line_on(terminal=False)
-    line.beside("bias, the floor").phase("training")
+    line.floor("bias, the floor").phase("training")
     assert said(line) == "bias, the floor: training …\n"
 
 
@@ -159,5 +159,5 @@ def test_quiet_says_nothing_and_a_run_that_goes_on_says_from_where(tmp_path, mon
     first = json.loads(done.stdout)
     (tmp_path / "out" / "summary.json").unlink()
     again = invoked(tmp_path, "--json")
-    assert "Going on with" in again.stderr
+    assert "Resuming" in again.stderr
     assert json.loads(again.stdout)["digest"] == first["digest"]

@@ -32,7 +32,7 @@ def shown(**changes) -> str:
     [
         ({"metrics_of": "1 of 3 sites"}, "Metrics are of 1 of 3 sites"),
         ({"metrics": {}}, "Metrics stayed at the sites"),
-        ({"void": 2}, "Void, since too few stayed: 2 sums"),
+        ({"void": 2}, "Void because too few parties stayed: 2 sums"),
     ],
 )
 def test_what_is_special_about_a_run_is_said(changes, words):

@@ -427,7 +427,7 @@ def test_a_run_on_aligned_rows_is_the_run_on_plainly_joined_data(tmp_path, table
         plain = evaluate_as_configured(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
         assert told["metrics"] == plain.metrics
         assert told["ratings"] == test.n_ratings > 0
-    whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)
+    whole = (facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)
     parties = Parties(tuple(shares), Setting.VERTICAL, "joined by id", *whole)
     simulated = train(PreparedRun.of(*chosen(LEARNS), Facts.of(parties, sites.offer.file.seed)), parties)
     np.testing.assert_array_equal(model.item_factors, simulated.model.item_factors)

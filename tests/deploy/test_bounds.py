@@ -26,7 +26,7 @@ from tacit.deploy.site_run import SiteRun
 from tacit.engine.envelope import TimedRequest
 from tacit.errors import PrivacyRefused, TamperingFound
 from tacit.federation.messages import Request
-from tacit.methods.initial import start_factors
+from tacit.methods.factors import start_factors
 from tacit.secure.alignment import common_rows, tags
 
 #: Users of each site by number: 40 that all have, and some of its own.

@@ -129,13 +129,13 @@ def test_the_card_says_which_total_is_which(silos):
         "| Left the parties in the run |",
         "| Left them before the run | 288 bytes |",
         "| Left them after the run | ",
-        "| Left them in all | ",
+        "| Left them in total | ",
         "| sizes:roster (before the run) | How many users it has, once for each offer. | roster | coordinator | 6 |",
         "| metrics:own (after the run) |",
-        "The digest, and the bytes in the summary, are of the run's own messages",
+        "The digest and the bytes in the summary are of the run's own messages",
     ):
         assert words in silos.card
-    assert "beside the run" in silos.report
+    assert "outside the run" in silos.report
     assert "288 bytes left them before it" in silos.report.replace("\xa0", " ")
 
 
@@ -148,15 +148,15 @@ def test_without_a_guarantee_sizes_and_items_are_told_too(tmp_path):
 
 
 def test_metrics_that_were_told_are_said_to_be_outside_the_guarantee(silos, shops):
-    assert "METRICS SHARED: beside it sites chose to tell metrics, which no ε covers." in silos.card[:400]
-    assert "the metrics that sites chose to tell after it are not covered" in silos.card
+    assert "METRICS SHARED: sites also chose to report metrics, which no ε covers." in silos.card[:400]
+    assert "Metrics that sites reported after the run are not covered." in silos.card
     assert 'class="stamp simulated"' in silos.report
     assert "METRICS SHARED" not in shops.card
     assert 'class="stamp holds"' in shops.report
 
 
 def test_the_card_says_that_silos_predict_with_factors_of_raw_ratings(silos, tmp_path):
-    assert "its own raw ratings (fine\\_tuning = 1)" in silos.card
+    assert "its raw ratings (fine\\_tuning = 1)" in silos.card
     plain = run_of(tmp_path, run_file(method={**CHAIN, "fine_tuning": 0}, public=PUBLIC))
     assert "raw ratings" not in plain.card
 
@@ -226,4 +226,4 @@ def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):
     one = json.dumps({"metrics": {"rank": 0.1, "mse": 1.0, "hr@10": 0.2, "hr@5": 0.1}, "users": 3, "ratings": 3})
     metrics, (note,) = shared_metrics({"party-1": {"metrics": one}}, 3)
     assert list(metrics) == ["mse", "rmse", "hr@10", "hr@5", "rank"]
-    assert note.endswith("what is shown is its own.")
+    assert note.endswith("these are shown.")

@@ -333,7 +333,7 @@ def test_the_commands_in_their_order(tmp_path, capsys):
     commands.invite(folder, ["party-1", "party-2", "proxy"], kits, 30, False)
     text = capsys.readouterr().out
     assert "tacit join party-1.kit --data" in text
-    assert "safe way" in text
+    assert "secure channel" in text
     assert "PRIVATE" not in text
     kit = Kit.read(kits / "party-2.kit")
     kit.check()
@@ -345,8 +345,8 @@ def test_the_commands_in_their_order(tmp_path, capsys):
     assert "revoked" in lines["party-1"]
     assert kit.fingerprint[:16] in lines["party-2"]
     assert ONE[:16] in lines["party-2"]
-    assert "proxy" in lines["No"]
-    assert "party-2" not in lines["No"]
+    assert "proxy" in lines["Not"]
+    assert "party-2" not in lines["Not"]
 
 
 def test_the_commands_as_json(tmp_path, capsys):

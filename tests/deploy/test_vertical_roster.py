@@ -14,8 +14,8 @@ from tacit.deploy.site_run import SiteRun, check_budget
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
 from tacit.prepare.plan import ROSTER_REPORTED
-from tacit.report.left import Left, run_notes
-from tacit.report.left_rows import releases
+from tacit.report.site_ledger import SiteLedger, run_notes
+from tacit.report.site_report import site_page
 
 VERTICAL = {"by": "item", "into": 3, "align": "hashed"}
 FILE = run_file(partition=VERTICAL, privacy={"epsilon": 1.0, "delta": 1e-6})
@@ -57,8 +57,8 @@ def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
         (note,) = json.loads((home.ledgers / "runs.json").read_text()).values()
         assert note["parties"] == len(NAMES)
         rows, notes = rows_of(home), run_notes(home.ledger)
-        page = releases(Left(home.name, home.ledger, rows, [true] * len(rows), 1e-6, Relation.ZERO_OUT, notes=notes))
-        assert "over all 3 parties that one user is in" in str(page)
+        kept = SiteLedger(home.name, home.ledger, rows, [true] * len(rows), 1e-6, Relation.ZERO_OUT, notes=notes)
+        assert "over all 3 parties that hold one user" in site_page(kept, "")
     second = replace(OFFER, run="run-2")
     with pytest.raises(BudgetSpent, match="budget is 1") as refused:
         part_of(tmp_path, tables, second, max_epsilon=1.0)

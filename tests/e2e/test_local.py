@@ -119,7 +119,7 @@ def test_a_run_with_processes_is_the_run_of_one_process(in_one_process, tmp_path
 def test_another_number_of_sites_than_the_run_file_has_is_refused(tmp_path):
     (tmp_path / "run.toml").write_text(SEEDED)
     refused = finished(tmp_path, "up", "up", "run.toml", "--local", "2", "--out", "run", code=2)
-    assert "--local 2 and [partition] into = 3 are not the same number" in refused.err
+    assert "--local 2 and [partition] into = 3 differ" in refused.err
     assert not (tmp_path / "run").exists()
 
 

@@ -3,48 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli.options import Quiet
 from tacit.cli.run import execute
 from tacit.config import RunFile
 from tacit.report.comparison import write_comparison
 from tacit.report.folder import unused
 from tacit.report.words import seconds, size
 
-ROWS = (
-    ("central", "central: all ratings in one place"),
-    ("sgdmf", "federated: four silos, ratings stay at home"),
-    ("local", "local only: every silo alone"),
-)
+RUNS = {
+    "central": "central: all ratings in one place",
+    "sgdmf": "federated: four silos, ratings stay at home",
+    "local": "local only: every silo alone",
+}
 
 
-def demo(out: Path | None, seed: int, quiet: bool) -> None:
-    """Run the three, print them side by side, and say where the report is."""
-    console = Console(highlight=False)
-    folder = out or unused(Path("runs"), "demo")
-    table = Table(box=None, pad_edge=False)
-    for title, justify in (
-        ("", "left"),
-        ("test MSE", "right"),
-        ("HR@10", "right"),
-        ("bytes up", "right"),
-        ("time", "right"),
-    ):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
-    for name, words in ROWS:
+def demo(
+    out: Annotated[Path | None, typer.Option("--out", help="The folder for the three runs and the report.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of data and training.")] = 7,
+    quiet: Quiet = False,
+) -> None:
+    """Train on demo data together, centrally and alone, and compare."""
+    console, folder = Console(highlight=False), out or unused(Path("runs"), "demo")
+    table = Table("", box=None, pad_edge=False)
+    for title in ("test MSE", "HR@10", "bytes up", "time"):
+        table.add_column(title, justify="right")
+    for name, words in RUNS.items():
         file = RunFile(seed=seed, partition={"by": "user", "into": 4}, method={"name": name})
         summary = execute(file, folder / name, quiet)
-        metrics = summary["metrics"]
-        table.add_row(
-            words,
-            f"{metrics['mse']:.3f}",
-            f"{metrics['hr@10']:.3f}",
-            size(summary["bytes_up"]),
-            seconds(summary["seconds"]),
-        )
-    page = write_comparison([folder / name for name, _words in ROWS], folder / "comparison.html")
+        scores = [f"{summary['metrics'][metric]:.3f}" for metric in ("mse", "hr@10")]
+        table.add_row(words, *scores, size(summary["bytes_up"]), seconds(summary["seconds"]))
+    page = write_comparison([folder / name for name in RUNS], folder / "comparison.html")
     console.print("Demo data: 1,000 users × 500 items, 50,000 ratings; a tenth is held out for the test.\n")
     console.print(table)
     console.print(

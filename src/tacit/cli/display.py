@@ -1,4 +1,4 @@
-"""What people see while they wait, and when it is done."""
+"""The progress line of a run, and its result, on a terminal."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from tacit.config import RunFile
 from tacit.errors import TacitError
 from tacit.prepare.progress import RoundProgress
 from tacit.report.contenders import NON_PRIVATE, compared_metrics, contenders, remarks
@@ -23,12 +24,8 @@ from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
 EVERY = 5.0
-#: Seconds after which something that is being done gets its first line there.
+#: Seconds after which a phase gets its first line there.
 LONG = 2.0
-
-
-def errors() -> Console:
-    return Console(file=sys.stderr, highlight=False)
 
 
 class Live:
@@ -46,9 +43,9 @@ class Live:
             transient=True,
         )
         self._task = self.bar.add_task(title, total=None, words="")
-        self._said = monotonic()
+        self._printed = monotonic()
         self._doing, self._later = "", Timer(0, lambda: None)
-        self._beside: Live | None = None
+        self._floor: Live | None = None
 
     def __call__(self, progress: RoundProgress) -> None:
         self._later.cancel()
@@ -60,11 +57,11 @@ class Live:
             if self._doing:
                 self._restart("")
             self.bar.update(self._task, total=progress.rounds, completed=progress.round, words=words)
-        elif monotonic() - self._said > EVERY:
+        elif monotonic() - self._printed > EVERY:
             self._print(words)
 
     def phase(self, doing: str, done: float | None = None) -> None:
-        """What is being done beside rounds, and which part of it is done, if that is known."""
+        """Show what is being done besides rounds, and the fraction that is done, if known."""
         fresh = doing != self._doing
         if self._console.is_terminal:
             if fresh:
@@ -77,28 +74,28 @@ class Live:
             self._later = Timer(LONG, self._print, (f"{doing} …",))
             self._later.daemon = True
             self._later.start()
-        elif done is not None and monotonic() - self._said > EVERY:
+        elif done is not None and monotonic() - self._printed > EVERY:
             self._print(f"{doing}, {done:.0%}")
 
-    def beside(self, title: str) -> Live:
-        """A line of its own under this one, for what is trained beside the run: it has no budget."""
-        self._beside = Live(self._console, title, None, self.bar)
-        return self._beside
+    def floor(self, title: str) -> Live:
+        """A second line under this one for the floor, without a budget."""
+        self._floor = Live(self._console, title, None, self.bar)
+        return self._floor
 
     def done(self) -> None:
-        """Nothing is being done any more."""
+        """Cancel what is still to be printed."""
         self._later.cancel()
-        if self._beside is not None:
-            self._beside.done()
+        if self._floor is not None:
+            self._floor.done()
 
     def _restart(self, doing: str) -> None:
-        """A bar of its own for each phase, and for the rounds: the time left follows from its own speed."""
+        """Start a new bar for a phase or for the rounds, so that the time left is its own."""
         self._doing = doing
         self.bar.remove_task(self._task)
         self._task = self.bar.add_task(self._title, total=None, words=doing)
 
     def _print(self, words: str) -> None:
-        self._said = monotonic()
+        self._printed = monotonic()
         self._console.print(f"{self._title}: {words}", soft_wrap=True, markup=False)
 
     def say(self, words: str) -> None:
@@ -107,13 +104,13 @@ class Live:
 
 
 @contextmanager
-def live(title: str, quiet: bool, budget: float | None = None) -> Iterator[Live | None]:
-    """The live line for one run, gone when the run is done."""
-    console = errors()
+def live(title: str, quiet: bool, file: RunFile) -> Iterator[Live | None]:
+    """The progress line of one run, removed when the run is done; None if `quiet`."""
     if quiet:
         yield None
         return
-    line = Live(console, title, budget)
+    console = Console(file=sys.stderr, highlight=False)
+    line = Live(console, title, None if file.privacy is None else file.privacy.budget or file.privacy.epsilon)
     try:
         with line.bar if console.is_terminal else nullcontext():
             yield line
@@ -122,22 +119,22 @@ def live(title: str, quiet: bool, budget: float | None = None) -> Iterator[Live 
 
 
 def _record(summary: dict[str, Any]) -> RunRecord | None:
-    """The run's folder, where it can be read: it says what the run stands beside."""
+    """The run's folder, if it can be read."""
     try:
         return RunRecord.read(Path(summary["run"]))
     except TacitError:
         return None
 
 
-def _print_beside(record: RunRecord, console: Console) -> None:
-    """The run beside its floor and what else there is, by the metrics that tell most, with intervals."""
+def _print_comparison(record: RunRecord, console: Console) -> None:
+    """The run, its floor and its references by the main metrics, with intervals."""
     from rich.table import Table
 
     found, names = contenders(record), compared_metrics(record)
     if not found or not names:
         return
     table = Table(box=None, pad_edge=False)
-    table.add_column("beside it")
+    table.add_column("compared with")
     for name in names:
         table.add_column(name, justify="right")
         table.add_column("95 % interval", style="dim")
@@ -152,9 +149,9 @@ def _print_beside(record: RunRecord, console: Console) -> None:
         table.add_row(escape(name), *cells, one.guarantee.partition(" per ")[0].partition(",")[0])
     console.print()
     console.print(table)
-    if told := [one for one in found if one.guarantee == NON_PRIVATE]:
+    if others := [one for one in found if one.guarantee == NON_PRIVATE]:
         console.print(f"{NON_PRIVATE}:", markup=False, style="dim")
-    for one in told:
+    for one in others:
         why = f"{one.what}; {one.missing}" if one.missing else one.what
         console.print(f"  {one.name}: {why}", markup=False, style="dim")
     for remark in remarks(record):
@@ -187,7 +184,7 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{judged}")
     console.print(table)
     if record is not None:
-        _print_beside(record, console)
+        _print_comparison(record, console)
     if found is not None:
         console.print(found.words, markup=False)
     if "metrics_of" in summary:
@@ -199,5 +196,6 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         f"{seconds(summary['seconds'])}"
     )
     if summary.get("void"):
-        console.print(f"Void, since too few stayed: {plural(summary['void'], 'sum')}; what left in them is charged.")
+        void = plural(summary["void"], "sum")
+        console.print(f"Void because too few parties stayed: {void}; what left counts against the budget.")
     console.print(f"Report: {Path(summary['run']) / 'report.html'}", soft_wrap=True)

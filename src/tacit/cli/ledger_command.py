@@ -12,56 +12,88 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit import files
 from tacit.boundary.account import prefix_costs
 from tacit.boundary.ledger import START, Row
-from tacit.boundary.protection import ACCOUNTED, event_in_words
+from tacit.boundary.protection import ACCOUNTED
+from tacit.cli.options import Json, print_json
 from tacit.cli.verified_ledgers import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
 from tacit.report.description import StatedGuarantee
 from tacit.report.guarantee_words import one_line
-from tacit.report.left import Left, RunNote, devices, first_page, run_notes, to_whom
+from tacit.report.release_words import device_count, event_text
+from tacit.report.site_ledger import RunNote, SiteLedger, first_page, run_notes
 from tacit.report.words import count, epsilon_so_far, listing, plural, size
+
+app = typer.Typer(
+    name="ledger",
+    help="Show, verify and export the parties' records of what they released.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+ENDINGS = (".jsonl", ".csv", ".parquet")
+Place = Annotated[Path, typer.Argument(metavar="RUN|LEDGER", help="A run folder, a ledger, or a folder of ledgers.")]
+
 
 # -- the commands ---------------------------------------------------------------------------------------------
 
 
-def show(place: Path, delta: float | None, as_json: bool, html: Path | None = None) -> None:
-    """Every release of every ledger, to whom it went, and the ε that was reached by then; with `html`, as a page."""
+@app.command()
+def show(
+    place: Place,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="The δ at which ε is computed; default: the run's, or 1e-6.")
+    ] = None,
+    as_json: Json = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as one offline page.")] = None,
+) -> None:
+    """Print every release, what it spent, to whom it went, and the ε reached by then."""
     if delta is not None and not 0 < delta < 1:
         raise UsageError(f"--delta {delta:g} is not possible; give a number between 0 and 1, such as 1e-6.")
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f'"{html}" should end in .html: it will be a page.')
+        raise UsageError(f'"{html}" should end in .html.')
     run, ledgers = verified(place)
     if html is not None and len(ledgers) != 1:
-        raise UsageError(_one_site(place, ledgers))
-    found = [_left(ledger, run, delta) for ledger in ledgers]
-    relations = {left.relation for left in found} or {ACCOUNTED}
-    table: dict[str, Any] = {
-        "private": bool(ledgers),
-        "delta": found[0].delta if found else delta or DELTA,
-        "relation": str(relations.pop()) if len(relations) == 1 else "as each ledger says",
-        "ledgers": [_as_json(ledger, left) for ledger, left in zip(ledgers, found, strict=True)] if as_json else [],
-    }
-    if html is not None:
-        table["page"] = str(_page(found[0], html))
+        one = f', such as "{ledgers[0].path}"' if ledgers else ""
+        found = f'"{place}" holds {plural(len(ledgers), "ledger")}' if ledgers else _non_private(place)[:-1]
+        raise UsageError(f"{found}, and a page is about one site; name one ledger{one}, or leave --html out.")
+    found_ledgers = [_site_ledger(ledger, run, delta) for ledger in ledgers]
+    page = _page(found_ledgers[0], html) if html is not None else None
     if as_json:
-        typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
-    elif html is not None:
-        typer.echo(f"Wrote what left {found[0].party} to {html}. {_lifetime(found[0])}")
+        relations = {ledger.relation for ledger in found_ledgers} or {ACCOUNTED}
+        table: dict[str, Any] = {
+            "private": bool(ledgers),
+            "delta": found_ledgers[0].delta if ledgers else delta or DELTA,
+            "relation": str(relations.pop()) if len(relations) == 1 else "as each ledger says",
+            "ledgers": [_as_json(*both) for both in zip(ledgers, found_ledgers, strict=True)],
+        }
+        print_json(table if page is None else {**table, "page": str(page)})
+    elif page is not None:
+        typer.echo(f"Wrote what left {ledgers[0].party} to {page}. {_lifetime(found_ledgers[0])}")
     elif not ledgers:
         typer.echo(_non_private(place))
     else:
-        _print(found)
+        for ledger in found_ledgers:
+            _print(ledger)
 
 
-def verify(place: Path, head: str | None, as_json: bool) -> None:
-    """Check chain, seals and state of every ledger, and with a run that everything that left is in them."""
+@app.command()
+def verify(
+    place: Place,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="HEX", help="A head that you noted earlier; it must be in the chain."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that no ledger was changed, cut short or replaced, and that it holds all that left in a run."""
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head := head.strip().lower()):
         raise UsageError(
             f'--head "{head}" is not a head: it has 64 hexadecimal digits, as in the answer of ledger verify.'
@@ -69,9 +101,12 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
     if head is None and (place / "run.toml").exists() and Run(place).elsewhere:
         Run(place).check_record()
         if as_json:
-            typer.echo(json.dumps({"whole": True, "private": Run(place).private, "ledgers": []}))
+            print_json({"whole": True, "private": Run(place).private, "ledgers": []})
         else:
-            typer.echo(_at_sites(place))
+            typer.echo(
+                f'The run "{place}" was between sites, and what is sealed in its folder is unchanged. Each site stores '
+                "its own ledger; verify it there, as in: tacit ledger verify site-party-1/ledger"
+            )
         return
     run, ledgers = verified(place)
     if head is not None and not any(head == START or head in {row.head for row in ledger.rows} for ledger in ledgers):
@@ -80,7 +115,7 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
         raise TamperingFound(f"{which} {holds} the head {head}: rows were cut off, or an old ledger was put back.")
     if as_json:
         found = [{**ledger.to_json(), "messages": None if run is None else ledger.messages} for ledger in ledgers]
-        typer.echo(json.dumps({"whole": True, "private": bool(ledgers), "ledgers": found}, ensure_ascii=False))
+        print_json({"whole": True, "private": bool(ledgers), "ledgers": found})
         return
     for ledger in ledgers:
         sent = "" if run is None else f", {plural(ledger.messages, 'message')} of the run found in it"
@@ -92,26 +127,31 @@ def verify(place: Path, head: str | None, as_json: bool) -> None:
         typer.echo(_non_private(place))
 
 
-def export(place: Path, out: Path | None, as_json: bool) -> None:
-    """All rows, without the answers' bytes and without anything about a party's state."""
-    if out is not None and out.suffix.lower() not in _WRITERS:
-        raise UsageError(f'"{out}" should end in {", ".join(_WRITERS)}; the ending says how it is written.')
+@app.command()
+def export(
+    place: Place,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A .jsonl, .csv or .parquet file; default: JSON Lines on stdout.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write all rows, without the answers' bytes and without anything about a party's state."""
+    if out is not None and out.suffix.lower() not in ENDINGS:
+        raise UsageError(f'"{out}" should end in {", ".join(ENDINGS)}; the ending chooses the format.')
     if out is not None and out.exists():
-        raise UsageError(f'"{out}" is there already; name another file, or remove it first.')
+        raise UsageError(f'"{out}" already exists; name another file, or remove it first.')
     _run, ledgers = verified(place)
     rows = [{"party": ledger.party, **_row(row)} for ledger in ledgers for row in ledger.rows]
     if not ledgers:
         typer.echo(_non_private(place), err=True)
     if out is not None and ledgers:
         try:
-            part = out.with_name(out.name + ".part")
-            _WRITERS[out.suffix.lower()](rows, part)
-            part.replace(out)
+            with files.replacing(out) as part:
+                _write(rows, part, out.suffix.lower())
         except OSError as error:
             raise UsageError(f'"{out}" cannot be written: {error.strerror}; name another place.') from None
     if as_json:
-        told = {"rows": rows} if out is None else {"out": str(out), "rows": len(rows), "ledgers": len(ledgers)}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json({"rows": rows} if out is None else {"out": str(out), "rows": len(rows), "ledgers": len(ledgers)})
     elif out is None:
         for row in rows:
             typer.echo(json.dumps(row, ensure_ascii=False))
@@ -119,30 +159,48 @@ def export(place: Path, out: Path | None, as_json: bool) -> None:
         typer.echo(f"Wrote {plural(len(rows), 'release')} of {plural(len(ledgers), 'ledger')} to {out}.")
 
 
-# -- what left a site -----------------------------------------------------------------------------------------
+def _write(rows: Sequence[dict[str, Any]], path: Path, ending: str) -> None:
+    if ending == ".jsonl":
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+        return
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    names = ["party", *(field.name for field in fields(Row) if field.name != "state")]
+    integers = {"number", "round", "attempt", "size", "contributors"}
+    schema = pa.schema([(name, pa.int64() if name in integers else pa.string()) for name in names])
+    flat = [{**row, "event": json.dumps(row["event"], sort_keys=True)} for row in rows]
+    table = pa.Table.from_pylist(flat, schema)
+    if ending == ".csv":
+        csv.write_csv(table, path)
+    else:
+        parquet.write_table(table, path, compression="zstd")
 
 
-def _left(ledger: Checked, run: Run | None, delta: float | None) -> Left:
-    """A verified ledger with what is known beside it, reckoned at `delta`, or else at that of its latest known run."""
+# -- one ledger and what is known of its runs -----------------------------------------------------------------
+
+
+def _site_ledger(ledger: Checked, run: Run | None, delta: float | None) -> SiteLedger:
+    """A verified ledger with the notes about its runs; ε at `delta`, or else at that of its latest known run."""
     page = first_page(ledger.path)
     notes = {**_from_run(run or _around(ledger.path)), **run_notes(ledger.path)}
     noted = (notes[row.run].delta for row in reversed(ledger.rows) if row.run in notes)
     delta = delta or (run.delta if run is not None else next(filter(None, noted), DELTA))
     reached = prefix_costs([row.spent for row in ledger.rows], delta, ledger.relation, page.planned)
-    return Left(
+    return SiteLedger(
         *(ledger.party, ledger.path, ledger.rows, reached, delta, ledger.relation, page.unit, page.begun),
         *(ledger.refused, notes, page.budgets),
     )
 
 
 def _around(path: Path) -> Run | None:
-    """The run in whose folder a ledger lies, if it lies in one."""
+    """The run that a ledger's folder belongs to, if any."""
     folder = path.absolute().parent.parent
     return Run(folder) if path.absolute().parent.name == "ledger" and (folder / "run.toml").exists() else None
 
 
 def _from_run(run: Run | None) -> dict[str, RunNote]:
-    """What a run's folder says about the run."""
+    """What a run's folder states about the run."""
     if run is None or not run.run_id or run.file.privacy is None:
         return {}
     privacy, guarantee = run.file.privacy, None
@@ -150,64 +208,53 @@ def _from_run(run: Run | None) -> dict[str, RunNote]:
         try:
             stated = StatedGuarantee.model_validate(run.guarantee)
         except ValueError:
-            raise TamperingFound(f'"{run.folder / "summary.json"}" is damaged: its guarantee is none.') from None
+            raise TamperingFound(f'"{run.folder / "summary.json"}" is damaged: its guarantee is not valid.') from None
         guarantee = one_line(stated, str(run.summary.get("setting")))
     budget = privacy.budget or privacy.epsilon
     return {run.run_id: RunNote(budget=budget, delta=run.delta, days=privacy.period, guarantee=guarantee)}
 
 
-def _page(left: Left, path: Path) -> Path:
+def _page(ledger: SiteLedger, path: Path) -> Path:
     from tacit import __version__
-    from tacit.report.left_page import write_left
+    from tacit.report.site_report import write_site_report
 
-    return write_left(left, path, datetime.now(UTC).isoformat(timespec="seconds"), __version__)
-
-
-def _one_site(place: Path, ledgers: Sequence[Checked]) -> str:
-    if not ledgers:
-        return f"{_non_private(place)[:-1]}, so that there is nothing to make a page of; leave --html out."
-    return (
-        f'"{place}" holds {plural(len(ledgers), "ledger")}, and a page is about one site; name its ledger, such as '
-        f'"{ledgers[0].path}".'
-    )
+    return write_site_report(ledger, path, datetime.now(UTC).isoformat(timespec="seconds"), __version__)
 
 
-# -- words ----------------------------------------------------------------------------------------------------
+# -- printing -------------------------------------------------------------------------------------------------
 
 
-def _as_json(ledger: Checked, left: Left) -> dict[str, Any]:
+def _as_json(checked: Checked, ledger: SiteLedger) -> dict[str, Any]:
     releases = [
         {
             **_row(row),
-            "spent": event_in_words(row),
-            "to": to_whom(row, row.number in left.masked, left.note(row.run).whom),
-            "devices": devices(row),
+            "spent": event_text(row.event),
+            "to": ledger.recipient(row),
+            "devices": device_count(row),
             "epsilon": _finite(epsilon),
         }
-        for row, epsilon in zip(left.rows, left.reached, strict=True)
+        for row, epsilon in zip(ledger.rows, ledger.reached, strict=True)
     ]
-    told = {**ledger.to_json(), "delta": left.delta, "releases": releases, "epsilon": _finite(left.epsilon)}
-    held = None if left.held is None or math.isinf(left.held.epsilon) else asdict(left.held)
-    return {**told, "reading": told["epsilon"], "budget": held}
+    reading, budget = _finite(ledger.epsilon), ledger.budget
+    held = None if budget is None or math.isinf(budget.epsilon) else asdict(budget)
+    table = {**checked.to_json(), "delta": ledger.delta, "releases": releases, "epsilon": reading}
+    return {**table, "reading": reading, "budget": held}
 
 
-def _print(found: Sequence[Left]) -> None:
+def _print(ledger: SiteLedger) -> None:
     console = Console(highlight=False, markup=False)
-    console.width = max(console.width, 150)  # a row stays on one line; a narrow terminal breaks it itself
-    for left in found:
-        console.print(f"{left.party} · {left.path}")
-        console.print(_table(left.rows, left.reached))
-        console.print(_lifetime(left), soft_wrap=True)
-        whom: dict[str, list[str]] = {}
-        for row in left.rows:
-            steps = whom.setdefault(to_whom(row, row.number in left.masked, left.note(row.run).whom), [])
-            steps += [] if row.step in steps else [row.step]
-        for who, steps in whom.items():
-            console.print(f"To {who}: {listing(steps)}", soft_wrap=True)
-        for one in left.refused["told"]:
-            where = f"round {one['round']}, {one['step']}"
-            console.print(f"Refused {one['moment']}, {where}: {one['why']}", soft_wrap=True)
-        console.print()
+    console.width = max(console.width, 150)  # a row stays on one line; a narrow terminal wraps it itself
+    console.print(f"{ledger.party} · {ledger.path}")
+    console.print(_table(ledger.rows, ledger.reached))
+    console.print(_lifetime(ledger), soft_wrap=True)
+    steps: dict[str, dict[str, None]] = {}
+    for row in ledger.rows:
+        steps.setdefault(ledger.recipient(row), {})[row.step] = None
+    for recipient, sent in steps.items():
+        console.print(f"To {recipient}: {listing(sent)}", soft_wrap=True)
+    for one in ledger.refused["told"]:
+        console.print(f"Refused {one['moment']}, round {one['round']}, {one['step']}: {one['why']}", soft_wrap=True)
+    console.print()
 
 
 def _table(rows: Sequence[Row], reached: Sequence[float]) -> Table:
@@ -215,35 +262,27 @@ def _table(rows: Sequence[Row], reached: Sequence[float]) -> Table:
     for name in ("no.", "when", "run", "round", "step", "kind", "spent", "bytes", "from", "ε so far", "head"):
         table.add_column(name, justify="right" if name in ("no.", "round", "bytes", "ε so far") else "left")
     for row, epsilon in zip(rows, reached, strict=True):
-        many = devices(row)
-        start = (str(row.number), row.moment, row.run[:8], str(row.round), row.step, row.kind, event_in_words(row))
-        who = "1 party" if many is None else plural(many, "device")
-        table.add_row(*start, count(row.size), who, epsilon_so_far(epsilon), row.head[:12])
+        many = device_count(row)
+        start = (str(row.number), row.moment, row.run[:8], str(row.round), row.step, row.kind, event_text(row.event))
+        sender = "1 party" if many is None else plural(many, "device")
+        table.add_row(*start, count(row.size), sender, epsilon_so_far(epsilon), row.head[:12])
     return table
 
 
-def _lifetime(left: Left) -> str:
-    runs, rows = len(left.runs), len(left.rows)
+def _lifetime(ledger: SiteLedger) -> str:
     return (
-        f"Over its lifetime, {plural(rows, 'release')} in {plural(runs, 'run')}, {size(left.bytes)}. "
-        f"The reading for the fixed list of releases: ε = {epsilon_so_far(left.epsilon)} at δ = {left.delta:g} "
-        f"({left.relation}). {left.budget_in_words}"
+        f"Over its lifetime, {plural(len(ledger.rows), 'release')} in {plural(len(ledger.runs), 'run')}, "
+        f"{size(ledger.bytes)}. The reading for the fixed list of releases: ε = {epsilon_so_far(ledger.epsilon)} at "
+        f"δ = {ledger.delta:g} ({ledger.relation}). {ledger.budget_in_words}"
     )
 
 
 def _non_private(place: Path) -> str:
-    return f'The run "{place}" is NON-PRIVATE: no party kept a ledger.'
-
-
-def _at_sites(place: Path) -> str:
-    return (
-        f'The run "{place}" was one between sites, and what is sealed in its folder is unchanged. Each site '
-        "keeps its ledger itself; verify it there, as in: tacit ledger verify site-party-1/ledger"
-    )
+    return f'The run "{place}" is NON-PRIVATE: it has no ledgers.'
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """A row for others' eyes: the hash of a party's state stays at home."""
+    """A row for others to read: without the hash of the party's state."""
     values = asdict(row)
     del values["state"]
     present = None if row.present is None else row.present.hex()
@@ -252,39 +291,3 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-# -- files ----------------------------------------------------------------------------------------------------
-
-
-def _flat(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**row, "event": json.dumps(row["event"], sort_keys=True)} for row in rows]
-
-
-def _names() -> list[str]:
-    return ["party", *(field.name for field in fields(Row) if field.name != "state")]
-
-
-def _jsonl(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-
-
-def _csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    import csv
-
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, _names())
-        writer.writeheader()
-        writer.writerows(_flat(rows))
-
-
-def _parquet(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    whole = {"number", "round", "attempt", "size", "contributors"}
-    schema = pa.schema([(name, pa.int64() if name in whole else pa.string()) for name in _names()])
-    pq.write_table(pa.Table.from_pylist(_flat(rows), schema), path, compression="zstd")
-
-
-_WRITERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

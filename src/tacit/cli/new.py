@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -117,8 +118,14 @@ negatives = 99
 """
 
 
-def new(file: Path, source: str, setting: str) -> None:
-    """Write the template, checked, where nothing is yet."""
+def new(
+    file: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("run.toml"),
+    source: Annotated[
+        str, typer.Option("--source", help="A file, a folder, a named set, a database, or demo.")
+    ] = "demo",
+    setting: Annotated[str, typer.Option("--setting", help="horizontal, vertical or device.")] = "horizontal",
+) -> None:
+    """Write a run file to start from, with every key explained."""
     if setting not in PARTITIONS:
         raise UsageError(
             f'There is no setting "{setting}"; choose {", ".join(PARTITIONS)}.{did_you_mean(setting, PARTITIONS)}'
@@ -136,7 +143,7 @@ def new(file: Path, source: str, setting: str) -> None:
         with file.open("x", encoding="utf-8") as new_file:
             new_file.write(text)
     except FileExistsError:
-        raise UsageError(f'"{file}" is there already; name another file, or remove it first.') from None
+        raise UsageError(f'"{file}" already exists; name another file, or remove it first.') from None
     except OSError as error:
         raise UsageError(f'"{file}" cannot be written: {error.strerror}; name another place.') from None
     RunFile.read(file)

@@ -1,11 +1,11 @@
-"""`tacit plan`: what a private run will release, the noise that it takes and what it costs; no rating is read."""
+"""`tacit plan`: what a private run will release, its noise and its cost; reads no ratings."""
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -15,7 +15,7 @@ from rich.table import Table
 from tacit.boundary.code import SEALED
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value, encode
-from tacit.cli.changed_files import read_changed
+from tacit.cli.options import Changes, Json, print_json, read_run_file
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.federation.messages import Choice, Floats, Integer, Schema
@@ -29,20 +29,15 @@ from tacit.report.record import StatedGuarantee
 from tacit.report.secagg_words import loss_warning, secagg_sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
 
-#: Signal over noise from which on a sentence holds for a single cell; the sentence below 1 comes last.
-CLARITY = (
-    (10.0, "A single cell is clear: its noise is under a tenth of what it says."),
-    (3.0, "A single cell can be relied on roughly: its noise is under a third of what it says."),
-    (1.0, "A single cell shows, blurred: its noise is between a third and the whole of what it says."),
-    (0.0, "A single cell is mostly noise: only what many cells say together can be relied on."),
-)
-#: What else could have been asked for, as multiples of the ε that was.
-INSTEAD = (("half", 0.5), ("as asked", 1.0), ("double", 2.0))
+#: Other choices of ε that are shown, as multiples of the requested one.
+INSTEAD = {"half": 0.5, "as requested": 1.0, "double": 2.0}
 
 
-def plan(file: Path, changes: list[str], as_json: bool) -> None:
-    """Plan a run file, and print the plan."""
-    run_file = read_changed(file, changes)
+def plan(
+    file: Annotated[Path, typer.Argument(help="The run file.")], changes: Changes = None, as_json: Json = False
+) -> None:
+    """Print what a private run will release, its noise and its cost. Reads no ratings."""
+    run_file = read_run_file(file, changes)
     if run_file.privacy is None:
         raise UsageError(
             f'"{file}" has no [privacy] section, so the run is NON-PRIVATE and there is nothing to plan; add one, such '
@@ -51,13 +46,13 @@ def plan(file: Path, changes: list[str], as_json: bool) -> None:
     setting = _setting(run_file)
     method, parameters = check(run_file, setting=setting)
     made = planned(run_file, method, parameters, setting)
-    table = _told(run_file, method, parameters, made)
+    table = _table(run_file, method, parameters, made)
     if as_json:
-        typer.echo(json.dumps(table, ensure_ascii=False, allow_nan=False))
+        print_json(table)
     else:
         console = Console(highlight=False, markup=False, soft_wrap=True)
-        console.width = max(console.width, 120)  # tables stay whole; a narrow terminal breaks them itself
-        _print(table, made, console)
+        console.width = max(console.width, 120)  # tables stay whole; a narrow terminal wraps them itself
+        _print(table, console)
 
 
 def _setting(file: RunFile) -> Setting:
@@ -73,8 +68,8 @@ def _setting(file: RunFile) -> Setting:
     return setting
 
 
-def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
-    """Everything that is said, as one JSON object."""
+def _table(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
+    """The plan as one JSON object."""
     guarantee, facts, context = made.terms.guarantee, made.context.facts, made.context
     alone = made.epsilon_of_one()
     up, down = _bytes(method, made.parameters, made)
@@ -93,49 +88,52 @@ def _told(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> 
         "multiplier": made.multiplier,
         "sealing": made.sealing(),
         "steps": [
-            {
-                **loud,
-                "epsilon_of_one_answer": alone[loud["step"]],
-                "words": clarity(loud["signal_to_noise"]),
-            }
-            for loud in made.noise_levels()
+            {**one, "epsilon_of_one_answer": alone[one["step"]], "words": clarity(one["signal_to_noise"])}
+            for one in made.noise_levels()
         ],
         "rounds": made.rounds,
         "forecast": {"bytes_up": up, "bytes_down": down},
-        "instead": [_instead(file, method, parameters, context.setting, words, factor) for words, factor in INSTEAD],
+        "instead": [
+            _instead(file, method, parameters, context.setting, words, factor) for words, factor in INSTEAD.items()
+        ],
         "notes": _notes(file, made),
         "warnings": [*made.warnings, *([] if warning is None else [warning])],
     }
 
 
 def clarity(ratio: float) -> str:
-    """One honest sentence about a signal-to-noise ratio.
+    """What a signal-to-noise ratio means for the result.
 
-    >>> clarity(0.3)
-    'A single cell is mostly noise: only what many cells say together can be relied on.'
+    >>> clarity(0.002)
+    'Noise is 500 × the signal per cell: expect no better than bias.'
     """
-    return next((words for least, words in CLARITY if ratio >= least), CLARITY[-1][1])
+    if ratio >= 1:
+        most = "a tenth of the signal" if ratio >= 10 else "a third of the signal" if ratio >= 3 else "the signal"
+        return f"Noise is at most {most} per cell."
+    times = f"Noise is {count(math.ceil(1 / ratio))} × the signal per cell" if ratio > 0 else "There is only noise"
+    expect = "only results over many cells are reliable" if ratio >= 0.01 else "expect no better than bias"
+    return f"{times}: {expect}."
 
 
 def _instead(
     file: RunFile, method: Method, parameters: Parameters, setting: Setting, words: str, factor: float
 ) -> dict[str, Any]:
-    """The noise for another ε, all else being equal."""
+    """The noise for another ε, everything else unchanged."""
     privacy = file.privacy
     if privacy is None:
         raise UsageError("There is no [privacy] section to change.")
-    asked = privacy.model_copy(update={"epsilon": privacy.epsilon * factor})
-    made = planned(file.model_copy(update={"privacy": asked}), method, parameters, setting)
+    other = privacy.model_copy(update={"epsilon": privacy.epsilon * factor})
+    made = planned(file.model_copy(update={"privacy": other}), method, parameters, setting)
     return {
         "what": words,
-        "epsilon": asked.epsilon,
+        "epsilon": other.epsilon,
         "multiplier": made.multiplier,
         "signal_to_noise": made.signal_to_noise(),
     }
 
 
 def _notes(file: RunFile, made: Plan) -> list[str]:
-    """What the plan takes for granted."""
+    """What the plan assumes."""
     by, context, facts = file.partition.by, made.context, made.context.facts
     notes = [assumed_public(facts.items, file.public.features)]
     if facts.features:
@@ -149,10 +147,10 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
     if context.parties > 1 and own:
         who = "device" if context.setting is Setting.DEVICE else "party"
         notes.append(
-            f"Every {who} adds noise of its own, so a sum or mean over {count(context.parties)} of them carries "
-            f"√{context.parties} times that of one; the ratio of signal to noise has that in it."
+            f"Every {who} adds its own noise, so a sum or mean over {count(context.parties)} of them carries "
+            f"√{context.parties} times the noise of one; the signal-to-noise ratio includes that."
         )
-    notes.append("Signal is forecast from public facts for a typical cell; a seldom rated item has less.")
+    notes.append("Signal is forecast from public facts for a typical cell; a rarely rated item has less.")
     return notes
 
 
@@ -176,10 +174,8 @@ def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int
     for step in method.sides_in(made.context.setting).party.steps.values():
         if step.kind is not Kind.PUBLIC and step.name not in used:
             continue
-        times, bits = (
-            used.get(step.name, 1) * parties,
-            made.terms.steps[step.name].code.bits if step.name in used else 0,
-        )
+        times = used.get(step.name, 1) * parties
+        bits = made.terms.steps[step.name].code.bits if step.name in used else 0
         up += times * (_sealed(step.gives.cells(dimensions), bits) if bits else _message(step.gives, dimensions))
         down += times * _message(step.takes, dimensions)
         if traffic is not None and step.name in used:
@@ -212,37 +208,37 @@ def _message(schema: Schema, dimensions: Mapping[str, int]) -> int:
 # -- words ----------------------------------------------------------------------------------------------------
 
 
-def _print(told: Mapping[str, Any], made: Plan, console: Console) -> None:
+def _print(table: Mapping[str, Any], console: Console) -> None:
     """The plan, for a person."""
-    stated, setting = StatedGuarantee(**told["guarantee"]), told["setting"]
+    stated, setting = StatedGuarantee(**table["guarantee"]), table["setting"]
     parties = "devices" if setting == "device" else "parties"
     console.print(
-        f"{told['method']} · {setting} · {count(told['parties'])} {parties} · {told['aggregation']} sums · "
-        f"{plural(told['users'], 'user')} and {plural(told['items'], 'item')}, declared. No rating was read."
+        f"{table['method']} · {setting} · {count(table['parties'])} {parties} · {table['aggregation']} sums · "
+        f"{plural(table['users'], 'user')} and {plural(table['items'], 'item')}, declared. No rating was read."
     )
-    console.print(f"\nWhat it will promise: {told['in_words']}")
+    console.print(f"\nWhat it will promise: {table['in_words']}")
     for sentence in [*explained(stated), *in_several_silos(stated, setting)]:
         console.print(f"  {sentence}")
     total = epsilon(stated.epsilon or 0.0)
     console.print(
-        f"\nNoise multiplier z = {told['multiplier']:g}: σ is z times the most that one {stated.unit} can change an "
-        f"answer by. In total ε = {total} at δ = {delta(stated.delta)}.\n"
+        f"\nNoise multiplier z = {table['multiplier']:g}: σ is z times the most that one {stated.unit} can change an "
+        f"answer by. In total, ε = {total} at δ = {delta(stated.delta)}.\n"
     )
-    console.print(_steps(told["steps"]))
-    for step in told["steps"]:
+    console.print(_steps(table["steps"]))
+    for step in table["steps"]:
         console.print(f"{step['step']}: signal over noise {step['signal_to_noise']:.3g} in a cell. {step['words']}")
-    if told["sealing"] is not None:
-        console.print("\nHow sums are sealed:")
-        for sentence in secagg_sentences(told["sealing"], setting == "device"):
+    if table["sealing"] is not None:
+        console.print("\nHow sums are masked:")
+        for sentence in secagg_sentences(table["sealing"], setting == "device"):
             console.print(f"· {sentence}")
-    up, down = told["forecast"]["bytes_up"], told["forecast"]["bytes_down"]
-    rounds = plural(told["rounds"], "round")
+    up, down = table["forecast"]["bytes_up"], table["forecast"]["bytes_down"]
+    rounds = plural(table["rounds"], "round")
     console.print(f"\nForecast: {rounds} · {size(up)} up, {size(down)} down, over all {parties} if none drops out.")
     console.print("\nWhat changes with ε:")
-    console.print(_others(told["instead"]))
-    for line in told["notes"]:
+    console.print(_others(table["instead"]))
+    for line in table["notes"]:
         console.print(f"· {line}")
-    for line in told["warnings"]:
+    for line in table["warnings"]:
         console.print(f"WARNING: {line}")
 
 
@@ -250,16 +246,11 @@ def _steps(steps: list[dict[str, Any]]) -> Table:
     names = ("step", "sensitivity", "σ", "releases × answers", "sampling", "ε of one answer", "cells", "signal/noise")
     table = _columns(names)
     for step in steps:
-        table.add_row(
-            step["step"],
-            f"{step['sensitivity']:.4g}",
-            f"{step['sigma']:.4g}",
-            f"{count(step['releases'])} × {count(step['answers'])}",
-            "everybody" if step["sampling"] >= 1 else percent(step["sampling"]),
-            epsilon(step["epsilon_of_one_answer"]),
-            count(step["cells"]),
-            f"{step['signal_to_noise']:.3g}",
-        )
+        often = f"{count(step['releases'])} × {count(step['answers'])}"
+        sampling = "everyone" if step["sampling"] >= 1 else percent(step["sampling"])
+        noise = (step["step"], f"{step['sensitivity']:.4g}", f"{step['sigma']:.4g}", often, sampling)
+        alone = epsilon(step["epsilon_of_one_answer"])
+        table.add_row(*noise, alone, count(step["cells"]), f"{step['signal_to_noise']:.3g}")
     return table
 
 

@@ -7,65 +7,73 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 
-from tacit.cli.changed_files import read_changed
-from tacit.cli.display import live, print_summary
+from tacit.cli.display import Live, live, print_summary
+from tacit.cli.options import Changes, File, Json, Out, Quiet, Resume, Seed, print_json, read_run_file
 from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.prepare.run_file import check, setting_in_data
+from tacit.prepare.run_file import method_of
 from tacit.report.folder import RunFolder
 from tacit.report.run_page import write_card, write_report
 
-#: What a run writes last, after its summary.
+#: The pages of a run folder, which are written after its summary.
 _PAGES = {"card.md": write_card, "report.html": write_report}
 
 
 def run(
-    file: Path,
-    changes: list[str],
-    seed: int | None,
-    out: Path | None,
-    resume: Path | None,
-    as_json: bool,
-    quiet: bool,
+    file: File,
+    changes: Changes = None,
+    seed: Seed = None,
+    out: Out = None,
+    resume: Resume = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Run a run file, or print what a finished run left."""
-    run_file = read_changed(file, changes, seed)
+    """Run a run file: data, split, partition, training, evaluation, report."""
+    run_file = read_run_file(file, changes, seed)
+    folder = run_folder(out, resume)
+    summary = finished(resume, run_file) if resume is not None else None
+    print_result(summary or execute(run_file, folder, quiet), as_json)
+
+
+def run_folder(out: Path | None, resume: Path | None) -> Path | None:
+    """The folder that --out or --resume names."""
     if out is not None and resume is not None:
         raise UsageError("--out and --resume both name the run folder; give one of them.")
-    summary = finished(resume, run_file) if resume is not None else None
-    if summary is None:
-        summary = execute(run_file, resume if resume is not None else out, quiet)
+    return resume if resume is not None else out
+
+
+def print_result(summary: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
+        print_json(summary)
     else:
         print_summary(summary, Console(highlight=False))
 
 
 def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
-    """Run with a live line."""
-    method, _parameters = check(run_file, setting=setting_in_data(run_file))
-    budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
-    with live(method.name, quiet, budget) as watch:
-        if watch is not None and run_file.privacy is None and out is not None and (out / "run.toml").exists():
-            watch.say(
-                f'Going on with "{out}" from the state that it saved last, or from the start if it saved none; '
-                "without [privacy] the result is the same."
+    """Run with a progress line; returns the summary."""
+    method, _parameters = method_of(run_file)
+    with live(method.name, quiet, run_file) as line:
+        if line is not None and run_file.privacy is None and out is not None and (out / "run.toml").exists():
+            line.say(
+                f'Resuming "{out}" from its last checkpoint, or from the start if there is none; without [privacy] the '
+                "result is the same."
             )
-        phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
-        return run_experiment(run_file, out, watch, phase, beside)
+        return simulate(run_file, out, line)
+
+
+def simulate(run_file: RunFile, out: Path | None, line: Live | None) -> dict[str, Any]:
+    """Run with every party on this machine; `line` shows the progress."""
+    if line is None:
+        return run_experiment(run_file, out)
+    return run_experiment(run_file, out, line, line.phase, line.floor)
 
 
 def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
-    """The summary of a finished run of this very file; None for one to start, or to start over.
-
-    A run without privacy is a function of its file: one that was cut short goes on from what it saved, or from the
-    start, with the same result.
-    """
+    """The summary of a finished run of this very file; None if there is a run to start or to resume."""
     if not RunFolder(folder).belongs_to(run_file):
         raise UsageError(
             f'"{folder}" belongs to another run file; compare it with "{folder}/run.toml", or name another folder.'

@@ -8,24 +8,23 @@ log is opened. When the run ends, one sealed record has its results; `tacit ledg
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import os
 import secrets
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tacit import files
 from tacit.boundary.sealed_database import (
     DATABASE_ERRORS,
-    PAGE_SIZE,
-    as_text,
     clear_mark,
+    connect,
+    create_tables,
     database_error,
+    expected_schema,
+    keyed_hash,
     mark_creation,
     mark_path,
     open_read_only,
@@ -61,13 +60,10 @@ class CallLog:
             os.chmod(path, 0o600)
         except OSError as error:
             raise UsageError(f'The log "{path}" cannot be written: {error.strerror}; name another folder.') from None
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.text_factory = as_text
+        with self._reading():
+            self._database = connect(path)
         try:
             with self._reading():
-                self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
-                self._database.execute("pragma journal_mode = wal")
-                self._database.execute("pragma synchronous = full")
                 if not schema_of(self._database):
                     self._begin()
                 clear_mark(path)
@@ -158,7 +154,7 @@ class CallLog:
     def verify(self) -> None:
         """Check every row of every table."""
         with self._reading():
-            if schema_of(self._database) != _own_layout():
+            if schema_of(self._database) != expected_schema(_SCHEMA):
                 raise TamperingFound(
                     f'The log "{self.path}" was changed, or is of a version without seals; start a new run.'
                 )
@@ -189,8 +185,7 @@ class CallLog:
                     f'The log "{self.path}" is missing or empty, and its key is still there; restore the log, or '
                     "start a new run."
                 )
-            for statement in _SCHEMA.split(";"):
-                self._database.execute(statement)
+            create_tables(self._database, _SCHEMA)
             self._set_latest(0, START)
 
     def _set_latest(self, number: int, seal: str) -> None:
@@ -206,9 +201,7 @@ class CallLog:
         return (0, START) if found is None else found
 
     def _seal(self, *values: object) -> str:
-        parts = [value if isinstance(value, bytes) else repr(value).encode() for value in values]
-        message = b"".join(field for part in parts for field in (len(part).to_bytes(8, "little"), part))
-        return hmac.digest(self._key, FORMAT.encode() + message, "sha256").hex()
+        return keyed_hash(self._key, FORMAT, *values)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -259,11 +252,3 @@ def _key_beside(path: Path, new: bool) -> bytes:
 
 def _entries(text: str) -> tuple[Entry, ...]:
     return tuple(Entry(*values) for values in json.loads(text))
-
-
-@cache
-def _own_layout() -> list[tuple[str, ...]]:
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        for statement in _SCHEMA.split(";"):
-            fresh.execute(statement)
-        return schema_of(fresh)

@@ -6,21 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tacit.report import page
 from tacit.report.glossary import leading, meaning
 from tacit.report.guarantee_words import brief
-from tacit.report.markup import Child, Markup, join, tag
 from tacit.report.record import RunRecord
-from tacit.report.words import INTERVAL, MISSING, decimals, metric, sentence, short
+from tacit.report.words import decimals, metric, sentence, short
 
-#: What is said of references, wherever they are shown.
+#: The guarantee of references, wherever they are shown.
 NON_PRIVATE = "NON-PRIVATE, for comparison; stays with the experimenter"
 _RATING = ("mse", "rmse", "mae")
 
 
 @dataclass(frozen=True)
 class Contender:
-    """The run, or what it stands beside; `missing` says why there are no metrics."""
+    """The run, or what it is compared with; `missing` is the reason why there are no metrics."""
 
     name: str
     what: str
@@ -40,7 +38,7 @@ class Contender:
 
 
 def contenders(record: RunRecord) -> list[Contender]:
-    """This run, its floor and its references; nothing where it stands alone."""
+    """This run, its floor and its references; empty where there are no others."""
     summary, floor = record.summary, record.about.floor
     found = [
         Contender("this run", record.about.method.name, brief(record.guarantee), summary.metrics, summary.intervals)
@@ -49,7 +47,7 @@ def contenders(record: RunRecord) -> list[Contender]:
         name, what, why = f"{floor.name}, the floor", "item and user biases of all parties", short(floor.missing, 300)
         found.append(Contender(name, what, brief(floor.guarantee), floor.metrics, floor.intervals, why))
     if summary.metrics_shared and len(record.about.references) + (floor is not None):
-        what = "this run, before each party fine-tuned at home"
+        what = "this run, before each party fine-tuned it locally"
         found.append(Contender("before tuning", what, brief(record.guarantee), summary.metrics_shared, {}))
     found += [
         Contender(
@@ -71,7 +69,7 @@ def compared_metrics(record: RunRecord) -> list[str]:
 def remarks(record: RunRecord) -> list[str]:
     """Which references without any learning together do better than the run, and by what."""
     found = contenders(record)
-    said = []
+    found_better = []
     for name in compared_metrics(record):
         lower = meaning(name).lower_is_better
         for one in found[1:]:
@@ -81,34 +79,10 @@ def remarks(record: RunRecord) -> list[str]:
             if its != mine and (its < mine) == lower:
                 places = decimals([its, mine])
                 numbers = f"{metric(its, places)} against {metric(mine, places)}"
-                said.append(sentence(f"{one.name} does better by {meaning(name).short}: {numbers}"))
-    return said
+                found_better.append(sentence(f"{one.name} does better by {meaning(name).short}: {numbers}"))
+    return found_better
 
 
-def beside(record: RunRecord) -> Markup | None:
-    """The section of the report; None where the run stands alone."""
-    found, names = contenders(record), compared_metrics(record)
-    if not found or not names:
-        return None
-    head = ("", *(f"Test {meaning(name).short}" for name in names), "Guarantee")
-    places = {name: decimals([one.value(name) for one in found]) for name in names}
-    rows: list[tuple[Child, ...]] = []
-    for one in found:
-        title = join([one.name, tag("span", one.what, class_="under")])
-        rows.append((title, *(_cell(one, name, places[name]) for name in names), one.guarantee))
-    left_out = [sentence(f"{one.name}: {one.missing}") for one in found if one.missing]
-    said = f"All on the same split, judged by the same test ratings. Ranges are {INTERVAL}s, over users."
-    parts = [tag("p", said), page.table(head, rows, numeric=range(1, len(names) + 1))]
-    more = [*remarks(record), *left_out]
-    return page.section("Beside others", *parts, tag("ul", *(tag("li", line) for line in more)) if more else None)
-
-
-def _cell(one: Contender, name: str, places: int) -> Markup:
-    value, interval = one.value(name), one.interval(name)
-    if value is None:
-        return tag("span", MISSING)
-    shown = page.number(value, metric(value, places))
-    if interval is None:
-        return shown
-    low, high = (page.number(end, metric(end, places)) for end in interval)
-    return join([shown, tag("span", low, "–", high, class_="under")])
+def missing(record: RunRecord) -> list[str]:
+    """Why some of them have no metrics."""
+    return [sentence(f"{one.name}: {one.missing}") for one in contenders(record) if one.missing]

@@ -1,4 +1,4 @@
-"""A run beside its floor: whether its model beats `bias` at the same guarantee, and where to draw the line."""
+"""Whether a run's model beats its floor, `bias` at the same guarantee, and where charts draw that floor."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.report import guarantee_words
+from tacit.report.bars import Estimate
 from tacit.report.charts import Reference
 from tacit.report.description import AboutFloor, AboutPaired, StatedGuarantee
 from tacit.report.glossary import leading, meaning
 from tacit.report.record import RunRecord
 from tacit.report.words import INTERVAL, decimals, epsilon, metric, sentence, short
 
-WHAT = (
-    "The floor is what {name} reaches with the same parties, split and test ratings. It is the experimenter's "
-    "comparison in a simulation: nothing of it was released, no ledger holds it, and it is in no budget."
-)
-
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether a run beats its floor.
 
-    `standing` is "beats", "level" (no clear difference), "fails", "tuned" (only after fine-tuning at home), or
+    `standing` is "beats", "level" (no clear difference), "fails", "tuned" (only after local fine-tuning), or
     "unknown".
     """
 
@@ -33,22 +29,12 @@ class Verdict:
 
     @property
     def brief(self) -> str:
-        """What a headline says of it; empty where nothing is known."""
+        """The verdict in a headline; empty where nothing is known."""
         return "" if self.standing == "unknown" else f"{self.title[:1].lower()}{self.title[1:]}"
 
 
-@dataclass(frozen=True)
-class Level:
-    """One floor to draw beside runs: its name, value and interval."""
-
-    name: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
 def verdict(record: RunRecord) -> Verdict | None:
-    """What there is to say; None for a run without a floor."""
+    """Whether a run beats its floor; None for a run without one."""
     floor = record.about.floor
     if floor is None:
         return None
@@ -78,9 +64,9 @@ def user_mean(record: RunRecord, name: str) -> list[Reference]:
     return [] if floor is None or value is None else [Reference(f"{floor.name} mean {metric(value)}", value)]
 
 
-def levels(records: Sequence[RunRecord], names: Sequence[str], name: str) -> list[Level]:
+def levels(records: Sequence[RunRecord], names: Sequence[str], name: str) -> list[Estimate]:
     """The different floors of several runs, each once, but for those that are among the runs."""
-    found: dict[float, Level] = {}
+    found: dict[float, Estimate] = {}
     drawn = [r.summary.metrics.get(name) for r, mine in zip(records, among(records, name), strict=True) if mine]
     for record, run in zip(records, names, strict=True):
         floor = record.about.floor
@@ -92,7 +78,7 @@ def levels(records: Sequence[RunRecord], names: Sequence[str], name: str) -> lis
         words += "no privacy" if its is None else f"ε = {epsilon(its.epsilon or math.inf)}"
         if any(level.name == words and level.value != value for level in found.values()):
             words += f", of {run}"
-        found.setdefault(value, Level(words, value, *floor.intervals.get(name, (None, None))))
+        found.setdefault(value, Estimate(words, value, *floor.intervals.get(name, (None, None)), floor=True))
     return list(found.values())
 
 
@@ -107,7 +93,7 @@ def verdicts(records: Sequence[RunRecord], names: Sequence[str]) -> list[tuple[s
     """For every private run with a floor its name, and whether it beats it."""
     pairs = zip(names, records, strict=True)
     found = [(name, verdict(record)) for name, record in pairs if record.guarantee is not None]
-    return [(name, said.words) for name, said in found if said is not None]
+    return [(name, one.words) for name, one in found if one is not None]
 
 
 def _known(value: float | None) -> bool:
@@ -115,7 +101,7 @@ def _known(value: float | None) -> bool:
 
 
 def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
-    """By one metric that both have. What parties made of it at home does not count for what was learned together."""
+    """By one metric that both have. Local fine-tuning does not count for what was learned together."""
     value, its = float(record.summary.metrics[name] or 0), float(floor.metrics[name] or 0)
     short_name, terms = f"test {meaning(name).short}", _terms(record.guarantee, floor)
     lower, paired = meaning(name).lower_is_better, floor.paired.get(name)
@@ -124,13 +110,13 @@ def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
     together = "" if before is None else _standing(before, its, lower, None)
     if before is not None and standing == "beats" and together != "beats":
         words = f"What was learned together does not beat {floor.name}{terms}: {short_name} {_both(before, its)}. "
-        words += f"Only fine-tuning at home, each party for itself, brings it to {metric(value)}{difference}."
-        return Verdict("tuned", f"Does not beat {floor.name} before fine-tuning at home", words)
+        words += f"Only local fine-tuning, each party by itself, brings it to {metric(value)}{difference}."
+        return Verdict("tuned", f"Does not beat {floor.name} before local fine-tuning", words)
     does = {"beats": "beats", "level": "does not clearly beat", "fails": "does not beat"}[standing]
     title = f"{does[:1].upper()}{does[1:]} {floor.name}"
     words = f"This model {does} {floor.name}{terms}: {short_name} {_both(value, its)}{difference}."
     if before is not None:
-        words += f" Before fine-tuning at home it has {metric(before)}."
+        words += f" Before local fine-tuning it has {metric(before)}."
     if standing == "beats" and (ranked := _ranked_worse(record, floor, name)):
         title = f"Beats {floor.name} by {meaning(name).short}, not by {meaning(ranked).short}"
         mine, theirs = float(record.summary.metrics[ranked] or 0), float(floor.metrics[ranked] or 0)
@@ -139,7 +125,7 @@ def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
 
 
 def _ranked_worse(record: RunRecord, floor: AboutFloor, name: str) -> str | None:
-    """The ranking metric by which a run is behind its floor, where it was judged by another one."""
+    """The ranking metric by which a run is behind its floor, where the verdict is by another one."""
     mine, its = record.summary.metrics, floor.metrics
     found = next((m for m in mine if m.startswith("ndcg@") and _known(mine[m]) and _known(its.get(m))), None)
     if found is None or found == name:
@@ -175,7 +161,7 @@ def _signed(value: float, places: int) -> str:
 
 
 def _terms(stated: StatedGuarantee | None, floor: AboutFloor) -> str:
-    """Under which guarantee the floor was had, as seen from the run's own."""
+    """The guarantee of the floor, compared with that of the run."""
     its = floor.guarantee
     if its is None:
         return ", both without privacy" if stated is None else " as it is without privacy"

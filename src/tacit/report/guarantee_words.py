@@ -12,21 +12,21 @@ from tacit.report.description import StatedGuarantee
 from tacit.report.words import count, delta, epsilon, listing, plural, short
 
 SIMULATED = (
-    "SIMULATED: the noise was seeded, so whoever holds the run file can recompute it and take it off, "
-    "and whoever sees two runs of one file on different data can cancel it."
+    "SIMULATED: the noise comes from a seed, so anyone who has the run file can recompute and remove it, and anyone "
+    "who sees two runs of one file on different data can cancel it."
 )
 
 _TRUST = {
-    "local": "Each user protects herself before anything leaves her device; she trusts nobody else.",
-    "silo": "Users trust their own silo with their ratings, and nobody else.",
-    "distributed": "The parties share the noise: it holds while enough honest ones take part to the end.",
-    "shuffled": "The proxy that shuffles the reports does not work together with whoever reads them.",
-    "central": "Whoever gathers the contributions is trusted with them; only what it publishes is protected.",
+    "local": "Every device adds noise before anything leaves it, so its user need not trust any other party.",
+    "silo": "Users trust their own silo with their ratings, and no other party.",
+    "distributed": "The parties share the noise: the guarantee needs enough honest ones to take part to the end.",
+    "shuffled": "The proxy that shuffles the reports does not collude with the party that reads them.",
+    "central": "The aggregator is trusted with the contributions; only what it publishes is protected.",
 }
 _CASES = {
-    "zero-out": "{whose} record as it is, or emptied",
-    "add/remove": "{whose} record being there, or not",
-    "replace": "{whose} record as it is, or any other in its place",
+    "zero-out": "the record as it is and an empty record",
+    "add/remove": "the record being there and not",
+    "replace": "the record as it is and any other in its place",
 }
 
 
@@ -40,7 +40,7 @@ def one_line(stated: StatedGuarantee, setting: str) -> str:
 
 
 def brief(stated: StatedGuarantee | None, hidden: str = "") -> str:
-    """A guarantee in a few words, or NON-PRIVATE; `hidden` says what an aggregation without noise hides."""
+    """A guarantee in a few words, or NON-PRIVATE; `hidden` is what an aggregation without noise hides."""
     if stated is None or not stated.holds:
         return "NON-PRIVATE, contributions hidden" if hidden else "NON-PRIVATE"
     return f"ε = {epsilon(stated.epsilon or 0)} per {stated.unit}{', SIMULATED' if stated.simulated else ''}"
@@ -62,30 +62,27 @@ def per_silo(stated: StatedGuarantee, setting: str) -> bool:
 
 def explained(stated: StatedGuarantee) -> list[str]:
     """Who is protected from whom, and what the two numbers mean."""
-    whose = "her" if stated.unit == "user" else f"the {stated.unit}'s"
-    cases = f"neighbours under the relation “{stated.relation}”"
-    if stated.relation in _CASES:
-        cases = _CASES[stated.relation].format(whose=whose)
-    verb, changes = ("would be", "would change") if stated.simulated else ("is", "changes")
-    whom = against(stated)
+    e, d, whom = _value(stated), delta(stated.delta), against(stated)
     whom = f"the {whom}" if whom.startswith("coordinator") else whom
-    protected = f"{stated.unit} {verb} protected from {whom}."
+    cases = _CASES.get(stated.relation, f"neighbours under the relation “{stated.relation}”")
+    whose = "user's ratings were" if stated.unit == "user" else f"{stated.unit} was"
+    barely = f"an observer can barely tell whether a {whose} used. The" if e <= 2 else "the"
+    subject, verb = f"Every {stated.unit} is", "change"
+    if stated.simulated:
+        subject, verb = f"With noise that cannot be repeated, every {stated.unit} would be", "would change"
     sentences = [
-        f"With noise that nobody can repeat, every {protected}" if stated.simulated else f"Every {protected}",
-        f"ε = {epsilon(_value(stated))}, δ = {delta(stated.delta)}: seeing all that crossed to them "
-        f"{changes} the odds between two cases ({cases}) by a factor of at most {_factor(_value(stated))}, except with "
-        f"probability about {delta(stated.delta)}.",
+        f"{subject} protected from {whom}.",
+        f"ε = {epsilon(e)}, δ = {d}: {barely} odds between {cases} {verb} by a factor of at most {_factor(e)}, except "
+        f"with probability about {d}.",
     ]
     if stated.claimed_epsilon is not None:
-        sentences.append(
-            f"The paper's own formulas claim ε = {epsilon(stated.claimed_epsilon)}; "
-            f"what truly holds is ε = {epsilon(_value(stated))}."
-        )
+        claimed = epsilon(stated.claimed_epsilon)
+        sentences.append(f"The paper's own formulas claim ε = {claimed}; what truly holds is ε = {epsilon(e)}.")
     return sentences
 
 
 def in_several_silos(stated: StatedGuarantee, setting: str) -> list[str]:
-    """What two and three silos cost: that a person is in one only, nobody can check."""
+    """The guarantee of a person who is in two or three silos; the run cannot check that everyone is in one only."""
     if not per_silo(stated, setting):
         return []
     e, costs = _value(stated), []
@@ -94,22 +91,22 @@ def in_several_silos(stated: StatedGuarantee, setting: str) -> list[str]:
         total = math.inf if k * e > 700 else stated.delta * sum(math.exp(i * e) for i in range(k))
         costs.append(f"no bound in {word}" if total >= 1 else f"at most ({epsilon(k * e)}, {delta(total)}) in {word}")
     together = " and ".join(costs)
-    return [f"A person with records in several silos is protected in each by itself; together: {together}."]
+    return [f"A person with records in several silos is protected in each separately; in total: {together}."]
 
 
 def assumptions(stated: StatedGuarantee, has_chains: bool) -> list[str]:
-    """The assumptions that the guarantee itself brings."""
-    trust = _TRUST.get(stated.model, "That is the run's word; this card knows no more of it.")
+    """The assumptions of the guarantee itself."""
+    trust = _TRUST.get(stated.model, "The run states no more about it.")
     points = [f"Trust model: {stated.model}. {trust}"]
     if stated.simulated:
-        points.append("The noise is a simulation's. A deployment draws it where nobody can repeat it.")
+        points.append("This noise is simulated. A deployment draws noise that cannot be repeated.")
     if has_chains:
-        points.append("Chains are analysed in real arithmetic, while computers round.")
+        points.append("The analysis of chains assumes real arithmetic; computers round.")
     return points + [f"{key.replace('_', ' ')}: {short(value, 200)}." for key, value in stated.further.items()]
 
 
 def assumed_public(items: int, features: Sequence[str]) -> str:
-    """That anyone may know the catalogue, which is in every offer and whose features a method may use.
+    """The catalogue, which every offer contains and whose features a method may use.
 
     >>> assumed_public(500, ["genres", "year"])
     'Assumed public: the list of 500 items and their attributes genres, year.'
@@ -128,27 +125,27 @@ def not_covered(stated: StatedGuarantee, aggregation: str, setting: str, deploye
     if stated.model == "silo" or (stated.model == "distributed" and setting != "device"):
         points.append("Users from their own silo, which holds their ratings.")
     if stated.unit == "rating":
-        points.append("A user as a whole: one with many ratings is protected rating by rating only.")
+        points.append("A user's ratings taken together: each is protected only by itself.")
     if stated.relation == "zero-out":
-        points.append("Being on the roster.")
+        points.append("Membership: who is on the roster.")
     if not deployed:
         points.append(
             "Counts that the experimenter sees, on this card and in about.json: ratings, test users, party sizes."
         )
     hidden = stated.model == "distributed" or (aggregation != "plain" and stated.model == "silo")
     if hidden and not any(word in against(stated) for word in ("lying", "may lie")):
-        points.append("Anything from a lying coordinator: there is no guarantee against one.")
+        points.append("Anything from a coordinator that lies: there is no guarantee against one.")
     if stated.simulated:
-        points.append("Anything from whoever holds the run file: the noise is SIMULATED.")
+        points.append("Anything from anyone who has the run file: the noise is SIMULATED.")
     return points
 
 
 def void(stated: StatedGuarantee) -> str:
-    """What a run states that has no guarantee for all that."""
+    """What a run states that has no guarantee."""
     what = "a trust model of “none”" if stated.model == "none" else f"ε = {epsilon(_value(stated))}"
     if stated.claimed_epsilon is not None:
         what += f" (where the paper's own formulas claim ε = {epsilon(stated.claimed_epsilon)})"
-    return f"The run states {what}, which is no guarantee."
+    return f"The run states {what}, which guarantees nothing."
 
 
 def _value(stated: StatedGuarantee) -> float:

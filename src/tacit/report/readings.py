@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tacit.report import traffic
 from tacit.report.floor_verdict import verdict
 from tacit.report.glossary import leading, meaning
 from tacit.report.record import RunRecord
@@ -13,11 +14,13 @@ from tacit.report.traffic import PartyTraffic, RoundTraffic
 from tacit.report.words import (
     count,
     decimals,
+    listing,
     metric,
     percent,
     plural,
     plural_noun,
     seconds,
+    sentence,
     size,
     spelled,
 )
@@ -47,8 +50,8 @@ def headline(record: RunRecord) -> str:
         return did
     whose = f" at {record.summary.metrics_of}" if record.summary.metrics_of else ""
     found = verdict(record)
-    judged = f", {found.brief}" if found is not None and found.brief else ""
-    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}{whose}{judged}"
+    verdict_words = f", {found.brief}" if found is not None and found.brief else ""
+    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}{whose}{verdict_words}"
 
 
 def _what_happened(record: RunRecord) -> str:
@@ -76,10 +79,34 @@ def lede(record: RunRecord) -> str:
     if summary.bytes_up == 0 and summary.bytes_down == 0:
         return text + "nothing was sent."
     text += f"{size(summary.bytes_up)} left the parties and {size(summary.bytes_down)} reached them"
-    return f"{text} in it; {beside(record)}." if about.beside else f"{text}."
+    return f"{text} in it; {outside(record)}." if about.beside else f"{text}."
 
 
-def beside(record: RunRecord) -> str:
+def data_sentence(record: RunRecord) -> str:
+    """What was learned from, in one sentence."""
+    data, deployed = record.about.data, record.about.deployed
+    pairs, density = data.users * data.items, data.density
+    if density is None and not deployed and pairs:  # the ratings of a deployment are only declared
+        density = data.ratings / pairs
+    text = f"{data.name} holds {data.rated} by {plural(data.users, 'user')} of {plural(data.items, 'item')}"
+    if deployed:
+        text = sentence(f"{data.name}: {data.sizes}").removesuffix(".")
+    if density is not None and math.isfinite(density):
+        text += f", {percent(density)} of all pairs"
+    if data.feedback:
+        text += f"; feedback is {data.feedback}"
+    if data.scale is not None:
+        text += f", on the scale {_scale(data.scale)}"
+    return f"{text}."
+
+
+def _scale(scale: object) -> str:
+    if isinstance(scale, (list, tuple)) and len(scale) == 2:
+        return "…".join(f"{end:g}" if isinstance(end, (int, float)) else str(end) for end in scale)
+    return str(scale)
+
+
+def outside(record: RunRecord) -> str:
     """How much left the parties before the run and after it."""
     before, after = (record.about.bytes_sent(when) for when in ("before", "after"))
     return f"{size(before)} left them before it, {size(after) if after else 'nothing'} after it"
@@ -120,7 +147,7 @@ def read_final(name: str, values: np.ndarray, final: float) -> list[str]:
     known = values[np.isfinite(values)]
     if len(known) == 0 or metric(float(known[-1])) == metric(final):
         return []
-    return [f"The finished model, judged on all test ratings, has {metric(final)}."]
+    return [f"The final model, evaluated on all test ratings, has {metric(final)}."]
 
 
 def read_histogram(name: str, values: np.ndarray) -> str:
@@ -187,11 +214,23 @@ def read_rounds(moved: RoundTraffic) -> str:
     return f"{text}; {share} of all bytes belong to the step “{moved.steps[0]}”."
 
 
-def read_agreement(record: RunRecord, arrived: tuple[int, int], moved: tuple[int, int]) -> str | None:
-    """A remark where transcript and summary do not add up to the same."""
+def traffic_remarks(record: RunRecord) -> list[str]:
+    """What else there is to know about the charts of bytes."""
+    lost = [f"{count(n)} {status}" for status, n in traffic.troubles(record).items()]
+    remarks = [
+        f"Not all answers arrived in time: {sentence(listing(lost))}" if lost else "",
+        _disagreement(record),
+        f"These are the run's own messages; {outside(record)}." if record.about.beside else "",
+    ]
+    return [remark for remark in remarks if remark]
+
+
+def _disagreement(record: RunRecord) -> str:
+    """A remark where transcript and summary do not add up to the same; else empty."""
+    arrived, moved = traffic.transcript_totals(record, arrived_only=True), traffic.transcript_totals(record)
     stated = (record.summary.bytes_up, record.summary.bytes_down)
     if moved == stated:
-        return None
+        return ""
     if arrived == stated:
         return "The summary counts the messages that arrived; these charts count lost and late ones too."
     transcript, summary = (f"{plural(up, 'byte')} up and {count(down)} down" for up, down in (moved, stated))

@@ -1,31 +1,28 @@
-"""The report of a run: one HTML file to be read from top to bottom, which needs nothing else."""
+"""The report of a run: one HTML page. Its words are in templates/report.html and in readings."""
 
 from __future__ import annotations
 
 import math
+from itertools import compress
 from pathlib import Path
+from typing import Any
 
-from tacit.report import contenders, figures, page, readings
+import numpy as np
+
+from tacit.report import floor_verdict, page, readings, traffic
+from tacit.report.bars import DOWN, UP, Bar, bars, stacked_rounds
 from tacit.report.card import card, privacy_card
-from tacit.report.glossary import meaning
-from tacit.report.markup import Child, Markup, join, tag
+from tacit.report.charts import Reference, Series, histogram, line_chart
+from tacit.report.contenders import compared_metrics, contenders, missing, remarks
+from tacit.report.description import AboutParty
+from tacit.report.glossary import leading, meaning
+from tacit.report.page import Figure
 from tacit.report.record import RunRecord
-from tacit.report.story import story
-from tacit.report.words import (
-    INTERVAL,
-    count,
-    decimals,
-    listing,
-    metric,
-    moment,
-    seconds,
-    sentence,
-    short,
-    size,
-    unbroken,
-)
+from tacit.report.svg import COLOURS
+from tacit.report.words import count, decimals, listing, metric, moment, plural, short
 
 _MOST_RUN_FILE = 12_000  # characters of run.toml that are shown
+_MOST_PARTIES = 20  # parties that are shown one by one
 
 
 def write_report(folder: str | Path) -> Path:
@@ -42,110 +39,166 @@ def write_card(folder: str | Path) -> Path:
 
 def report(record: RunRecord) -> str:
     """The report as HTML."""
-    content = card(record)
-    eyebrow = [short(part, 100) for part in ("Tacit run report", record.name, moment(record.about.created)) if part]
-    head = tag(
-        "header",
-        tag("p", " · ".join(eyebrow), class_="eyebrow"),
-        tag("h1", readings.headline(record)),
-        tag("p", unbroken(readings.lede(record)), class_="lede"),
-        page.stamp(content),
-        page.floor(content.floor, content.private) if content.floor is not None else None,
-        _key_numbers(record),
-    )
-    return page.page(
-        readings.headline(record),
-        head,
-        contenders.beside(record),
-        figures.learning(record),
-        figures.users(record),
-        figures.sending(record),
-        story(record),
-        page.section("Privacy card", page.card_sections(content)),
-        _again(record),
-        version=record.about.tacit,
-    )
-
-
-def _key_numbers(record: RunRecord) -> Markup:
-    summary = record.summary
-    tiles = [_metric_tile(record, name) for name in summary.metrics]
-    effort = [
-        _tile("Rounds", page.number(summary.rounds, count(summary.rounds))),
-        _tile("Left the parties", page.number(summary.bytes_up, size(summary.bytes_up)), *_beside(record)),
-        _tile("Reached the parties", page.number(summary.bytes_down, size(summary.bytes_down))),
-        _tile("Time", page.number(summary.seconds, seconds(summary.seconds))),
+    about, text = record.about, record.run_text
+    eyebrow = [short(part, 100) for part in ("Tacit run report", record.name, moment(about.created)) if part]
+    versions = (("Tacit", about.tacit), ("Python", about.python), ("NumPy", about.numpy))
+    others = contenders(record)
+    compared = [
+        {
+            "metric": name,
+            "title": f"Test {meaning(name).short}",
+            "places": decimals([one.value(name) for one in others]),
+        }
+        for name in compared_metrics(record)
     ]
-    known = " ".join(sentence(short(note, 300)) for note in record.about.notes[:5])
-    spans = f"Ranges are {INTERVAL}s, over users." if summary.intervals else ""
-    remark = " ".join(part for part in (spans, known) if part)
-    return join(
-        [
-            tag("dl", *tiles, class_="numbers", style=f"--columns: {_columns(len(tiles))}") if tiles else None,
-            tag("dl", *effort, class_="numbers effort", style="--columns: 4"),
-            tag("p", remark, class_="small") if remark else None,
-        ]
+    return page.render(
+        "report.html",
+        title=readings.headline(record),
+        eyebrow=" · ".join(eyebrow),
+        lede=readings.lede(record),
+        version=about.tacit,
+        record=record,
+        card=card(record),
+        columns=_columns(len(record.summary.metrics)),
+        outside=about.bytes_sent("before") + about.bytes_sent("after"),
+        others=others,
+        compared=compared,
+        remarks=[*remarks(record), *missing(record)],
+        learning=_learning(record),
+        users=_users(record),
+        sending=_sending(record),
+        traffic_remarks=readings.traffic_remarks(record),
+        data=readings.data_sentence(record),
+        roster=_roster(about.partition.parties),
+        parameters=[(short(key, 60), _setting(value)) for key, value in list(about.method.parameters.items())[:60]],
+        versions=listing(f"{name} {version}" for name, version in versions if version),
+        run_text=text if len(text) <= _MOST_RUN_FILE else f"{text[:_MOST_RUN_FILE]}\n…",
     )
-
-
-def _beside(record: RunRecord) -> list[Child]:
-    """What left the parties beside the run's own messages."""
-    told = record.about.bytes_sent("before") + record.about.bytes_sent("after")
-    return [tag("div", "and ", page.number(told, size(told)), " beside the run", class_="more")] if told else []
 
 
 def _columns(n: int) -> int:
     """How many columns leave the fewest gaps."""
-    return max((5, 4, 3), key=lambda columns: (-(-n % columns), columns)) if n > 3 else max(n, 3)
+    return max((5, 4, 3), key=lambda columns: (-(-n % columns), columns)) if n > 3 else 3
 
 
-def _metric_tile(record: RunRecord, name: str) -> Markup:
-    summary = record.summary
-    value, interval = summary.metrics[name], summary.intervals.get(name)
-    places = decimals([value, *(interval or ())])
-    more: list[Child] = []
-    if interval and None not in interval:
-        low, high = (_exact(end, metric(end, places)) for end in interval)
-        more.append(tag("div", low, " – ", high, class_="more"))
-    if name in summary.metrics_shared:
-        before = _exact(summary.metrics_shared[name], metric(summary.metrics_shared[name], places))
-        more.append(tag("div", before, " before fine-tuning", class_="more"))
-    floor = record.about.floor
-    if floor is not None and name in floor.metrics:
-        its = _exact(floor.metrics[name], metric(floor.metrics[name], places))
-        more.append(tag("div", f"{floor.name}: ", its, class_="more"))
-    title = tag("abbr", meaning(name).short, title=meaning(name).long)
-    return _tile(title, _exact(value, metric(value, places)), *more)
+# -- charts -----------------------------------------------------------------------------------------------------------
 
 
-def _tile(title: str, figure: Markup, *more: Child) -> Markup:
-    return tag("div", tag("dt", title), tag("dd", tag("div", figure, class_="figure"), *more))
+def _learning(record: RunRecord) -> list[Figure]:
+    """Metrics over the rounds, the leading one first."""
+    names, lead = record.scope_metrics("round"), readings.lead_metric(record)
+    first = lead if lead in names else leading(names)
+    if first is None:
+        return []
+    rest = [name for name in names if name != first][:3]
+    return [_learning_curve(record, name, 300.0 if name == first else 220.0) for name in (first, *rest)]
 
 
-def _exact(value: float | None, shown: str) -> Markup:
-    return page.number(value, shown) if value is not None and math.isfinite(value) else tag("span", shown)
-
-
-def _again(record: RunRecord) -> Markup:
-    about, summary = record.about, record.summary
-    known = (("Tacit", about.tacit), ("Python", about.python), ("NumPy", about.numpy))
-    facts: list[tuple[str, Child]] = [
-        ("Seed", page.number(record.run_file.seed, str(record.run_file.seed))),
-        ("Digest", tag("code", short(summary.digest, 200), class_="long")),
-        ("Versions", listing(f"{name} {version}" for name, version in known if version)),
-        ("Made", moment(about.created)),
-    ]
-    repeats = "the same file and seed give the same digest"
-    if not record.repeatable:
-        repeats = "the noise will be fresh, and the digest another"
-    lines = record.run_text[:_MOST_RUN_FILE].splitlines(keepends=True)
-    if len(record.run_text) > _MOST_RUN_FILE:
-        lines.append("\n…")
-    return page.section(
-        "Do it again",
-        tag("p", f"The run file and {'the same sites' if about.deployed else 'the data'} are all it takes: {repeats}."),
-        tag("pre", tag("code", "tacit up run.toml --keys …" if about.deployed else "tacit run run.toml")),
-        page.pairs((key, value) for key, value in facts if value),
-        page.folded("The run file, run.toml", tag("pre", tag("code", *lines))),
-        page.folded("What the metrics mean", page.glossary(summary.metrics)) if summary.metrics else None,
+def _learning_curve(record: RunRecord, name: str, height: float) -> Figure:
+    (rounds, values), known = record.per_round(name), meaning(name).short
+    final, shared = record.summary.metrics.get(name), record.summary.metrics_shared.get(name)
+    reading = readings.read_convergence(name, rounds, values)
+    references = floor_verdict.reference(record, name)
+    if final is not None and math.isfinite(final):
+        if shared is not None:
+            references.append(Reference(f"after fine-tuning: {metric(final)}", final))
+        else:
+            reading = " ".join([reading, *readings.read_final(name, values, final)])
+    if np.isfinite(values).sum() < 2:
+        return Figure(reading)
+    drawing = line_chart(
+        [Series(known, rounds, values)],
+        label=f"Line chart of test {known} after each round. {reading}",
+        x_title="Round",
+        y_title=f"Test {known}",
+        references=references,
+        height=height,
     )
+    return Figure(reading, drawing)
+
+
+def _users(record: RunRecord) -> Figure | None:
+    """The leading metric's spread over users."""
+    names, lead = record.scope_metrics("user"), readings.lead_metric(record)
+    name = lead if lead in names else leading(names)
+    if name is None:
+        return None
+    (_ids, values), known = record.per_user(name), meaning(name).short
+    reading = readings.read_histogram(name, values)
+    if np.isfinite(values).sum() < 2:
+        return Figure(reading)
+    drawing = histogram(
+        values,
+        label=f"Histogram of {known} over users. {reading}",
+        x_title=f"{known} of one user",
+        references=floor_verdict.user_mean(record, name),
+    )
+    return Figure(reading, drawing)
+
+
+def _sending(record: RunRecord) -> list[Figure]:
+    """Bytes by party, and by round and step."""
+    everyone, noun = traffic.by_party(record), readings.who(record)[1]
+    shown, others = traffic.largest(everyone, _MOST_PARTIES)
+    reading = readings.read_parties(everyone, others, noun)
+    rows = [(_party(row), float(row.up), float(row.down)) for row in shown]
+    if others is not None and readings.all_alike(everyone):
+        rows = [(f"each {noun}", *rows[0][1:])]
+    elif others is not None:
+        n = others.parties
+        rows.append((f"{count(n)} others, mean", others.up / n, others.down / n))
+    if not any(up or down for _name, up, down in rows):
+        return [Figure(reading)]
+    return [up_and_down(reading, "Bars of bytes sent and received.", rows), _by_round(record)]
+
+
+def up_and_down(reading: str, label: str, rows: list[tuple[str, float, float]]) -> Figure:
+    """Bars of (name, bytes up, bytes down)."""
+    drawn = [Bar(name, [(up, UP), (down, DOWN)]) for name, up, down in rows]
+    drawing = bars(drawn, label=f"{label} {reading}", names=("up", "down"))
+    return Figure(reading, drawing, ("sent (up)", "received (down)"), (UP, DOWN))
+
+
+def _by_round(record: RunRecord) -> Figure:
+    moved = traffic.few_steps(traffic.by_round(record), COLOURS)
+    reading = readings.read_rounds(moved)
+    if len(moved.rounds) < 2:
+        return Figure(reading)
+    label = f"Stacked bars of bytes in each round. {reading}"
+    drawing = stacked_rounds(moved.rounds, moved.up, moved.down, label=label)
+    return Figure(reading, drawing, moved.steps, range(COLOURS))
+
+
+def _party(row: traffic.PartyTraffic) -> str:
+    return f"{row.title}, {plural(row.devices, 'device')}" if row.devices else row.title
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _roster(parties: list[AboutParty]) -> tuple[tuple[str, ...], list[tuple[str, ...]], range]:
+    """Head, rows and numeric columns of the parties' table: the largest, and all others as one."""
+    shown, rest = parties, []
+    if len(parties) > _MOST_PARTIES:
+        ranked = sorted(parties, key=lambda party: -party.ratings)
+        shown, rest = ranked[:_MOST_PARTIES], ranked[_MOST_PARTIES:]
+    rows: list[tuple[str, ...]] = [
+        (short(p.title, 80), count(p.users), count(p.items), count(p.ratings), count(p.devices)) for p in shown
+    ]
+    if rest:
+        users, ratings, devices = (sum(getattr(p, key) for p in rest) for key in ("users", "ratings", "devices"))
+        rows.append((f"{count(len(rest))} others", count(users), "", count(ratings), count(devices)))
+    known = (True, True, True, any(p.ratings for p in parties), any(p.devices for p in parties))
+    head = tuple(compress(("Party", "Users", "Items", "Ratings", "Devices"), known))
+    return head, [tuple(compress(row, known)) for row in rows], range(1, len(head))
+
+
+def _setting(value: Any) -> str:
+    """A parameter's value in words."""
+    if value is None or isinstance(value, bool):
+        return {None: "not set", True: "yes", False: "no"}[value]
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, int):
+        return count(value)
+    return short(", ".join(str(v) for v in value[:20]) if isinstance(value, list) else value, 200)

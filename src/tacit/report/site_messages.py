@@ -1,6 +1,6 @@
 """What sites send outside a run's own messages: sizes and lists before it, their own metrics after it.
 
-It is in no digest and in no summary: these are the same as those of one process. Bytes are what the sites' ledgers say.
+Digest and summary leave it out, so that they equal those of a simulation. Bytes are as in the sites' ledgers.
 """
 
 from __future__ import annotations
@@ -19,49 +19,43 @@ from tacit.evaluate.metrics import METRICS
 from tacit.report.words import listing
 from tacit.secure.psi import SIZE
 
-BEFORE, AFTER = "before", "after"
-_METRICS = "metrics of its own test ratings, without any noise, which the site chose to tell"
 _NAME = re.compile("[a-z0-9_]+(@[1-9][0-9]{0,5})?")
 
 
 def sent_before(
-    told: Mapping[str, Mapping[str, Value]], users: Mapping[str, int], way: str | None = None, offers: int = 1
+    replies: Mapping[str, Mapping[str, Value]], users: Mapping[str, int], way: str | None = None, offers: int = 1
 ) -> list[dict[str, Any]]:
-    """What sites told before a run began.
+    """What sites sent before a run began.
 
     Parameters
     ----------
-    told : by site, what it said of itself when it accepted
+    replies : by site, what it reported about itself when it accepted
     users : by site, how many users it has
-    way : how users were aligned, "psi" or "hashed"; None where sites hold different ones
-    offers : how often the run was offered: anew, where somebody had refused
+    way : how users were aligned, "psi" or "hashed"; None where sites hold different users
+    offers : how often the run was offered: again after each refusal
     """
-    items = any("items" in content for content in told.values())
-    counted = any(content.get("ratings") for content in told.values())
+    items = any("items" in reply for reply in replies.values())
+    counted = any(reply.get("ratings") for reply in replies.values())
     what = ["how many users it has", *(["how many ratings"] if counted else []), *(["which items"] if items else [])]
     again = ", once for each offer" if offers > 1 else ""
-    sizes = [len(encode(content)) for content in told.values()] * offers
-    rows = [_row("sizes:roster", BEFORE, "roster", listing(what) + again, sizes)]
-    lists = {name: len(encode({"list": np.zeros((n, SIZE), np.uint8)})) for name, n in users.items()}
+    sent = {"sizes:roster": (listing(what) + again, [len(encode(reply)) for reply in replies.values()] * offers)}
+    lists = [len(encode({"list": np.zeros((n, SIZE), np.uint8)})) for n in users.values()]
     if way == "psi":
-        others = [size for size in lists.values() for _other in range(len(lists) - 1)]
-        again = "another site's blinded list, blinded once more"
-        rows.append(_row("first:roster", BEFORE, "roster", "the list of its users, blinded", list(lists.values())))
-        rows.append(_row("again:roster", BEFORE, "roster", again, others))
+        sent["first:roster"] = ("the list of its users, blinded", lists)
+        sent["again:roster"] = ("another site's blinded list, blinded once more", lists * (len(lists) - 1))
     elif way is not None:
-        rows.append(
-            _row("tags:roster", BEFORE, "roster", "the list of its users, as keyed hashes", list(lists.values()))
-        )
+        sent["tags:roster"] = ("the list of its users, as keyed hashes", lists)
     if way is not None:
-        heard = [len(encode({"aligned": True}))] * len(lists)
-        rows.append(_row("rows:roster", BEFORE, "roster", "the word that it knows its rows on the common list", heard))
-    return rows
+        acknowledged = [len(encode({"aligned": True}))] * len(lists)
+        sent["rows:roster"] = ("the acknowledgement that it has its rows of the common list", acknowledged)
+    return [_row(step, "before", "roster", *content) for step, content in sent.items()]
 
 
 def sent_after(replies: Mapping[str, Mapping[str, Value]]) -> list[dict[str, Any]]:
-    """What sites told after a run had ended: their own metrics, where they chose to."""
+    """What sites sent after a run had ended: their own metrics, where they chose to."""
     sizes = [len(encode({"metrics": reply["metrics"]})) for reply in replies.values() if "metrics" in reply]
-    return [_row("metrics:own", AFTER, "metrics", _METRICS, sizes)] if sizes else []
+    what = "metrics of its own test ratings, without any noise, which the site chose to report"
+    return [_row("metrics:own", "after", "metrics", what, sizes)] if sizes else []
 
 
 def _row(step: str, when: str, kind: str, what: str, sizes: list[int]) -> dict[str, Any]:
@@ -69,7 +63,7 @@ def _row(step: str, when: str, kind: str, what: str, sizes: list[int]) -> dict[s
 
 
 class SiteMetrics(Frozen):
-    """What one site tells of the model's quality on its own test ratings."""
+    """The model's quality on one site's own test ratings."""
 
     metrics: dict[str, Annotated[float, Field(ge=0, le=1e15)]]
     users: int = Field(ge=1, le=MOST_USERS)
@@ -84,40 +78,36 @@ class SiteMetrics(Frozen):
 
 
 def site_metrics(replies: Mapping[str, Any]) -> dict[str, SiteMetrics | None]:
-    """By site that told any, its metrics; None where they are none."""
-    told: dict[str, SiteMetrics | None] = {}
+    """The metrics of every site that reported any; None where they are invalid."""
+    found: dict[str, SiteMetrics | None] = {}
     for name, reply in replies.items():
         if "metrics" in reply:
             try:
-                told[name] = SiteMetrics.model_validate_json(str(reply["metrics"]))
+                found[name] = SiteMetrics.model_validate_json(str(reply["metrics"]))
             except ValidationError:
-                told[name] = None
-    return told
+                found[name] = None
+    return found
 
 
 def shared_metrics(replies: Mapping[str, Any], parties: int) -> tuple[dict[str, float], list[str]]:
-    """What sites told of how good the model is for them, as one, and notes of who told; what cannot be is left out.
+    """The sites' metrics combined, and notes on which sites reported any; invalid ones are left out.
 
-    Errors are weighed by test ratings, and places in lists by test users, as they are over all users together.
+    Errors are weighted by test ratings, and ranking metrics by test users, as they are over all users together.
     """
     found = site_metrics(replies)
-    notes = [f"The metrics that {name} told are none, and were left out." for name, site in found.items() if not site]
-    told = [site for site in found.values() if site is not None]
-    if not told:
-        return {}, [*notes, "Metrics stayed at the sites: none of them chose to tell its own."]
+    notes = [f"The metrics that {name} reported are invalid and left out." for name, site in found.items() if not site]
+    valid = [site for site in found.values() if site is not None]
+    if not valid:
+        return {}, [*notes, "Metrics stayed at the sites: no site chose to report its own."]
     metrics = {}
-    for name in set.intersection(*(set(site.metrics) for site in told)) - {"rmse"}:
-        weights = [site.ratings if name in ("mse", "mae") else site.users for site in told]
-        metrics[name] = float(np.average([site.metrics[name] for site in told], weights=weights))
+    for name in set.intersection(*(set(site.metrics) for site in valid)) - {"rmse"}:
+        weights = [site.ratings if name in ("mse", "mae") else site.users for site in valid]
+        metrics[name] = float(np.average([site.metrics[name] for site in valid], weights=weights))
     if "mse" in metrics:
         metrics["rmse"] = math.sqrt(metrics["mse"])
-    note = (
-        f"METRICS SHARED: {len(told)} of {parties} sites chose to tell the metrics of their own test ratings, which "
-        f"depend on data and carry no guarantee; what is shown is {'their mean' if len(told) > 1 else 'its own'}."
+    notes.append(
+        f"METRICS SHARED: {len(valid)} of {parties} sites chose to report the metrics of their own test ratings, which "
+        f"depend on data and carry no guarantee; {'their mean is' if len(valid) > 1 else 'these are'} shown."
     )
-    return {name: metrics[name] for name in sorted(metrics, key=_place)}, [*notes, note]
-
-
-def _place(name: str) -> tuple[int, str]:
-    """Where a metric stands among all, as everywhere."""
-    return list(METRICS).index(name.partition("@")[0]), name
+    order = list(METRICS)
+    return dict(sorted(metrics.items(), key=lambda one: (order.index(one[0].partition("@")[0]), one[0]))), notes
