@@ -204,7 +204,7 @@ def test_the_error_that_a_service_tells_of_is_the_result():
     )
     reply = channel.request("party-1", "ask", "id-1", says, 120.0)
     assert type(reply) is PrivacyRefused
-    assert str(reply) == "party-1 says: It is spent."
+    assert str(reply) == "party-1 reports: It is spent."
 
 
 @pytest.mark.parametrize("when", ["before", "while it is asked"])

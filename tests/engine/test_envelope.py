@@ -170,7 +170,7 @@ def test_an_answer_that_is_not_as_agreed_is_refused(change):
 def test_an_error_travels_as_what_it_is(kind):
     error = read_failure(failure_content(kind("Because."), reveal=True), "party-1")
     assert type(error) is kind
-    assert str(error) == "party-1 says: Because."
+    assert str(error) == "party-1 reports: Because."
 
 
 def test_a_reason_stays_at_home_unless_it_may_be_told():

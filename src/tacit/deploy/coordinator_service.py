@@ -187,8 +187,8 @@ class Coordinator:
             if job is None or (job.done() and now != start):
                 self.refused.pop(name, None)
                 content = partial(_fixed, offer.content())
-                asked = self._pool.submit(self.channel.request, name, "offer", offer.hash, content, CHECKING)
-                self._offered[name] = now, asked
+                pending = self._pool.submit(self.channel.request, name, "offer", offer.hash, content, CHECKING)
+                self._offered[name] = now, pending
             elif job.done() and isinstance(refusal := job.result(), TacitError):
                 self._record_refusal(name, refusal)
 

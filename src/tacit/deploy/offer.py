@@ -175,18 +175,18 @@ class SiteSizes:
         return cls(int(content["users"]), items, int(content["ratings"]), int(content["devices"]))
 
 
-def facts_of(offer: Offer, told: Mapping[str, SiteSizes], feedback: Feedback) -> Facts:
+def facts_of(offer: Offer, sizes: Mapping[str, SiteSizes], feedback: Feedback) -> Facts:
     """The public facts of a run among those that accepted, in the offer's order."""
-    catalogue = offer.catalogue or Catalogue(union([member.items for member in told.values()]))
+    catalogue = offer.catalogue or Catalogue(union([member.items for member in sizes.values()]))
     items = catalogue.ids
     vertical, public = offer.setting is Setting.VERTICAL, offer.file.public
     roster = []
     for name in offer.roster:
-        held = told[name].items or items if vertical else items
+        held = sizes[name].items or items if vertical else items
         columns = items.rows(held.ids)
         if np.any(columns < 0):
             raise BadMessage(f"{name} holds items that are not on the public list of items.")
-        roster.append(Member(name, told[name].users, len(held), columns, told[name].devices))
+        roster.append(Member(name, sizes[name].users, len(held), columns, sizes[name].devices))
     if public.scale is None:
         raise UsageError("A deployed run declares [public] scale.")
     return Facts(
@@ -195,15 +195,15 @@ def facts_of(offer: Offer, told: Mapping[str, SiteSizes], feedback: Feedback) ->
         feedback=feedback,
         users=roster[0].users if vertical else sum(member.users for member in roster),
         catalogue=catalogue,
-        ratings=sum(member.ratings for member in told.values()),
+        ratings=sum(member.ratings for member in sizes.values()),
         roster=tuple(roster),
         seed=offer.file.seed,
     )
 
 
-def facts_among(offer: Offer, told: Mapping[str, SiteSizes]) -> Facts:
+def facts_among(offer: Offer, sizes: Mapping[str, SiteSizes]) -> Facts:
     """The facts of a run among those that accepted; refuses more users than the run declares."""
-    facts = facts_of(offer, told, Feedback(offer.file.data.feedback))
+    facts = facts_of(offer, sizes, Feedback(offer.file.data.feedback))
     declared = offer.file.public.users
     if declared is not None and facts.users > declared:
         raise PrivacyRefused(

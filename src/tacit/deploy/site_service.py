@@ -203,8 +203,8 @@ class Site:
         return reply
 
     def _answer(self, part: SiteRun | RoleRun, content: dict[str, Any]) -> Mapping[str, Value]:
-        asked = TimedRequest.of(content)
-        answer, request = part.answer(asked), asked.request
+        timed = TimedRequest.of(content)
+        answer, request = part.answer(timed), timed.request
         digest = {"digest": answer.digest} if self._is_role else {}  # a party's ledger has it
         self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body), **digest)
         self._up, self._down = self._up + len(answer.body), self._down + len(request.body)

@@ -139,7 +139,7 @@ def read_failure(content: Mapping[str, Any], party: str) -> TacitError | None:
     _exactly(content, {"error", "why"})
     kind, why = _ERRORS.get(str(content["error"]), PeerFailed), str(content["why"])[: MOST_WORDS - 100]
     if why.isprintable() and why:
-        return kind(why if party in why else f"{party} says: {why}")
+        return kind(why if party in why else f"{party} reports: {why}")
     here = kind if issubclass(kind, PeerFailed | PrivacyRefused) else PeerFailed  # not about data here
     return here(f"{party} did not answer ({kind.__name__}); see its own terminal.")
 

@@ -23,8 +23,8 @@ class Flare:
 
     def deliver(self, requests: Mapping[str, Request], attendance: Attendance) -> list[Answer]:
         """Send each party its request; the answers, in roster order."""
-        asked = [name for name in self._names if name in requests]
-        jobs = [self._pool.submit(self._answer, name, requests[name], attendance) for name in asked]
+        names = [name for name in self._names if name in requests]
+        jobs = [self._pool.submit(self._answer, name, requests[name], attendance) for name in names]
         answers = [job.result() for job in jobs]
         failed = next((answer for answer in answers if isinstance(answer, TacitError)), None)
         if failed is not None:

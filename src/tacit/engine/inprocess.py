@@ -58,14 +58,15 @@ class InProcess:
 
     def deliver(self, requests: Mapping[str, Request], attendance: Attendance) -> list[Answer]:
         """Give each party its request; the answers, in roster order."""
-        asked = {name: (self.parties[name], requests[name]) for name in self.parties if name in requests}
-        nobody_waits = not self._waits and all(self._in_turns(request) for _party, request in asked.values())
-        if self._timeout is None and (self._workers == 1 or nobody_waits):
-            return [self._serve(party, request, attendance) for party, request in asked.values()]
+        called = {name: (self.parties[name], requests[name]) for name in self.parties if name in requests}
+        none_waits = not self._waits and all(self._in_turns(request) for _party, request in called.values())
+        if self._timeout is None and (self._workers == 1 or none_waits):
+            return [self._serve(party, request, attendance) for party, request in called.values()]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(max(self._workers, 2), thread_name_prefix="tacit-party")
         waiting = {
-            name: self._pool.submit(self._serve, party, request, attendance) for name, (party, request) in asked.items()
+            name: self._pool.submit(self._serve, party, request, attendance)
+            for name, (party, request) in called.items()
         }
         deadline = None if self._timeout is None else monotonic() + self._timeout
         return [self._gather(name, future, requests[name], deadline) for name, future in waiting.items()]
