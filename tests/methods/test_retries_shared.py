@@ -176,7 +176,7 @@ def test_a_release_beyond_what_is_left_is_refused_over_restarts_too(tmp_path, re
             ledger.close()
             cohort, ledger = party(tmp_path)
     for name, round, attempt, number, covered in (("short", 1, 2, 3, 2), ("long", 2, 2, 4, 3)):
-        words = f'asked for release {number} of step "{name}", and the run\'s guarantee covers {covered}; nothing'
+        words = f'make release {number} of step "{name}", and the run\'s guarantee covers {covered}; nothing'
         for _again in range(2):
             with pytest.raises(PrivacyRefused, match=words):
                 ask(cohort, name, round, attempt)
