@@ -80,18 +80,6 @@ def test_the_known_values_have_not_moved():
     assert mixed.tolist() == [float.fromhex(x) for x in ("0x1.1c8782f17bc00p-9", "0x1.9a86ca6481759p-1")]
 
 
-def test_nothing_touches_numpys_global_state():
-    np.random.seed(5)  # noqa: NPY002
-    before = np.random.get_state()  # noqa: NPY002
-    values = derive(7, "x").normal(size=100)
-    mix(id_keys(7, "x", range(100)), id_keys(7, "y", range(100)))
-    after = np.random.get_state()  # noqa: NPY002
-    np.testing.assert_array_equal(after[1], before[1])
-    assert after[2:] == before[2:]
-    np.random.seed(6)  # noqa: NPY002
-    np.testing.assert_array_equal(derive(7, "x").normal(size=100), values)
-
-
 # -- keys of ids ---------------------------------------------------------------------------------------------------
 
 

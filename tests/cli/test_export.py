@@ -66,7 +66,9 @@ def test_it_holds_what_is_shared_and_nothing_else(tmp_path, by, method, expected
 
 def test_the_numbers_and_ids_are_the_models(tmp_path):
     a_run(tmp_path / "done", "item")
-    export("done", "--out", "out", cwd=tmp_path)
+    _code, out, _err = export("done", "--out", "out", "--json", cwd=tmp_path)
+    files = ["README.md", "guarantee.json", "items.parquet", "users.parquet"]
+    assert json.loads(out) == {"run": "done", "out": "out", "files": files, "items": 20, "stamp": "NON-PRIVATE"}
     model, items = Model.load(tmp_path / "done"), pq.read_table(tmp_path / "out" / "items.parquet")
     users = pq.read_table(tmp_path / "out" / "users.parquet")
     assert items["item"].to_pylist() == model.item_ids.ids.tolist()
@@ -92,15 +94,6 @@ def test_every_file_carries_the_stamp_and_the_guarantee(tmp_path):
         assert promised["digest"] == summary["digest"]
         assert json.loads(pq.read_schema(folder / "items.parquet").metadata[b"tacit"]) == promised
         assert f"**{promised['stamp']}**" in (folder / "README.md").read_text()
-
-
-def test_json_is_one_object(tmp_path):
-    a_run(tmp_path / "done")
-    code, out, _err = export("done", "--out", "deep/out", "--json", cwd=tmp_path)
-    told = json.loads(out)
-    assert code == 0
-    assert told["files"] == ["README.md", "guarantee.json", "items.parquet"]
-    assert (told["run"], told["out"], told["items"], told["stamp"]) == ("done", "deep/out", 20, "NON-PRIVATE")
 
 
 def refused(answer: tuple[int, str, str], code: int, *words: str) -> None:

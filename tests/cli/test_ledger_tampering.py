@@ -2,15 +2,13 @@
 
 import os
 import shutil
-import sqlite3
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ledger_runs import as_json, edit
+from ledger_runs import as_json, edit, values
 from test_cli import process, refused, tacit
 
 from tacit.boundary import ledger as ledgers
@@ -35,21 +33,11 @@ def changed(column: str, number: int) -> str:
     return f"update releases set {column} = {value} where number = {number}"
 
 
-def renamed(*names: str) -> list[str]:
-    """Edits that pass the names of facts on in a circle."""
-    return [f"update about set name = '{new}' where name = '{old}'" for old, new in pairwise(names)]
-
-
-def fact(name: str, value: str) -> str:
-    return f"update about set value = {value} where name = '{name}'"
-
-
 EDITS = {f"{column} of release {n}": [changed(column, n)] for column in COLUMNS for n in (1, 4)}
-EDITS |= {f"row {n} deleted": [f"delete from releases where number = {n}"] for n in (1, 2, 4)}
 EDITS |= {
-    "a middle row deleted and the others moved up": [
+    "a middle row deleted": [
         "delete from releases where number = 2",
-        "update releases set number = number - 1 where number > 2",
+        "update releases set number = 2 where number = 3",
     ],
     "the last two rows cut off": ["delete from releases where number > 2"],
     "two rows swapped": [
@@ -57,17 +45,13 @@ EDITS |= {
     ],
     "a row added": [COPY.replace("request,", "request || 'x',")],
     "a row doubled": [COPY],
-    "the kept bytes removed": ["update releases set body = null"],
     "the state changed": ["update home set state = cast(state || x'00' as blob)"],
-    "the state removed": ["delete from home"],
-    "the format's name": [fact("format", "'tacit ledger 2'")],
-    "the party's name": [fact("party", "'party-9'")],
-    "the beginning": [fact("begun", "'2020-01-01T00:00:00+00:00'")],
-    "the first schedule": [fact("first", "'[]'")],
-    "the first page's seal": [fact("seal", "value || 'x'")],
-    "party and begin swapped": [renamed("party", "x")[0], *renamed("begun", "party"), *renamed("x", "begun")],
-    "first and begin swapped": [renamed("first", "x")[0], *renamed("begun", "first"), *renamed("x", "begun")],
-    "the first schedule removed": ["delete from about where name = 'first'"],
+    "the party's name": ["update about set value = 'party-9' where name = 'party'"],
+    "the first schedule": ["update about set value = '[]' where name = 'first'"],
+    "facts swapped": [
+        f"update about set name = '{new}' where name = '{old}'"
+        for old, new in (("party", "x"), ("begun", "party"), ("x", "begun"))
+    ],
     "the first page's seal removed": ["delete from about where name = 'seal'"],
     "a line added to the first page": ["insert into about values ('note', 'x')"],
     "a trigger planted": ["create trigger t after insert on releases begin delete from releases; end"],
@@ -87,12 +71,10 @@ def test_an_edited_ledger_is_found_and_its_party_named(copied, statements):
 
 
 def test_every_column_of_every_table_was_tampered_with(private_runs):
-    with closing(
-        sqlite3.connect(f"{(private_runs / 'shared/party-2.sqlite').as_uri()}?immutable=1", uri=True)
-    ) as database:
-        columns = [row[1] for row in database.execute("pragma table_info(releases)")]
-        tables = {row[0] for row in database.execute("select name from sqlite_master where type = 'table'")}
-    assert (tuple(columns), tables) == (COLUMNS, {"about", "releases", "home"})
+    path = private_runs / "shared" / "party-2.sqlite"
+    assert tuple(row[1] for row in values(path, "pragma table_info(releases)")) == COLUMNS
+    tables = values(path, "select name from sqlite_master where type = 'table'")
+    assert {row[0] for row in tables} == {"about", "releases", "home"}
 
 
 def test_a_verification_that_looks_at_nothing_would_pass_every_edit(private_runs, tmp_path, monkeypatch):
@@ -198,15 +180,11 @@ def test_an_unfinished_run_is_verified_by_the_coordinators_log(copied):
 
 DAMAGES = {
     "another key": lambda path: path.with_suffix(".key").write_text("ab" * 32 + "\n"),
-    "a stranger's key": lambda path: shutil.copy(path.with_name("party-1.key"), path.with_suffix(".key")),
     "no key": lambda path: path.with_suffix(".key").unlink(),
     "a broken key": lambda path: path.with_suffix(".key").write_text("not a key"),
     "no ledger": lambda path: path.unlink(),
-    "emptied": lambda path: path.write_bytes(b""),
     "overwritten": lambda path: path.write_bytes(os.urandom(8192)),
-    "torn": lambda path: path.write_bytes(path.read_bytes()[:4096] + b"\xff" * (path.stat().st_size - 4096)),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:4096]),
-    "no tables": lambda path: edit(path, "drop table about"),
 }
 
 

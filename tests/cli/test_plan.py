@@ -149,19 +149,13 @@ def test_every_signal_to_noise_ratio_gets_an_honest_sentence():
     ]
 
 
-def test_a_large_delta_is_warned_of(folder):
-    plan = planned(folder, "run.toml", "privacy.delta=0.001")
-    assert "1/(10·users)" in plan["warnings"][0]
-    answer = tacit("plan", "run.toml", "--set", "privacy.delta=0.001", cwd=folder)
-    assert "WARNING: delta = 0.001 is above" in answer.stdout
-
-
-def test_delta_is_chosen_by_the_declared_number_of_users(folder):
+def test_delta_is_chosen_by_the_number_of_users_and_a_large_one_is_warned_of(folder):
     assert planned(folder, "absent.toml")["guarantee"]["delta"] == 1e-6
     assert planned(folder, "absent.toml", "public.users=1000000")["guarantee"]["delta"] == 1e-8
+    assert "WARNING: delta = 0.001 is above" in page(folder, "privacy.delta=0.001")
 
 
-def test_what_is_assumed_is_said(folder):
+def test_assumptions_are_stated(folder):
     notes = " ".join(planned(folder, "run.toml", "partition={by='zip'}")["notes"])
     assert "only known from the data; 10 are assumed" in notes
     assert "√3 times" in " ".join(planned(folder)["notes"])

@@ -84,46 +84,31 @@ def test_a_run_as_it_was_left_verifies(private, non_private):
         assert finished(folder, file)["run"]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("epsilon", 1.9999),
-        ("epsilon", 2.5),
-        ("delta", 1e-9),
-        ("unit", "rating"),
-        ("relation", "replace"),
-        ("model", "local"),
-        ("against", "everyone"),
-        ("simulated", False),
-        ("claimed_epsilon", 0.1),
-    ],
-)
-def test_a_changed_guarantee_is_found(private, key, value):
-    change_json(private / "summary.json", lambda table: table["guarantee"].update({key: value}))
+GUARANTEE = {"epsilon": 1.9999, "delta": 1e-9, "unit": "rating", "relation": "replace", "model": "local"}
+GUARANTEE |= {"against": "everyone", "simulated": False, "claimed_epsilon": 0.1}
+
+
+@pytest.mark.parametrize("key", GUARANTEE)
+def test_a_changed_guarantee_is_found(private, key):
+    change_json(private / "summary.json", lambda table: table["guarantee"].update({key: GUARANTEE[key]}))
     refused(private, r"summary\.json")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("method", "sgdmf"), ("rounds", 9), ("metrics", {"mse": 0.1}), ("bytes_up", 1), ("digest", "0" * 64)],
-)
+@pytest.mark.parametrize(("key", "value"), [("method", "sgdmf"), ("rounds", 9), ("metrics", {}), ("digest", "0" * 64)])
 def test_a_changed_summary_is_found(non_private, key, value):
     change_json(non_private / "summary.json", lambda table: table.update({key: value}))
     refused(non_private, "was changed", OPEN)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.9, None, "2.0"])
-def test_a_stated_epsilon_below_what_the_ledgers_hold_is_found_without_the_log(private, monkeypatch, epsilon):
-    """Also where the log was sealed anew by someone who holds its key."""
-    change_json(private / "summary.json", lambda table: table["guarantee"].update(epsilon=epsilon))
+@pytest.mark.parametrize("stated", [{"epsilon": 1.9}, {"epsilon": None}, {"epsilon": "2.0"}, None])
+def test_a_guarantee_below_what_the_ledgers_hold_is_found_without_the_log(private, monkeypatch, stated):
+    """Also where the log was sealed again by someone who holds its key."""
+    change_json(
+        private / "summary.json",
+        lambda table: table.update(guarantee=None if stated is None else {**table["guarantee"], **stated}),
+    )
     monkeypatch.setattr(Run, "check_record", lambda self: None)
     refused(private, "the run released what costs ε = 2")
-
-
-def test_a_run_that_claims_to_be_without_a_guarantee_is_found_by_its_ledgers(private, monkeypatch):
-    change_json(private / "summary.json", lambda table: table.update(guarantee=None))
-    monkeypatch.setattr(Run, "check_record", lambda self: None)
-    refused(private, "states no guarantee")
 
 
 def rewritten(folder: Path, name: str) -> None:
@@ -136,9 +121,8 @@ def rewritten(folder: Path, name: str) -> None:
             changed = {key: array * 2 if array.dtype.kind == "f" else array for key, array in arrays.items()}
         np.savez(path, **changed)
     else:
-        old, new = {"run.toml": ("2.0", "0.1"), "model/model.json": ("(2.00", "(0.10"), "about.json": ("60", "61")}[
-            name
-        ]
+        changes = {"run.toml": ("2.0", "0.1"), "model/model.json": ("(2.00", "(0.10"), "about.json": ("60", "61")}
+        old, new = changes[name]
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
 
@@ -156,7 +140,11 @@ def test_a_file_of_a_run_that_cannot_be_decoded_is_tampering(private, name, cont
     refused(private, name)
 
 
-def test_a_file_that_is_gone_is_found(private):
+def test_a_file_that_was_removed_or_added_is_found(private):
+    roster = private / "transcript" / "roster.json"
+    roster.write_text("[]")  # as if its ledgers were at sites
+    refused(private, "was not there when the run ended")
+    roster.unlink()
     (private / "model" / "factors.npz").unlink()
     refused(private, r"factors\.npz.*is gone")
 
@@ -204,6 +192,10 @@ def edit(path: Path, *statements: str) -> None:
         database.commit()
 
 
+def swap(*pairs: tuple[int, int]) -> list[str]:
+    return [f"update calls set number = {new} where number = {old}" for old, new in pairs]
+
+
 TAMPERINGS = {
     "one word": ["update calls set entries = replace(entries, 'ok', 'OK') where number = 2"],
     "a result": ["update calls set result = x'00' where number = 1"],
@@ -211,20 +203,14 @@ TAMPERINGS = {
     "a request": ["update calls set request = 'other' where number = 3"],
     "a head": ["update calls set heads = '{}' where number = 3"],
     "not UTF-8": ["update calls set entries = cast(x'fffe' as text) where number = 2"],
-    "first removed": ["delete from calls where number = 1"],
     "middle removed": ["delete from calls where number = 2"],
     "last removed": ["delete from calls where number = 3"],
-    "last two removed": ["delete from calls where number > 1"],
     "all removed": ["delete from calls"],
-    "last removed, and told so": [
+    "last removed, and the latest changed": [
         "delete from calls where number = 3",
         "update latest set number = 2, seal = (select seal from calls where number = 2)",
     ],
-    "moved": [
-        "update calls set number = 9 where number = 1",
-        "update calls set number = 1 where number = 2",
-        "update calls set number = 2 where number = 9",
-    ],
+    "moved": swap((1, 9), (2, 1), (9, 2)),
     "added": ["insert into calls select 4, 'new', request, result, entries, heads, seal from calls where number = 3"],
     "no latest": ["delete from latest"],
     "the record": ["update finished set record = replace(record, '{}', '{\"a\": 1}')"],
@@ -272,14 +258,7 @@ def test_a_log_of_a_version_that_sealed_nothing_is_refused_in_one_sentence(tmp_p
         CallLog(path)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "update calls set entries = replace(entries, '\"ok\"', '\"OK\"') where number = 1",
-        "delete from calls where number = 1",
-        "delete from calls",
-    ],
-)
+@pytest.mark.parametrize("statement", [TAMPERINGS["one word"][0].replace("2", "1"), "delete from calls"])
 def test_a_run_is_not_resumed_from_a_changed_log(tmp_path, statement):
     def killed(glance):
         raise KeyboardInterrupt
@@ -310,11 +289,6 @@ def test_nothing_prints_a_guarantee_that_was_not_verified(private, tmp_path):
         compare([private, private], tmp_path / "page.html", as_json=True, quiet=True)
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "page.html").exists()
-
-
-def test_a_list_of_sites_that_was_added_does_not_turn_the_ledgers_away(private):
-    (private / "transcript" / "roster.json").write_text("[]")
-    refused(private, "was not there when the run ended")
 
 
 def test_the_stated_guarantee_is_held_to_the_relation_of_the_ledgers(tmp_path, monkeypatch):

@@ -193,29 +193,19 @@ def test_kept_and_left_ratings_together_are_the_whole(seed, data):
     assert kept.n_ratings == mask.sum()
 
 
+@pytest.mark.parametrize("side", ["user", "item"])
 @given(seed=st.integers(0, 10**6), data=st.data())
 @settings(deadline=None, max_examples=40)
-def test_selected_users_bring_all_of_theirs_and_nothing_else(seed, data):
+def test_selected_users_or_items_bring_all_of_theirs_and_nothing_else(side, seed, data):
     r = whole(seed)
-    rows = data.draw(st.lists(st.integers(0, r.n_users - 1), unique=True))
-    part = r.select_users(np.array(rows, dtype=np.int64))
+    ids, other = (r.user_ids, r.item_ids) if side == "user" else (r.item_ids, r.user_ids)
+    rows = data.draw(st.lists(st.integers(0, len(ids) - 1), unique=True))
+    part = (r.select_users if side == "user" else r.select_items)(np.array(rows, dtype=np.int64))
     well_formed(part)
-    chosen = set(r.user_ids[rows].tolist())
-    assert part.user_ids.ids.tolist() == sorted(chosen)
-    assert triples(part) == {t for t in triples(r) if t[0] in chosen}
-    assert part.user_attributes["age"].to_pylist() == [2 * i for i in sorted(chosen)]
-    assert part.item_ids is r.item_ids
-
-
-@given(seed=st.integers(0, 10**6), data=st.data())
-@settings(deadline=None, max_examples=40)
-def test_selected_items_bring_all_of_theirs_and_nothing_else(seed, data):
-    r = whole(seed)
-    columns = data.draw(st.lists(st.integers(0, r.n_items - 1), unique=True))
-    part = r.select_items(np.array(columns, dtype=np.int64))
-    well_formed(part)
-    chosen = set(r.item_ids[columns].tolist())
-    assert part.item_ids.ids.tolist() == sorted(chosen)
-    assert triples(part) == {t for t in triples(r) if t[1] in chosen}
-    assert part.item_attributes["year"].to_pylist() == [3 * i for i in sorted(chosen)]
-    assert part.user_ids is r.user_ids
+    chosen, place = set(ids[rows].tolist()), ("user", "item").index(side)
+    mine, others = (part.user_ids, part.item_ids) if side == "user" else (part.item_ids, part.user_ids)
+    assert mine.ids.tolist() == sorted(chosen)
+    assert others is other
+    assert triples(part) == {t for t in triples(r) if t[place] in chosen}
+    described = part.user_attributes["age"] if side == "user" else part.item_attributes["year"]
+    assert described.to_pylist() == [(2 + place) * i for i in sorted(chosen)]

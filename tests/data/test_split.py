@@ -59,32 +59,23 @@ def test_random_holds_out_the_fraction_asked_for(test):
     assert abs(held - n * test) < 4.4 * np.sqrt(n * test * (1 - test))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(
-    by=st.sampled_from(["random", "leave-one-out", "latest", "cold-users", "cold-items"]),
-    keep=st.sets(st.integers(0, WHOLE.n_users - 1), min_size=60),
-    seed=st.integers(0, 2**63 - 1),
-)
-def test_a_site_with_some_users_makes_its_part_of_the_split_on_its_own(by, keep, seed):
-    rows = np.array(sorted(keep))
-    whole, alone = split(WHOLE, by, 0.2, seed), split(WHOLE.select_users(rows), by, 0.2, seed)
-    assert pairs(whole.train.select_users(rows)) == pairs(alone.train)
-    assert pairs(whole.test.select_users(rows)) == pairs(alone.test)
-    if whole.support is not None and alone.support is not None:
-        assert pairs(whole.support.select_users(rows)) == pairs(alone.support)
+BY_USER = [("select_users", by) for by in ("random", "leave-one-out", "latest", "cold-users", "cold-items")]
+BY_ITEM = [("select_items", by) for by in ("random", "cold-users", "cold-items")]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
-    by=st.sampled_from(["random", "cold-users", "cold-items"]),
+    way=st.sampled_from(BY_USER + BY_ITEM),
     keep=st.sets(st.integers(0, WHOLE.n_items - 1), min_size=45),
     seed=st.integers(0, 2**63 - 1),
 )
-def test_a_site_with_some_items_makes_its_part_of_the_split_on_its_own(by, keep, seed):
-    columns = np.array(sorted(keep))
-    whole, alone = split(WHOLE, by, 0.3, seed), split(WHOLE.select_items(columns), by, 0.3, seed)
-    assert pairs(whole.train.select_items(columns)) == pairs(alone.train)
-    assert pairs(whole.test.select_items(columns)) == pairs(alone.test)
+def test_a_site_with_some_users_or_items_makes_its_part_of_the_split_on_its_own(way, keep, seed):
+    select, by = way
+    rows = np.array(sorted(keep))
+    whole, alone = split(WHOLE, by, 0.3, seed), split(getattr(WHOLE, select)(rows), by, 0.3, seed)
+    for part, own in ((whole.train, alone.train), (whole.test, alone.test), (whole.support, alone.support)):
+        if part is not None and own is not None:
+            assert pairs(getattr(part, select)(rows)) == pairs(own)
 
 
 def test_whole_numbers_read_as_text_are_split_alike():

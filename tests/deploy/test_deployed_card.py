@@ -4,21 +4,15 @@ import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import BIAS, CHAIN, DATA, NAMES, Sites, offer_of, rows_of, run_file
+from one_site import BIAS, CHAIN, NAMES, Sites, item_sources, offer_of, rows_of, run_file
 
-from tacit.boundary.wire import decode, encode
 from tacit.deploy import deployment as deployed
-from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.coordinator_service import RunResult
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
-from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 from tacit.report.folder import RunFolder
 from tacit.report.site_messages import shared_metrics
@@ -64,7 +58,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     sites = Sites(folder, offer, policy_of(file), sources)
     told = sites.told
     if file.partition.by == "item":
-        align(sites, folder)
+        sites.align(folder / "aligned.tct")
     sites.begin()
     transcript, latest = Transcript(), {}
     keys = Keys({n: h.identity.public_key() for n, h in sites.homes.items()})
@@ -72,7 +66,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     federation = sites.agreed.federation(sites, keys=keys, **look)
     model = sites.agreed.coordinate(federation)
     replies = {
-        name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
+        name: {"ended": True, **(part.save(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
     done = change(RunResult(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
@@ -85,27 +79,10 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     return Run(made.path, ledgers, summary, read["card.md"], json.loads(read["about.json"]), read["report.html"])
 
 
-def align(sites, folder) -> None:
-    def say(name, _about, content):
-        return decode(encode(sites.parts[name].align(decode(encode(content)))))
-
-    count, rows = align_sites(sites.offer, {n: t.users for n, t in sites.told.items()}, say, folder / "aligned.tct")
-    for name in sites.offer.roster:
-        say(name, "", rows_content(count, rows[name]))
-    sites.aligned(count)
-
-
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
     """Each site has a third of the items, and not all of the users."""
-    folder, sources = tmp_path_factory.mktemp("tables"), {}
-    for k, share in enumerate(partition(DATA, by="item", into=3)):
-        table = share.ratings.to_arrow()
-        kept = [int(user[1:]) % 7 != k for user in table["user"].to_pylist()]
-        csv.write_csv(table.filter(pa.array(kept)), folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    return item_sources(tmp_path_factory.mktemp("tables"), has=lambda user, site: int(user[1:]) % 7 != site)
 
 
 def vertical(way="psi", keep="all", **sections):
@@ -124,9 +101,6 @@ def silos(tmp_path_factory) -> Run:
 def shops(tmp_path_factory, halves) -> Run:
     """Three sites with the same users, aligned by blinding."""
     return run_of(tmp_path_factory.mktemp("shops"), vertical(), sources=halves)
-
-
-# -- what crossed -----------------------------------------------------------------------------------------------------
 
 
 def test_run_and_beside_together_are_what_the_ledgers_say_left(silos, shops):
@@ -173,9 +147,6 @@ def test_without_a_guarantee_sizes_and_items_are_told_too(tmp_path):
     assert "tacit up run.toml --keys" in run.card
 
 
-# -- what is not covered ----------------------------------------------------------------------------------------------
-
-
 def test_metrics_that_were_told_are_said_to_be_outside_the_guarantee(silos, shops):
     assert "METRICS SHARED: sites also chose to report metrics, which no ε covers." in silos.card[:400]
     assert "Metrics that sites reported after the run are not covered." in silos.card
@@ -219,9 +190,6 @@ def test_who_was_absent_and_what_was_void_is_on_card_and_report(tmp_path):
     assert "| Void sums | 57: what left for them is charged |" in run.card
 
 
-# -- numbers ----------------------------------------------------------------------------------------------------------
-
-
 def test_declared_ratings_are_said_to_be_declared_and_have_no_density(silos, shops):
     for run in (silos, shops):
         assert "users, about 8,000 ratings declared |" in run.card
@@ -247,15 +215,6 @@ def test_a_vertical_party_has_its_own_users_and_not_the_common_lists(shops):
     assert shops.about["data"]["users"] == 48
     assert max(listed.values()) < 48
     assert "The common list has 48 rows, the users of any site" in shops.report
-
-
-def test_seconds_are_those_of_the_run(silos):
-    assert silos.summary["seconds"] == 1.25
-
-
-def test_a_deployment_without_a_curve_says_why(silos):
-    assert "test ratings stay at the sites" in silos.report
-    assert "No round of this run" not in silos.report
 
 
 def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):

@@ -27,12 +27,12 @@ from tacit.deploy.kit import Kit
 from tacit.deploy.offer import Offer, SiteSizes, facts_among, facts_content, facts_of, read_facts
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_run import SiteRun, read_identities
-from tacit.deploy.site_service import _let_in, _words
+from tacit.deploy.site_service import _table, check_welcome
 from tacit.engine.call_log import CallLog
 from tacit.engine.coordinator_channel import CoordinatorChannel
 from tacit.engine.envelope import SIGNATURE, Address, TimedRequest, _signed, answer_content, open_message, sign_message
 from tacit.engine.flare import Flare
-from tacit.engine.site_channel import ANOTHER, TAKEN, SiteChannel
+from tacit.engine.site_channel import ANOTHER, TAKEN, Handlers, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, TacitError
 from tacit.federation import Answer, Facts, Request
 from tacit.federation.calls import Logged
@@ -83,12 +83,12 @@ def test_envelopes(draw):
 
 
 class Said:
-    """A desk, or a cell, at which everybody says the same."""
+    """A channel, or a cell, at which everybody says the same."""
 
     def __init__(self, content) -> None:
         self.content = content
 
-    def settle(self, *_asked):
+    def request(self, *_asked):
         return self.content
 
     def deliver(self, _requests, _attendance):
@@ -96,7 +96,7 @@ class Said:
 
     def send(self, name, _topic, message, _timeout):
         content = decode(message[SIGNATURE:])
-        self.desk.replied(name, content["about"], dict(self.content))
+        self.channel.replied(name, content["about"], dict(self.content))
         return TAKEN
 
 
@@ -159,10 +159,10 @@ def test_where_answers_may_be_left_out_a_bad_one_is_and_the_run_goes_on(change):
 def test_replies_that_tell_of_a_failure(draw):
     for content in each(draw, {"error": "PeerFailed", "why": "It is full."}, 100):
         cell = Said(content)
-        cell.desk = desk = CoordinatorChannel(cell, KEY, "run-1")
-        desk.hello("party-1", "a")
+        cell.channel = channel = CoordinatorChannel(cell, KEY, "run-1")
+        channel.connected("party-1", "a")
         if "error" in content:
-            reply = desk.settle("party-1", "ask", "id", lambda _left: {}, 5.0)
+            reply = channel.request("party-1", "ask", "id", lambda _left: {}, 5.0)
             assert isinstance(reply, TacitError)
             assert "party-1" in str(reply)
             assert str(reply).isprintable()
@@ -256,7 +256,7 @@ def test_contents(draw, name):
 
 def test_alignment(draw, tmp_path):
     part = SiteRun(home_of(tmp_path, policy=Policy(non_private=True)), "run-1", VERTICAL.content())
-    count = len(part._held.people)
+    count = len(part.data.people)
     part.align({"stage": "first"})
     again = {"stage": "again", "owner": "party-2", "list": np.arange(64, dtype=np.uint8).reshape(2, 32)}
     rows = {"stage": "rows", "count": count, "rows": np.arange(count, dtype=np.int64)}
@@ -270,20 +270,20 @@ def test_words_of_the_coordinator(draw):
     good = json.dumps({"party-1": "0" * 64})
     for said in [*ODD, *(damaged(draw, good.encode()).decode(errors="ignore") for _ in range(200))]:
         one_sentence(lambda said=said: read_identities(said), "coordinator")
-        assert isinstance(one_sentence(lambda said=said: _words(said)), dict)
-        one_sentence(lambda said=said: _let_in(str(said).encode(errors="ignore")), "coordinator")
+        assert isinstance(one_sentence(lambda said=said: _table(said, {})), dict)
+        one_sentence(lambda said=said: check_welcome(str(said).encode(errors="ignore")), "coordinator")
 
 
 def test_pushes(monkeypatch):
     monkeypatch.setattr("tacit.engine.site_channel.Cell", lambda *_terms: None)
     public, ignore = KEY.public_key(), lambda *_told: {}
-    window = SiteChannel("party-1", "localhost", 1, None, KEY, public, ignore, ignore, ignore)
+    channel = SiteChannel("party-1", "localhost", 1, None, KEY, public, Handlers(ignore, ignore, ignore))
     for value in ODD:
         if not isinstance(value, str) or value.isascii():
             message = sign_message(
                 Address("coordinator", "party-1", "ask", "run-1"), {"about": "id", "start": value}, KEY
             )
-            assert one_sentence(lambda message=message: window._receive("coordinator", "ask", message)) == ANOTHER
+            assert one_sentence(lambda message=message: channel.receive("coordinator", "ask", message)) == ANOTHER
 
 
 def test_looks(draw, federation, monkeypatch, tmp_path):

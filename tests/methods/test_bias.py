@@ -158,7 +158,7 @@ def test_a_kept_ledger_is_bound_to_its_people_and_its_unit(tmp_path):
     """Another seed deals other users to party-1; budgets would start anew for them under her name."""
     kept = {"epsilon": 4.0, "delta": 1e-6, "ledger": str(tmp_path / "ledgers"), "budget": 50.0}
     run(file(privacy=kept), tmp_path / "first")
-    with pytest.raises(PrivacyRefused, match="whose past is charged"):
+    with pytest.raises(PrivacyRefused, match="with releases in the ledger"):
         run(file(privacy=kept, seed=8), tmp_path / "second")
     with pytest.raises(PrivacyRefused, match="another unit"):
         run(file(privacy={**kept, "unit": "rating"}), tmp_path / "third")

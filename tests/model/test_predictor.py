@@ -89,14 +89,18 @@ def test_nobody_and_nothing_are_answered_with_empty_arrays(kind):
 
 @given(seed=st.integers(0, 10**6), parts=st.integers(1, N), share=st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_many_parties_by_user_are_the_whole(seed, parts, share):
+def test_many_parties_by_user_or_item_are_the_whole(seed, parts, share):
     """As one factor model, where item factors are the same or copies of each other, and asked one by one."""
     whole = factors(seed)
     mine = by_rows(whole, owners(seed, N, parts), share)
     together, each = assemble(mine, N, M, by_item=False), Assembled(mine, N, M, by_item=False)
     assert isinstance(together, Fitted)
-    for found in (together, each):
+    columns = assemble(by_columns(whole, owners(seed, M, min(parts, M))), N, M, by_item=True)
+    assert isinstance(columns, Assembled)
+    users, items = (x.ravel() for x in np.indices((N, M)))
+    for found in (together, each, columns):
         np.testing.assert_allclose(found.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
+        np.testing.assert_allclose(found.predict(users, items), whole.predict(users, items), rtol=1e-6)
 
 
 def test_predictions_that_are_cut_to_the_scale_stay_so_together():
@@ -117,17 +121,6 @@ def test_parties_with_item_factors_of_their_own_keep_them():
     assert isinstance(together, Assembled)
     for part in mine:
         np.testing.assert_array_equal(together.scores(part.rows), part.predictor.scores(np.arange(len(part.rows))))
-
-
-@given(seed=st.integers(0, 10**6), parts=st.integers(1, M))
-@settings(deadline=None, max_examples=40)
-def test_many_parties_by_item_are_the_whole(seed, parts):
-    whole = factors(seed)
-    together = assemble(by_columns(whole, owners(seed, M, parts)), N, M, by_item=True)
-    assert isinstance(together, Assembled)
-    np.testing.assert_allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
-    users, items = (x.ravel() for x in np.indices((N, M)))
-    np.testing.assert_allclose(together.predict(users, items), whole.predict(users, items), rtol=1e-6)
 
 
 def test_a_party_misplaced_is_seen():

@@ -34,6 +34,7 @@ def test_without_a_guarantee_it_says_so_in_its_first_lines(tmp_path):
     assert lines[1] == "**NON-PRIVATE**"
     assert "Nothing limits what the coordinator or another party can learn" in lines[2]
     assert "-DP" not in text
+    assert "gives the same digest" in text
 
 
 def test_what_crossed_is_counted_by_step_in_the_order_it_happened(tmp_path):
@@ -64,56 +65,73 @@ def test_what_was_not_protected_depends_on_what_crossed(tmp_path, kind, words):
     assert words in card_of(tmp_path, about={"crossings": crossings})
 
 
-def test_a_guarantee_is_printed_with_every_word_of_it(tmp_path):
-    text = with_guarantee(tmp_path)
-    assert "**(1.00, 1e-06)-DP · per user and silo · zero-out · against coordinator and other silos**" in text
-    assert "NON-PRIVATE" not in text
-    assert "SIMULATED" not in text
-    assert "Every user is protected from the coordinator and other silos." in text
-    assert "by a factor of at most 2.72" in text
-    assert "Trust model: silo." in text
-    assert "Membership: who is on the roster." in text
+@pytest.mark.parametrize(
+    ("changes", "present", "absent"),
+    [
+        (
+            {},
+            [
+                "**(1.00, 1e-06)-DP · per user and silo · zero-out · against coordinator and other silos**",
+                "Every user is protected from the coordinator and other silos.",
+                "by a factor of at most 2.72",
+                "Trust model: silo.",
+                "Membership: who is on the roster.",
+                "Users from their own silo, which holds their ratings.",
+                "a second run has another digest",
+                "at most (2.00, 3.8e-06) in two and at most (3.00, 1.2e-05) in three",
+            ],
+            ["NON-PRIVATE", "SIMULATED", "raw ratings"],
+        ),
+        (
+            {"simulated": True},
+            [
+                "SIMULATED (seeded)",
+                "anyone who has the run file can recompute",
+                "would be protected",
+                "the same digest",
+            ],
+            ["very user is protected"],
+        ),
+        ({"epsilon": 800.0}, ["no bound in two and no bound in three", "e^800.00"], ["barely"]),
+        ({"unit": "rating"}, ["per rating ·", "each is protected only by itself"], ["and silo ·"]),
+        (
+            {"epsilon": 6.4, "claimed_epsilon": 3.13},
+            ["the paper's formulas claim ε = 3.13", "| ε that truly holds | 6.40 |", "truly holds is ε = 6.40"],
+            [],
+        ),
+        (
+            {"model": "distributed", "honest_survivors": 70, "against": ["coordinator", "one colluder"]},
+            [
+                "honest survivors: 70.",
+                "against coordinator and one colluder",
+                "there is no guarantee against one",
+                "Users from their own silo, which holds their ratings.",
+            ],
+            [],
+        ),
+        ({"model": "distributed", "against": "a lying coordinator"}, [], ["there is no guarantee against one"]),
+        (
+            {"relation": "{x}", "model": "lunar"},
+            ["relation “{x}”", "Trust model: lunar. The run states no more about it."],
+            [],
+        ),
+    ],
+)
+def test_a_guarantee_is_printed_with_every_word_of_it_and_no_more(tmp_path, changes, present, absent):
+    text = with_guarantee(tmp_path, **changes)
+    assert [words for words in present if words not in text] == []
+    assert [words for words in absent if words in text] == []
 
 
-def test_seeded_noise_is_simulated_and_promises_nothing_in_the_present_tense(tmp_path):
-    text = with_guarantee(tmp_path, simulated=True)
-    head = "\n".join(text.splitlines()[:6])
-    assert "SIMULATED (seeded)" in head
-    assert "anyone who has the run file can recompute" in head
-    assert "would be protected" in text
-    assert "very user is protected" not in text
+def test_several_silos_cost_what_group_privacy_says():
+    assert 1e-6 * (1 + math.e) <= 3.8e-6
+    assert 1e-6 * (1 + math.e + math.e**2) <= 1.2e-5
 
 
-def test_only_a_run_that_can_be_repeated_promises_the_same_digest(tmp_path):
-    assert "gives the same digest" in card_of(tmp_path / "a")
-    assert "gives the same digest" in with_guarantee(tmp_path / "b", simulated=True)
-    assert "a second run has another digest" in with_guarantee(tmp_path / "c")
-
-
-def test_several_silos_cost_what_group_privacy_says(tmp_path):
-    two, three = 1e-6 * (1 + math.e), 1e-6 * (1 + math.e + math.e**2)
-    assert two <= 3.8e-6
-    assert three <= 1.2e-5
-    assert "at most (2.00, 3.8e-06) in two and at most (3.00, 1.2e-05) in three" in with_guarantee(tmp_path / "a")
-    hopeless = with_guarantee(tmp_path / "b", epsilon=800.0)
-    assert "no bound in two and no bound in three" in hopeless
-    assert "e^800.00" in hopeless
-    assert "barely" not in hopeless
-
-
-def test_vertical_and_rating_guarantees_are_not_per_silo(tmp_path):
-    assert "and silo ·" not in card_of(tmp_path / "a", summary={"guarantee": GUARANTEE, "setting": "vertical"})
-    text = with_guarantee(tmp_path / "b", unit="rating")
-    assert "per rating ·" in text
-    assert "each is protected only by itself" in text
-
-
-def test_the_epsilon_that_a_paper_claims_stands_beside_the_true_one(tmp_path):
-    text = with_guarantee(tmp_path, epsilon=6.4, claimed_epsilon=3.13)
-    assert "the paper's formulas claim ε = 3.13" in text.splitlines()[2]
-    assert cells(text, "ε that the paper's formulas claim")[1] == "3.13"
-    assert cells(text, "ε that truly holds")[1] == "6.40"
-    assert "claim ε = 3.13; what truly holds is ε = 6.40" in text
+@pytest.mark.parametrize(("setting", "words"), [("vertical", "and silo ·"), ("device", "Users from their own silo")])
+def test_other_settings_have_no_silo_to_speak_of(tmp_path, setting, words):
+    stated = {**GUARANTEE, "model": "distributed"}
+    assert words not in card_of(tmp_path, summary={"guarantee": stated, "setting": setting})
 
 
 @pytest.mark.parametrize("change", [{"epsilon": math.inf}, {"epsilon": None}, {"model": "none"}])
@@ -125,35 +143,10 @@ def test_a_guarantee_that_does_not_hold_is_stamped_non_private(tmp_path, change)
     assert "-DP" not in text
 
 
-def test_further_and_unknown_words_of_a_guarantee_are_printed(tmp_path):
-    told = {"model": "distributed", "honest_survivors": 70, "against": ["coordinator", "one colluder"]}
-    text = with_guarantee(tmp_path / "a", **told)
-    assert "honest survivors: 70." in text
-    assert "against coordinator and one colluder" in text
-    unknown = with_guarantee(tmp_path / "b", relation="{x}", model="lunar")
-    assert "relation “{x}”" in unknown
-    assert "Trust model: lunar. The run states no more about it." in unknown
-
-
-def test_a_lying_coordinator_is_left_out_only_where_the_run_says_nothing(tmp_path):
-    words = "there is no guarantee against one"
-    assert words in with_guarantee(tmp_path / "a", model="distributed")
-    assert words not in with_guarantee(tmp_path / "b", model="distributed", against="a lying coordinator")
-
-
-def test_users_are_not_protected_from_their_own_silo_and_have_none_on_devices(tmp_path):
-    words = "Users from their own silo, which holds their ratings."
-    assert words in with_guarantee(tmp_path / "a")
-    assert words in with_guarantee(tmp_path / "b", model="distributed")
-    shared = {"guarantee": {**GUARANTEE, "model": "distributed"}, "setting": "device"}
-    assert words not in card_of(tmp_path / "c", summary=shared)
-
-
 def test_what_the_guarantee_leaves_out_is_listed(tmp_path):
     method = {**ABOUT["method"], "parameters": {"fine_tuning": 20}}
     tuned = card_of(tmp_path / "a", about={"method": method}, summary={"guarantee": GUARANTEE})
     assert "raw ratings (fine\\_tuning = 20)" in tuned
-    assert "raw ratings" not in with_guarantee(tmp_path / "b")
     crossings = [*ABOUT["crossings"][:1], {"step": "improve", "kind": "disclose", "to": "all", "what": "tags"}]
     text = card_of(tmp_path / "c", about={"crossings": crossings}, summary={"guarantee": GUARANTEE})
     assert "disclosed outside the guarantee: improve." in text

@@ -108,8 +108,8 @@ def _groups(r: Ratings, into: int | None, seed: int) -> Division:
     if not fewest <= (into or fewest) <= most:
         possible = f"make {fewest:,} to {most:,} groups" if most else "are too few for one"
         but = f", not {into:,}" if into and most else ""
-        size = f"{SMALLEST_GROUP} to {LARGEST_GROUP}"
-        raise UsageError(f"Groups have {size} members: {_many(n, 'user')} {possible}{but}.")
+        sizes = f"{SMALLEST_GROUP} to {LARGEST_GROUP}"
+        raise UsageError(f"Groups have {sizes} members: {_many(n, 'user')} {possible}{but}.")
     g = into or min(max(round(2 * n / (SMALLEST_GROUP + LARGEST_GROUP)), fewest), most)
     draw = derive(seed, "group sizes", n, g)
     size = draw.integers(SMALLEST_GROUP, LARGEST_GROUP + 1, g)

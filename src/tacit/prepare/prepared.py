@@ -147,7 +147,7 @@ class PreparedRun:
 
     # -- what is promised, and what it takes --------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def private(self) -> bool:
         """Whether something is promised about what leaves a party."""
         return self.plan.terms.private
@@ -223,7 +223,7 @@ class PreparedRun:
         """The steps of parties and other roles."""
         return all_steps(self.sides.party.steps, self.roles)
 
-    @property
+    @cached_property
     def signed(self) -> bool:
         """Whether parties sign their messages in a hidden sum, so that both sides need keys."""
         return self.how.signs

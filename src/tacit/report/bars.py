@@ -12,7 +12,7 @@ from tacit.report import svg
 from tacit.report.words import metric, short, size
 
 UP, DOWN = 0, 5  # the colours of the two directions
-_FLOOR = 5  # the colour of what models are to beat
+_FLOOR = 5  # the colour of floors
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Bar:
 class Estimate:
     """A value with its interval (either end may be missing), for side-by-side comparison.
 
-    A `floor` is what the others are to beat: grey, with a line across the whole chart.
+    A `floor` is what the others should beat: grey, with a line across the chart.
     """
 
     name: str

@@ -35,7 +35,7 @@ _LEADING = ("mse", "rmse", "mae", "ndcg", "hr", "hr_full", "rank", "recall", "ma
 
 
 def meaning(metric: str) -> Meaning:
-    """The meaning of a metric such as "mse" or "ndcg@10"; an unknown one keeps its name and claims nothing.
+    """The meaning of a metric such as "mse" or "ndcg@10"; an unknown one has no direction.
 
     >>> meaning("ndcg@10").short, meaning("ndcg@10").long
     ('NDCG@10', 'normalised discounted cumulative gain')
@@ -47,7 +47,7 @@ def meaning(metric: str) -> Meaning:
 
 
 def leading(metrics: Iterable[str]) -> str | None:
-    """The metric that tells most, or None where there is none.
+    """The metric that is most informative; None where there is no metric.
 
     >>> leading(["hr@10", "ndcg@10", "rmse"])
     'rmse'

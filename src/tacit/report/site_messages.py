@@ -1,6 +1,6 @@
 """What sites send outside a run's own messages: sizes and lists before it, their own metrics after it.
 
-It is in no digest and in no summary: these are the same as those of one process. Bytes are what the sites' ledgers say.
+Digest and summary leave it out, so that they equal those of a simulation. Bytes are as in the sites' ledgers.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def tick_places(step: float) -> int:
 
 
 def tick_format(step: float) -> Format:
-    """Numbers with just enough digits to tell neighbouring ticks apart."""
+    """Numbers with just enough digits for neighbouring ticks to differ."""
     places = tick_places(step)
     return lambda value: (f"{value:.3g}" if step >= 1e9 else f"{value:,.{places}f}").replace("-", "−")
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from one_site import DATA, home_of, offer_of, run_file, write_csv
+from one_site import DATA, offer_of, run_file, write_csv
 
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.site_data import Source, StoredShare, fit_ratings
@@ -49,8 +49,8 @@ def duck(folder) -> Source:
 
 @pytest.mark.parametrize("made", [csv_file, parquet, sqlite, duck])
 def test_the_same_ratings_from_wherever_they_lie(tmp_path, made):
-    held = made(tmp_path).held(OFFER, "party-1", tmp_path)
-    plain = csv_file(tmp_path).held(OFFER, "party-1", tmp_path)
+    held = made(tmp_path).for_run(OFFER, "party-1", tmp_path)
+    plain = csv_file(tmp_path).for_run(OFFER, "party-1", tmp_path)
     train, test = held.share.ratings, held.test
     assert train.n_ratings + test.n_ratings == DATA.n_ratings
     assert train.item_ids == DATA.item_ids
@@ -62,30 +62,30 @@ def test_the_same_ratings_from_wherever_they_lie(tmp_path, made):
 
 
 def test_what_is_told_of_private_data_is_how_many_users_there_are(tmp_path):
-    told = csv_file(tmp_path).held(OFFER, "party-1", tmp_path).told(OFFER)
+    told = csv_file(tmp_path).for_run(OFFER, "party-1", tmp_path).sizes(OFFER)
     assert told.content() == {"users": 48, "ratings": 0, "devices": 0}
 
 
 def test_without_privacy_counts_are_told_and_items_where_there_is_no_list(tmp_path):
     free = run_file(privacy=None)
-    held = csv_file(tmp_path).held(offer_of(free), "party-1", tmp_path)
-    told = held.told(offer_of(free))
+    held = csv_file(tmp_path).for_run(offer_of(free), "party-1", tmp_path)
+    told = held.sizes(offer_of(free))
     assert told.ratings == held.share.ratings.n_ratings
     assert told.items is None
     union = offer_of(free, items=None)
-    held = csv_file(tmp_path).held(union, "party-1", tmp_path)
-    assert held.told(union).items == held.share.ratings.item_ids
+    held = csv_file(tmp_path).for_run(union, "party-1", tmp_path)
+    assert held.sizes(union).items == held.share.ratings.item_ids
 
 
 def test_a_private_run_s_items_are_never_read_off_the_ratings(tmp_path):
     """Also where an offer without a list has come so far."""
     bare = offer_of(run_file(), items=None)
-    assert csv_file(tmp_path).held(bare, "party-1", tmp_path).told(bare).items is None
+    assert csv_file(tmp_path).for_run(bare, "party-1", tmp_path).sizes(bare).items is None
 
 
 def test_an_item_that_is_not_listed_is_left_out(tmp_path):
     fewer = offer_of(run_file(), items=Vocabulary(DATA.item_ids.ids[2:], "item"))
-    held = csv_file(tmp_path).held(fewer, "party-1", tmp_path)
+    held = csv_file(tmp_path).for_run(fewer, "party-1", tmp_path)
     assert held.unfit == int(DATA.item_counts[:2].sum())
     assert held.share.ratings.n_users == DATA.n_users
     kept = held.share.ratings.n_ratings + (0 if held.test is None else held.test.n_ratings)
@@ -102,14 +102,8 @@ def test_ratings_stay_with_their_items_on_a_list_in_another_order(tmp_path):
         assert before == after
 
 
-def test_an_item_that_nobody_here_rated_is_still_on_the_list(tmp_path):
-    ids = np.append(DATA.item_ids.ids, 999)
-    more = offer_of(run_file(), items=Vocabulary(ids, "item"))
-    assert csv_file(tmp_path).held(more, "party-1", tmp_path).share.ratings.n_items == len(ids)
-
-
 def test_a_rating_beyond_the_scale_is_clipped(tmp_path):
-    held = csv_file(tmp_path).held(offer_of(run_file(public={"scale": [1, 3], "users": 48})), "party-1", tmp_path)
+    held = csv_file(tmp_path).for_run(offer_of(run_file(public={"scale": [1, 3], "users": 48})), "party-1", tmp_path)
     assert held.unfit == int(np.sum(DATA.values > 3))
     assert held.share.ratings.values.max() == 3
 
@@ -117,7 +111,7 @@ def test_a_rating_beyond_the_scale_is_clipped(tmp_path):
 def test_more_users_than_the_run_declares_are_refused(tmp_path):
     offer = offer_of(run_file(public={"scale": [1, 5], "users": 47}))
     with pytest.raises(UsageError, match="48 users"):
-        csv_file(tmp_path).held(offer, "party-1", tmp_path)
+        csv_file(tmp_path).for_run(offer, "party-1", tmp_path)
 
 
 @pytest.mark.parametrize("listed", [DATA.item_ids.ids, np.array([9999])], ids=["rated", "by nobody"])
@@ -127,7 +121,7 @@ def test_data_without_times_is_refused_whatever_the_list_holds(tmp_path, listed)
     csv.write_csv(TABLE, path)
     offer = offer_of(run_file(split={"by": "latest"}), items=Vocabulary(listed, "item"))
     with pytest.raises(UsageError, match="has no times"):
-        Source(str(path)).held(offer, "party-1", tmp_path)
+        Source(str(path)).for_run(offer, "party-1", tmp_path)
 
 
 def test_a_list_that_the_site_was_given_is_the_run_s(tmp_path):
@@ -135,53 +129,36 @@ def test_a_list_that_the_site_was_given_is_the_run_s(tmp_path):
     pq.write_table(pa.table({"item": DATA.item_ids.ids}), tmp_path / "all.parquet")
     pq.write_table(pa.table({"item": DATA.item_ids.ids[:-1]}), tmp_path / "some.parquet")
     path = write_csv(tmp_path / "ratings.csv", DATA)
-    assert Source(path, items=tmp_path / "all.parquet").held(OFFER, "party-1", tmp_path).unfit == 0
+    assert Source(path, items=tmp_path / "all.parquet").for_run(OFFER, "party-1", tmp_path).unfit == 0
     with pytest.raises(PrivacyRefused, match="not the one that this site was given"):
-        Source(path, items=tmp_path / "some.parquet").held(OFFER, "party-1", tmp_path)
+        Source(path, items=tmp_path / "some.parquet").for_run(OFFER, "party-1", tmp_path)
 
 
 def test_with_privacy_a_device_is_one_user(tmp_path):
     devices = {"by": "device", "into": 3}
     with pytest.raises(PrivacyRefused, match="one device's"):
-        csv_file(tmp_path).held(offer_of(run_file(partition=devices)), "party-1", tmp_path)
+        csv_file(tmp_path).for_run(offer_of(run_file(partition=devices)), "party-1", tmp_path)
     free = offer_of(run_file(partition=devices, privacy=None))
-    assert csv_file(tmp_path).held(free, "party-1", tmp_path).share.devices == 48
+    assert csv_file(tmp_path).for_run(free, "party-1", tmp_path).share.devices == 48
 
 
 def test_with_privacy_a_vertical_site_lists_its_items(tmp_path):
     vertical = {"by": "item", "into": 3}
     private, free = (offer_of(run_file(partition=vertical, **more)) for more in ({}, {"privacy": None}))
     with pytest.raises(UsageError, match="--items"):
-        csv_file(tmp_path).held(private, "party-1", tmp_path)
-    assert csv_file(tmp_path).held(free, "party-1", tmp_path).told(free).items is not None
+        csv_file(tmp_path).for_run(private, "party-1", tmp_path)
+    assert csv_file(tmp_path).for_run(free, "party-1", tmp_path).sizes(free).items is not None
     pq.write_table(pa.table({"item": DATA.item_ids.ids}), tmp_path / "mine.parquet")
     source = Source(write_csv(tmp_path / "ratings.csv", DATA), items=tmp_path / "mine.parquet")
-    assert source.held(private, "party-1", tmp_path).told(private).items == DATA.item_ids
-
-
-def test_data_that_is_not_there_is_one_sentence(tmp_path):
-    with pytest.raises((DataError, UsageError)) as found:
-        Source(str(tmp_path / "none.csv")).held(OFFER, "party-1", tmp_path)
-    assert "\n" not in str(found.value)
+    assert source.for_run(private, "party-1", tmp_path).sizes(private).items == DATA.item_ids
 
 
 def test_a_share_that_was_laid_ready_is_found_by_its_run(tmp_path):
     share = partition(DATA, into=3)[1]
     write_share(tmp_path / "run-1.share", share)
-    held = StoredShare().held(offer_of(run_file(), local=True), "party-2", tmp_path)
+    held = StoredShare().for_run(offer_of(run_file(), local=True), "party-2", tmp_path)
     np.testing.assert_array_equal(held.share.ratings.values, share.ratings.values)
     assert held.people == tuple(map(str, share.ratings.user_ids.ids))
     assert held.test is None
     with pytest.raises(DataError, match="no share of this run for party-2"):
-        StoredShare().held(offer_of(run_file(), run="run-2", local=True), "party-2", tmp_path)
-
-
-def test_a_public_list_is_read_in_order_and_without_repeats(tmp_path):
-    (tmp_path / "items.csv").write_text("item\nb\na\nb2\n")
-    assert Source("", items=tmp_path / "items.csv").listed.ids.tolist() == ["a", "b", "b2"]
-
-
-def test_a_site_s_folder_is_its_own(tmp_path):
-    home = home_of(tmp_path, "party-2")
-    home.data.held(OFFER, "party-2", home.folder)
-    assert {path.name for path in home.folder.iterdir()} == {"ratings.csv"}
+        StoredShare().for_run(offer_of(run_file(), run="run-2", local=True), "party-2", tmp_path)

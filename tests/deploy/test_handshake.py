@@ -73,8 +73,8 @@ def test_who_only_looks_pins_nothing(ring, made):
     looked = message(kit, key=OTHER, topic="look")
     assert check_hello(ring, "party-1", looked, "coordinator", now=NOW, joins=False)[0] == "start-1"
     assert pinned(ring) is None
-    assert "somebody or something else" in refused(BadMessage, ring, looked)
-    assert "somebody or something else" in refused(BadMessage, ring, message(kit), joins=False)
+    assert "for another party or another topic" in refused(BadMessage, ring, looked)
+    assert "for another party or another topic" in refused(BadMessage, ring, message(kit), joins=False)
     check_hello(ring, "party-1", message(kit), "coordinator", now=NOW)
 
 
@@ -138,8 +138,8 @@ def _said_by(kit, name: str) -> bytes:
 
 def test_a_hello_to_somebody_else_or_of_another_federation_does_not_pass(ring, made, tmp_path):
     kit = made[1]["party-1"]
-    assert "somebody or something else" in refused(BadMessage, ring, message(kit, to="other"))
-    assert "somebody or something else" in refused(BadMessage, ring, message(kit, topic="ask"))
+    assert "for another party or another topic" in refused(BadMessage, ring, message(kit, to="other"))
+    assert "for another party or another topic" in refused(BadMessage, ring, message(kit, topic="ask"))
     foreign = Keyring.make(tmp_path / "foreign", federation="minds", host="localhost", port=8103).invite("party-1")
     assert 'not made for the federation "hearts"' in refused(PeerFailed, ring, message(foreign))
     assert pinned(ring) is None

@@ -64,7 +64,7 @@ def test_an_offer_lists_roles_apart_from_parties_and_its_hash_covers_them(offer)
 
 @pytest.mark.parametrize("roles", [["party-4"], ["catalogue", "catalogue"], ["anybody"]])
 def test_an_offer_with_roles_that_cannot_be_is_refused(offer, roles):
-    with pytest.raises(BadMessage, match="a role that is none, or one twice"):
+    with pytest.raises(BadMessage, match="an invalid role, or one twice"):
         Offer.of(offer.run, {**offer.content(), "roles": json.dumps(roles)})
 
 
@@ -107,7 +107,7 @@ def test_a_role_says_nothing_of_itself_and_has_no_ledger_in_a_private_run(tmp_pa
     home = role_home(tmp_path)
     part, made = begun(tmp_path, offer, home)
     assert made.private
-    assert part.sizes() == part.spent(now=True) == part.keep({}) == {}
+    assert part.sizes() == part.spent(now=True) == part.save({}) == {}
     assert part.answer(asked(made, 0)).head == ""
     assert not home.ledgers.exists()
     with pytest.raises(BadMessage, match="no users to align"):
@@ -142,9 +142,6 @@ def test_a_deployed_role_draws_from_the_operating_system_and_a_simulated_one_fro
             assert np.array_equal(gate.stream("order").random(4), gate.stream("order").random(4)) is alike
             draws = [gate._endpoint(1).source("coins").words(2).tolist() for _ in range(2)]
             assert (draws[0] == draws[1]) is alike
-
-
-# -- what a role brings -----------------------------------------------------------------------------------------------
 
 
 def table(path, **columns):

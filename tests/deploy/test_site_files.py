@@ -56,9 +56,6 @@ def _named(path, read) -> None:
     assert text.endswith(".")
 
 
-# -- shares -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("by", "into"), [("user", 3), ("item", 3), ("device", None)])
 def test_a_share_is_the_same_after_its_way(tmp_path, by, into):
     share = partition(DATA, by=by, into=into)[0]
@@ -80,9 +77,6 @@ def test_a_damaged_share_is_named(tmp_path):
     path = tmp_path / "run-1.share"
     write_share(path, partition(DATA, into=3)[0])
     damaged(path, lambda: read_share(path))
-
-
-# -- predictors ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", PREDICTORS)
@@ -126,13 +120,10 @@ def test_a_form_that_is_not_installed_is_named(tmp_path):
         read_predictor(path)
 
 
-# -- memory -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def memory(tmp_path) -> Memory:
     kept = Memory(tmp_path / "memory.tct", "run-1")
-    kept.keep("request-1", ANSWER, {"users": FACTORS, "count": np.int64(3), "rate": 0.5})
+    kept.save("request-1", ANSWER, {"users": FACTORS, "count": np.int64(3), "rate": 0.5})
     return kept
 
 
@@ -150,7 +141,7 @@ def test_an_answer_and_what_was_at_home_are_there_after_a_restart(tmp_path, memo
 
 
 def test_only_the_latest_answer_is_repeated(tmp_path, memory):
-    memory.keep("request-2", ANSWER, {})
+    memory.save("request-2", ANSWER, {})
     assert memory.answered("request-1") is None
     anew, home = Memory(tmp_path / "memory.tct", "run-1"), {}
     anew.recall(home)
@@ -180,7 +171,7 @@ def test_an_answer_is_remembered_only_once_it_is_on_disk(tmp_path, memory, monke
 
     monkeypatch.setattr("tacit.files.write_private", full)
     with pytest.raises(OSError, match="disk is full"):
-        memory.keep("request-2", ANSWER, {})
+        memory.save("request-2", ANSWER, {})
     anew = Memory(tmp_path / "memory.tct", "run-1")
     anew.recall({})
     assert anew.answered("request-1") == ANSWER
