@@ -13,6 +13,7 @@ from tacit.kernels.noise import (
     TILE,
     _gaussian_pair,
     add_noise,
+    add_noise_numpy,
     noised_rows,
     noised_rows_numpy,
     random_words,
@@ -62,13 +63,6 @@ def test_the_stream_stays_what_it_is():
 
 
 # -- the noise -----------------------------------------------------------------------------------------------------
-
-
-def add_noise_numpy(x, sigma, key, stream, start):
-    """What the twin's Gaussians make of x; σ is rounded up to its type."""
-    rounded = x.dtype.type(sigma)
-    rounded = rounded if rounded >= sigma else np.nextafter(rounded, x.dtype.type(np.inf))
-    return x + rounded * standard_normals_numpy(key, x.size, stream, start)
 
 
 def check(kernel, dtype, n, start, sigma):

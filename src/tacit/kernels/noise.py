@@ -158,7 +158,7 @@ def _add_noise(x, sigma, key, stream, start):
 
 
 @compiled()
-def _scale_and_add(out, rows, values, sigma):
+def _noised_rows(out, rows, values, sigma):
     k = 0
     for i in range(len(out)):
         noise = out[i]
@@ -209,7 +209,7 @@ def noised_rows(n: int, rows: Array, values: Array, sigma: float, key: bytes, st
         raise FloatingPointError("the values of a noised block must be finite")
     width = values.shape[1]
     out = standard_normals(key, n * width, stream).reshape(n, width)
-    if not _scale_and_add(out, rows, values, float(sigma)):
+    if not _noised_rows(out, rows, values, float(sigma)):
         raise ValueError(f"the rows of a noised block must increase, from 0 at least to {n - 1} at most")
     return out
 
@@ -268,6 +268,13 @@ def standard_normals_numpy(key: bytes, n: int, stream: int = 0, start: int = 0) 
     swap = (b >> _u(30) & _u(1)).astype(bool)
     noise = np.stack([np.where(swap, sine, cosine), np.where(swap, cosine, sine)], axis=1).reshape(-1)
     return noise[start % TILE :][:n]
+
+
+def add_noise_numpy(x: Array, sigma: float, key: bytes, stream: int = 0, start: int = 0) -> Array:
+    """The twin of `add_noise`; leaves x as it is."""
+    rounded = x.dtype.type(sigma)
+    rounded = rounded if rounded >= sigma else np.nextafter(rounded, x.dtype.type(np.inf))
+    return x + rounded * standard_normals_numpy(key, x.size, stream, start)
 
 
 def noised_rows_numpy(n: int, rows: Array, values: Array, sigma: float, key: bytes, stream: int = 0) -> Array:
