@@ -1,6 +1,6 @@
 """Sites that only echo, each in a process of its own on this machine, and three ways to send them the same bytes.
 
-Every site answers requests through the engine's window, as a real one does; what is pushed to it as `BARE` its cell
+Every site answers requests through the engine's channel, as a real one does; what is pushed to it as `BARE` its cell
 sends back untouched; and on a raw TLS socket, with the same certificates, it sends back whatever comes. So all three
 go between the same processes.
 """
@@ -38,7 +38,7 @@ from tacit.engine.cells import Credentials
 from tacit.engine.envelope import TimedRequest, answer_content
 from tacit.engine.flare import Flare
 from tacit.engine.serve import serve_request
-from tacit.engine.site_channel import BEAT, SiteChannel
+from tacit.engine.site_channel import BEAT, Handlers, SiteChannel
 from tacit.errors import PeerFailed
 from tacit.federation import Facts, Federation
 from tacit.methods import Parameters
@@ -69,7 +69,7 @@ class Far:
         quiet_engine(log)
         self._coordinator = Coordinator(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
         self._coordinator.open()
-        self._engine = Flare(self._coordinator.desk, self.names, STEP)
+        self._engine = Flare(self._coordinator.channel, self.names, STEP)
         self.federation = Federation(self._engine, facts, Echo.steps, **nothing_stated(facts))
         self._pool = ThreadPoolExecutor(count)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -115,7 +115,7 @@ class Far:
                 self.processes.append(self._started(folder / name, name, door.getsockname()[1]))
             for _ in self.names:
                 self._sockets.append(context.wrap_socket(door.accept()[0], server_side=True))
-        if missing := self._coordinator.desk.wait_for(self.names, STARTING):
+        if missing := self._coordinator.channel.wait_for(self.names, STARTING):
             raise PeerFailed(f"{missing[0]} did not come up within {STARTING:g} seconds.")
 
     def _started(self, folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
@@ -130,10 +130,10 @@ class Far:
 
 
 class _Echoing(SiteChannel):
-    """A window whose cell also sends back, untouched, what it is pushed as `BARE`."""
+    """A channel whose cell also sends back, untouched, what it is pushed as `BARE`."""
 
-    def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
-        return body if topic == BARE else super()._receive(sender, topic, body)
+    def receive(self, sender: str, topic: str, body: bytes) -> bytes:
+        return body if topic == BARE else super().receive(sender, topic, body)
 
 
 def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:
@@ -150,10 +150,10 @@ def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:
     threading.Thread(target=_echo, args=(port, credentials), daemon=True).start()
     coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(site.coordinator))
     place = (site.name, site.host, site.port, credentials)
-    window = _Echoing(*place, identity, coordinator, handle, refuse=lambda _error: None, after=lambda _topic: None)
-    window.open()
+    channel = _Echoing(*place, identity, coordinator, Handlers(handle, lambda _error: None, lambda: None))
+    channel.open()
     while os.getppid() == parent:
-        there = window.say("hello", hello_content(site, identity, window.start)) is not None
+        there = channel.send("hello", hello_content(site, identity, channel.start)) is not None
         time.sleep(BEAT if there else 0.1)
 
 

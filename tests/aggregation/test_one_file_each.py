@@ -10,7 +10,7 @@ from tacit.aggregation import OWN, find
 
 SOURCE = Path(tacit.__file__).parent
 #: Files that every aggregation goes through.
-THROUGH = ("boundary/gate.py", "boundary/door.py", "federation/coordinator.py", "federation/calls.py")
+THROUGH = ("boundary/gate.py", "boundary/base_gate.py", "federation/coordinator.py", "federation/calls.py")
 #: A word that is more than a name of ours, where it stands alone in prose.
 ORDINARY = {"plain", "shuffle"}
 

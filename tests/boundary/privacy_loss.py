@@ -6,7 +6,7 @@ are fixed by a pilot sample of its own. Exact: sums over a support, for mechanis
 """
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 ALARM = 1e-6
 EPSILONS = (0.1, 1.0, 3.0, 6.0)
@@ -55,11 +55,6 @@ def hockey_stick(p, q, epsilon):
     """δ(ε) between two distributions over the same support, exactly, in the worse direction."""
     e = np.exp(epsilon)
     return max(np.maximum(p - e * q, 0).sum(), np.maximum(q - e * p, 0).sum())
-
-
-def renyi(log_p, log_q, order):
-    """The Rényi divergence of P from Q, exactly, from logarithms of probabilities over a support that is wide."""
-    return special.logsumexp(order * log_p - (order - 1) * log_q) / (order - 1)
 
 
 def fits(sample, support, probabilities):

@@ -1,12 +1,12 @@
 """Normalised, clipped and weighted sums: what one user adds is within what the query says, and reaches it."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from bounded_cases import (
     ADD_REMOVE,
+    CASES,
     RATING,
     REPLACE,
     SEEDS,
@@ -14,6 +14,8 @@ from bounded_cases import (
     WORLDS,
     ZERO_OUT,
     assert_bounded,
+    assert_same_in_chunks,
+    by_user,
     distance,
     make_world,
     moved,
@@ -36,10 +38,9 @@ from tacit.boundary.clipped_sums import (
     on_grid,
 )
 from tacit.boundary.least_squares import Weighted, packed, unpacked
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 from tacit.rng import derive
 
-CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 NOWHERE = derive(0, "nothing is drawn")
 
 
@@ -80,12 +81,6 @@ def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_el
         assert weighted.sensitivity(unit, relation) == pytest.approx(times * bound)
         assert weighted.clip == pytest.approx(bound)
         assert weighted.sampling == Normalised(("x",)).sampling == ClippedWhole(3.5).sampling == 1
-
-
-def test_clips_are_those_of_one_piece_and_what_is_no_sum_has_none():
-    assert (Normalised(("x",)).clip, Clipped(("x",), 3.5).clip, ClippedWhole(3.5).clip) == (1.0, 3.5, None)
-    assert Normalised(("x", "y")).nonzero_coordinates({"x": (7,), "y": (7,)}) == 14
-    assert Clipped(("x",), 3.5).nonzero_coordinates({"x": (3, 4)}) == 12
 
 
 # -- normalised sums -------------------------------------------------------------------------------------------------
@@ -272,15 +267,6 @@ def test_a_packed_outer_product_has_the_squared_norm_of_its_vector(seed, p):
     np.testing.assert_allclose(unpacked(packed(u)), u[:, :, None] * u[:, None, :])
 
 
-def each(pieces):
-    """The pieces as dense vectors."""
-    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
-    for a, (low, high) in enumerate(pairwise(pieces.starts)):
-        assert len(np.unique(pieces.cells[low:high])) == high - low  # a piece meets a cell once
-        dense[a, pieces.cells[low:high]] = pieces.values[low:high]
-    return dense
-
-
 def weighed(world, seed, blocks, present=None):
     n = sum(map(len, world.records))
     weights = derive(seed, "weights").choice([1.0, 50.0, 1e-3, -2.0, np.inf], n)
@@ -293,71 +279,18 @@ def test_pieces_of_statistics_add_up_to_them_and_none_is_longer_than_the_clip(wo
     present = derive(seed, "present").random(len(world.records)) < 0.8
     query = weighed(world, seed, blocks, present)
     exact = query.exact({}, NOWHERE)
-    dense = each(query.contributions({}, NOWHERE))
+    dense = by_user(query.contributions({}, NOWHERE))
     flat = np.concatenate([exact[name].ravel() for name in sorted(exact)])
     np.testing.assert_allclose(dense.sum(axis=0), flat, atol=1e-12 * query.query.clip * len(dense))
-    assert all(math.sqrt(math.fsum(np.square(piece))) <= query.query.clip for piece in dense)
+    assert all(math.sqrt(math.fsum(np.square(row))) <= query.query.clip for row in dense)
     assert not dense[~present].any()
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 40, 10**9])
 def test_statistics_some_users_at_a_time_are_the_same_as_all_at_once(at_once, monkeypatch):
-    query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
-    whole = query.contributions({}, NOWHERE)
     monkeypatch.setattr(statistics, "AT_ONCE", at_once)
-    chunks = list(query.chunks({}, NOWHERE))
-    for name in ("values", "cells"):
-        np.testing.assert_array_equal(np.concatenate([getattr(c, name) for c in chunks]), getattr(whole, name))
-    assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))
-    assert {c.size for c in chunks} == {whole.size}
-    assert (len(chunks) == 1) == (at_once == 10**9)
-
-
-# -- what cannot be bounded is refused ---------------------------------------------------------------------------------
-
-
-def test_rows_with_an_item_twice_out_of_order_or_out_of_range_are_refused():
-    for pairs in ([(1, 1.0), (1, 2.0)], [(2, 1.0), (1, 1.0)], [(-1, 1.0)], [(3, 1.0)]):
-        for make in (of_values, statistics_of):
-            with pytest.raises(DataError):
-                make([[(0, 1.0)], pairs], 3)
-    of_values([[(2, 1.0)], [], [(0, 1.0)], []], 3)  # an item may fall from one user to the next
-
-
-def test_shapes_and_bounds_that_cannot_be_meant_are_refused():
-    for wrong in (0, -1, math.inf, math.nan):
-        for make in (
-            lambda c: Clipped(("x",), c),
-            lambda c: ClippedWhole(c),
-            lambda c: Weighted(c, 1, 1),
-            lambda c: Weighted(1, c, 1),
-            lambda c: Weighted(1, 1, c),
-        ):
-            with pytest.raises(UsageError, match="bounds nothing"):
-                make(wrong)
-    one = rows_of(np.array([0, 1]), np.array([0]), 1)
-    for make in (
-        lambda: Normalised(("x",)).over(one, {}),
-        lambda: Normalised(("x",)).over(one, {"y": np.ones(1)}),
-        lambda: Normalised(("x",)).over(one, {"x": np.ones(1), "y": np.ones(1)}),
-        lambda: Normalised(("x",)).over(one, {"x": np.ones(2)}),
-        lambda: Normalised(("x",)).over(rows_of(np.array([0, 2]), np.array([0]), 1), {"x": np.ones(1)}),
-        lambda: Normalised(("x",)).over(one, {"x": np.ones(1)}, present=np.ones(2, dtype=bool)),
-        lambda: Clipped(("x",), 1.0).over({"x": np.ones((2, 1))}, np.ones(1)),
-        lambda: Clipped(("x",), 1.0).over({}, np.ones(1)),
-        lambda: Clipped(("x",), 1.0).over({"y": np.ones((1, 1))}, np.ones(1)),
-        lambda: ClippedWhole(1.0).over({}),
-        lambda: statistics_of([[(0, 1.0)]], 1, weights=np.ones(2)),
-        lambda: statistics_of([[(0, 1.0)]], 1, factors=np.ones((2, 2))),
-    ):
-        with pytest.raises(DataError):
-            make()
-    with pytest.raises(UsageError, match="choose from gram, moment"):
-        Weighted(1, 1, 1, ("both",))
-    for wrong in ((), ("x", "x"), "x"):
-        for make in (Normalised, lambda names: Clipped(names, 1.0)):
-            with pytest.raises(UsageError, match="each of them once"):
-                make(wrong)
+    query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
+    assert (assert_same_in_chunks(query, at_once, 13 * 5) == 1) == (at_once == 10**9)
 
 
 def test_nobody_at_all_answers_zeros():
@@ -518,12 +451,6 @@ def naive_rows(indptr, x, limit, exactly=False):
     x = bounded.finite(x)
     norms = np.sqrt(np.bincount(owner, weights=np.square(x).sum(axis=0), minlength=len(indptr) - 1))
     return x * limit / np.where(norms > 0, norms, 1)[owner]
-
-
-def test_duplicates_that_slip_through_break_the_bound(monkeypatch):
-    monkeypatch.setattr(bounded, "check_rows", lambda *rows: None)
-    twice = of_values([[(1, 1.0), (1, 1.0)]], 3)
-    assert moved(twice, of_values([[]], 3)) > 1.4
 
 
 def test_rows_within_the_limit_keep_their_numbers_and_the_grid_only_shortens():

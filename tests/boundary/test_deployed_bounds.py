@@ -11,7 +11,6 @@ from tacit.boundary import Gate
 from tacit.boundary import mechanisms as noise_module
 from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import SEALED
-from tacit.boundary.protection import Protection
 from tacit.boundary.randomness import Secure, Seeded
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused
@@ -62,7 +61,7 @@ def test_planted_a_gate_that_does_not_ask_would_let_out_what_carries_no_noise(tm
     """Every cell is the vector's own, but for the coin that rounds it; a simulation's aggregation has yet to add it."""
     value = 10.5 * GRID.rounding.step
     simulated = told(gate_of(tmp_path / "simulated", LEFT, simulated=True), value)
-    monkeypatch.setattr(Protection, "only_simulated", lambda self, what: None)
+    monkeypatch.setattr(Gate, "_require_simulation", lambda self, what: None)
     for payload in (simulated, told(gate_of(tmp_path, LEFT), value)):
         assert set(steps(payload)) == {10, 11}
 
@@ -103,12 +102,16 @@ def test_planted_coins_from_a_seed_would_be_noticed(tmp_path, monkeypatch):
 # -- where noise comes from ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("purpose", [("noise", 1, "tell", 0, "request"), ("rounding", 1, "tell"), ("coins", 1)])
-def test_a_deployment_draws_from_a_source_that_nobody_can_repeat(tmp_path, purpose):
+def sources(gate) -> list[type]:
+    """What noise, coins and rounding are drawn from."""
+    with gate.serving("tell", 1, 0, "request"):
+        return [type(gate._source(purpose)) for purpose in ("noise", "rounding", "coins")]
+
+
+def test_a_deployment_draws_from_a_source_that_nobody_can_repeat(tmp_path):
     """Not from a fresh key for a simulation's generator either: that one's Gaussians are for simulations."""
-    deployed = gate_of(tmp_path).protection.source(*purpose)
-    assert type(deployed) is Secure
-    assert type(gate_of(tmp_path / "other", simulated=True).protection.source(*purpose)) is Seeded
+    assert sources(gate_of(tmp_path)) == [Secure] * 3
+    assert sources(gate_of(tmp_path / "other", simulated=True)) == [Seeded] * 3
 
 
 def fourfold(words: np.ndarray) -> np.ndarray:
@@ -145,9 +148,9 @@ def test_noise_that_leaves_a_deployment_is_half_the_sum_of_four_gaussians(tmp_pa
 def test_planted_a_simulation_s_generator_under_a_fresh_key_would_be_noticed(tmp_path, monkeypatch):
     """It is as fresh, and no test of two runs tells it apart."""
     keys = iter(range(9))
-    monkeypatch.setattr(Protection, "source", lambda self, *_purpose: Seeded(stream_key(next(keys), "fresh")))
+    monkeypatch.setattr(Gate, "_source", lambda self, *_purpose: Seeded(stream_key(next(keys), "fresh")))
     with pytest.raises(AssertionError):
-        test_a_deployment_draws_from_a_source_that_nobody_can_repeat(tmp_path, ("noise",))
+        test_a_deployment_draws_from_a_source_that_nobody_can_repeat(tmp_path)
     noise, drawn = noise_and_words(tmp_path / "other", monkeypatch)
     assert np.all(noise != 0)
     assert drawn == []

@@ -47,6 +47,6 @@ def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, what):
         exclusive(folder, STATE, "name another --state"),
     ):
         raise AssertionError("it was let in")
-    assert str(found.value).startswith(f'The state of party-1 cannot be kept in "{folder}": ')
+    assert str(found.value).startswith(f'The state of party-1 cannot be stored in "{folder}": ')
     with pytest.raises(UsageError, match="name another --state"):
         own_identity(folder)

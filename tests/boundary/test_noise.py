@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.boundary import events
-from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Skellam
+from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Skellam
 from tacit.boundary.query import Rows
 from tacit.boundary.randomness import Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
@@ -36,14 +36,6 @@ def test_gaussian_noise_is_added_in_place_to_every_entry_of_every_block(make):
     for name, was in blocks().items():
         assert np.count_nonzero(found[name] == was) == 0
         assert np.std(found[name] - was) == pytest.approx(2.0, rel=0.3)
-
-
-def test_blocks_and_calls_share_no_noise():
-    source, same = seeded("fresh"), {"a": np.zeros(500), "b": np.zeros(500)}
-    Gaussian(1.0).add(same, source)
-    later = Gaussian(1.0).add({"a": np.zeros(500), "b": np.zeros(500)}, source)
-    noise = np.stack([*same.values(), *later.values()])
-    assert np.all(np.abs(np.corrcoef(noise) - np.eye(4)) < 5 / np.sqrt(500))
 
 
 def test_the_order_of_blocks_does_not_matter():
@@ -80,47 +72,26 @@ def test_rows_that_nobody_touched_are_noised_too(make):
     assert np.std(found) == pytest.approx(2.0, abs=5 * 2.0 / np.sqrt(2 * 1600))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_row_that_noise_cannot_cover_is_refused_and_forgotten(bad):
-    values = np.array([[1.0, bad]])
-    with pytest.raises(PrivacyRefused, match="items"):
-        Gaussian(1.0).noised({"items": Rows(5, np.array([2]), values)}, seeded())
-    assert not values.any()
-
-
-def frozen():
-    array = np.zeros(3, dtype=np.float32)
-    array.flags.writeable = False
-    return array
-
-
-@pytest.mark.parametrize(
-    "block", [np.zeros(3, dtype=np.int64), np.zeros((4, 4))[:, :2], frozen(), np.zeros(2, dtype=">f4")]
-)
-def test_a_block_that_cannot_take_noise_in_place_is_refused_before_any_other_is_touched(block):
-    other = np.zeros(3)
-    with pytest.raises(UsageError, match='"odd"'):
-        Gaussian(1.0).add({"fine": other, "odd": block}, seeded())
+def test_a_block_that_cannot_take_noise_in_place_is_refused_before_any_other_is_touched():
+    frozen, other = np.zeros(3, dtype=np.float32), np.zeros(3)
+    frozen.flags.writeable = False
+    for block in (np.zeros(3, dtype=np.int64), np.zeros((4, 4))[:, :2], frozen, np.zeros(2, dtype=">f4")):
+        with pytest.raises(UsageError, match='"odd"'):
+            Gaussian(1.0).add({"fine": other, "odd": block}, seeded())
     assert not other.any()
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_is_not_finite_is_refused_and_does_not_stay(poison, dtype):
-    block = np.array([0, poison, 1], dtype=dtype)
-    with pytest.raises(PrivacyRefused, match="not finite"):
-        Gaussian(1.0).add({"g": block}, seeded())
-    assert not block.any()
-
-
-def test_huge_numbers_whose_sum_overflows_are_fine():
-    block = np.full(10, 3e38, dtype=np.float32)
-    assert np.isfinite(Gaussian(1.0).add({"g": block}, seeded())["g"]).all()
-
-
-def test_no_blocks_and_empty_blocks():
-    assert Gaussian(1.0).add({}, seeded()) == {}
-    assert Gaussian(1.0).add({"a": np.zeros((0, 3))}, seeded())["a"].shape == (0, 3)
+def test_what_is_not_finite_is_refused_and_does_not_stay(poison):
+    values = np.array([[1.0, poison]])
+    with pytest.raises(PrivacyRefused, match="items"):
+        Gaussian(1.0).noised({"items": Rows(5, np.array([2]), values)}, seeded())
+    assert not values.any()
+    for dtype in (np.float32, np.float64):
+        block = np.array([0, poison, 1], dtype=dtype)
+        with pytest.raises(PrivacyRefused, match="not finite"):
+            Gaussian(1.0).add({"g": block}, seeded())
+        assert not block.any()
 
 
 # -- discrete ------------------------------------------------------------------------------------------------------
@@ -137,13 +108,9 @@ def test_discrete_noise_makes_a_new_array_of_whole_numbers(mechanism, make):
     assert np.count_nonzero(y == 7) < 150  # each with a chance of 0.04 or less
     again = mechanism(100.0).add(x, make("again") if make is seeded else make())
     assert not np.array_equal(y, again)
-
-
-@pytest.mark.parametrize("mechanism", DISCRETE)
-@pytest.mark.parametrize("x", [np.zeros(3), np.zeros(3, dtype=bool)])
-def test_answers_that_were_not_quantised_are_refused(mechanism, x):
-    with pytest.raises(UsageError, match="quantise"):
-        mechanism(2.0).add(x, seeded())
+    for x in (np.zeros(3), np.zeros(3, dtype=bool)):
+        with pytest.raises(UsageError, match="quantise"):
+            mechanism(2.0).add(x, make())
 
 
 def test_adding_wraps_around_rather_than_saturate():
@@ -153,27 +120,6 @@ def test_adding_wraps_around_rather_than_saturate():
     assert 300 < np.count_nonzero(y < 0) < 700
 
 
-def test_shares_of_skellam_noise_add_up():
-    """h shares of variance/h have the mean square of one, n = 40,000: within 5 standard errors."""
-    total = sum(Skellam(30.0 / 10).sample(40_000, seeded("share", h)) for h in range(10))
-    assert np.mean(total.astype(float) ** 2) == pytest.approx(30.0, abs=5 * 30 * np.sqrt(2.1 / 40_000))
-
-
-# -- Laplace -------------------------------------------------------------------------------------------------------
-
-
-def test_laplace_noise_on_floats_is_for_simulations_alone():
-    x = np.zeros((100, 100), dtype=np.float32)
-    y = Laplace(3.0).add(x, seeded())
-    assert not x.any()
-    assert np.mean(np.abs(y)) == pytest.approx(3.0, rel=0.05)
-    assert np.var(y) == pytest.approx(18.0, rel=0.1)
-    with pytest.raises(PrivacyRefused, match="DiscreteLaplace"):
-        Laplace(3.0).add(x, Secure())
-    with pytest.raises(PrivacyRefused, match="not finite"):
-        Laplace(3.0).add(np.array([np.nan]), seeded())
-
-
 # -- events --------------------------------------------------------------------------------------------------------
 
 
@@ -181,12 +127,20 @@ def test_events_are_noise_over_sensitivity():
     assert Gaussian(6.0).event(2.0, count=5) == events.Gaussian(3.0, 5)
     assert Skellam(8.0).event(l1=3.0, l2=2.0) == events.Skellam(8.0, 3.0, 2.0)
     assert DiscreteGaussian(8.0).event(2.0, dimensions=4, shares=3) == events.DiscreteGaussian(8.0, 2.0, 4, 3)
-    assert Laplace(6.0).event(2.0, count=2) == events.Laplace(3.0, 2)
     spent = DiscreteLaplace(6.0).event(2.0, count=2)
     assert isinstance(spent, events.Pure)
     assert spent.epsilon == pytest.approx(1 / 3, rel=1e-15)
     assert spent.epsilon >= 2.0 / 6.0
     assert spent.count == 2
+    assert all(events.from_json(events.to_json(make(1.0))) == make(1.0) for make in EVENTS.values())
+
+
+def test_impossible_integer_answers_and_thin_shares_are_refused():
+    with pytest.raises(UsageError, match="ℓ1"):
+        Skellam(4.0).event(l1=1.0, l2=2.0)
+    with pytest.raises(PrivacyRefused, match="Skellam"):
+        DiscreteGaussian(1.9).event(1.0, 3, shares=2)
+    assert DiscreteGaussian(2.0).event(1.0, 3, shares=2).shares == 2
 
 
 EVENTS = {
@@ -195,7 +149,6 @@ EVENTS = {
     "skellam l2": lambda s: Skellam(4.0).event(9.0, s),
     "discrete gaussian": lambda s: DiscreteGaussian(4.0).event(s, 3),
     "discrete laplace": lambda s: DiscreteLaplace(4.0).event(s),
-    "laplace": lambda s: Laplace(4.0).event(s),
 }
 
 
@@ -206,25 +159,8 @@ def test_an_answer_that_nothing_bounds_has_no_event(name, sensitivity):
         EVENTS[name](sensitivity)
 
 
-@pytest.mark.parametrize("mechanism", [Gaussian, Laplace, *DISCRETE])
+@pytest.mark.parametrize("mechanism", [Gaussian, *DISCRETE])
 @pytest.mark.parametrize("amount", [0.0, -1.0, math.nan, math.inf])
 def test_noise_that_protects_nobody_is_refused(mechanism, amount):
     with pytest.raises(PrivacyRefused, match="protects nobody"):
         mechanism(amount)
-
-
-def test_impossible_sensitivities_of_integers_are_refused():
-    with pytest.raises(UsageError, match="ℓ1"):
-        Skellam(4.0).event(l1=1.0, l2=2.0)
-
-
-def test_small_shares_of_discrete_gaussian_noise_are_refused():
-    assert DiscreteGaussian(1.9).event(1.0, 3).shares == 1
-    assert DiscreteGaussian(2.0).event(1.0, 3, shares=2).shares == 2
-    with pytest.raises(PrivacyRefused, match="Skellam"):
-        DiscreteGaussian(1.9).event(1.0, 3, shares=2)
-
-
-@pytest.mark.parametrize("event", [EVENTS[name](1.0) for name in EVENTS])
-def test_events_go_to_json_and_back(event):
-    assert events.from_json(events.to_json(event)) == event

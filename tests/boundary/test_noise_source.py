@@ -1,4 +1,4 @@
-"""Sources draw anew at every call; a seeded one can be repeated, a secure one by nobody."""
+"""Sources draw anew at every call; a seeded or keyed one can be repeated, a secure one by nobody."""
 
 import copy
 import os
@@ -11,11 +11,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary.randomness import Secure, Seeded
+from tacit.boundary.discrete import discrete_gaussian, skellam
+from tacit.boundary.randomness import Keyed, Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 
-KEY = stream_key(7, "party-1", 3, "noise")
+KEY, OTHER = stream_key(7, "party-1", 3, "noise"), stream_key(8, "party-1", 3, "noise")
 SOURCES = {"seeded": lambda: Seeded(KEY), "secure": Secure}
 
 
@@ -28,15 +29,14 @@ def source(request):
 
 
 def test_shapes_and_dtypes(source):
-    assert source.words(5).dtype == np.uint64
-    assert source.uniform((2, 3)).shape == (2, 3)
-    assert source.uniform(4).dtype == np.float64
-    assert source.integers(10, 7).dtype == np.int64
-    assert source.normal((3, 2, 1)).shape == (3, 2, 1)
-    assert source.normal(3).dtype == np.float32
-    for empty in (source.words(0), source.uniform((0, 3)), source.integers(5, 0), source.normal(0)):
-        assert empty.size == 0
-    assert source.normal(()).shape == ()
+    assert (source.words(5).dtype, source.uniform(4).dtype) == (np.uint64, np.float64)
+    assert (source.integers(10, 7).dtype, source.normal(3).dtype) == (np.int64, np.float32)
+    assert (source.uniform((2, 3)).shape, source.normal((3, 2, 1)).shape, source.normal(()).shape) == (
+        (2, 3),
+        (3, 2, 1),
+        (),
+    )
+    assert source.words(0).size == source.uniform((0, 3)).size == source.integers(5, 0).size == source.normal(0).size
 
 
 def test_no_two_calls_give_the_same(source):
@@ -73,33 +73,27 @@ def test_noise_is_added_in_place_to_every_entry(source, dtype, shape):
         assert x.mean() == pytest.approx(100, abs=0.1)
 
 
-def test_uniform_numbers_at_the_ends_of_a_word_are_inside_the_interval():
-    class Ends(Seeded):
-        def words(self, n):
-            return np.resize(np.array([0, 2**64 - 1], dtype=np.uint64), n)
-
-    assert Ends(KEY).uniform(2).tolist() == [2.0**-53, 1 - 2.0**-53]
-
-
 # -- seeded --------------------------------------------------------------------------------------------------------
 
 
 def everything(source):
-    return [source.words(5), source.uniform(5), source.integers(1000, 5), source.normal(5), source.words(3)]
+    floats = [source.normal(5)] if isinstance(source, Seeded) else []
+    return [source.words(5), source.uniform(5), source.integers(1000, 5), discrete_gaussian(source, 1e6, 9), *floats]
 
 
-def test_the_same_key_gives_the_same_and_another_one_another():
-    first, again, other = (everything(Seeded(key)) for key in (KEY, KEY, stream_key(8, "party-1", 3, "noise")))
-    for a, b, c in zip(first, again, other, strict=True):
+@pytest.mark.parametrize("make", [Seeded, Keyed])
+def test_the_same_key_gives_the_same_and_another_one_another(make):
+    for a, b, c in zip(*(everything(make(key)) for key in (KEY, KEY, OTHER)), strict=True):
         np.testing.assert_array_equal(a, b)
         assert not np.array_equal(a, c)
-    assert Seeded(KEY).simulated
+    assert make(KEY).simulated == (make is Seeded)
 
 
-@pytest.mark.parametrize("key", [b"", b"short", bytes(33), "x" * 32, 7, None])
-def test_a_key_is_32_bytes(key):
-    with pytest.raises(UsageError, match="stream_key"):
-        Seeded(key)
+@pytest.mark.parametrize("make", [Seeded, Keyed])
+@pytest.mark.parametrize("key", [b"", bytes(31), bytes(33), "x" * 32, bytearray(32), 7, None])
+def test_a_key_is_32_bytes(make, key):
+    with pytest.raises(UsageError, match="32 bytes"):
+        make(key)
 
 
 # -- secure --------------------------------------------------------------------------------------------------------
@@ -125,8 +119,9 @@ def test_a_secure_source_cannot_be_seeded(seed):
 
 
 @pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_secure_source_cannot_be_copied_or_stored(copier):
-    source = Secure()
+@pytest.mark.parametrize("make", [Secure, lambda: Keyed(KEY)])
+def test_a_private_source_cannot_be_copied_or_stored(make, copier):
+    source = make()
     source.words(1)
     with pytest.raises(PrivacyRefused, match="copied or stored"):
         copier(source)
@@ -152,12 +147,11 @@ def test_without_the_operating_systems_randomness_nothing_is_drawn(broken, monke
 
 
 def test_the_key_is_in_no_attribute(monkeypatch):
-    key = stream_key(7, "seen")
-    monkeypatch.setattr(os, "urandom", lambda n: key[:n])
-    source = Secure()
-    source.words(4)
-    assert all(key != value for value in vars(source).values())
-    assert key.hex() not in repr(source) + repr(vars(source))
+    monkeypatch.setattr(os, "urandom", lambda n: KEY[:n])
+    for source in (Secure(), Keyed(KEY)):
+        source.words(4)
+        assert all(value != KEY for value in vars(source).values())
+        assert KEY.hex() not in repr(source) + repr(vars(source))
 
 
 def test_the_stream_is_aes_256_in_counter_mode_under_the_key_that_was_drawn(monkeypatch):
@@ -199,14 +193,6 @@ def test_a_secure_source_stops_before_its_counter_comes_round(monkeypatch):
         source.words(100)
 
 
-def test_words_do_not_depend_on_how_many_are_asked_for_at_once(monkeypatch):
-    """A long request is a keystream in one piece: nothing is used twice at the seams of its chunks."""
-    monkeypatch.setattr(os, "urandom", lambda n: stream_key(7, "fixed")[:n])
-    whole, source = Secure().words(200_000), Secure()
-    parts = [source.words(n) for n in (2, 65_536, 134_462)]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
-
-
 def test_a_secure_gaussian_is_half_the_sum_of_four(monkeypatch):
     """From the words themselves: four Box–Muller pairs, cosines to the first half, sines to the second."""
     monkeypatch.setattr(os, "urandom", lambda n: stream_key(7, "fixed")[:n])
@@ -220,3 +206,32 @@ def test_a_secure_gaussian_is_half_the_sum_of_four(monkeypatch):
             expected[column] += radius * np.cos(angle) * (1 if word & 1 else -1) / 2
             expected[column + 3] += radius * np.sin(angle) / 2
     np.testing.assert_allclose(noise, expected, rtol=1e-12)
+
+
+# -- keyed ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variance", [0.5, 100.0, 1e10])
+def test_the_same_key_draws_the_same_noise_and_takes_it_back(variance):
+    drawn, again, another = (skellam(Keyed(key), variance, 5000) for key in (KEY, KEY, OTHER))
+    np.testing.assert_array_equal(drawn, again)
+    assert not np.array_equal(drawn, another)
+    answer = np.arange(5000)
+    np.testing.assert_array_equal(answer + drawn - again, answer)
+
+
+@pytest.mark.parametrize("cut", [[1000], [1, 2, 3, 994], [500, 0, 500], [999, 1]])
+def test_the_words_are_aes_256_in_counter_mode_however_they_are_cut(cut):
+    stated = Cipher(algorithms.AES(KEY), modes.CTR(bytes(16))).encryptor().update(bytes(8000))
+    source = Keyed(KEY)
+    drawn = np.concatenate([source.words(n) for n in cut])
+    assert drawn.dtype == np.uint64
+    np.testing.assert_array_equal(drawn, np.frombuffer(stated, dtype="<u8"))
+
+
+def test_it_has_no_gaussians():
+    x = np.zeros(3)
+    for draw in (lambda s: s.add_normal(x, 1.0), lambda s: s.normal(3), lambda s: s.noised_rows(3, [0], x[None], 1.0)):
+        with pytest.raises(PrivacyRefused, match="Skellam"):
+            draw(Keyed(KEY))
+    assert not x.any()

@@ -1,4 +1,4 @@
-"""Every query's public half: a frozen value without data, and an `over` that refuses data which does not fit."""
+"""Every query: a frozen value without data, parameters that bound something, and an `over` that refuses misfits."""
 
 import math
 from dataclasses import FrozenInstanceError, fields, replace
@@ -16,7 +16,7 @@ from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.projected import ProjectedBit
 from tacit.boundary.query import Mechanism, Query, Unbounded
 from tacit.data.ratings import Scale
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.rng import derive
 
@@ -84,11 +84,48 @@ def test_nothing_in_a_public_half_is_data(name):
     assert set(vars(query)) <= {field.name for field in fields(query)}
 
 
-def test_lists_are_taken_as_the_names_in_them():
-    assert Normalised(["a", "b"]) == made("normalised")
-    assert Clipped(["a"], 2) == made("clipped")
-    assert hash(EmbeddingGradient(SCALE, 0.5, 3, ["items"], **HOME)) == hash(made("embedding"))
-    assert EmbeddingGradient(SCALE, 1, 3, ("items", "users"), **HOME).blocks == ("users", "items")
+WRONG = (0, -1, math.inf, math.nan)
+NAMES = ((), ("x", "x"), "x")
+REFUSED = {
+    "each of them once": [(Normalised, (n,)) for n in NAMES] + [(Clipped, (n, 1.0)) for n in NAMES],
+    "choose from": [(Weighted, (1, 1, 1, ("both",))), (EmbeddingGradient, (SCALE, 1.0, None, ("items", "x")))],
+    "bounds nothing": [
+        case
+        for c in WRONG
+        for case in (
+            *((Clipped, (("x",), c)), (ClippedWhole, (c,)), (Deviations, (SCALE, c)), (RecordGradient, (SCALE, c))),
+            *((Weighted, (c, 1, 1)), (Weighted, (1, c, 1)), (Weighted, (1, 1, c)), (ClippedGradient, (SCALE, 1.0), c)),
+        )
+    ],
+    "not possible": [
+        *((EmbeddingGradient, (SCALE, rate)) for rate in (0.0, 1.5, math.nan)),
+        *((EmbeddingGradient, (SCALE, 1.0, theta)) for theta in (0, 2.5)),
+        *((Objectives, (SCALE, theta, least)) for theta, least in ((0, 1.0), (3, 0.0), (3, -1.0), (3, math.nan))),
+        *((ProjectedBit, ((2, 2), bound)) for bound in WRONG),
+    ],
+    "no coordinates": [(ProjectedBit, ((0, 2), 1.0)), (ProjectedBit, ((2,), 1.0))],
+}
+
+
+@pytest.mark.parametrize(("words", "case"), [(words, case) for words, some in REFUSED.items() for case in some])
+def test_parameters_that_bound_nothing_are_refused(words, case):
+    kind, arguments, *threshold = case
+    more = HOME if issubclass(kind, EmbeddingGradient.__base__) else {}
+    with pytest.raises(UsageError, match=words):
+        kind(*arguments, **more, **({"threshold": threshold[0]} if threshold else {}))
+
+
+def test_where_users_factors_are_from_must_be_stated_and_trimming_bounds_no_sample_of_ratings():
+    with pytest.raises(TypeError, match="users_are_public"):
+        EmbeddingGradient(SCALE, 1.0)
+    with pytest.raises(UsageError, match="leave trim out"):
+        EmbeddingGradient(SCALE, 0.1, 5, sampled=Unit.RATING, **HOME)
+
+
+@pytest.mark.parametrize("name", ["deviations", "embedding", "gradient clipping", "record", "objectives"])
+def test_a_scale_read_off_the_data_bounds_nothing(name):
+    query = replace(made(name), scale=Scale(1, 5, declared=False))
+    assert {query.sensitivity(unit, relation) for unit in Unit for relation in Relation} == {math.inf}
 
 
 # -- what it says ----------------------------------------------------------------------------------------------------

@@ -4,10 +4,11 @@ import math
 from dataclasses import replace
 from unittest.mock import patch
 
+import bounded_cases as cases
 import numpy as np
 import pytest
 from bounded_cases import (
-    ADD_REMOVE,
+    CASES,
     RATING,
     REPLACE,
     SEEDS,
@@ -27,12 +28,10 @@ from hypothesis import strategies as st
 from tacit.boundary import clipped_records as records
 from tacit.boundary.clipped_records import RecordGradient, RecordSum
 from tacit.data.ratings import Scale
-from tacit.errors import DataError, UsageError
 from tacit.kernels.embed import embed
 from tacit.rng import derive
 
 CLIPS = st.sampled_from([1e-3, 1.0, 8.0, 1e4])
-CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 
 
 def gradient(world: World, clip: float = 8.0, present=None) -> RecordSum:
@@ -41,13 +40,7 @@ def gradient(world: World, clip: float = 8.0, present=None) -> RecordSum:
 
 def by_user(query: RecordSum) -> np.ndarray:
     """What every user adds, (n, m·p)."""
-    pieces = query.contributions({}, derive(1, "unused"))
-    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
-    for a in range(len(dense)):
-        mine = slice(pieces.starts[a], pieces.starts[a + 1])
-        assert len(np.unique(pieces.cells[mine])) == mine.stop - mine.start  # a piece meets a cell once
-        dense[a, pieces.cells[mine]] = pieces.values[mine]
-    return dense
+    return cases.by_user(query.contributions({}, derive(1, "unused")))
 
 
 def answer(query: RecordSum) -> np.ndarray:
@@ -95,11 +88,6 @@ def test_claims_are_the_clip_or_twice_it():
     assert query.counted(USER) == (USER, ZERO_OUT)
 
 
-def test_a_scale_read_off_the_data_bounds_nothing():
-    query = RecordGradient(Scale(1, 5, declared=False), 8.0)
-    assert {query.sensitivity(*case) for case in CASES} == {math.inf}
-
-
 def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says():
     world = aligned([(2, 9.0)])
     wide = RecordGradient(Scale(1, 5), 8.0).over(ratings_of(world.records, world.m, (-9, 9)), world.users, world.items)
@@ -133,15 +121,10 @@ def test_who_is_absent_or_has_rated_nothing_adds_exactly_nothing(world, clip, se
 def test_some_at_a_time_is_the_same_as_all_at_once(at_once, monkeypatch):
     world = make_world(5, n=12, m=13, p=2)
     world = replace(world, records=[[], [], *world.records[2:-1], []])  # nobody at either end
-    whole, exact = gradient(world).contributions({}, derive(1, "")), answer(gradient(world))
+    exact = answer(gradient(world))
     monkeypatch.setattr(records, "AT_ONCE", at_once)
-    chunks = list(gradient(world).chunks({}, derive(1, "")))
     assert np.array_equal(answer(gradient(world)), exact)
-    assert np.array_equal(np.concatenate([c.values for c in chunks]), whole.values)
-    assert np.array_equal(np.concatenate([c.cells for c in chunks]), whole.cells)
-    assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))
-    assert (len(chunks) == 1) == (at_once == 10**9)
-    assert all(len(c.values) <= max(at_once, 2 * 13) for c in chunks)  # what fits, or one user
+    assert (cases.assert_same_in_chunks(gradient(world), at_once, 2 * 13) == 1) == (at_once == 10**9)
 
 
 # -- neighbours -------------------------------------------------------------------------------------------------------
@@ -235,25 +218,3 @@ def test_a_slope_of_factors_that_were_not_projected_is_still_clipped(monkeypatch
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])
-def test_a_clip_must_bound(clip):
-    with pytest.raises(UsageError, match="bounds nothing"):
-        gradient(make_world(1), clip)
-
-
-def test_factors_attendance_and_rows_must_fit():
-    world = make_world(1, n=3, m=8, p=2)
-    for users, items in (
-        (world.users[:2], world.items),
-        (world.users, world.items[:5]),
-        (world.users[:, :1], world.items),
-    ):
-        with pytest.raises(DataError, match="do not fit"):
-            RecordGradient(Scale(1, 5), 8.0).over(world.ratings, users, items)
-    with pytest.raises(DataError, match="present"):
-        gradient(world, present=np.ones(2, dtype=bool))
-    twice = replace(world, records=[[(0, 5.0), (0, 5.0)], [], []])
-    with pytest.raises(DataError, match="rate an item once"):
-        gradient(twice)

@@ -16,21 +16,9 @@ OLD, NEW = "2020-01-01T00:00:00+00:00", datetime.datetime.now(datetime.UTC).isof
 
 def write(ledger, event, run="run-1", admit=None):
     number = len(ledger.rows()) + 1
-    return ledger.record(
-        run=run,
-        round=number,
-        step="tell",
-        attempt=0,
-        kind="sum",
-        request=f"request {number}",
-        event=event,
-        body=b"body",
-        sealed=False,
-        contributors=1,
-        present=None,
-        state=b"state",
-        admit=admit,
-    )
+    fixed = {"attempt": 0, "kind": "sum", "sealed": False, "contributors": 1, "present": None}
+    varied = {"run": run, "round": number, "request": f"request {number}", "event": event, "admit": admit}
+    return ledger.record(step="tell", body=b"body", state=b"state", **fixed, **varied)
 
 
 def counted(ledger, mine, days=None):

@@ -56,12 +56,6 @@ def test_what_is_dropped_depends_on_the_row_alone(csv, tmp_path):
         } == whole
 
 
-def test_good_data_is_the_same_with_it(tmp_path):
-    (tmp_path / "r.csv").write_text("user,item,rating\nu1,a,1\nu2,b,2\n")
-    ratings = load(tmp_path / "r.csv", bad_rows="drop")
-    assert (ratings.n_ratings, ratings.dropped, ratings.notes) == (2, 0, ())
-
-
 def test_lines_are_named_as_they_stand_in_the_file_after_some_went(tmp_path):
     (tmp_path / "r.csv").write_text("user,item,rating\nu1,a,1\n,b,2\nu1,a,3\n")
     with pytest.raises(DuplicatePair, match="Lines 2 and 4"):
@@ -120,11 +114,6 @@ def test_a_column_that_describes_items_divides_them(tmp_path):
     made = prepared(tmp_path, rows(lambda u, i: f"H{i % 2}"))
     assert made.parties.setting == "vertical"
     assert [len(share.items) for share in made.parties] == [3, 3]
-
-
-def test_a_gap_does_not_matter(tmp_path):
-    made = prepared(tmp_path, rows(lambda u, i: "" if (u, i) == (1, 1) else f"H{u % 3}"))
-    assert sorted(share.label for share in made.parties) == ["H0", "H1", "H2"]
 
 
 def test_a_column_that_describes_neither_names_a_user_with_two_values(tmp_path):

@@ -160,18 +160,13 @@ PARQUET = {"user": [1, 2, 3], "item": [1, 1, 1], "rating": [1.0, 2.0, 3.0]}
         ("rating", [[1.0], [2.0], [3.0]], ["ratings of", "type list", "numbers"]),
         ("timestamp", [1, None, 3], ["Row 2 of", "no timestamp"]),
         ("timestamp", [[1], [2], [3]], ["timestamps of", "type list"]),
+        ("user", ["b", "a", "b"], ["Rows 1 and 3", 'user "b"', "item 1"]),
     ],
 )
 def test_a_bad_row_of_parquet_is_named(tmp_path, column, values, words):
     path = tmp_path / "ratings.parquet"
     pq.write_table(pa.table({**PARQUET, column: values}), path)
     says(complaint(path), str(path), *words)
-
-
-def test_duplicates_in_parquet_name_their_rows(tmp_path):
-    path = tmp_path / "r.parquet"
-    pq.write_table(pa.table({"user": ["b", "a", "b"], "item": [1, 1, 1], "rating": [1, 2, 3]}), path)
-    says(complaint(path), "Rows 1 and 3", str(path), 'user "b"', "item 1")
 
 
 def test_files_that_are_not_what_they_claim_are_named(tmp_path):

@@ -97,14 +97,6 @@ def test_counts_are_counts_whatever_is_asked_and_left_out_rows_are_noted(folder)
     assert not any('feedback="count"' in note for note in implicit.notes)
 
 
-def test_hospitals_and_all_but_one_event_table_may_be_missing(tmp_path):
-    (tmp_path / "patient.csv").write_text(PATIENT)
-    (tmp_path / "lab.csv").write_text(LAB)
-    ratings = load(tmp_path, feedback="implicit")
-    assert ratings.n_ratings == 2
-    assert ratings.user_attributes.column_names == ["hospital", "age", "gender", "ethnicity"]
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [

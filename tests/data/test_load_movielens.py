@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit.data import load
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 
 RATINGS = [(1, 10, 5, 978300760), (1, 30, 3, 978302109), (2, 10, 4, 978301968), (3, 20, 1, 978300275)]
 FILMS = [
@@ -161,9 +161,3 @@ def test_a_film_listed_twice_is_named(tmp_path):
     put(tmp_path / "ml", "movies.dat", ["10::A (1990)::Drama", "30::B (1991)::Drama", "10::C (1992)::Drama"], "utf-8")
     with pytest.raises(DataError, match=r'Row 3 of the item table of "ml" describes item 10 a second time'):
         load(tmp_path / "ml")
-
-
-def test_published_sets_take_no_columns(tmp_path):
-    write_1m(tmp_path / "ml")
-    with pytest.raises(UsageError, match="leave out columns"):
-        load(tmp_path / "ml", columns={"user": "u"})

@@ -5,6 +5,7 @@ import sqlite3
 import sys
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -19,17 +20,8 @@ ROWS = [(7, "x", 4.5, 100), (7, "y", 5.0, 200), (3, "x", 1.0, 300)]
 CREATE = "create table ratings (user_id integer, isbn text, stars numeric(3, 1), moment integer)"
 
 
-def write_duckdb(path, *more):
-    with duckdb.connect(str(path)) as connection:
-        connection.execute(CREATE)
-        connection.executemany("insert into ratings values (?, ?, ?, ?)", ROWS)
-        for statement in more:
-            connection.execute(statement)
-    return path
-
-
-def write_sqlite(path, *more):
-    connection = sqlite3.connect(path)
+def write(path, *more, connect=sqlite3.connect):
+    connection = connect(str(path))
     connection.execute(CREATE)
     connection.executemany("insert into ratings values (?, ?, ?, ?)", ROWS)
     for statement in more:
@@ -37,6 +29,9 @@ def write_sqlite(path, *more):
     connection.commit()
     connection.close()
     return path
+
+
+write_sqlite, write_duckdb = write, partial(write, connect=duckdb.connect)
 
 
 def check(ratings):

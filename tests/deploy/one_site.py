@@ -4,23 +4,31 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv as csv
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger
+from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.kit import Kit
+from tacit.deploy.logs import ServiceLog
 from tacit.deploy.offer import Offer, SiteSizes, facts_content, facts_of, offered_file
 from tacit.deploy.policy import Policy
+from tacit.deploy.service_status import Status
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import Home, SiteRun
+from tacit.deploy.site_service import Site
 from tacit.engine.envelope import TimedRequest
+from tacit.federation.messages import Request
 from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 from tacit.prepare.run_file import setting_of
@@ -72,6 +80,19 @@ def home_of(folder: Path, name: str = "party-1", policy: Policy | None = None, s
     return Home(kit_of(name), place, place / "ledger", identity, source, policy or Policy())
 
 
+def item_sources(folder: Path, user_of=str, has=lambda user, site: True) -> dict[str, Source]:
+    """By site, a third of the items; the ids of its users, and which of them it has, can be chosen."""
+    sources = {}
+    for site, share in enumerate(partition(DATA, by="item", into=3)):
+        table, path, items = share.ratings.to_arrow(), folder / f"{share.name}.csv", folder / f"{share.name}-items.csv"
+        users = [user_of(user) for user in table["user"].to_pylist()]
+        table = table.set_column(0, "user", pa.array(users)).filter(pa.array([has(user, site) for user in users]))
+        csv.write_csv(table, path)
+        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), items)
+        sources[share.name] = Source(str(path), items=items)
+    return sources
+
+
 def rows_of(home: Home) -> list:
     """The ledger's rows, once it verifies; none where there is no ledger."""
     if not home.ledger.exists():
@@ -89,8 +110,26 @@ def costly(home: Home) -> list:
 
 
 def facts_told(offer: Offer, told: dict) -> object:
-    """The facts among sites that told their sizes."""
+    """The facts among sites of these sizes."""
     return facts_of(offer, told, Feedback(offer.file.data.feedback))
+
+
+def sentence(kinds, action, *args) -> str:
+    """The one sentence of a refusal."""
+    with pytest.raises(kinds) as found:
+        action(*args)
+    text = str(found.value)
+    assert "\n" not in text
+    assert text[-1] in ".?"
+    return text
+
+
+def service_of(folder: Path, home: Home, **options) -> Site:
+    return Site(home, ServiceLog(folder, home.name), Status(folder, home.name, "hearts"), **options)
+
+
+def request_of(agreed, step: str, round: int = 1, **payload) -> TimedRequest:
+    return TimedRequest(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0)
 
 
 class Sites:
@@ -104,8 +143,14 @@ class Sites:
         self.asked: list[tuple[str, TimedRequest]] = []
         self.answers: list = []
 
-    def aligned(self, count: int) -> None:
+    def align(self, path: Path, send=None) -> tuple[int, dict]:
+        """Align all sites' users; the size of the common list, and each site's rows of it."""
+        send = send or (lambda name, _id, content: decode(encode(self.parts[name].align(decode(encode(content))))))
+        count, rows = align_sites(self.offer, {name: told.users for name, told in self.told.items()}, send, path)
+        for name in self.offer.roster:
+            assert send(name, "", rows_content(count, rows[name])) == {"aligned": True}
         self.told = {name: replace(told, users=count) for name, told in self.told.items()}
+        return count, rows
 
     @property
     def begin_content(self) -> dict:

@@ -5,10 +5,8 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file
+from one_site import DATA, NAMES, Sites, costly, home_of, item_sources, offer_of, rows_of, run_file
 
 from tacit.boundary.events import Public
 from tacit.boundary.wire import decode, encode
@@ -16,13 +14,12 @@ from tacit.data.load import load
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import align_sites, on_rows, rows_content
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
-from tacit.errors import BadMessage, DataError, PeerFailed, PrivacyRefused, TamperingFound, UsageError
+from tacit.errors import BadMessage, DataError, PeerFailed, TamperingFound, UsageError
 from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.federation import Facts
 from tacit.methods import chosen
-from tacit.partition import Parties, Setting, Share, partition
+from tacit.partition import Parties, Setting, Share
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
 from tacit.secure.psi import Blinder
@@ -38,21 +35,15 @@ def vertical(way="psi", keep="shared", **sections):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Each site has a third of the items, and users of its own beside those that all have; ids that can be found."""
-    folder, sources = tmp_path_factory.mktemp("tables"), {}
-    for k, share in enumerate(partition(DATA, by="item", into=3)):
-        table = share.ratings.to_arrow()
-        users = [f"patient-{int(user[1:]):07d}" for user in table["user"].to_pylist()]
-        kept = [int(user[-3:]) % 7 != k for user in users]
-        table = table.set_column(0, "user", pa.array(users)).filter(pa.array(kept))
-        csv.write_csv(table, folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    """Each site has a third of the items, and not all of the users; ids that can be found."""
+    folder = tmp_path_factory.mktemp("tables")
+    return item_sources(
+        folder, lambda user: f"patient-{int(user[1:]):07d}", lambda user, site: int(user[-3:]) % 7 != site
+    )
 
 
 def ids_of(sites) -> dict[str, tuple[str, ...]]:
-    return {name: part._held.people for name, part in sites.parts.items()}
+    return {name: part.data.people for name, part in sites.parts.items()}
 
 
 class Coordinator:
@@ -68,11 +59,7 @@ class Coordinator:
         return reply
 
     def run(self) -> "Coordinator":
-        sizes = {name: told.users for name, told in self.sites.told.items()}
-        self.count, self.rows = align_sites(self.sites.offer, sizes, self.say, self.kept)
-        for name in self.sites.offer.roster:
-            assert self.say(name, "", rows_content(self.count, self.rows[name])) == {"aligned": True}
-        self.sites.aligned(self.count)
+        self.count, self.rows = self.sites.align(self.kept, self.say)
         return self
 
 
@@ -100,7 +87,7 @@ def roster_of(ids, coordinator, places) -> dict[int, str]:
 
 
 def places_of(sites) -> dict[str, np.ndarray]:
-    return {name: decode(part._aligning._path("place").read_bytes())["place"] for name, part in sites.parts.items()}
+    return {name: decode(part._alignment._path("place").read_bytes())["place"] for name, part in sites.parts.items()}
 
 
 @pytest.mark.parametrize("keep", ["shared", "all"])
@@ -115,10 +102,10 @@ def test_the_common_list_is_the_plain_join(tmp_path, tables, way, keep):
     assert sorted(roster) == list(range(done.count))
     assert set(roster.values()) == joined
     for name, part in sites.parts.items():
-        ratings, own = part._held.share.ratings, load(tables[name].data, scale=(1, 5))
+        ratings, own = part.data.share.ratings, load(tables[name].data, scale=(1, 5))
         assert ratings.n_users == done.count
-        assert part._held.share.ratings.user_ids.ids.tolist() == list(range(done.count))
-        held = part._held
+        assert part.data.share.ratings.user_ids.ids.tolist() == list(range(done.count))
+        held = part.data
         for row, user in roster.items():
             here = own.counts[own.user_ids.row(user)] if user in ids[name] else 0
             assert ratings.counts[row] + held.test.counts[row] == here
@@ -163,9 +150,6 @@ def test_keyed_hashes_need_a_key(tmp_path, tables):
         part_of(tmp_path, tables, vertical("hashed"), align_key=None)
 
 
-# -- what a site refuses ------------------------------------------------------------------------------------------
-
-
 def test_a_list_of_more_users_than_there_are_is_refused(tmp_path, tables):
     """Blinding as many guesses as one likes would be a service to whoever guesses."""
     offer = vertical()
@@ -184,7 +168,7 @@ def test_the_items_that_a_site_is_given_are_those_that_it_holds(tmp_path, tables
     content, part = sites.begin_content, sites.parts["party-1"]
     own = content["columns/party-1"]
     others = np.setdiff1d(np.arange(DATA.n_items, dtype=np.int32), own)[: len(own)]
-    with pytest.raises(BadMessage, match="the items that it holds"):
+    with pytest.raises(BadMessage, match="the items that party-1 holds"):
         part.begin({**content, "columns/party-1": others})
     assert part.party is None
     assert set(part.begin(content)) == {"bound"}
@@ -196,7 +180,7 @@ def test_a_second_list_in_somebody_s_name_is_refused(tmp_path, tables):
     one, guesses = Blinder().first(["a", "b"]), Blinder().first(["c", "d"])
     first = part.align({"stage": "again", "owner": "party-2", "list": one})["list"]
     np.testing.assert_array_equal(part.align({"stage": "again", "owner": "party-2", "list": one})["list"], first)
-    with pytest.raises(BadMessage, match="second list in the name of party-2"):
+    with pytest.raises(BadMessage, match="A second list in the name of party-2"):
         part.align({"stage": "again", "owner": "party-2", "list": guesses})
     part.align({"stage": "again", "owner": "party-3", "list": guesses})
 
@@ -204,7 +188,7 @@ def test_a_second_list_in_somebody_s_name_is_refused(tmp_path, tables):
 def test_planted_a_site_that_forgets_whose_list_it_blinded_would_be_noticed(tmp_path, tables):
     part = part_of(tmp_path, tables, vertical())
     part.align({"stage": "again", "owner": "party-2", "list": Blinder().first(["a", "b"])})
-    part._aligning._path("blinded").unlink()
+    part._alignment._path("blinded").unlink()
     guessed = part.align({"stage": "again", "owner": "party-2", "list": Blinder().first(["c"])})
     assert len(guessed["list"]) == 1  # the guess comes back blinded, to be compared with
 
@@ -238,13 +222,13 @@ def test_a_list_that_is_none_is_refused(tmp_path, tables, values):
 @pytest.mark.parametrize(("way", "stage"), [("psi", "tags"), ("hashed", "first"), ("hashed", "again"), ("psi", "ids")])
 def test_a_stage_of_another_way_is_refused(tmp_path, tables, way, stage):
     part = part_of(tmp_path, tables, vertical(way))
-    with pytest.raises(BadMessage, match="not one of this run's"):
+    with pytest.raises(BadMessage, match="not one of this run"):
         part.align({"stage": stage, "owner": "party-2", "list": Blinder().first(["a"])})
 
 
 def test_sites_with_other_users_do_not_align(tmp_path):
     part = Sites(tmp_path, offer_of(run_file())).parts["party-1"]
-    with pytest.raises(BadMessage, match="not of that kind"):
+    with pytest.raises(BadMessage, match="in this run they do not"):
         part.align({"stage": "first"})
 
 
@@ -278,13 +262,13 @@ def listed(tmp_path, tables):
 )
 def test_rows_that_cannot_be_are_refused(listed, change):
     part, users = listed
-    before = part._held
+    before = part.data
     count, rows = change(users)
     with pytest.raises(BadMessage, match="rows of the common list"):
         part.align({"stage": "rows", "count": count, "rows": rows})
-    assert part._held is before
-    assert not part._aligning._path("rows").exists()
-    assert part._aligning._path("scalar").exists()
+    assert part.data is before
+    assert not part._alignment._path("rows").exists()
+    assert part._alignment._path("scalar").exists()
 
 
 def test_rows_before_a_list_was_sent_are_refused(tmp_path, tables):
@@ -297,17 +281,14 @@ def test_rows_are_told_once_and_no_list_is_made_after_them(listed):
     part, users = listed
     content = rows_content(users, np.arange(users))
     part.align(content)
-    held = part._held
+    held = part.data
     part.align(content)
-    assert part._held is held
+    assert part.data is held
     with pytest.raises(BadMessage, match="other rows"):
         part.align(rows_content(users, np.arange(users)[::-1]))
     for stage in ("first", "again"):
-        with pytest.raises(BadMessage, match="known already"):
+        with pytest.raises(BadMessage, match="already known"):
             part.align({"stage": stage, "owner": "party-2", "list": Blinder().first(["a"])})
-
-
-# -- what a coordinator refuses -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -345,9 +326,6 @@ def test_a_resumed_coordinator_asks_nobody(tmp_path, tables):
         np.testing.assert_array_equal(rows[name], done.rows[name])
 
 
-# -- killed in between --------------------------------------------------------------------------------------------
-
-
 def test_a_site_that_is_rebuilt_before_every_stage_ends_on_the_same_rows(tmp_path, tables):
     """Scalar and place survive until the rows are known; then the scalar is gone, and rows may be told again."""
     sites = sites_of(tmp_path, tables, vertical())
@@ -372,7 +350,7 @@ def test_a_site_that_is_rebuilt_before_every_stage_ends_on_the_same_rows(tmp_pat
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     new = SiteRun(sites.homes[name], sites.offer.run, sites.offer.content())
     assert new.sizes()["users"] == len(ids[name])
-    one, other = new._held.share.ratings, sites.parts[name]._held.share.ratings
+    one, other = new.data.share.ratings, sites.parts[name].data.share.ratings
     np.testing.assert_array_equal(one.indptr, other.indptr)
     np.testing.assert_array_equal(one.values, other.values)
 
@@ -380,10 +358,10 @@ def test_a_site_that_is_rebuilt_before_every_stage_ends_on_the_same_rows(tmp_pat
 def test_a_site_that_comes_back_with_other_users_is_told_so(tmp_path, tables, listed):
     part, users = listed
     part.align(rows_content(users, np.arange(users)))
-    fewer = on_rows(part._held.share.ratings, np.arange(users), users)
-    held = replace(part._held, share=replace(part._held.share, ratings=on_rows(fewer, np.arange(users), users + 1)))
+    fewer = on_rows(part.data.share.ratings, np.arange(users), users)
+    held = replace(part.data, share=replace(part.data.share, ratings=on_rows(fewer, np.arange(users), users + 1)))
     with pytest.raises(DataError, match="same data"):
-        part._aligning.recalled(held)
+        part._alignment.restored(held)
 
 
 @pytest.mark.parametrize("what", ["rows", "place", "blinded"])
@@ -392,18 +370,15 @@ def test_a_damaged_file_is_named(listed, what):
     part.align({"stage": "again", "owner": "party-2", "list": Blinder().first(["a"])})
     if what == "rows":
         part.align(rows_content(users, np.arange(users)))
-    path = part._aligning._path(what)
+    path = part._alignment._path(what)
     path.write_bytes(path.read_bytes()[:-3])
     actions = {
-        "rows": lambda: part._aligning.recalled(part._held),
+        "rows": lambda: part._alignment.restored(part.data),
         "place": lambda: part.align(rows_content(users, np.arange(users))),
         "blinded": lambda: part.align({"stage": "again", "owner": "party-2", "list": Blinder().first(["a"])}),
     }
     with pytest.raises(TamperingFound, match=what):
         actions[what]()
-
-
-# -- what leaves stands in the ledger -----------------------------------------------------------------------------
 
 
 def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path, tables):
@@ -421,37 +396,6 @@ def test_with_privacy_every_list_stands_in_the_ledger_and_costs_nothing(tmp_path
     sites.leave()
     assert {answer.status for answer in sites.answers} == {"ok"}
     assert len(costly(home)) == sum(sites.agreed.plan.terms.releases.values())
-
-
-def test_with_privacy_a_vertical_site_names_its_items(tmp_path, tables):
-    offer = vertical(privacy={"epsilon": 4.0, "delta": 1e-6})
-    with pytest.raises(UsageError, match="--items"):
-        Sites(tmp_path, offer, Policy(), {name: replace(source, items=None) for name, source in tables.items()})
-
-
-def test_a_private_vertical_run_without_a_list_of_items_is_refused(tmp_path, tables):
-    offer = replace(vertical(privacy={"epsilon": 4.0, "delta": 1e-6}), catalogue=None)
-    with pytest.raises(PrivacyRefused, match="no public list"):
-        Sites(tmp_path, offer, Policy(), tables)
-
-
-# -- learning on aligned rows -------------------------------------------------------------------------------------
-
-
-def test_on_rows_moves_users_and_leaves_out_those_without_a_row():
-    ratings = DATA
-    rows = np.full(ratings.n_users, -1)
-    rows[[3, 1, 7]] = [0, 4, 2]
-    moved = on_rows(ratings, rows, 6)
-    assert moved.n_users == 6
-    for user in range(ratings.n_users):
-        here = slice(ratings.indptr[user], ratings.indptr[user + 1])
-        if rows[user] >= 0:
-            there = slice(moved.indptr[rows[user]], moved.indptr[rows[user] + 1])
-            np.testing.assert_array_equal(moved.items[there], ratings.items[here])
-            np.testing.assert_array_equal(moved.values[there], ratings.values[here])
-    assert moved.n_ratings == ratings.counts[[3, 1, 7]].sum()
-    assert on_rows(ratings, np.full(ratings.n_users, -1), 2).n_ratings == 0
 
 
 def joined(ratings, roster):
@@ -473,17 +417,17 @@ def test_a_run_on_aligned_rows_is_the_run_on_plainly_joined_data(tmp_path, table
     model = sites.begin().conduct()
     facts, shares = sites.agreed.facts, []
     for name, part in sites.parts.items():
-        raw = tables[name].held(sites.offer, name, tmp_path)
+        raw = tables[name].for_run(sites.offer, name, tmp_path)
         shares.append(
             Share(name, joined(raw.share.ratings, roster), np.arange(done.count), facts.member(name).columns, name)
         )
-        told = json.loads(part.keep({"users": model.user_factors})["metrics"])
+        told = json.loads(part.save({"users": model.user_factors})["metrics"])
         predictor, file = part.party.at_home(users=model.user_factors), sites.offer.file
         test = joined(raw.test, roster)
         plain = evaluate_as_configured(predictor, test, shares[-1].ratings, file.evaluate, file.seed)
         assert told["metrics"] == plain.metrics
         assert told["ratings"] == test.n_ratings > 0
-    whole = (done.count, facts.items, facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)
+    whole = (facts.scale, facts.feedback, shares[0].ratings.user_ids, facts.catalogue)
     parties = Parties(tuple(shares), Setting.VERTICAL, "joined by id", *whole)
     simulated = train(PreparedRun.of(*chosen(LEARNS), Facts.of(parties, sites.offer.file.seed)), parties)
     np.testing.assert_array_equal(model.item_factors, simulated.model.item_factors)

@@ -26,10 +26,8 @@ from tacit.deploy.site_run import SiteRun
 from tacit.engine.envelope import TimedRequest
 from tacit.errors import PrivacyRefused, TamperingFound
 from tacit.federation.messages import Request
-from tacit.methods.initial import start_factors
+from tacit.methods.factors import start_factors
 from tacit.secure.alignment import common_rows, tags
-
-# -- rows of a common list ----------------------------------------------------------------------------------------
 
 #: Users of each site by number: 40 that all have, and some of its own.
 USERS = {name: [*range(40), *range(100 * k, 100 * k + 5)] for k, name in enumerate(NAMES, start=1)}
@@ -68,8 +66,6 @@ def test_planted_rows_in_the_order_of_the_run_s_seed_would_be_noticed(tmp_path, 
     with pytest.raises(AssertionError):
         test_rows_of_a_common_list_are_in_an_order_that_nobody_knows_beforehand(tmp_path, way)
 
-
-# -- whom a site works with ---------------------------------------------------------------------------------------
 
 UNSIGNED, MASKED = offer_of(run_file()), offer_of(run_file(aggregation={"name": "secagg"}))
 
@@ -118,19 +114,13 @@ def test_planted_a_site_that_does_not_compare_keys_would_be_noticed(tmp_path, mo
     assert begun(tmp_path, UNSIGNED, another_key("party-2"))
 
 
-# -- times --------------------------------------------------------------------------------------------------------
-
-
 def test_when_somebody_rated_is_not_in_a_site_s_share(tmp_path):
     """What is not in it no step of any method can let out."""
     path = write_csv(tmp_path / "ratings.csv", DATA)
     assert load(path, scale=(1, 5)).times is not None
-    held = Source(path).held(offer_of(run_file()), "party-1", tmp_path)
+    held = Source(path).for_run(offer_of(run_file()), "party-1", tmp_path)
     assert held.share.ratings.n_ratings > 0
     assert held.share.ratings.times is None
-
-
-# -- one lock behind the other ------------------------------------------------------------------------------------
 
 
 def test_delta_is_held_to_the_site_s_own_users_before_sizes_leave(tmp_path):
@@ -159,7 +149,7 @@ def test_a_ledger_knows_whose_it_is_once_a_run_has_begun(tmp_path):
     sites.leave()
     home = sites.homes["party-1"]
     ledger = Ledger.open(home.ledger)
-    ledger.bind_people(sites.parts["party-1"]._held.people)
+    ledger.bind_people(sites.parts["party-1"].data.people)
     with pytest.raises(PrivacyRefused, match="is for other people"):
         ledger.bind_people([f"stranger {k}" for k in range(16)])
     ledger.close()
@@ -170,24 +160,21 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     sites = Sites(tmp_path, offer_of(run_file())).begin()
     sites.conduct()
     sites.leave()
-    home, afford, seen = sites.homes["party-1"], part.Protection.afford, []
+    home, afford, seen = sites.homes["party-1"], part.Protection.check_budget, []
 
     def looked(self):
         seen.append((self.ledger.path, self.ledger.path.parent.stat().st_mode & 0o077))
         afford(self)
 
-    old, young = (home.ledgers / f"{part.LOOK}{name}" for name in ("old", "young"))
+    old, young = (home.ledgers / f"{part.COPY}{name}" for name in ("old", "young"))
     for place in (old, young):
         place.mkdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(part.Protection, "afford", looked)
+    monkeypatch.setattr(part.Protection, "check_budget", looked)
     SiteRun(home, "run-1", sites.offer.content())
     ((copy, mode),) = seen
     assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)
-    assert list(home.ledgers.glob(f"{part.LOOK}*")) == [young]
-
-
-# -- whether a guess is right -------------------------------------------------------------------------------------
+    assert list(home.ledgers.glob(f"{part.COPY}*")) == [young]
 
 
 def guesses(folder, record: list[str]) -> list[tuple[int, float]]:

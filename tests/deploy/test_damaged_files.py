@@ -8,35 +8,36 @@ from tacit.deploy.deployment import _roster
 from tacit.deploy.site_service import own_identity
 from tacit.errors import TamperingFound
 
-DAMAGED = [b"", b"\xff\xfe\x00", b"{", b"5", b"null"]
+
+def roster(folder):
+    _roster(folder)
 
 
-@pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_roster_is_tampering(tmp_path, content):
-    (tmp_path / "transcript").mkdir()
-    (tmp_path / "transcript" / "roster.json").write_bytes(content)
-    with pytest.raises(TamperingFound, match=r"roster\.json"):
-        _roster(tmp_path)
+def aligned(folder):
+    align_sites(offer_of(run_file()), {}, lambda *_sent: {}, folder / "transcript" / "aligned.tct")
 
 
-@pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_common_list_is_tampering(tmp_path, content):
-    (tmp_path / "aligned.tct").write_bytes(content)
-    with pytest.raises(TamperingFound, match=r"aligned\.tct"):
-        align_sites(offer_of(run_file()), {}, lambda *said: {}, tmp_path / "aligned.tct")
+def signing_key(folder):
+    own_identity(folder)
 
 
-@pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_signing_key_is_tampering(tmp_path, content):
-    (tmp_path / "identity.key").write_bytes(content)
-    with pytest.raises(TamperingFound, match=r"identity\.key"):
-        own_identity(tmp_path)
+def run_notes(folder):
+    Sites(folder, offer_of(run_file())).begin()
 
 
-@pytest.mark.parametrize("content", DAMAGED)
-def test_damaged_notes_about_runs_are_tampering(tmp_path, content):
-    sites = Sites(tmp_path, offer_of(run_file()))
-    (sites.homes["party-1"].ledgers / "runs.json").write_bytes(content)
-    with pytest.raises(TamperingFound, match=r"runs\.json"):
-        sites.begin()
-    sites.leave()
+FILES = {
+    "transcript/roster.json": roster,
+    "transcript/aligned.tct": aligned,
+    "identity.key": signing_key,
+    "party-1/ledger/runs.json": run_notes,
+}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"5", b"null"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_tampering(tmp_path, name, content):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(TamperingFound, match=path.name):
+        FILES[name](tmp_path)

@@ -4,21 +4,15 @@ import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import BIAS, CHAIN, DATA, NAMES, Sites, offer_of, rows_of, run_file
+from one_site import BIAS, CHAIN, NAMES, Sites, item_sources, offer_of, rows_of, run_file
 
-from tacit.boundary.wire import decode, encode
 from tacit.deploy import deployment as deployed
-from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.coordinator_service import RunResult
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
-from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 from tacit.report.folder import RunFolder
 from tacit.report.site_messages import shared_metrics
@@ -64,7 +58,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     sites = Sites(folder, offer, policy_of(file), sources)
     told = sites.told
     if file.partition.by == "item":
-        align(sites, folder)
+        sites.align(folder / "aligned.tct")
     sites.begin()
     transcript, latest = Transcript(), {}
     keys = Keys({n: h.identity.public_key() for n, h in sites.homes.items()})
@@ -72,7 +66,7 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     federation = sites.agreed.federation(sites, keys=keys, **look)
     model = sites.agreed.coordinate(federation)
     replies = {
-        name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
+        name: {"ended": True, **(part.save(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
     done = change(RunResult(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
@@ -85,27 +79,10 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     return Run(made.path, ledgers, summary, read["card.md"], json.loads(read["about.json"]), read["report.html"])
 
 
-def align(sites, folder) -> None:
-    def say(name, _about, content):
-        return decode(encode(sites.parts[name].align(decode(encode(content)))))
-
-    count, rows = align_sites(sites.offer, {n: t.users for n, t in sites.told.items()}, say, folder / "aligned.tct")
-    for name in sites.offer.roster:
-        say(name, "", rows_content(count, rows[name]))
-    sites.aligned(count)
-
-
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
     """Each site has a third of the items, and not all of the users."""
-    folder, sources = tmp_path_factory.mktemp("tables"), {}
-    for k, share in enumerate(partition(DATA, by="item", into=3)):
-        table = share.ratings.to_arrow()
-        kept = [int(user[1:]) % 7 != k for user in table["user"].to_pylist()]
-        csv.write_csv(table.filter(pa.array(kept)), folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    return item_sources(tmp_path_factory.mktemp("tables"), has=lambda user, site: int(user[1:]) % 7 != site)
 
 
 def vertical(way="psi", keep="all", **sections):
@@ -124,9 +101,6 @@ def silos(tmp_path_factory) -> Run:
 def shops(tmp_path_factory, halves) -> Run:
     """Three sites with the same users, aligned by blinding."""
     return run_of(tmp_path_factory.mktemp("shops"), vertical(), sources=halves)
-
-
-# -- what crossed -----------------------------------------------------------------------------------------------------
 
 
 def test_run_and_beside_together_are_what_the_ledgers_say_left(silos, shops):
@@ -155,13 +129,13 @@ def test_the_card_says_which_total_is_which(silos):
         "| Left the parties in the run |",
         "| Left them before the run | 288 bytes |",
         "| Left them after the run | ",
-        "| Left them in all | ",
+        "| Left them in total | ",
         "| sizes:roster (before the run) | How many users it has, once for each offer. | roster | coordinator | 6 |",
         "| metrics:own (after the run) |",
-        "The digest, and the bytes in the summary, are of the run's own messages",
+        "The digest and the bytes in the summary are of the run's own messages",
     ):
         assert words in silos.card
-    assert "beside the run" in silos.report
+    assert "outside the run" in silos.report
     assert "288 bytes left them before it" in silos.report.replace("\xa0", " ")
 
 
@@ -173,19 +147,16 @@ def test_without_a_guarantee_sizes_and_items_are_told_too(tmp_path):
     assert "tacit up run.toml --keys" in run.card
 
 
-# -- what is not covered ----------------------------------------------------------------------------------------------
-
-
 def test_metrics_that_were_told_are_said_to_be_outside_the_guarantee(silos, shops):
-    assert "METRICS SHARED: beside it sites chose to tell metrics, which no ε covers." in silos.card[:400]
-    assert "the metrics that sites chose to tell after it are not covered" in silos.card
+    assert "METRICS SHARED: sites also chose to report metrics, which no ε covers." in silos.card[:400]
+    assert "Metrics that sites reported after the run are not covered." in silos.card
     assert 'class="stamp simulated"' in silos.report
     assert "METRICS SHARED" not in shops.card
     assert 'class="stamp holds"' in shops.report
 
 
 def test_the_card_says_that_silos_predict_with_factors_of_raw_ratings(silos, tmp_path):
-    assert "its own raw ratings (fine\\_tuning = 1)" in silos.card
+    assert "its raw ratings (fine\\_tuning = 1)" in silos.card
     plain = run_of(tmp_path, run_file(method={**CHAIN, "fine_tuning": 0}, public=PUBLIC))
     assert "raw ratings" not in plain.card
 
@@ -219,9 +190,6 @@ def test_who_was_absent_and_what_was_void_is_on_card_and_report(tmp_path):
     assert "| Void sums | 57: what left for them is charged |" in run.card
 
 
-# -- numbers ----------------------------------------------------------------------------------------------------------
-
-
 def test_declared_ratings_are_said_to_be_declared_and_have_no_density(silos, shops):
     for run in (silos, shops):
         assert "users, about 8,000 ratings declared |" in run.card
@@ -249,15 +217,6 @@ def test_a_vertical_party_has_its_own_users_and_not_the_common_lists(shops):
     assert "The common list has 48 rows, the users of any site" in shops.report
 
 
-def test_seconds_are_those_of_the_run(silos):
-    assert silos.summary["seconds"] == 1.25
-
-
-def test_a_deployment_without_a_curve_says_why(silos):
-    assert "test ratings stay at the sites" in silos.report
-    assert "no rounds with a value" not in silos.report
-
-
 def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):
     found = [name.partition("@")[0] for name in silos.summary["metrics"]]
     assert found == sorted(found, key=list(METRICS).index)
@@ -267,4 +226,4 @@ def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):
     one = json.dumps({"metrics": {"rank": 0.1, "mse": 1.0, "hr@10": 0.2, "hr@5": 0.1}, "users": 3, "ratings": 3})
     metrics, (note,) = shared_metrics({"party-1": {"metrics": one}}, 3)
     assert list(metrics) == ["mse", "rmse", "hr@10", "hr@5", "rank"]
-    assert note.endswith("what is shown is its own.")
+    assert note.endswith("these are shown.")

@@ -8,10 +8,12 @@ import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from tacit.deploy import health as module
+from tacit.deploy import service_status
 from tacit.deploy.health import Health
 from tacit.deploy.service_status import SILENCE, Status
 from tacit.errors import UsageError
@@ -80,9 +82,13 @@ def test_health_follows_the_state(health, status, state, code):
     assert ask(health, "/status")[0] == 200
 
 
-def test_a_service_that_has_fallen_silent_is_not_well(health, status):
-    status._table["updated"] = (datetime.now(UTC) - timedelta(seconds=SILENCE + 1)).isoformat()
-    assert ask(health, "/health")[0] == 503
+def test_a_service_that_has_fallen_silent_is_not_well(health, status, monkeypatch):
+    late = datetime.now(UTC) + timedelta(seconds=SILENCE + 1)
+    with monkeypatch.context() as later:
+        later.setattr(
+            service_status, "datetime", SimpleNamespace(now=lambda _zone: late, fromisoformat=datetime.fromisoformat)
+        )
+        assert ask(health, "/health")[0] == 503
     status.set()
     assert ask(health, "/health")[0] == 200
 
@@ -136,9 +142,6 @@ def test_a_request_that_is_no_http_ends_politely(health):
     assert ask(health, "/health")[0] == 200
 
 
-# -- stalled clients ------------------------------------------------------------------------------------------
-
-
 def test_a_stalled_client_keeps_nobody_waiting(health, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 60.0)
     monkeypatch.setattr(module._Handler, "timeout", 60.0)
@@ -160,13 +163,6 @@ def test_a_server_that_hears_one_at_a_time_would_wait(status, monkeypatch):
             assert time.monotonic() - began > module.PATIENCE / 2
     finally:
         health.close()
-
-
-def test_a_stalled_client_is_let_go(health):
-    with raw(health, b"GET /hea") as client:
-        began = time.monotonic()
-        assert client.recv(100) == b""
-        assert time.monotonic() - began < 60
 
 
 def test_a_client_that_sends_drop_by_drop_is_let_go_too(health):
@@ -195,14 +191,6 @@ def test_a_crowd_is_bounded_and_passes(health, monkeypatch):
     finally:
         for client in crowd:
             client.close()
-
-
-# -- start and close ------------------------------------------------------------------------------------------
-
-
-def test_it_listens_on_this_machine_alone(health):
-    assert health._server.server_address[0] == "127.0.0.1"
-    assert health.port > 0
 
 
 def test_it_closes_with_a_client_inside_and_the_port_is_free_again(status):

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tacit import files
-from tacit.deploy.certificates import fingerprint, key_text, new_key, read_certificate
+from tacit.deploy.certificates import key_text, new_key, read_certificate
 from tacit.deploy.keyring import Keyring
-from tacit.deploy.kit import Kit, _sum
+from tacit.deploy.kit import Kit
 from tacit.engine.cells import Credentials
 from tacit.errors import PeerFailed, TamperingFound, UsageError
 
@@ -44,22 +44,11 @@ def one_sentence(error: BaseException) -> str:
     return text
 
 
-# -- the file -----------------------------------------------------------------------------------------------------
-
-
 def test_a_kit_comes_back_as_it_was_and_only_its_owner_reads_it(kit, tmp_path):
     kit.write(tmp_path / "party-1.kit")
     assert Kit.read(tmp_path / "party-1.kit") == kit
     assert mode(tmp_path / "party-1.kit") == 0o600
     assert [p.name for p in tmp_path.iterdir()] == ["party-1.kit"]
-
-
-def test_it_says_first_what_it_is_and_that_it_is_secret(kit, tmp_path):
-    kit.write(tmp_path / "party-1.kit")
-    first, second, *_ = (tmp_path / "party-1.kit").read_text().splitlines()
-    assert first.startswith("# A Tacit kit")
-    assert "party-1" in first
-    assert second.startswith("# SECRET")
 
 
 def test_its_key_is_not_in_its_repr(kit):
@@ -69,7 +58,7 @@ def test_its_key_is_not_in_its_repr(kit):
 
 def test_a_file_that_is_there_is_left_alone(kit, tmp_path):
     (tmp_path / "party-1.kit").write_text("mine")
-    with pytest.raises(UsageError, match="is there already") as refused:
+    with pytest.raises(UsageError, match="already exists") as refused:
         kit.write(tmp_path / "party-1.kit")
     one_sentence(refused.value)
     assert (tmp_path / "party-1.kit").read_text() == "mine"
@@ -94,13 +83,6 @@ def test_a_kit_that_others_could_read_is_closed(kit, tmp_path):
     assert mode(tmp_path / "party-1.kit") == 0o600
 
 
-def test_line_ends_of_another_system_do_no_harm(kit, tmp_path):
-    kit.write(tmp_path / "party-1.kit")
-    text = (tmp_path / "party-1.kit").read_bytes()
-    (tmp_path / "windows.kit").write_bytes(text.replace(b"\n", b"\r\n"))
-    assert Kit.read(tmp_path / "windows.kit") == kit
-
-
 @pytest.mark.parametrize(
     ("content", "kind", "words"),
     [
@@ -122,11 +104,6 @@ def test_what_is_no_kit_gets_one_sentence(tmp_path, content, kind, words):
     with pytest.raises(kind, match=words) as refused:
         Kit.read(path)
     assert str(path) in one_sentence(refused.value)
-
-
-def test_a_folder_is_no_kit(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
-        Kit.read(tmp_path)
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(Kit)])
@@ -168,13 +145,6 @@ def test_a_right_sum_does_not_make_a_strange_value_right(kit, tmp_path, field, b
         Kit.read(tmp_path / "party-1.kit")
 
 
-def test_the_sum_covers_every_key_also_unknown_ones():
-    assert _sum({"a": 1}) != _sum({"a": 1, "b": 2})
-
-
-# -- what is in it ------------------------------------------------------------------------------------------------
-
-
 def test_a_fresh_kit_is_fine_also_where_the_clock_is_five_minutes_off(kit):
     kit.check()
     kit.check(datetime.now(UTC) - timedelta(minutes=4, seconds=55))
@@ -183,7 +153,7 @@ def test_a_fresh_kit_is_fine_also_where_the_clock_is_five_minutes_off(kit):
 
 def test_a_clock_that_is_slow_is_told_apart_from_a_certificate_that_expired(kit):
     with pytest.raises(
-        PeerFailed, match=r"valid from .* the clock of this machine says 1 January 2020.* set the clock"
+        PeerFailed, match=r"valid from .* the clock of this machine is at 1 January 2020.* set the clock"
     ):
         kit.check(datetime(2020, 1, 1, tzinfo=UTC))
     end = read_certificate(kit.certificate).not_valid_after_utc
@@ -206,8 +176,8 @@ def test_no_certificate_outlives_its_authority(keyring):
         (lambda kit, other, stranger: {"ca": stranger.ca}, "not from the authority"),
         (lambda kit, other, stranger: {"certificate": stranger.certificate, "key": stranger.key}, "not from the auth"),
         (lambda kit, other, stranger: {"certificate": other.certificate, "key": other.key}, 'is for "party-2"'),
-        (lambda kit, other, stranger: {"certificate": "nonsense"}, "nobody can read"),
-        (lambda kit, other, stranger: {"key": key_text(Ed25519PrivateKey.generate())}, "nobody can read"),
+        (lambda kit, other, stranger: {"certificate": "nonsense"}, "cannot be read"),
+        (lambda kit, other, stranger: {"key": key_text(Ed25519PrivateKey.generate())}, "cannot be read"),
     ],
 )
 def test_mixed_up_pieces_are_found(keyring, kit, tmp_path, change, words):
@@ -234,14 +204,6 @@ def test_unpacked_pieces_are_its_owner_s_alone(kit, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be unpacked"):
         kit.unpack(tmp_path / "file")
-
-
-def test_its_fingerprint_is_that_of_its_certificate(kit):
-    assert kit.fingerprint == fingerprint(read_certificate(kit.certificate))
-    assert len(kit.fingerprint) == 64
-
-
-# -- certificates as others read them -----------------------------------------------------------------------------
 
 
 def value(certificate: x509.Certificate, extension: type) -> object:

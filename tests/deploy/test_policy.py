@@ -56,17 +56,17 @@ def test_the_setting_is_the_run_file_s(by, setting):
 
 def test_more_than_a_site_allows_is_refused_as_its_budget():
     file, plan = both_of(OFFER)
-    Policy().allow(file, plan, 48)
-    Policy(max_epsilon=4.0).allow(file, plan, 48)
+    Policy().check_plan(file, plan, 48)
+    Policy(max_epsilon=4.0).check_plan(file, plan, 48)
     with pytest.raises(BudgetSpent, match=r"allows 3\.9"):
-        Policy(max_epsilon=3.9).allow(file, plan, 48)
+        Policy(max_epsilon=3.9).check_plan(file, plan, 48)
 
 
 def test_without_a_word_from_the_site_there_is_a_ceiling():
     file, plan = both_of(offer_of(run_file(privacy={"epsilon": 11.0, "delta": 1e-6})))
     with pytest.raises(BudgetSpent, match="--max-epsilon"):
-        Policy().allow(file, plan, 48)
-    Policy(max_epsilon=11.0).allow(file, plan, 48)
+        Policy().check_plan(file, plan, 48)
+    Policy(max_epsilon=11.0).check_plan(file, plan, 48)
 
 
 def test_what_a_run_file_asks_for_is_held_to_the_ceiling_whatever_its_plan_reaches():
@@ -75,9 +75,9 @@ def test_what_a_run_file_asks_for_is_held_to_the_ceiling_whatever_its_plan_reach
     file, plan = both_of(offer_of(run_file(method=chain, privacy={"epsilon": 1000.0, "delta": 1e-6})))
     assert plan.terms.guarantee.epsilon < 10
     with pytest.raises(BudgetSpent, match=r"ε = 1000, and without --max-epsilon"):
-        Policy().allow(file, plan, 48)
+        Policy().check_plan(file, plan, 48)
     with pytest.raises(BudgetSpent, match="allows 10"):
-        Policy(max_epsilon=10.0).allow(file, plan, 48)
+        Policy(max_epsilon=10.0).check_plan(file, plan, 48)
 
 
 @pytest.mark.parametrize(("users", "largest"), [(48, 1e-4), (1000, 1e-5), (1, 1e-4)])
@@ -86,25 +86,25 @@ def test_delta_is_small_beside_the_site_s_own_users(users, largest):
     for delta, fine in ((largest, True), (2 * largest, False)):
         file, plan = both_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": delta})))
         if fine:
-            Policy().allow(file, plan, users)
+            Policy().check_plan(file, plan, users)
             continue
         with pytest.raises(PrivacyRefused, match="--delta"):
-            Policy().allow(file, plan, users)
+            Policy().check_plan(file, plan, users)
 
 
 def test_a_unit_that_the_site_asks_for_is_the_run_s():
     file, plan = both_of(offer_of(run_file(privacy={"epsilon": 4.0, "delta": 1e-6, "unit": "rating"})))
-    Policy(unit="rating").allow(file, plan, 48)
+    Policy(unit="rating").check_plan(file, plan, 48)
     with pytest.raises(PrivacyRefused, match="--unit"):
-        Policy(unit="user").allow(file, plan, 48)
+        Policy(unit="user").check_plan(file, plan, 48)
 
 
 def test_a_simulated_guarantee_is_for_experiments():
     file, plan = both_of(offer_of(run_file(engine={"name": "flare", "seeded": True})))
     assert plan.terms.guarantee.simulated
-    Policy(local=True).allow(file, plan, 48)
+    Policy(local=True).check_plan(file, plan, 48)
     with pytest.raises(PrivacyRefused, match="SIMULATED"):
-        Policy().allow(file, plan, 48)
+        Policy().check_plan(file, plan, 48)
 
 
 def test_a_budget_is_the_site_s_or_the_first_run_s_for_good(tmp_path):
@@ -124,15 +124,15 @@ def test_a_budget_is_the_site_s_or_the_first_run_s_for_good(tmp_path):
 
 def test_signing_keys_come_from_their_owners():
     others = ("party-2", "party-3")
-    assert Policy(peers=KEYS).known(KEYS, others) == KEYS
-    assert Policy(local=True).known({"party-2": "x"}, others) == {"party-2": "x"}
+    assert Policy(peers=KEYS).peer_keys(KEYS, others) == KEYS
+    assert Policy(local=True).peer_keys({"party-2": "x"}, others) == {"party-2": "x"}
     with pytest.raises(PrivacyRefused, match="--peers FILE"):
-        Policy().known(KEYS, others)
+        Policy().peer_keys(KEYS, others)
     with pytest.raises(PrivacyRefused, match="no key for party-3"):
-        Policy(peers={"party-2": "2" * 64}).known(KEYS, others)
+        Policy(peers={"party-2": "2" * 64}).peer_keys(KEYS, others)
     for told in ({}, {**KEYS, "party-3": "4" * 64}, {"party-2": "2" * 64}):
         with pytest.raises(TamperingFound, match="another key"):
-            Policy(peers=KEYS).known(told, others)
+            Policy(peers=KEYS).peer_keys(told, others)
 
 
 def test_a_catalogue_that_only_the_coordinator_has_is_no_difference():

@@ -92,7 +92,7 @@ def written(folder, certificate, key):
 def test_the_coordinator_itself_is_reached(keyring, tmp_path):
     kit = keyring.invite("party-1")
     with listening(keyring.folder / "ca.pem", *coordinators(keyring, tmp_path)) as port:
-        assert "both certificates are good" in check_connection(replace(kit, port=port), 10.0)
+        assert "both certificates are valid" in check_connection(replace(kit, port=port), 10.0)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_nobody_else_is_taken_for_it(keyring, tmp_path, whose, why):
     kit = keyring.invite("party-1")
     with (
         listening(keyring.folder / "ca.pem", *whose(keyring, tmp_path)) as port,
-        pytest.raises(PeerFailed, match=f"is not good: .*{why}.*check this machine's clock") as refusal,
+        pytest.raises(PeerFailed, match=f"is not valid: .*{why}.*check this machine's clock") as refusal,
     ):
         check_connection(replace(kit, port=port), 10.0)
     assert not isinstance(refusal.value, NotThere)  # it is not waited for: a certificate does not mend
@@ -119,7 +119,7 @@ def test_a_kit_that_the_coordinator_does_not_know_is_told_so(keyring, tmp_path):
     kit = replace(stranger, ca=(keyring.folder / "ca.pem").read_text())
     with (
         listening(keyring.folder / "ca.pem", *coordinators(keyring, tmp_path)) as port,
-        pytest.raises(PeerFailed, match="does not let this kit's certificate in"),
+        pytest.raises(PeerFailed, match="refuses this kit's certificate"),
     ):
         check_connection(replace(kit, port=port), 10.0)
 

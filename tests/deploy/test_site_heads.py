@@ -10,7 +10,7 @@ import pytest
 from one_site import Sites, offer_of, rows_of, run_file
 
 from tacit.deploy.coordinator_service import Coordinator
-from tacit.deploy.deployment import _remembered
+from tacit.deploy.deployment import _ledger_heads
 from tacit.deploy.policy import Policy
 from tacit.engine.call_log import CallLog
 from tacit.engine.ledger_folder import Heads
@@ -57,8 +57,8 @@ def test_every_site_is_told_its_own_head_and_no_other(restored):
 
     here = SimpleNamespace(
         identities=lambda names: dict.fromkeys(names, "key"),
-        _all=settle,
-        desk=SimpleNamespace(first=lambda *_what: None),
+        _send_all=settle,
+        channel=SimpleNamespace(introduce=lambda *_what: None),
         _status=SimpleNamespace(set=lambda **_what: None),
         _log=SimpleNamespace(info=lambda *_what, **_more: None),
         run="run-2",
@@ -76,7 +76,7 @@ def test_heads_are_kept_with_the_keys_under_the_sites_signing_keys(tmp_path):
         return SimpleNamespace(keyring=SimpleNamespace(folder=tmp_path), identities=lambda _names: keys)
 
     def held(run, who, heads):
-        with closing(CallLog(tmp_path / f"{run}.sqlite")) as calls, _remembered(who, OFFER, calls) as known:
+        with closing(CallLog(tmp_path / f"{run}.sqlite")) as calls, _ledger_heads(who, OFFER, calls) as known:
             calls.keep("0", "request", Logged(b"", (), heads))
             return known
 
@@ -86,5 +86,5 @@ def test_heads_are_kept_with_the_keys_under_the_sites_signing_keys(tmp_path):
     assert held("second", other, {"party-1": "c", "party-2": "d"}) == {"party-2": "b"}
     assert Heads(tmp_path / "heads.json").known() == {"one": "a", "another site": "c", "two": "d"}
     bare = replace(OFFER, file=run_file(privacy=None))
-    with _remembered(first, bare, None) as nothing:
+    with _ledger_heads(first, bare, None) as nothing:
         assert nothing == {}

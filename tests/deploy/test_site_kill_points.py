@@ -1,18 +1,14 @@
 """A kill at every write of a site's service: it goes on, forgets nothing, and finds no tampering."""
 
 import numpy as np
-import pyarrow.csv as csv
 import pytest
 from killpoints import states_of
-from one_site import BIAS, CHAIN, DATA, Sites, costly, home_of, offer_of, rows_of, run_file
+from one_site import BIAS, CHAIN, Sites, costly, home_of, item_sources, offer_of, rows_of, run_file
 
 from tacit.boundary.ledger import ledgers_in
-from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_data import Source
 from tacit.deploy.site_files import read_predictor
 from tacit.deploy.site_run import SiteRun
-from tacit.partition import partition
 from tacit.prepare.prepared import Keys
 
 
@@ -28,7 +24,7 @@ def whole_run(folder, tmp_path, monkeypatch, offer, policy):
         keys = Keys({n: h.identity.public_key() for n, h in sites[0].homes.items()})
         federation = agreed.federation(sites[0], keys=keys, observer=lambda _round, _rounds, now: shared.update(now))
         agreed.coordinate(federation)
-        sites[0].parts["party-1"].keep(shared)
+        sites[0].parts["party-1"].save(shared)
         sites[0].leave()
 
     def answered():
@@ -66,7 +62,7 @@ def test_a_site_that_was_killed_at_any_write_goes_on(tmp_path, monkeypatch, meth
                 assert given == answer
             elif aggregation == "secagg":  # what the others sent goes with the keys and shares that were lost
                 break
-        part.keep(shared)
+        part.save(shared)
         part.leave()
         read_predictor(home.folder / "home" / "predictor.tct")
         charged = [(row.step, row.event) for row in costly(home)]
@@ -79,12 +75,7 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
     sections = {"by": "item", "into": 3, "align": "psi", "keep": "shared"}
     learns = {"name": "sgdmf", "factors": 2, "rounds": 1, "local_steps": 1, "sampling": 1.0, "fine_tuning": 0}
     offer, policy = offer_of(run_file(partition=sections, privacy=None, method=learns)), Policy(non_private=True)
-    sources = {}
-    for share in partition(DATA, by="item", into=3):
-        path, items = tmp_path / f"{share.name}.csv", tmp_path / f"{share.name}-items.csv"
-        csv.write_csv(share.ratings.to_arrow(), path)
-        items.write_text("item\n" + "".join(f"{item}\n" for item in share.ratings.item_ids.ids))
-        sources[share.name] = Source(str(path), items=items)
+    sources = item_sources(tmp_path)
     (tmp_path / "whole").mkdir()
     sites = Sites(tmp_path / "whole", offer, policy, sources)
     said = []
@@ -95,13 +86,10 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
         return reply
 
     def work():
-        sizes = {name: told.users for name, told in sites.told.items()}
-        count, rows = align_sites(offer, sizes, say, tmp_path / "aligned.tct")
-        for name in offer.roster:
-            say(name, "", rows_content(count, rows[name]))
+        sites.align(tmp_path / "aligned.tct", say)
 
     states = states_of(tmp_path / "whole" / "party-1", tmp_path / "killed", monkeypatch, work, lambda: len(said))
-    expected = sites.parts["party-1"]._held.share.ratings
+    expected = sites.parts["party-1"].data.share.ratings
     assert len(states) > 10
     for state, done in states:
         home = home_of(state.parent, policy=policy, source=sources["party-1"])
@@ -110,4 +98,4 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
             part.align(content)
         assert {path.suffix for path in (home.folder / "aligned").glob("[!.]*")} == {".place", ".rows", ".blinded"}
         if done:
-            np.testing.assert_array_equal(part._held.share.ratings.values, expected.values)
+            np.testing.assert_array_equal(part.data.share.ratings.values, expected.values)

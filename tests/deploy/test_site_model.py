@@ -11,7 +11,7 @@ def test_a_sites_folder_opens_as_a_model(tmp_path, method):
     sites = Sites(tmp_path, offer_of(run_file(method=method))).begin()
     shared = sites.conduct()
     latest = {"biases": shared.form.base} if method is BIAS else {"items": shared.item_factors}
-    sites.parts["party-1"].keep(latest)
+    sites.parts["party-1"].save(latest)
     home = sites.homes["party-1"].folder
     model = Model.load(home)
     assert model.item_ids == shared.item_ids

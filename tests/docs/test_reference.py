@@ -204,3 +204,11 @@ def test_links_between_pages_lead_somewhere(page):
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", sorted({DOCS.parent / "README.md", *DOCS.rglob("*.md")}), ids=lambda page: page.name)
+def test_no_page_says_to_install_from_an_index_where_tacit_is_not(page):
+    """Only the README names that command, to say that it does not work."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"pip install [\"']?tacit(?:\[[a-z,]+\])?[\"'`\s]", text)
+    assert not found or (page.name == "README.md" and "not on a package index yet" in text)

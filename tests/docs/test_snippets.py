@@ -215,111 +215,50 @@ def test_doctests_are_found():
     assert {test.name for test in doctests("tacit.errors")} == {"tacit.errors.did_you_mean"}
 
 
-# -- the collector -------------------------------------------------------------------------------------------------
+# -- the runner itself ---------------------------------------------------------------------------------------------
 
 
-def page(*parts):
-    return "\n".join(parts) + "\n"
+def fenced(language, *lines):
+    return "\n".join([f"```{language}", *lines, "```", ""])
 
 
-def test_blocks_are_found_with_their_language_and_line():
-    text = page(
-        "# Title",
-        "```python",
-        "x = 1",
-        "```",
-        "- a list",
-        "",
-        "  ~~~~ toml title=x",
-        "  [data]",
-        "",
-        "    source = 1",
-        "  ```",
-        "  ~~~~",
-        "```",
-        "plain",
-        "```",
+def test_blocks_are_found_with_their_language_and_line_and_left_out_for_a_reason_only():
+    text = (
+        fenced("python", "x = 1") + "- a list\n\n  ~~~~ toml title=x\n  [data]\n\n    a = 1\n  ```\n  ~~~~\n```\n```\n"
     )
     found = blocks(text)
     assert [(b.language, b.line, b.follows) for b in found] == [
-        ("python", 3, False),
-        ("toml", 8, False),
-        ("", 14, True),
+        ("python", 2, False),
+        ("toml", 7, False),
+        ("", 13, True),
     ]
-    assert found[1].text == "[data]\n\n  source = 1\n```\n"
-
-
-def test_a_block_is_left_out_for_a_reason_only():
-    text = page("<!-- no-run: needs a server -->", "", "```python", "1 / 0", "```", "```python", "x = 1", "```")
-    assert [block.runs for block in blocks(text)] == [False, True]
+    assert found[1].text == "[data]\n\n  a = 1\n```\n"
+    assert [block.runs for block in blocks("<!-- no-run: needs a server -->\n\n" + 2 * fenced("python"))] == [
+        False,
+        True,
+    ]
     for note in ("<!-- no-run -->", "<!-- no-run: -->", "<!-- no-run:  x -->", "<!--no-run needs a server-->"):
         with pytest.raises(BadPage, match="give a reason"):
-            blocks(page(note, "```python", "```"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        page("```python", "x = 1"),
-        page("````python", "x = 1", "```"),
-        page("<!-- no-run: needs a server -->", "Some text.", "```python", "```"),
-        page("<!-- no-run: needs a server -->"),
-    ],
-)
-def test_a_page_that_is_not_well_formed_is_refused(text):
-    with pytest.raises(BadPage):
-        blocks(text)
+            blocks(note + "\n" + fenced("python"))
+    reason = "<!-- no-run: needs a server -->\n"
+    for bad in ("```python\nx = 1", "````python\nx = 1\n```\n", reason + "Text.\n" + fenced("python"), reason):
+        with pytest.raises(BadPage):
+            blocks(bad)
 
 
 def test_the_blocks_of_a_page_share_names_and_folder(folder):
-    text = page(
-        "```python",
-        "from pathlib import Path",
-        "Path('a.txt').write_text('7')",
-        "```",
-        "Not the output of anything:",
-        "```text",
-        "1 / 0",
-        "```",
-        "```python",
-        "print('seen', 3.14159)",
-        "```",
-        "",
-        "```text",
-        "seen  3.1...",
-        "```",
-        "```py",
-        "def double(x):",
-        "    return 2 * x",
-        "assert double(int(Path('a.txt').read_text())) == 14",
-        "```",
-        "```python",
-        ">>> double(21)",
-        "42",
-        ">>> y = 3",
-        "```",
-        "```python",
-        "assert y == 3",
-        "```",
-        "```console",
-        "$ tacit new run.toml \\",
-        "    --source demo",
-        "Wrote it.",
-        "```",
-        "```sh",
-        "# a comment",
-        "tacit --version",
-        "```",
-        "```python",
-        "assert Path('run.toml').is_file()",
-        "```",
-        "```toml",
-        "[method]",
-        'name = "central"',
-        "```",
-        "```toml",
-        "[project]",
-        "```",
+    text = "".join(
+        [
+            fenced("python", "from pathlib import Path", "Path('a.txt').write_text('7')"),
+            "Not the output of anything:\n" + fenced("text", "1 / 0"),
+            fenced("python", "print('seen', 3.14159)") + "\n" + fenced("text", "seen  3.1..."),
+            fenced("py", "y = 2 * int(Path('a.txt').read_text())", "assert y == 14"),
+            fenced("python", ">>> 3 * y", "42", ">>> z = 3") + fenced("python", "assert z == 3"),
+            fenced("console", "$ tacit new run.toml \\", "    --source demo", "Wrote it."),
+            fenced("sh", "# a comment", "tacit --version"),
+            fenced("python", "assert Path('run.toml').is_file()"),
+            fenced("toml", "[method]", 'name = "central"') + fenced("toml", "[project]"),
+        ]
     )
     assert len(run_page(text, folder)) == 10
     assert not (folder / "snippet.toml").exists()
@@ -328,27 +267,26 @@ def test_the_blocks_of_a_page_share_names_and_folder(folder):
 @pytest.mark.parametrize(
     ("snippet", "error"),
     [
-        (("```python", "1 / 0", "```"), ZeroDivisionError),
-        (("```python", "x = ", "```"), SyntaxError),
-        (("```python", "import warnings", "warnings.warn('old')", "```"), UserWarning),
-        (("```python", ">>> 1 + 1", "3", "```"), BadPage),
-        (("```python", "print(1)", "```", "```text", "2", "```"), BadPage),
-        (("```console", "$ tacit --version", "$ tacit nonsense", "```"), BadPage),
-        (("```console", "$ make demo", "```"), BadPage),
-        (("```sh", "tacit nonsense", "```"), BadPage),
-        (("```toml", "[method]", 'name = "sgdfm"', "```"), BadPage),
-        (("```toml", "[method]", 'name = "sgdmf"', "facters = 3", "```"), BadPage),
-        (("```toml", "[data]", 'sorce = "demo"', "```"), BadPage),
-        (("```toml", "[data]", "source = ", "```"), BadPage),
+        (fenced("python", "1 / 0"), ZeroDivisionError),
+        (fenced("python", "x = "), SyntaxError),
+        (fenced("python", "import warnings", "warnings.warn('old')"), UserWarning),
+        (fenced("python", ">>> 1 + 1", "3"), BadPage),
+        (fenced("python", "print(1)") + fenced("text", "2"), BadPage),
+        (fenced("console", "$ tacit --version", "$ tacit nonsense"), BadPage),
+        (fenced("console", "$ make demo"), BadPage),
+        (fenced("toml", "[method]", 'name = "sgdfm"'), BadPage),
+        (fenced("toml", "[method]", 'name = "sgdmf"', "facters = 3"), BadPage),
+        (fenced("toml", "[data]", 'sorce = "demo"'), BadPage),
+        (fenced("toml", "[data]", "source = "), BadPage),
     ],
 )
 def test_a_snippet_that_fails_is_found(folder, snippet, error):
     with pytest.raises(error):
-        run_page(page("```python", "fine = 1", "```", *snippet), folder)
+        run_page(fenced("python", "fine = 1") + snippet, folder)
 
 
 def test_a_failure_names_the_line_of_the_page(folder):
     with pytest.raises(ZeroDivisionError) as error:
-        run_page(page("# Title", "```python", "x = 1", "x / 0", "```"), folder, "docs/x.md")
+        run_page("# Title\n" + fenced("python", "x = 1", "x / 0"), folder, "docs/x.md")
     last = error.traceback[-1]
     assert (str(last.path).endswith("x.md"), last.lineno + 1) == (True, 4)

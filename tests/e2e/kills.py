@@ -93,8 +93,6 @@ def kill_many(folder: Path, run_toml: Path, times: int, seed: int) -> tuple[dict
     return whole, resumed, hits
 
 
-# -- in children of one process ------------------------------------------------------------------------------------
-
 #: Where something becomes durable: a ledger's transaction ends, a call is logged. A kill comes before it or after it.
 WRITES = ((sealed_database.Transaction, "__exit__"), (CallLog, "keep"))
 
@@ -193,9 +191,6 @@ def check_nothing_forgotten(run: Path) -> None:
         ledger.verify(mine[-1] if mine else None)
         assert set(mine) <= {row.head for row in ledger.rows()}
         ledger.close()
-
-
-# -- what was left -------------------------------------------------------------------------------------------------
 
 
 def check_resumed(folder: Path, whole: dict, resumed: list[dict]) -> None:

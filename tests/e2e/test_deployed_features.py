@@ -63,5 +63,5 @@ def test_a_run_whose_sites_hold_another_catalogue_is_refused(federation):
     assert coordinator.wait() == 4, coordinator.err
     assert {site.wait() for site in sites} == {4}
     assert all('The offered item attribute "year" is not the one' in site.err for site in sites)
-    assert "refuses; its own terminal says why" in coordinator.err
+    assert "refuses; see its own terminal" in coordinator.err
     assert not any((federation.folder / f"site-{name}" / "ledger").exists() for name in federation.names)

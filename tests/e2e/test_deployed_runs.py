@@ -207,8 +207,6 @@ def deployed(tmp_path_factory) -> Callable[[str], Deployed]:
     return over
 
 
-# -- what is learned --------------------------------------------------------------------------------------------------
-
 #: So many runs in one process with noise of the operating system, and the chance that one more run like them lies
 #: outside the band that they span, were their metrics normal: the test's false-alarm rate, for each of two metrics.
 RUNS, FALSE_ALARM = 8, 1e-4
@@ -280,9 +278,6 @@ def without_items(predictor: Fitted) -> Fitted:
     return replace(predictor, form=replace(form, items=items))
 
 
-# -- what ledgers say -------------------------------------------------------------------------------------------------
-
-
 @EACH
 def test_every_ledger_is_whole_and_says_what_the_coordinator_saw(deployed, name):
     one = deployed(name)
@@ -316,9 +311,6 @@ def test_the_page_of_what_left_says_to_whom_of_which_budget_and_whether_metrics_
         assert "of a budget of 2" in page
         assert "masked" in page
         assert ("--share-metrics" in page) is told
-
-
-# -- what the coordinator sees ----------------------------------------------------------------------------------------
 
 
 def exchanges(step: str) -> set[tuple[str, str, str, str, str]]:
@@ -457,9 +449,6 @@ def test_a_trace_would_be_found(deployed, tmp_path):
         log.execute("insert into calls values (?)", (bytes(9_001) + numbers[1].astype("<f4").tobytes(),))
     places = {place.split(":")[0].split("/")[0].split(",")[0] for place in found(tmp_path, ids, *numbers)}
     assert places == {*plants, "packed.npz", "log.sqlite"}
-
-
-# -- metrics ----------------------------------------------------------------------------------------------------------
 
 
 def test_metrics_stay_at_home_unless_a_site_tells_them(deployed):

@@ -89,9 +89,6 @@ def check_ledgers(federation: Federation, names: tuple[str, ...], rounds: int, w
         ledger.close()
 
 
-# -- killed, and started anew ------------------------------------------------------------------------------------------
-
-
 def test_services_of_a_private_run_that_are_killed_at_random_moments_go_on(federation):
     """Sites and coordinator in turn, kill -9, then started as before: one ledger row a round, and none too many."""
     kills, rounds = TIMES, max(150, 60 * TIMES)
@@ -180,9 +177,6 @@ def test_a_site_killed_in_any_round_changes_nothing_of_a_seeded_run(local_sites,
     assert hits
 
 
-# -- gone for good -----------------------------------------------------------------------------------------------------
-
-
 def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_left_is_exit_5(federation):
     here = federation(METHOD.format(rounds=200) + "[engine]\ntimeout = 2\n")
     up = here.up()
@@ -230,7 +224,7 @@ def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_le
     here.until(lambda: here.round() >= 5)
     up.kill()
     assert site.wait() == 5
-    assert "was not there for 2 seconds" in one_sentence(site.err)
+    assert "was absent for 2 seconds" in one_sentence(site.err)
     assert other.process.poll() is None
     ledger = Ledger.open(here.folder / "site-party-1" / "ledger" / "party-1.sqlite")
     rows = ledger.rows()
@@ -271,9 +265,6 @@ def test_two_coordinators_do_not_share_a_port(federation):
     assert second.wait() == 5
     assert "is another one running there?" in second.err
     assert not (here.folder / "other").exists()
-
-
-# -- stopped, and away -------------------------------------------------------------------------------------------------
 
 
 #: Seconds within which a service stops, on a busy machine too; one that waits for its peers takes minutes.
@@ -348,7 +339,7 @@ def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federatio
     sites = {name: here.join(name, "--non-private") for name in here.names}
     here.until(lambda: here.round() >= 3)
     sites["party-2"].kill()
-    here.until(lambda: "party-2 is away; its answer is waited for until" in up.err)
+    here.until(lambda: "party-2 is absent; waiting for its answer until" in up.err)
     assert here.status("run")["peers"]["party-2"]["state"] == "absent"
     assert "misses party-2" in here.tacit("status", "run", code=5).stdout
     here.join("party-2", "--non-private")
@@ -357,9 +348,6 @@ def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federatio
     lines = list(map(json.loads, (here.folder / "run" / "log.jsonl").read_text().splitlines()))
     told = [(line["event"], line.get("peer")) for line in lines if line["event"] != "engine"]
     assert told[-3:] == [("absent", "party-2"), ("connected", "party-2"), ("done", None)]
-
-
-# -- out of budget -----------------------------------------------------------------------------------------------------
 
 
 def told_to_the_coordinator(here: Federation, *services: str) -> str:

@@ -60,9 +60,6 @@ def with_items(path: Path, *items: int) -> None:
     csv.write_csv(pa.concat_tables([table, pa.table(more).cast(table.schema)]), path.with_name(f"more-{path.name}"))
 
 
-# -- only looking -----------------------------------------------------------------------------------------------------
-
-
 def looked(federation: Federation, code: int, *more: str, data: str = "party-1.csv") -> dict:
     """The findings of one look, by what was looked at; nothing is ever begun by it."""
     done = federation.tacit("join", "party-1.kit", "--data", data, "--check", "--json", *more, code=code)
@@ -105,9 +102,6 @@ def test_a_look_finds_what_will_not_do_and_sends_nothing(tmp_path):
     assert "--max-epsilon" in too_much["privacy"]["found"]
     assert failed(absent) == ["connection"]  # the rest is held to the run file that the site was given
     assert absent["data"]["good"]
-
-
-# -- without any guarantee --------------------------------------------------------------------------------------------
 
 
 def test_a_run_without_a_guarantee_goes_on_without_whoever_did_not_allow_it(tmp_path):

@@ -36,9 +36,6 @@ def installed(tmp_path, monkeypatch):
     del known()[NAME]
 
 
-# -- on one machine: the experimenter's own sites ---------------------------------------------------------------------
-
-
 @pytest.fixture
 def world():
     parties = partition(demo(users=40, items=20, ratings=400), into=2)
@@ -90,8 +87,6 @@ def test_a_role_apart_gives_the_same_digest_and_so_it_does_when_it_is_killed(ins
 def _log(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
-
-# -- between organisations: services of the command line --------------------------------------------------------------
 
 RUN = f"""
 seed = 3
@@ -190,7 +185,7 @@ def test_a_role_can_look_before_it_joins(installed):
         seen = made.tacit("join", "catalogue.kit", "--data", "own.parquet", "--check", "--json")
         findings = {found["what"]: found["found"] for found in json.loads(seen.stdout)["findings"]}
         assert "20 items with year" in findings["data"]
-        assert f"keeps them ({NAME}" in findings["this site's rules"]
+        assert f"satisfies them ({NAME}" in findings["this site's rules"]
         assert "privacy" not in findings
         assert "party-1" not in up.err.split("waiting for")[0]
     finally:

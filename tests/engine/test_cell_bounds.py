@@ -58,8 +58,6 @@ def dropped(reply: Message | None) -> bool:
     return True
 
 
-# -- which messages pass ------------------------------------------------------------------------------------------
-
 BYE = {"CHANNEL": CellChannel.CELLNET, "TOPIC": CellChannelTopic.Bye}
 AGREED = {
     "the coordinator's, to a site": ("party-1", (HUB, "party-1"), {}),
@@ -97,9 +95,6 @@ def test_a_message_is_dropped_for_each_thing_that_is_not_as_agreed(ends, what):
     assert dropped(ends[at]._unwanted(message(*between, **more)))
 
 
-# -- how large ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_a_message_larger_than_the_largest_is_not_looked_at(ends, heard, monkeypatch, kind):
     monkeypatch.setattr(cells, "LARGEST", 8)
@@ -115,8 +110,6 @@ def test_what_is_not_bytes_is_not_looked_at(ends, heard, body):
     assert dropped(ends["party-1"]._received(message(HUB, "party-1", body)))
     assert heard == []
 
-
-# -- what a signature is good for ---------------------------------------------------------------------------------
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 BODY = sign_message(Address(COORDINATOR, "party-1", "ask", "run-1"), {"number": 3}, KEY)[SIGNATURE:]

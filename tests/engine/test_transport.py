@@ -59,9 +59,6 @@ def streamed(kit, port: int, data: bytes) -> grpc.RpcError:
         return ended.value
 
 
-# -- connections ------------------------------------------------------------------------------------------------------
-
-
 def test_a_connection_that_does_not_shake_hands_is_closed_soon(hub):
     port, _heard = hub
     silent = [socket.create_connection(("localhost", port), timeout=20.0) for _ in range(30)]
@@ -111,9 +108,6 @@ def test_a_coordinator_that_cannot_look_a_certificate_up_says_try_later_and_no_p
     assert "/srv" not in ended.details()
 
 
-# -- frames -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_frame_that_is_too_large_is_refused_by_its_length(hub, made):
     (port, heard), (_keyring, kit, _folder) = hub, made
     ended = streamed(kit, port, bytes(transport.FRAME + 1))
@@ -134,9 +128,6 @@ def test_a_message_larger_than_a_frame_goes_through_the_network_in_parts(hub, ma
     finally:
         site.stop()
     assert heard == [("party-1", "reply", 2 * transport.FRAME)]
-
-
-# -- messages in parts ------------------------------------------------------------------------------------------------
 
 
 def most(_sender: str, topic: str) -> int:

@@ -76,9 +76,6 @@ def test_a_disk_that_fails_gives_the_turn_back_before_it_is_over():
     assert turns.free
 
 
-# -- the engine takes them -------------------------------------------------------------------------------------------
-
-
 class Party:
     """As much of a party as an engine needs; it refuses whatever it is asked, after some work."""
 

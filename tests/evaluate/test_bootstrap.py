@@ -7,16 +7,6 @@ from tacit.errors import UsageError
 from tacit.evaluate import bootstrap_interval
 
 
-def test_the_interval_covers_the_true_mean():
-    # 300 worlds of 80 skewed values (exponential, mean 1) at level 0.95. Percentile intervals of skewed data
-    # cover a little less, about 0.93: fewer than 0.88 · 300 then has probability 6e-4, were it not seeded.
-    stream = np.random.default_rng(3)
-    worlds = stream.exponential(size=(80, 300))
-    low, high = bootstrap_interval(worlds, resamples=600)
-    covered = np.mean((low <= 1) & (high >= 1))
-    assert 0.88 < covered < 0.99
-
-
 def test_the_interval_of_a_ratio_covers_the_true_ratio():
     # 300 worlds of 100 users with 1…20 ratings and squared errors of mean 1 that share a factor per user:
     # intervals that took ratings as independent would cover far less. Bounds as above.
@@ -58,21 +48,9 @@ def test_users_without_a_part_change_nothing():
     np.testing.assert_array_equal(bootstrap_interval(np.nan_to_num(padded), weights), bootstrap_interval(x))
 
 
-def test_columns_may_rest_on_different_users():
-    x = np.array([[1.0, np.nan], [2.0, np.nan], [3.0, 5.0], [4.0, 6.0]])
-    low, high = bootstrap_interval(x)
-    assert 1 <= low[0] < high[0] <= 4
-    assert (low[1], high[1]) == (5, 6)
-
-
 @pytest.mark.parametrize("x", [[], [1.0], [np.nan, np.nan], [1.0, np.nan]])
 def test_fewer_than_two_users_have_no_interval(x):
     assert np.isnan(bootstrap_interval(np.array(x, dtype=float))).all()
-
-
-def test_huge_values_stay_finite():
-    low, high = bootstrap_interval(np.array([1e300, 2e300, 3e300]))
-    assert 1e300 <= low < high <= 3e300
 
 
 @pytest.mark.parametrize("wrong", [{"resamples": 0}, {"level": 0.0}, {"level": 1.0}])

@@ -43,16 +43,6 @@ def test_the_p_value_is_exact_for_few_users():
     assert compare_paired(d, np.zeros(6)).p_value == pytest.approx(expected)
 
 
-def test_the_random_and_the_exact_p_value_agree():
-    # 14 users; all 2^14 patterns against 20,000 random ones: sd at most √(1/4/20000) = 0.0035. Bound at 5 sd:
-    # a false-alarm rate of 6e-7, were the seed not fixed.
-    d = np.random.default_rng(3).normal(0.4, 1.0, size=14)
-    patterns = 1 - 2 * ((np.arange(2**14)[:, None] >> np.arange(14)) & 1)
-    exact = np.mean(np.abs(patterns @ d) >= abs(d.sum()) - 1e-12)
-    assert 0.02 < exact < 0.98
-    assert compare_paired(d, np.zeros(14), permutations=20_000).p_value == pytest.approx(exact, abs=0.018)
-
-
 def test_the_smallest_p_value_is_one_over_the_patterns_tried_and_the_one_seen():
     assert compare_paired(np.ones(50), np.zeros(50), permutations=99).p_value == 1 / 100
 
@@ -88,25 +78,6 @@ def test_lower_is_better_for_errors_and_rank():
         assert compare_paired(a, b, metric=metric).share_worse == 1
         assert "the first is worse than the second" in str(compare_paired(a, b, metric=metric))
     assert compare_paired(a, b, lower_is_better=True).share_better == 1
-
-
-def test_the_order_of_the_runs_only_turns_the_sign():
-    a, b = np.random.default_rng(5).normal(size=(2, 30))
-    one, other = compare_paired(a, b), compare_paired(b, a)
-    assert one.difference == -other.difference
-    assert one.p_value == other.p_value
-    assert one.interval == pytest.approx((-other.interval[1], -other.interval[0]))
-
-
-def test_it_reads_as_one_sentence():
-    text = str(compare_paired(np.full(30, 0.5), np.full(30, 0.25), metric="ndcg@10", names=("als", "bias")))
-    assert text == (
-        "On 30 users, als is better than bias: ndcg@10 is 0.5 against 0.25, a difference of +0.25 "
-        "(95 % interval +0.25 … +0.25, p < 0.001); als is better for 100% of users and worse for 0%."
-    )
-    assert "no clear difference between als and bias" in str(
-        compare_paired(np.array([1.0, 2.0]), np.array([2.0, 1.0]), names=("als", "bias"))
-    )
 
 
 def test_one_user_has_no_interval_and_proves_nothing():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.evaluate import evaluate
-from tacit.evaluate.negatives import sample_negatives
+from tacit.evaluate.positions import sample_negatives
 from tacit.rng import id_keys
 
 NAMES = ("hr", "hr_full", "ndcg", "precision", "recall", "f1", "map", "rank")

@@ -11,6 +11,7 @@ from tacit.evaluate import evaluate
 from tacit.evaluate import references as module
 from tacit.evaluate.references import local_biases, references
 from tacit.experiment import run
+from tacit.model import Fitted, Linear
 from tacit.prepare.loaded import prepare
 
 DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 700}
@@ -23,7 +24,8 @@ def prepared(by="user", method="bias", **data):
 
 def found(ready, **judging) -> dict[str, dict]:
     judge = partial(evaluate, test=ready.test, seen=ready.train, bootstrap=10, **judging)
-    own = judge(module._popular(ready.train) if ready.parties.feedback == "implicit" else module._local(ready))
+    flat = Linear.scores(np.full(ready.test.n_items, 3, np.float32), ready.test.scale)
+    own = judge(Fitted.same_for_all(flat, ready.test.n_users))
     listed = references(ready, own, judge)
     assert json.loads(json.dumps(listed, allow_nan=False)) == listed
     return {one["name"]: one for one in listed}

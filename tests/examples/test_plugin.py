@@ -13,12 +13,7 @@ import pytest
 from plugged import FOLDER, installed, plugged
 from tacit_slopes import FEATURE_SLOPES
 
-from tacit.boundary.account import epsilon
-from tacit.boundary.events import Gaussian, Skellam
-from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.config import RunFile
-from tacit.errors import UsageError
-from tacit.guarantee import Relation
 from tacit.methods import find, known
 from tacit.model import Model
 from tacit.prepare.loaded import prepare
@@ -101,53 +96,6 @@ def test_it_runs_on_single_devices_too(tmp_path):
         held(tmp_path, users=30, ratings=600, partition=partition, privacy=privacy, **under("secagg"))
 
 
-def test_hidden_sums_without_noise_give_the_same_model(tmp_path):
-    plain, hidden = (held(tmp_path, **under(name))[1].model.form for name in ("plain", "secagg"))
-    np.testing.assert_allclose(hidden.base, plain.base, atol=1e-4)
-    np.testing.assert_allclose(np.abs(hidden.items), np.abs(plain.items), atol=1e-3)
-
-
-@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
-def test_its_shares_give_every_step_a_noise_of_its_own(aggregation):
-    terms = prepare(file(**under(aggregation, privacy=PRIVATE))).run.plan.terms.steps
-    z = {name: step.multiplier for name, step in terms.items()}
-    assert list(z) == STEPS
-    assert len(set(z.values())) == 3
-    shares = {name: z["means"] ** 2 * 0.5 / step**2 for name, step in z.items()}
-    assert shares == pytest.approx({"means": 0.5, "tastes": 0.2, "slopes": 0.3})
-    for name, step in terms.items():  # rounding to integers lengthens what a user adds a little
-        assert 1 <= step.sigma / (z[name] * step.sensitivity) < 1.1
-
-
-@pytest.mark.parametrize(("aggregation", "event"), [("plain", Gaussian), ("secagg", Skellam)])
-def test_every_ledger_holds_three_events_that_cost_what_was_asked_for(tmp_path, aggregation, event):
-    made, _trained = held(tmp_path, **under(aggregation, privacy=PRIVATE))
-    paths = list(ledgers_in(tmp_path / "ledgers"))
-    assert len(paths) == 3
-    for path in paths:
-        ledger = Ledger.open(path)
-        rows = [row for row in ledger.rows() if row.kind == "sum"]
-        ledger.close()
-        assert [row.step for row in rows] == STEPS
-        assert [type(row.spent) for row in rows] == [event] * 3
-        assert len({row.spent for row in rows}) == 3
-        spent = epsilon([row.spent for row in rows], PRIVATE["delta"], Relation.ZERO_OUT)
-        assert spent == pytest.approx(4.0, rel=2e-3)
-        assert spent <= made.run.guarantee.epsilon * (1 + 1e-9)
-
-
-def test_each_sum_is_asked_for_with_what_the_one_before_gave(tmp_path):
-    _made, first = held(tmp_path / "1", privacy=PRIVATE)
-    _made, second = held(tmp_path / "2", privacy={**PRIVATE, "epsilon": 1.0})
-    asked = [
-        {entry.step: entry.digest for entry in run.transcript.entries if entry.direction == "down"}
-        for run in (first, second)
-    ]
-    assert asked[0]["means"] == asked[1]["means"]  # it takes nothing
-    assert asked[0]["tastes"] != asked[1]["tastes"]
-    assert asked[0]["slopes"] not in (asked[0]["tastes"], asked[1]["slopes"])
-
-
 def test_it_beats_means_that_nothing_protects_and_features_help(tmp_path):
     """On the demo at ε = 4, over three seeds: RMSE 0.93 against 1.00 of item means without any noise."""
     size = {"users": 1000, "items": 500, "ratings": 50_000}
@@ -196,8 +144,3 @@ def test_the_command_line_runs_its_own_run_file_where_it_is_installed(site, tmp_
         assert done.returncode == code, done.stderr
     assert 'There is no method "feature-slopes".' in done.stderr
     assert Model.load(tmp_path / "done").method == "feature-slopes"
-
-
-def test_parameters_of_the_method_are_checked():
-    with pytest.raises(UsageError, match="directions"):
-        prepare(file(method={"name": "feature-slopes", "directions": 51}))

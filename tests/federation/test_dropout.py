@@ -27,7 +27,7 @@ def test_half_drop_out_before_they_hear():
     attendance = Attendance.draw(DEVICES, 0.4, 1, 0)
     silent = 1 - attendance.receivers("party-1", 4000) / 4000
     assert abs(silent - 0.2) < 5 * np.sqrt(0.2 * 0.8 / 4000)
-    assert not np.any(attendance.arrives["party-1"] & ~attendance.hears["party-1"])
+    assert not np.any(attendance.arrives["party-1"] & ~attendance.receives["party-1"])
 
 
 def test_who_drops_out_depends_on_round_and_exchange_and_nothing_else():

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from secure_stage import Stage
 from stated import gate_of, grid_of, promise, step_terms
-from test_secure_sums import Stage
 
 from tacit.aggregation.ideal import HiddenSum
 from tacit.aggregation.secagg import SecAgg

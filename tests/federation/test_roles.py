@@ -119,7 +119,7 @@ def test_a_party_with_ratings_has_no_such_way_out(parties, tmp_path, privacy):
     made = prepared(parties, replace(WEIGHED, sides={Setting.HORIZONTAL: sides}), privacy=privacy)
     records = Records.of(made, tmp_path)
     party = made.party(parties[0], None if records is None else records.of_party(parties[0]))
-    with pytest.raises(PrivacyRefused, match=r"party-1 has ratings, and gate\.tell is for roles"):
+    with pytest.raises(PrivacyRefused, match=r"party-1 has ratings, and gate\.send is for roles"):
         party.answer(Request(WEIGHED.name, made.bound, "gossip", 0, 0, request_body()))
 
 
@@ -173,7 +173,7 @@ class Careless(Role):
     ("name", "error", "words"),
     [
         ("misshapen", BadMessage, "catalogue"),
-        ("raw", UngatedRelease, r"catalogue.*gate\.tell"),
+        ("raw", UngatedRelease, r"catalogue.*gate\.send"),
         ("twice", PrivacyRefused, "two releases"),
         ("crash", PeerFailed, 'catalogue failed in step "crash".*planted'),
     ],

@@ -167,7 +167,7 @@ def written_down(pin: Pin | None):
     answers: dict[tuple[str, str, int, int], Answered] = {}
     started: list[dict[str, np.ndarray]] = []
     place = threading.local()  # parties may answer at the same time
-    noised, answer, chain, add = Gaussian.noised, Gate._answer, Gate.chain, Gate.sum
+    noised, answer, chain, add = Gaussian.noised, Gate._noised_answer, Gate.chain, Gate.sum
 
     def here(gate, number):
         served = gate._serving()
@@ -195,7 +195,7 @@ def written_down(pin: Pin | None):
         return chain(self, *data, state=state, **named)
 
     with (
-        patch.object(Gate, "_answer", answered),
+        patch.object(Gate, "_noised_answer", answered),
         patch.object(Gaussian, "noised", note),
         patch.object(Gate, "chain", begin),
         patch.object(Gate, "sum", summed),

@@ -7,7 +7,7 @@ import tacit
 from tacit.errors import UsageError
 from tacit.federation import Facts
 from tacit.methods import chosen, find
-from tacit.partition import Setting, partition
+from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
@@ -86,10 +86,6 @@ def test_a_device_alone_knows_its_own_mean():
 def test_an_unknown_method_gets_a_suggestion():
     with pytest.raises(UsageError, match='Did you mean "popularity"'):
         find("populrity")
-
-
-def test_methods_say_where_they_run():
-    assert all(set(find(name).sides) == set(Setting) for name in ("sgdmf", "central", "local", "item-mean"))
 
 
 def test_a_flat_start_is_better_for_whoever_has_few_ratings():

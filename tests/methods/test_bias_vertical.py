@@ -9,7 +9,6 @@ import pytest
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Normalised
-from tacit.boundary.deviations import Deviations
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import unprotected
@@ -28,7 +27,6 @@ from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.run_file import plan
-from tacit.rng import derive
 
 SILOS = 3
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
@@ -83,8 +81,8 @@ def test_what_all_silos_released_of_one_user_is_within_the_guarantee(tmp_path):
 
 def test_a_plan_that_forgets_the_other_silos_is_noticed(tmp_path, monkeypatch):
     """Planted: one release is counted where a user is in three."""
-    honest = plans._event
-    monkeypatch.setattr(plans, "_event", lambda terms, z, how: honest(replace(terms, parties=1), z, how))
+    honest = plans.event_of
+    monkeypatch.setattr(plans, "event_of", lambda query, z, count, *how: honest(query, z, count // 3, *how))
     with pytest.raises(AssertionError):
         test_what_all_silos_released_of_one_user_is_within_the_guarantee(tmp_path)
 
@@ -98,40 +96,9 @@ def test_a_rating_is_in_one_silo():
     assert ratio == pytest.approx(np.sqrt(SILOS), rel=1e-4)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"count_weight": 0.01, "shrinkage": 0.0}])
-def test_an_emptied_record_moves_each_silo_by_at_most_one(parameters):
-    moved = np.zeros((WHOLE.n_users, SILOS))
-    for number, share in enumerate(PARTIES):
-        ratings = share.ratings
-        whole = _exact(silo(number, **parameters))
-        for user in range(WHOLE.n_users):
-            kept = ratings.keep(ratings.users != user)
-            moved[user, number] = np.linalg.norm(whole - _exact(silo(number, kept, **parameters)))
-    bound = Normalised(("errors", "weights")).sensitivity(Unit.USER, Relation.ZERO_OUT)
-    assert moved.max() <= bound
-    everywhere = np.all([share.ratings.counts > 0 for share in PARTIES], axis=0)
-    assert everywhere.any()
-    together = np.linalg.norm(moved[everywhere], axis=1)
-    assert np.allclose(together, np.sqrt(SILOS) * bound, atol=1e-4)  # attained: all s releases are needed
-
-
-def test_one_rating_moves_one_silo_by_at_most_itself():
-    ratings = PARTIES[0].ratings
-    whole = _exact(silo(0, unit=Unit.RATING))
-    moved = [
-        np.linalg.norm(whole - _exact(silo(0, ratings.keep(np.arange(ratings.n_ratings) != entry), Unit.RATING)))
-        for entry in range(0, ratings.n_ratings, 3)
-    ]
-    assert max(moved) <= Deviations(ratings.scale, 0.7).sensitivity(Unit.RATING, Relation.ZERO_OUT)
-
-
-def _exact(party: VerticalBiasParty) -> np.ndarray:
-    return np.concatenate([*_asked(party).exact({}, derive(0)).values()])
-
-
 def _asked(party: VerticalBiasParty):
     """What answers the party's step."""
-    return party.gate.terms.steps["contribute"].query.over(*party._asked_over())
+    return party.gate.terms.steps["contribute"].query.over(*party._query_data())
 
 
 # -- what leaves ----------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A method whose sums share the budget: each step's noise follows its share, and together they cost what was asked."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.release import Kind
-from tacit.boundary.spec import Spec, Terms
+from tacit.boundary.spec import Spec
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
@@ -18,7 +17,7 @@ from tacit.data.synthetic import demo
 from tacit.errors import UsageError
 from tacit.federation import Facts, Floats, Party, Schema, step
 from tacit.guarantee import Relation
-from tacit.methods.method import Method, Parameters, Sides
+from tacit.methods.method import Coordinator, Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
@@ -58,13 +57,10 @@ class Adding(Party):
         return Fitted.same_for_all(Linear.scores(np.zeros(items, np.float32), self.facts.scale), users)
 
 
-class Asking:
-    """Asks for all of it, and writes down what each total says of its noise."""
+class Asking(Coordinator):
+    """Asks for all of it, and writes down the noise of each total."""
 
     heard: list[tuple[str, float]]
-
-    def __init__(self, parameters, facts):
-        self.facts = facts
 
     def run(self, federation):
         Asking.heard = []
@@ -123,32 +119,10 @@ def test_a_steps_part_of_what_is_learned_is_its_share(aggregation):
             assert math.sqrt(terms[name].event.variance) / terms[name].event.l2 == pytest.approx(terms[name].multiplier)
 
 
-@AGGREGATIONS
-def test_twice_the_share_is_less_noise_by_the_root_of_two(aggregation):
-    sigma = plan_of(aggregation).sigma()
-    assert sigma["second"] == pytest.approx(sigma["first"] / math.sqrt(2))
-    assert sigma["third"] == pytest.approx(sigma["second"] * math.sqrt(3))
-
-
 def test_without_shares_all_steps_have_the_same_noise():
     plan = plan_of(shares=dict.fromkeys(STEPS))
     assert {terms.multiplier for terms in plan.terms.steps.values()} == {plan.multiplier}
     assert len(set(plan.sigma().values())) == 1
-
-
-def test_a_larger_share_of_one_step_is_more_noise_for_the_others():
-    sigmas = [
-        plan_of(shares={"first": a, "second": (1 - a) / 2, "third": (1 - a) / 2}).sigma() for a in (0.1, 0.3, 0.7)
-    ]
-    for less, more in pairwise(sigmas):
-        assert more["first"] < less["first"]
-        assert more["second"] > less["second"]
-
-
-def test_what_shares_leave_over_is_not_lost():
-    """They are proportions: the same in other units cost the same."""
-    halves = plan_of(shares={name: share / 2 for name, share in SHARES.items()})
-    assert halves.sigma() == pytest.approx(plan_of().sigma(), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +175,6 @@ def test_planted_shares_that_are_forgotten_are_noticed(monkeypatch):
     monkeypatch.setattr(plans, "_weight", lambda mechanism, count, share: 1.0)
     with pytest.raises(AssertionError):
         test_a_steps_part_of_what_is_learned_is_its_share("plain")
-    with pytest.raises(AssertionError):
-        test_twice_the_share_is_less_noise_by_the_root_of_two("plain")
 
 
 def test_planted_a_share_for_each_release_of_a_step_is_noticed(monkeypatch):
@@ -210,10 +182,3 @@ def test_planted_a_share_for_each_release_of_a_step_is_noticed(monkeypatch):
     monkeypatch.setattr(plans, "_weight", lambda mechanism, count, share: real(mechanism, 1, share))
     with pytest.raises(AssertionError):
         test_a_steps_part_of_what_is_learned_is_its_share("plain")
-
-
-def test_planted_events_of_one_release_a_step_are_noticed(monkeypatch):
-    """Noise that is calibrated for one of three."""
-    monkeypatch.setattr(Terms, "events", property(lambda self: tuple(terms.event for terms in self.steps.values())))
-    with pytest.raises(AssertionError):
-        test_all_releases_together_cost_what_was_asked_for("plain")

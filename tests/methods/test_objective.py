@@ -82,7 +82,7 @@ def test_what_is_fitted_at_home_is_secret(tmp_path):
         padded = np.zeros_like(items)
         padded[: len(self.home["users"])] = self.home["users"][: len(items)]
         self.gate.store_private("padded", padded)
-        return self.gate._let_out(real.tacit_step.kind, {"items": padded.copy()}, PerturbedObjective(1.0, 0.1))
+        return self.gate._release(real.tacit_step.kind, {"items": padded.copy()}, PerturbedObjective(1.0, 0.1))
 
     leaky.tacit_step = real.tacit_step
     with pytest.MonkeyPatch.context() as patch:

@@ -16,6 +16,7 @@ from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
+from tacit.methods.bias import BiasParty
 from tacit.partition import Setting
 from tacit.prepare import plan
 from tacit.testing.privacy_contract import PrivacyContract
@@ -28,6 +29,11 @@ HORIZONTAL, VERTICAL, DEVICE = (Setting.HORIZONTAL,), (Setting.VERTICAL,), (Sett
 
 class TestBias(PrivacyContract):
     name = "bias"
+
+
+class TestBiasOfSmallWeights(PrivacyContract):
+    name = "bias"
+    parameters = {"count_weight": 0.01, "shrinkage": 0.0}
 
 
 class TestPretrained(PrivacyContract):
@@ -129,11 +135,9 @@ class TestReduced(PrivacyContract):
 
 
 class TestObjectivePerturbation(PrivacyContract):
-    """No answer has noise added to it, so there is no distance of answers to hold to. What the proof in
-    tacit.boundary.objective_perturbation rests on is looked at instead: a user is in θ objectives at most, and in each
-    of them the
-    gradient moves by 4R^1.5 at most wherever in the ball it is taken. It moves along one direction, so that the ends of
-    the ball in that direction are the worst."""
+    """No answer has noise added to it. What the proof in tacit.boundary.objective_perturbation rests on is tested: a
+    user is in θ objectives at most, and in each the gradient moves by 4R^1.5 at most wherever in the ball it is taken.
+    It moves along one direction, so the ends of the ball in that direction are the worst."""
 
     name = "objective-perturbation"
     parameters = {"factors": 3, "trim": 3, "pretraining": 100}
@@ -207,23 +211,45 @@ def test_planted_half_the_noise(monkeypatch):
 def test_planted_noise_that_is_not_added(monkeypatch):
     """What is exact leaves: nothing is noised, so that the climb finds nothing that it could measure."""
     exact = lambda self, answering, terms, state, step: {  # noqa: E731
-        name: bounded.rounded(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
+        name: bounded.as_float32(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
     }
-    monkeypatch.setattr(Gate, "_answer", exact)
+    monkeypatch.setattr(Gate, "_noised_answer", exact)
     assert "no noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_a_charge_for_more_noise_than_there_is(monkeypatch):
     """A plan whose events claim twice the multiplier that the noise has; and fewer answers than are given."""
-    real = plan._event
+    real = plan.event_of
+
+    def doubled(query, z, count, code, crowd):
+        return real(query, 2 * z, count, replace(code, multiplier=2 * z) if isinstance(code, Grid) else code, crowd)
 
     with monkeypatch.context() as broken:
-        broken.setattr(plan, "_event", lambda terms, z, how: real(terms, 2 * z, how))
+        broken.setattr(plan, "event_of", doubled)
         assert "less noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
         assert "less noise in integers" in caught(Sealed, Setting.HORIZONTAL, Unit.USER)
-    monkeypatch.setattr(plan, "_event", lambda terms, z, how: replace(real(terms, z, how), count=1))
+    monkeypatch.setattr(plan, "event_of", lambda *stated: replace(real(*stated), count=1))
     assert "are charged" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
     assert "are charged" in caught(TestVerticalUsers, Setting.VERTICAL, Unit.USER)
+
+
+def test_planted_users_that_share_a_mean(monkeypatch):
+    """One record moves what all others contribute."""
+    mean = lambda self, b: np.full(self.member.users, self.ratings.values.sum() / 9, np.float32)  # noqa: E731
+    monkeypatch.setattr(BiasParty, "_levels", mean)
+    assert "times as far apart" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_ratings_that_are_centred_by_their_users(monkeypatch):
+    """The unit is a rating, and users' own means come in all the same."""
+
+    def centred(self):
+        means = self._levels(np.zeros(self.member.items, dtype=np.float32))
+        middle = np.float32(self.facts.scale.low + self.facts.scale.span / 2)
+        return (replace(self.ratings, values=self.ratings.values - means[self.ratings.users] + middle),)
+
+    monkeypatch.setattr(BiasParty, "_query_data", centred)
+    assert "times as far" in caught(TestBias, Setting.HORIZONTAL, Unit.RATING)
 
 
 def test_planted_noise_for_one_round(monkeypatch):
@@ -248,7 +274,7 @@ def test_planted_pieces_that_are_no_users(monkeypatch):
         return real(ones, items, {name: 0 * x + 0.7 for name, x in channels.items()}, n_items)
 
     monkeypatch.setattr(bounded, "item_contributions", parted)
-    assert "whole numbers" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
+    assert "sum of integers" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_reports_that_tell_more(monkeypatch):

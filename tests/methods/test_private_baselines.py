@@ -18,8 +18,8 @@ from tacit.methods import chosen
 from tacit.methods.baselines.dp_sgld import SGLDParameters
 from tacit.methods.baselines.gradient_clipping import GradientClippingParameters
 from tacit.methods.context import Context, Target
-from tacit.methods.initial import start_factors
-from tacit.methods.sgdmf.update_rule import CLIPPED, LANGEVIN
+from tacit.methods.factors import start_factors
+from tacit.methods.sgdmf.update_rule import Steps
 from tacit.partition import Setting
 from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
@@ -59,14 +59,15 @@ def test_gradient_clipping_moves_by_clipped_gradients_and_projects_nothing():
     ratings = prepare(file("bias")).train
     rng = np.random.default_rng(0)
     U, V = (rng.normal(0, 3, (rows, 3)).astype(np.float32) for rows in (ratings.n_users, ratings.n_items))
-    assert (CLIPPED.project(parameters, V, 4.0) == V).all()
+    rule, facts = parameters.rule, Facts.of(prepare(file("bias")).parties, 7)
+    assert (rule.project(parameters, V, 4.0) == V).all()
     context = Context(PublicFacts(ratings.n_users, ratings.n_items, ratings.scale, 900), Setting.VERTICAL, 3)
-    query = CLIPPED.query(parameters, context, ("users", "items"), users_are_public=True)
+    query = rule.query(parameters, context, ("users", "items"), users_are_public=True)
     answer = query.over(ratings)({"users": U, "items": V}, np.random.default_rng(1))
     shifted, wide = ratings.values.astype(np.float64) - 1, (U.astype(np.float64), V.astype(np.float64))
     _, by_item = bounded_gradients_numpy(ratings.indptr, ratings.items, shifted, *wide, 0.5)
     np.testing.assert_allclose(answer["items"], by_item, rtol=1e-4, atol=1e-5)
-    moved = CLIPPED.mover(parameters, 4.0, 0.0, rng)(V.copy(), answer["items"], 0.1, 0.0)
+    moved = rule.step(Steps(parameters, facts, 1), V.copy(), answer["items"], 0.1, 0.0)
     np.testing.assert_allclose(moved, V - 0.1 * by_item, rtol=1e-4, atol=1e-4)
     assert (moved < 0).any()
 
@@ -77,8 +78,9 @@ def test_langevin_adds_what_privacy_leaves_missing(part):
     parameters, c, span = SGLDParameters(sampling=0.5, spread=1e-5), 0.01, 1e6  # rows far shorter than √R, far above 0
     h = 4 * (1e-5 * span) ** 2 * 0.5 * c
     x = np.full((40_000, 1), 500.0, np.float32)
-    move = LANGEVIN.mover(parameters, span, math.sqrt(part * h) / c, np.random.default_rng(3))
-    moved = move(x, np.zeros_like(x), c, 0.0)
+    wide = replace(Facts.of(prepare(file("bias")).parties, 7), scale=Scale(0, span))
+    steps = Steps(parameters, wide, 1, math.sqrt(part * h) / c, stream=np.random.default_rng(3))
+    moved = parameters.rule.step(steps, x, np.zeros_like(x), c, 0.0)
     missing = max(0.0, 1 - part) * h
     assert float(np.var(moved.astype(np.float64))) == pytest.approx(missing, rel=0.05)  # seven standard errors
 

@@ -8,18 +8,18 @@ import pytest
 
 from tacit.boundary.events import Pure, Shuffled
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.projected import OneBit, ProjectedBit, ProjectedGradient
+from tacit.boundary.projected import ProjectedBit, ProjectedGradient
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import synthesize
-from tacit.errors import PeerFailed, PrivacyRefused, UsageError
+from tacit.errors import PeerFailed, PrivacyRefused
 from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.methods import chosen
 from tacit.methods.baselines import gd_dr
-from tacit.methods.baselines.gd_dr import ReducedCoordinator, ReducedParameters, even_start, projection_signs
-from tacit.partition import Setting, partition
+from tacit.methods.baselines.gd_dr import ReducedParameters, even_start, projection_signs
+from tacit.partition import partition
 from tacit.prepare import plan as plans
 from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
@@ -122,8 +122,8 @@ def test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation):
 @pytest.mark.parametrize("part", [2, 1.001])
 @pytest.mark.parametrize("aggregation", ["plain", "shuffle"])
 def test_planted_a_plan_that_charges_less_than_a_response_tells_is_noticed(tmp_path, monkeypatch, aggregation, part):
-    real = plans._event
-    monkeypatch.setattr(plans, "_event", lambda terms, z, how: real(terms, part * z, how))
+    real = plans.event_of
+    monkeypatch.setattr(plans, "event_of", lambda query, z, *how: real(query, part * z, *how))
     with pytest.raises(AssertionError):
         test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation)
 
@@ -163,23 +163,12 @@ def test_there_is_no_sum_to_seal(aggregation):
         planned(aggregation)
 
 
-def test_without_privacy_it_says_so():
-    parties = prepare(file()).parties
-    trained = train(PreparedRun.of(*chosen({"name": "gd-dr", **QUICK}), Facts.of(parties, 7)), parties)
-    assert trained.model.stamp == "NON-PRIVATE"
-
-
 def test_without_privacy_nothing_is_randomised(monkeypatch):
     seen, real = [], ProjectedGradient.reports
     monkeypatch.setattr(ProjectedGradient, "reports", lambda self, s, c, e: seen.append(e) or real(self, s, c, e))
-    test_without_privacy_it_says_so()
+    parties = prepare(file()).parties
+    train(PreparedRun.of(*chosen({"name": "gd-dr", **QUICK}), Facts.of(parties, 7)), parties)
     assert set(seen) == {math.inf}
-
-
-def test_silos_are_not_devices():
-    wanted = file().model_copy(update={"partition": file().partition.model_copy(update={"by": "user"})})
-    with pytest.raises(UsageError, match="device setting"):
-        check(wanted)
 
 
 # -- what it learns --------------------------------------------------------------------------------------------------
@@ -241,11 +230,6 @@ def test_the_projection_is_public_and_the_same_in_every_round():
 # -- step sizes and bounds, from public numbers ----------------------------------------------------------------------
 
 
-def test_the_shape_follows_from_the_number_of_items():
-    assert [ReducedParameters(factors=3).shape(m) for m in (1, 31, 10_000)] == [(1, 3), (16, 3), (1000, 3)]
-    assert ReducedParameters(projection=40).shape(31) == (40, 20)
-
-
 def test_the_bound_clips_few_numbers(crowd):
     """B comes from public numbers, and about one number in six of a synthetic world is longer; here 2 to 35 %."""
     (share,), facts = crowd[0], Facts.of(crowd[0], 7)
@@ -257,43 +241,3 @@ def test_the_bound_clips_few_numbers(crowd):
         np.random.default_rng(1).integers(len(signs) * 4, size=facts.users)
     )
     assert 0.02 < np.mean(np.abs(numbers) > query.bound) < 0.35
-
-
-def test_steps_are_shorter_the_louder_the_noise():
-    facts, parameters = Facts.of(prepare(file()).parties, 7), ReducedParameters()
-    told = [OneBit(1 / z, parameters.bound(facts)) for z in (10.0, 20.0)]
-    loud, louder = (ReducedCoordinator(parameters, facts).first(bit) for bit in told)
-    assert loud == pytest.approx(2 * louder, rel=0.01)  # noise grows like 1/ε₀ where that is large
-    assert ReducedCoordinator(ReducedParameters(rate=0.5), facts).first(told[0]) == 0.5
-
-
-def test_it_runs_in_one_setting():
-    assert list(chosen({"name": "gd-dr"})[0].sides) == [Setting.DEVICE]
-
-
-# -- the shuffler ------------------------------------------------------------------------------------------------------
-
-
-def shuffled_run(folder, aggregation="shuffle"):
-    wanted = file(aggregation, users=60, into=2, rounds=1)
-    run(wanted.model_copy(update={"engine": wanted.engine.model_copy(update={"transcript": "full"})}), folder)
-    return sorted((folder / "transcript" / "payloads").glob("*-up-*.tct"))
-
-
-def test_reports_come_out_of_the_shuffle_in_another_order(tmp_path, monkeypatch):
-    """Coordinates are drawn in the devices' order: 60 of them stand in it again with probability 1/60!."""
-    sent, real = [], ProjectedGradient.reports
-    monkeypatch.setattr(ProjectedGradient, "reports", lambda self, *args: sent.append(real(self, *args)) or sent[-1])
-    (kept,) = [path for path in shuffled_run(tmp_path / "run") if "-sum" in path.name]
-    seen = decode(kept.read_bytes())
-    pairs = [np.concatenate([part[name] for part in sent]) for name in ("coordinate", "bit")]
-    assert not np.array_equal(seen["coordinate"], pairs[0])
-    before, after = (sorted(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (pairs, seen.values()))
-    assert before == after
-
-
-def test_whose_reports_are_whose_is_in_no_transcript_of_a_shuffle(tmp_path):
-    mixed = shuffled_run(tmp_path / "mixed")
-    assert not [path for path in mixed if "party-" in path.name and "bit" in decode(path.read_bytes())]
-    plain = [path for path in shuffled_run(tmp_path / "plain", "plain") if "party-" in path.name]
-    assert [path for path in plain if "bit" in decode(path.read_bytes())]  # here the coordinator sees them

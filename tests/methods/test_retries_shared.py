@@ -93,13 +93,6 @@ def test_the_plan_covers_the_costliest_placement_of_the_retries(retries, shares)
     assert worst > 0.9 * EPSILON  # and is not far from it
 
 
-@SHARES
-def test_retries_cost_noise(shares):
-    few, many = plan_of(0, shares), plan_of(6, shares)
-    assert all(many.sigma()[name] > few.sigma()[name] for name in RELEASES)
-    assert few.terms.repeated == ()
-
-
 def test_planted_retries_that_are_forgotten_are_noticed(monkeypatch):
     monkeypatch.setattr(Terms, "repeated", property(lambda self: ()))
     with pytest.raises(AssertionError):
@@ -204,13 +197,3 @@ def test_a_repeated_request_costs_no_retry(tmp_path):
     with pytest.raises(PrivacyRefused, match="release 4 of step"):
         ask(cohort, "short", 1, 3)
     ledger.close()
-
-
-def test_another_run_has_retries_of_its_own(tmp_path):
-    for run in ("run", "another"):
-        cohort, ledger = party(tmp_path, run)
-        for attempt in range(3):
-            cohort.answer(Request("retried", run, "short", 1, attempt, encode({})))
-        with pytest.raises(PrivacyRefused, match="release 4 of step"):
-            cohort.answer(Request("retried", run, "short", 1, 3, encode({})))
-        ledger.close()

@@ -9,23 +9,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.boundary import ledger as ledgers
 from tacit.boundary.events import SampledSkellam, Skellam
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
-from tacit.engine import call_log as log
 from tacit.engine.call_log import CallLog
 from tacit.engine.inprocess import InProcess
 from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.experiment import run
 from tacit.federation.calls import Logged
 from tacit.federation.dropout import Attendance
-from tacit.methods import chosen
 from tacit.model import Model
 from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.run_file import check, plan
 from tacit.prepare.simulate import train
 from tacit.prepare.simulated_ledgers import Records
 
@@ -33,27 +29,6 @@ DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 700}
 DEVICES = {"source": "demo", "users": 12, "items": 30, "ratings": 200}
 EXCHANGES = ("advertise", "share", "collect", "contribute", "unmask", "finish")
 SGDMF = {"name": "sgdmf", "factors": 3, "sampling": 0.2, "pretraining": 20, "fine_tuning": 0}
-
-
-class Hasty(sqlite3.Connection):
-    """A database that does not wait for the disk: here processes fail, and power does not."""
-
-    def execute(self, statement, *others):
-        return super().execute("pragma synchronous = off" if "synchronous" in statement else statement, *others)
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch):
-    class Sqlite:
-        DatabaseError, OperationalError = sqlite3.DatabaseError, sqlite3.OperationalError
-        Connection = sqlite3.Connection
-
-        @staticmethod
-        def connect(*args, **kwargs):
-            return sqlite3.connect(*args, factory=Hasty, **kwargs)
-
-    monkeypatch.setattr(ledgers, "sqlite3", Sqlite)
-    monkeypatch.setattr(log, "sqlite3", Sqlite)
 
 
 def file(silos=10, seed=7, aggregation=None, **sections) -> RunFile:
@@ -106,29 +81,11 @@ def test_the_guarantee_says_how_many_honest_parties_it_rests_on(whole):
     assert "NON-PRIVATE" not in (folder / "card.md").read_text()
 
 
-def test_it_is_as_good_as_the_ideal_sum(tmp_path):
-    """The two differ by their noise alone, which has nearly the same size: 10/9 of the calibrated variance.
-
-    At ε = 100, where noise is a small part of the error: one draw of it at ε = 4 moves it by a tenth.
-    """
-    loud = {"epsilon": 100.0, "delta": 1e-6}
-    sealed, ideal = (
-        run(file(aggregation={"name": name}, privacy=loud), tmp_path / name)["metrics"]["mse"]
-        for name in ("secagg", "ideal")
-    )
-    assert abs(sealed - ideal) < 0.05 * ideal
-
-
 def test_every_party_is_charged_for_one_skellam_sum(whole):
     for party, rows in rows_of(whole[0]).items():
         assert [row.step.partition(":")[0] for row in rows] == list(EXCHANGES), party
         spent = [row.spent for row in rows if row.step == "contribute"]
         assert [(type(event), event.count) for event in spent] == [(Skellam, 1)]
-
-
-def test_the_same_seed_gives_the_same_digest_and_another_seed_another(whole, tmp_path):
-    assert run(file(), tmp_path / "again")["digest"] == whole[1]["digest"]
-    assert run(file(seed=8), tmp_path / "other")["digest"] != whole[1]["digest"]
 
 
 def test_what_the_coordinators_transcript_holds(whole):
@@ -196,14 +153,6 @@ def test_a_void_round_is_charged_and_with_retries_the_run_goes_on(tmp_path, monk
     assert again["party-1"] == [(1, 1)]
     assert again["party-10"] == [(1, 0), (1, 1)]
     assert summary["guarantee"]["epsilon"] <= 4.0
-
-
-def test_the_budget_is_planned_for_retries():
-    """More releases of the same noise would cost more, so each is noisier."""
-    once, often = (plan(f, *chosen(f.method)) for f in (file(), file(aggregation={"retries": 6})))
-    assert (once.terms.releases["contribute"], often.terms.releases["contribute"]) == (1, 7)
-    assert often.multiplier > 2 * once.multiplier
-    assert max(once.terms.guarantee.epsilon, often.terms.guarantee.epsilon) <= 4.0
 
 
 def test_a_signed_survivor_list_is_for_a_coordinator_that_lies(tmp_path):
@@ -386,30 +335,6 @@ def test_a_run_that_was_killed_anywhere_is_resumed_to_the_same_end(
     assert charges(tmp_path / "run") == charged
 
 
-def test_a_release_that_is_charged_twice_is_noticed(tmp_path, small):
-    """Planted: a party that answers one exchange anew, as if it had forgotten it."""
-    folder = tmp_path / "run"
-    run(SMALL, folder)
-    ledger = Ledger(folder / "ledger" / "party-1.sqlite", "party-1")
-    row = next(row for row in ledger.rows() if row.step == "contribute")
-    ledger.record(
-        run=row.run,
-        round=1,
-        step="contribute",
-        attempt=0,
-        kind="sum",
-        request="ab" * 32,
-        event=row.spent,
-        body=b"x",
-        sealed=False,
-        contributors=1,
-        present=None,
-        state=ledger.state(),
-    )
-    ledger.close()
-    assert charges(folder) != small[1]
-
-
 # -- not so yet -------------------------------------------------------------------------------------------------------
 
 
@@ -436,12 +361,6 @@ def test_a_secure_sum_of_a_hundred_parties_is_logged_and_ends(tmp_path):
     summary = run(file(100, data=data), tmp_path / "run")
     assert summary["guarantee"]["against"].endswith("if 69 honest parties stay")
     assert "void" not in summary
-
-
-@pytest.mark.parametrize("name", ["plain", "ideal"])
-def test_signed_lists_are_for_secure_sums_alone(name):
-    with pytest.raises(UsageError, match='is for "secagg"'):
-        check(file(aggregation={"name": name, "signed": True}))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tacit.federation import Facts
 from tacit.kernels.embed import embed
 from tacit.kernels.squared_error import factor_gradients_numpy
 from tacit.methods import chosen
-from tacit.methods.initial import linear_decay, start_factors
+from tacit.methods.factors import start_factors
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
@@ -132,10 +132,3 @@ def test_implicit_feedback_is_refused_with_a_remedy():
     ratings = tacit.load("demo", feedback="implicit")
     with pytest.raises(UsageError, match="popularity"):
         tacit.SGDMF(rounds=1).fit(tacit.partition(ratings, into=2))
-
-
-def test_the_rate_falls_for_four_fifths_of_the_steps_and_then_stays():
-    rates = [linear_decay(1.0, step, 100, 0.02) for step in range(100)]
-    assert rates[0] == 1.0
-    assert rates[80:] == pytest.approx([0.02] * 20)
-    np.testing.assert_allclose(np.diff(rates[:80]), -0.98 / 80)

@@ -13,7 +13,7 @@ from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.guarantee import Unit
 from tacit.methods import chosen
-from tacit.methods.initial import start_factors
+from tacit.methods.factors import start_factors
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 

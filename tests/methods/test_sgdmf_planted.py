@@ -6,16 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sgdmf_cases
-from sgdmf_cases import CASES, ROUNDS, Case, everybody
+from sgdmf_cases import CASES, Case, everybody
 from sgdmf_checks import (
     check_attained,
-    check_composition,
     check_duplicates,
     check_lies,
     check_neighbours,
     check_noise,
     check_own_factors,
-    check_plan,
     check_projected,
     check_public_quantities,
     check_sampling,
@@ -28,12 +26,10 @@ from tacit.boundary.clipped_gradients import EmbeddingGradient, GradientSum
 from tacit.boundary.clipped_sums import finite
 from tacit.boundary.mechanisms import Gaussian
 from tacit.boundary.query import Rows
-from tacit.boundary.spec import StepTerms, Terms
 from tacit.federation import Facts
-from tacit.guarantee import Relation, Unit
-from tacit.methods.sgdmf.home import SiloAtHome
-from tacit.methods.sgdmf.update_rule import Rule
-from tacit.prepare import plan, prepared
+from tacit.methods.sgdmf.horizontal import HorizontalSilo
+from tacit.methods.sgdmf.update_rule import UpdateRule
+from tacit.prepare import prepared
 
 HOME, NOISED, REPLACED, VERTICAL, PER_RATING = (
     CASES[name]
@@ -73,14 +69,14 @@ def trimming_is_ignored(patch):
 
 
 def duplicates_are_kept(patch):
-    patch.setattr(gradients, "fitting_rows", lambda *given: None)
+    patch.setattr(gradients, "check_ratings", lambda *given: None)
 
 
 # -- what comes from others -------------------------------------------------------------------------------------------
 
 
 def received_factors_are_not_projected(patch):
-    patch.setattr(Rule, "project", lambda self, parameters, received, span: received.copy())
+    patch.setattr(UpdateRule, "project", lambda self, parameters, received, span: received.copy())
 
 
 def nobody_projects(patch):
@@ -100,14 +96,14 @@ def negative_entries_stay(patch):
 
 
 def users_share_their_factors(patch):
-    real = SiloAtHome._fitted
+    real = HorizontalSilo._fitted
 
     def shared(self, *given):
         users = real(self, *given)
         users[:] = users[0]
         return users
 
-    patch.setattr(SiloAtHome, "_fitted", shared)
+    patch.setattr(HorizontalSilo, "_fitted", shared)
 
 
 # -- realised counts --------------------------------------------------------------------------------------------------
@@ -167,61 +163,9 @@ def only_rows_that_were_touched_are_noised(patch):
     patch.setattr(Gaussian, "noised", sparing)
 
 
-def nothing_is_noised(patch):
-    """The gate rounds what is exact, as it does without a protection."""
-
-    def exact(self, blocks, source):
-        return {name: block.dense().astype(np.float32) for name, block in blocks.items()}
-
-    patch.setattr(Gaussian, "noised", exact)
-
-
-def noise_is_smaller_than_is_charged(patch):
-    patch.setattr(StepTerms, "sigma", property(lambda self: 0.9 * self.multiplier * self.sensitivity))
-
-
 def steps_share_their_noise(patch):
     real = Gate._source
     patch.setattr(Gate, "_source", lambda self, purpose, *number: real(self, purpose, *[0] * len(number)))
-
-
-# -- the plan ---------------------------------------------------------------------------------------------------------
-
-
-def steps_of_one_round_are_counted(patch):
-    """T' where T·T' is meant, as in the paper's Proposition 3."""
-    patch.setattr(Terms, "events", property(lambda self: tuple(terms.event for terms in self.steps.values())))
-
-
-def noise_is_made_for_one_round(patch):
-    """The same in calibration alone."""
-    real = plan.calibrated
-
-    def of_one_round(events, *how):
-        return real(lambda z: [replace(event, count=event.count // ROUNDS) for event in events(z)], *how)
-
-    patch.setattr(plan, "calibrated", of_one_round)
-
-
-def charged(**changes):
-    """Events of other terms than the step's own."""
-
-    def plant(patch):
-        real = plan._event
-        patch.setattr(plan, "_event", lambda terms, z, how: real(replace(terms, **changes), z, how))
-
-    return plant
-
-
-def a_quieter_event(patch):
-    """What is charged is for more noise than there is."""
-    real = plan._event
-    patch.setattr(plan, "_event", lambda terms, z, how: real(terms, 1.5 * z, how))
-
-
-def counted(*as_what):
-    """A query that says that a rating is counted as something else than it is."""
-    return lambda patch: patch.setattr(EmbeddingGradient, "counted", lambda self, unit: as_what)
 
 
 # -- each of them -----------------------------------------------------------------------------------------------------
@@ -249,7 +193,6 @@ PLANTED = {
     "√θ for users' rows": (theta(users=1, items=1), check_attained, everybody(VERTICAL)),
     "θ for items' rows": (theta(users=2, items=2), check_attained, everybody(HOME)),
     "θ for items' rows, as noise": (theta(users=2, items=2), check_noise, everybody(HOME)),
-    "θ forgotten": (theta(users=0, items=0), check_attained, everybody(HOME)),
     "trimming ignored": (trimming_is_ignored, check_attained, everybody(HOME)),
     "trimming ignored, vertical": (trimming_is_ignored, check_attained, everybody(VERTICAL)),
     "duplicates kept": (duplicates_are_kept, check_duplicates, everybody(HOME)),
@@ -272,19 +215,6 @@ PLANTED = {
     "users drawn for ratings, noised": (users_are_drawn_where_ratings_are_stated, sampling, NOISED),
     "untouched rows not noised": (only_rows_that_were_touched_are_noised, check_noise, everybody(HOME)),
     "noise used twice": (steps_share_their_noise, check_noise, everybody(VERTICAL)),
-    "T' for T·T' in the plan": (steps_of_one_round_are_counted, check_plan, everybody(HOME)),
-    "T' for T·T'": (steps_of_one_round_are_counted, check_composition, everybody(HOME)),
-    "T' for T·T' in the noise": (noise_is_made_for_one_round, check_plan, everybody(HOME)),
-    "one silo of a vertical run": (charged(parties=1), check_composition, everybody(VERTICAL)),
-    "a quieter event": (a_quieter_event, check_attained, everybody(HOME)),
-    "nothing noised": (nothing_is_noised, check_noise, everybody(HOME)),
-    "less noise than is charged": (noise_is_smaller_than_is_charged, check_attained, everybody(HOME)),
-    "zero-out for replace": (counted(Unit.USER, Relation.ZERO_OUT), check_attained, everybody(REPLACED)),
-    "a rating costs what its part costs": (
-        counted(Unit.RATING, Relation.ZERO_OUT),
-        check_noise,
-        everybody(REPLACED),
-    ),
 }
 
 

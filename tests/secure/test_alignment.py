@@ -165,15 +165,12 @@ def test_lists_that_no_honest_site_sends_are_refused(bad, said):
     assert '"party-2"' in str(caught.value)
 
 
-def test_lists_of_another_length_or_size_are_refused():
+def test_lists_of_another_length_or_size_and_unknown_joins_are_refused():
     assert np.array_equal(checked(GOOD, "party-1", rows=3), GOOD)
     with pytest.raises(BadMessage, match="3 tags instead of 4"):
         checked(GOOD, "party-1", rows=4)
     with pytest.raises(BadMessage, match="different sizes"):
         common_rows({"x": GOOD, "y": np.ascontiguousarray(GOOD[:, :16])}, "shared", 7)
-
-
-def test_what_cannot_be_meant_is_refused():
     with pytest.raises(UsageError, match='Did you mean "shared"'):
         common_rows({"x": GOOD}, "share", 7)
     with pytest.raises(UsageError, match="no list"):

@@ -166,6 +166,7 @@ def test_everything_that_may_be_asked_has_a_shape():
                 assert shape.threshold > c or shape.hidden <= SECURE
 
 
+@pytest.mark.parametrize("n", [3, 16, 17, 30, 51])
 def test_neighbours_are_mutual_regular_and_not_oneself(n):
     shape, names = choose(n, 0.1 if n > 9 else 0, 1), names_of(n)
     near = neighbours(names, shape, b"seed")

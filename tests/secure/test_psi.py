@@ -12,7 +12,6 @@ from tacit.rng import derive, stream_key
 from tacit.secure.alignment import common_rows, travel
 from tacit.secure.psi import A, Blinder, P, hash_to_curve, on_curve, ring
 
-ORDER = 2**252 + 27742317777372353535851937790883648493  # of Curve25519's large subgroup
 SMALL_ORDER = [
     bytes(32),
     (1).to_bytes(32, "little"),
@@ -70,13 +69,9 @@ def test_rows_are_those_of_a_plain_join(sites, keep):
         ids = random_sites(seed, sites)
         played = Alignment(ids, keep, seed=seed)
         check_against_join(ids, keep, played.count, played.by_row)
-
-
-def test_a_site_that_blinds_only_others_is_noticed():
-    ids = random_sites(1, 3)
-    played = Alignment(ids, blinder={"party-2": ForgetsItsOwn})
-    with pytest.raises(AssertionError):
-        check_against_join(ids, "shared", played.count, played.by_row)
+        bugged = Alignment(ids, keep, blinder={"party-2": ForgetsItsOwn}, seed=seed)
+        with pytest.raises(AssertionError):
+            check_against_join(ids, keep, bugged.count, bugged.by_row)
 
 
 def test_a_scalar_can_be_kept_and_restored():
@@ -104,12 +99,6 @@ def comparable(path, names):
     return len(set(arrivals)) < len(arrivals)
 
 
-def test_no_site_can_compare_two_lists_of_others():
-    for n in range(2, 9):
-        assert not comparable(ring, [f"party-{i}" for i in range(n)])
-    assert comparable(one_line, ["a", "b", "c"])
-
-
 def overlaps(played):
     """By site, how many values that it saw it saw in two lists."""
     return {
@@ -118,7 +107,10 @@ def overlaps(played):
     }
 
 
-def test_a_wrong_path_shows_a_site_what_others_share():
+def test_no_site_can_compare_two_lists_of_others_unless_the_path_is_wrong():
+    for n in range(2, 9):
+        assert not comparable(ring, [f"party-{i}" for i in range(n)])
+    assert comparable(one_line, ["a", "b", "c"])
     ids = random_sites(2, 3)
     assert set(overlaps(Alignment(ids)).values()) == {0}
     shared_by_others = len(set(ids["party-1"]) & set(ids["party-2"]))
@@ -152,13 +144,9 @@ def linked(played, dictionary, insiders=()):
 PEOPLE = [f"u{i:03d}" for i in range(60)]
 
 
-def test_a_coordinator_with_all_ids_links_nobody():
+def test_a_coordinator_with_all_ids_links_nobody_but_users_of_a_site_that_forgets_to_blind():
     ids = random_sites(4, 3)
     assert linked(Alignment(ids), PEOPLE) == set()
-
-
-def test_a_site_that_forgets_to_blind_lays_its_users_open():
-    ids = random_sites(4, 3)
     assert linked(Alignment(ids, blinder={"party-2": ForgetsItsOwn}), PEOPLE) == set(ids["party-2"])
 
 
@@ -169,16 +157,6 @@ def test_one_honest_site_is_enough():
     known = set(PEOPLE[:30])
     assert linked(Alignment(ids), PEOPLE, insiders) == known  # their own users, in their own lists
     assert linked(Alignment(ids, blinder={"party-3": NeverBlinds}), PEOPLE, insiders) == set(PEOPLE[:50])
-
-
-def test_those_who_work_together_learn_which_of_their_own_users_others_have():
-    """What the page says that they learn, and no test can take away: it is the join itself."""
-    ids = {"party-1": PEOPLE[:20], "party-2": PEOPLE[10:30]}
-    played = Alignment(ids)
-    finished = {value.tobytes() for value in played.done["party-2"]}
-    own = travel(played.blinders["party-1"].first(PEOPLE[:20]))[1]
-    theirs = {i for i, at in zip(PEOPLE[:20], own, strict=True) if played.done["party-1"][at].tobytes() in finished}
-    assert theirs == set(PEOPLE[10:20])
 
 
 # -- the curve and its twist ---------------------------------------------------------------------------------------
@@ -198,19 +176,14 @@ def test_a_hash_off_the_curve_would_tell_half_of_the_candidates_apart():
     """Whether u is on the curve survives blinding: after any number of scalars it is that of the bare hash."""
     texts = [i.encode() for i in PEOPLE]
     bare = table([straight(text) for text in texts])
-    blinded = Blinder().again(Blinder().again(bare))
+    a, b = Blinder(), Blinder()
+    blinded = a.again(b.again(bare))
+    assert np.array_equal(blinded, b.again(a.again(bare)))
     assert bits(blinded) == bits(bare)
     assert 10 < sum(bits(bare)) < 50
     assert all(bits([hash_to_curve(text) for text in texts]))
     played = Alignment(random_sites(6, 3))
     assert all(all(bits(values)) for values in played.seen)
-
-
-def test_points_of_the_twist_are_blinded_commutatively_too():
-    a, b = Blinder(), Blinder()
-    values = table([straight(i.encode()) for i in PEOPLE])
-    assert not all(bits(values))
-    assert np.array_equal(a.again(b.again(values)), b.again(a.again(values)))
 
 
 def test_on_curve_is_eulers_criterion():
@@ -237,25 +210,6 @@ def test_a_point_of_small_order_added_to_a_value_is_gone_after_blinding():
     assert np.array_equal(blinder.again(table(values)), blinder.again(table(moved)))
 
 
-def test_clamped_scalars_are_uniform_up_to_sign():
-    """a' and −a' give one u. Of the (q − 1)/2 classes {±a'} the 2^251 clamped scalars meet all but d of them, d of
-    2^124.4, so their distance from uniform is below 2⁻¹²⁶; the same count by hand for a small q of the same shape."""
-
-    def distance(q, half):
-        times = np.bincount([min(a, q - a) for a in range(half, 2 * half)], minlength=(q + 1) // 2)[1:]
-        return np.abs(times / half - 2 / (q - 1)).sum() / 2
-
-    d, half = 9, 2**11
-    q = 2 * half + d
-    single, double = half - (d + 1), (d + 1) // 2
-    missing = (q - 1) // 2 - single - double
-    assert missing == d
-    expected = (single * (1 / half - 2 / (q - 1)) + double * (2 / half - 2 / (q - 1)) + missing * 2 / (q - 1)) / 2
-    assert distance(q, half) == pytest.approx(expected)
-    assert expected < 2 * d / half
-    assert (ORDER - 2**252) / 2**251 < 2.0**-126
-
-
 # -- lists that no honest site sends ---------------------------------------------------------------------------------
 
 GOOD = Blinder(stream_key(7, "good")).first(["a", "b", "c"])
@@ -268,12 +222,9 @@ def test_points_of_small_order_are_refused(point):
 
 
 @pytest.mark.parametrize("value", [P, P + 1, P + 9, 2**255 - 1, 2**255 + 9, 2**256 - 1])
-def test_values_that_x25519_never_gives_are_refused(value):
+def test_values_that_x25519_never_gives_are_refused_and_the_largest_other_is_taken(value):
     with pytest.raises(BadMessage, match="which no blinding gives"):
         Blinder().again(np.vstack([GOOD, table([value.to_bytes(32, "little")])]))
-
-
-def test_the_largest_value_is_taken():
     largest = next(u for u in range(P - 2, 0, -1) if on_curve(u))
     assert Blinder().again(table([largest.to_bytes(32, "little")])).shape == (1, 32)
 

@@ -10,6 +10,7 @@ from secure_rounds import Round
 
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import derive
+from tacit.secure import secagg_protocol
 from tacit.secure.graph import choose
 from tacit.secure.masks import add_mask
 from tacit.secure.secagg_party import SecAggParty
@@ -65,8 +66,7 @@ def test_a_party_refuses_lists_that_would_lay_others_open(survivors, said):
 def test_a_party_refuses_survivors_that_it_did_not_mask_with():
     """A coordinator that withholds one letter and then says that its sender survived."""
     round_ = Round(6, tolerate=0.3)
-    round_.advertise()
-    round_.share()
+    round_.go("advertise", "share")
     del round_.mail["party-1"]["party-2"]
     round_.collect()
     round_.mask()
@@ -102,11 +102,8 @@ def both_given(sealer):
     return any({Given.SEED, Given.KEY} <= kinds for kinds in given.values())
 
 
-def test_no_sequence_of_requests_gets_both_secrets_of_anybody():
+def test_no_sequence_of_requests_gets_both_secrets_of_anyone():
     assert not both_given(SecAggParty)
-
-
-def test_that_check_notices_a_party_that_forgets():
     assert both_given(Forgetful)
 
 
@@ -154,11 +151,7 @@ def attack(threshold):
     round_ = Round(7, signed=True, shape=shape)
     round_.until_masked()
     with_it, without = round_.names, round_.names[1:]
-    half, rest, colluder = (
-        ["party-1", "party-2", "party-3"],
-        ["party-4", "party-5", "party-6"],
-        round_.parties["party-7"],
-    )
+    half, rest, colluder = round_.names[:3], round_.names[3:6], round_.parties["party-7"]
     signed = {name: round_.parties[name].confirm(with_it) for name in half}
     unsigned = {name: round_.parties[name].confirm(without) for name in rest}
     for names, signatures in ((with_it, signed), (without, unsigned)):
@@ -184,13 +177,10 @@ def attack(threshold):
     return plain, round_
 
 
-def test_a_coordinator_that_tells_two_stories_gets_nothing():
+def test_a_coordinator_that_sends_two_lists_gets_nothing():
+    """With the planted bug 2t = n + c it would get a vector: the attack is a real one."""
     assert choose(7, 0.29, 1, signed=True).threshold == 5
     assert attack(5)[0] is None
-
-
-def test_with_a_threshold_of_half_it_would_get_a_vector():
-    """The planted bug: 2t = n + c. The attack is a real one."""
     plain, round_ = attack(4)
     assert np.array_equal(plain, round_.vectors["party-1"])
 
@@ -203,3 +193,48 @@ def test_keys_of_somebody_else_are_refused_where_parties_have_identities():
     sent = honest.parties["party-1"].share(keys)
     assert "party-2" not in sent
     assert "not genuine" in honest.parties["party-1"].rejected["party-2"]
+
+
+# -- signatures of another sum, even of the same context ----------------------------------------------------------
+
+
+def masked_twice():
+    earlier, now = (Round(7, tolerate=0.29, signed=True) for _ in range(2))
+    for round_ in (earlier, now):
+        round_.until_masked()
+    return earlier, now
+
+
+def replayed(earlier, now):
+    """The others settle on a list without party-1, and give its mask key away; party-1 is shown old signatures."""
+    old = {name: earlier.parties[name].confirm(earlier.names) for name in earlier.names}
+    others = now.names[1:]
+    fresh = {name: now.parties[name].confirm(others) for name in others}
+    for name in others:
+        now.parties[name].unmask(others, (), fresh)
+    return now.parties["party-1"].unmask(now.names, (), old)
+
+
+def test_signatures_of_an_earlier_sum_of_the_same_context_are_refused():
+    with pytest.raises(PrivacyRefused, match="0 of its parties signed"):
+        replayed(*masked_twice())
+
+
+@pytest.mark.parametrize("plant", ["keys left out", "bound to nothing"])
+def test_a_list_that_is_signed_without_its_sum_is_noticed(monkeypatch, plant):
+    """Planted: the signature covers the names alone, of this context or of any."""
+    names_alone = {
+        "keys left out": lambda self, survivors, keys: self.listed(survivors),
+        "bound to nothing": lambda self, survivors, keys: secagg_protocol.digest("survivors", *survivors),
+    }[plant]
+    monkeypatch.setattr(secagg_protocol.SecureSum, "to_sign", names_alone)
+    assert replayed(*masked_twice())  # it answers: its vector would be open
+
+
+def test_a_party_that_was_shown_other_keys_signs_something_else():
+    one, other = masked_twice()
+    keys = {name: one.opener._keys[name] for name in one.names}
+    swapped = {**keys, "party-3": other.opener._keys["party-3"]}
+    room = one.opener._sum
+    assert room.to_sign(one.names, keys) != room.to_sign(one.names, swapped)
+    assert room.to_sign(one.names, keys) != room.to_sign(one.names[:-1], keys)

@@ -52,17 +52,6 @@ def test_a_mistaken_schedule_would_be_noticed(mistaken):
     assert account.delta([mistaken], 1.0, ZERO_OUT) < mean - FAR * error
 
 
-def test_the_central_limit_would_be_noticed():
-    """GDP by the central limit, μ = q·√(T·(e^(1/z²) − 1)), says less than what runs of the mechanism show."""
-    from tacit.boundary import gdp
-
-    losses = sampled_losses(0.8, 0.02, 60, ZERO_OUT, derive(7, "losses", "limit"))
-    mean, error = drawn_delta(losses, 1.5)
-    limit = gdp.delta(1.5, 0.02 * math.sqrt(60 * math.expm1(1 / 0.8**2)))
-    assert limit < mean - FAR * error
-    assert account.delta([SampledGaussian(0.8, 0.02, 60)], 1.5, ZERO_OUT) > mean - FAR * error
-
-
 def test_shuffled_bits_lose_no_more_than_the_accountant_says():
     """A crowd of 200 with ε₀ = 1, five shuffles: the loss of real randomised response, at two ε."""
     stream, truth, crowd, rounds = derive(7, "shuffle"), 1 / (1 + math.exp(-1)), 200, 5

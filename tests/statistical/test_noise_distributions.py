@@ -142,10 +142,6 @@ def smeared(x):
     return y / np.float32(np.sqrt(1 + 0.02**2))
 
 
-def flat(x):
-    return np.float32(np.sqrt(12)) * ((x.view(np.uint32) % 997) / np.float32(997) - np.float32(0.5))
-
-
 def mirrored(x):
     """±x, ±x, ±y, ±y, …: uncorrelated, and not independent."""
     return np.copysign(np.repeat(x[::2], 2), x)
@@ -158,12 +154,8 @@ def redrawn(limit):
 
 WRONG = {
     "variance 2 % off": (lambda x: x * np.float32(1.01), moments_and_histogram, 10**6),
-    "variance 0.1 % off": (lambda x: x * np.float32(1.0005), moments_and_histogram, 10**8),
     "shifted": (lambda x: x + np.float32(0.01), moments_and_histogram, 10**6),
     "tails cut at 4.5": (redrawn(4.5), moments_and_histogram, 10**7),
-    "tails clipped at 4": (lambda x: np.clip(x, -4, 4), moments_and_histogram, 10**7),
-    "one-sided": (np.abs, moments_and_histogram, 10**6),
-    "uniform": (flat, goodness_of_fit, 10**5),
     "Student with 30 degrees": (lambda x: x * (1 + 0.02 * (x * x - 3)).astype(np.float32), goodness_of_fit, 10**6),
     "used twice": (again, partial(serial_independence, lags=(1 << 17,)), 1 << 18),
     "smeared": (smeared, serial_independence, 1 << 18),

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from scipy import stats
-from stated import InMemory
 
 from tacit.aggregation.ideal import HiddenSum
 from tacit.aggregation.secagg import SecAgg
@@ -28,6 +27,7 @@ from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import stream_key
 from tacit.secure.noise_shares import NoiseShares
+from tacit.testing.adversary import InMemory
 
 SILOS, ITEMS, TOLERATE = 10, 10_000, 0.3
 CELLS = 2 * ITEMS
@@ -164,10 +164,6 @@ def test_the_noise_on_the_sum_is_what_the_shares_leave(seen):
     assert abs(seen.noise.mean()) < ALLOWED * math.sqrt(expected / CELLS)
 
 
-def test_the_noise_is_never_less_than_was_calibrated(seen):
-    assert not too_small(seen.noise, seen.grid.variance)
-
-
 def test_the_noise_is_the_sum_of_the_survivors_kept_shares_to_the_last_bit(seen):
     np.testing.assert_array_equal(seen.noise, sum(seen.kept.values()))
 
@@ -221,13 +217,6 @@ def test_taking_out_other_noise_than_was_added_is_noticed(monkeypatch):
 def cohort():
     """Ten devices in one cohort: their noise is drawn at once."""
     return secure_sum(by="device")
-
-
-def test_a_cohort_has_the_noise_of_its_devices_shares(cohort):
-    expected = cohort.shares.remaining_variance(cohort.grid.variance, SILOS)
-    assert cohort.survivors == SILOS
-    assert abs(spread_of(cohort.noise) / expected - 1) < ALLOWED * SPREAD
-    assert not too_small(cohort.noise, cohort.grid.variance)
 
 
 def test_a_cohort_has_the_distribution_of_single_shares(cohort, seen):

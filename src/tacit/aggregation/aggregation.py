@@ -44,6 +44,8 @@ class Aggregation(PartySide):
     crowd : how many honest devices' reports a shuffle hides one among; 0 for none
     roles : further roles that it needs, by name
     signs : whether parties sign their messages, so that both sides need keys
+    noise_share : the part of σ that one party adds, where parties add shares of the noise; else None
+    traffic : bytes of one sum besides a contribution, to and from one party; None where there are none
     """
 
     setting: Setting
@@ -57,6 +59,9 @@ class Aggregation(PartySide):
     crowd: ClassVar[int] = 0
     roles: ClassVar[Mapping[str, type[Role]]] = {}
     retries: ClassVar[int] = 0
+    signs: ClassVar[bool] = False
+    noise_share: ClassVar[float | None] = None
+    traffic: ClassVar[Any] = None
 
     @classmethod
     def of(cls, setting: Setting, parties: int, section: AggregationSection) -> Self:
@@ -90,15 +95,6 @@ class Aggregation(PartySide):
         """The largest variance that a cell of a message can have."""
         return 2 * variance
 
-    @property
-    def signs(self) -> bool:
-        return False
-
-    @property
-    def noise_share(self) -> float | None:
-        """The part of σ that one party adds, where parties add shares of the noise; else None."""
-        return None
-
     def description(self) -> dict[str, Any] | None:
         """How sums are hidden, for plans and cards; None where nothing is."""
         return None
@@ -107,11 +103,6 @@ class Aggregation(PartySide):
         """The messages of a step's sum besides contributions, for the card; `simulated` devices only count them."""
         exchanges = [exchange.about(name, step.name) for name, exchange in self.exchanges.items()]
         return {exchange.name: exchange for exchange in exchanges}
-
-    @property
-    def traffic(self) -> Any:
-        """Bytes of one sum besides a contribution, to and from one party; None where there are none."""
-        return None
 
     # -- the coordinator's side -------------------------------------------------------------------------------
 
@@ -176,7 +167,7 @@ def colluding(fraction: float, parties: int) -> int:
     return max(1, math.ceil(fraction * parties))
 
 
-def nothing_to_hide(name: str, method: str, why: str, instead: str) -> PrivacyRefused:
+def nothing_to_hide(name: str, method: str, why: str, instead: str = '"plain"') -> PrivacyRefused:
     """The refusal of a run in which an aggregation protects nothing."""
     return PrivacyRefused(f'[aggregation] name = "{name}" {why}, and {method} has none here; use {instead}.')
 

@@ -96,7 +96,7 @@ class Ideal(HiddenSum):
 
     def check(self, method: str, steps: Mapping[str, tuple[Kind, bool]]) -> None:
         if any(kind is not Kind.SUM for kind, _mean in steps.values()) or not steps:
-            raise nothing_to_hide("ideal", method, "hides contributions to a sum alone", '"plain"')
+            raise nothing_to_hide("ideal", method, "hides contributions to a sum alone")
 
     def trust(self) -> tuple[Trust, str]:
         return Trust.DISTRIBUTED, f"the coordinator and {colluders(self.colluding, self.setting)}"

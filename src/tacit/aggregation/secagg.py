@@ -26,7 +26,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
+from tacit.errors import PeerFailed, PrivacyRefused
 from tacit.federation.calls import Answers, Call, Total, View
 from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Member
@@ -38,8 +38,8 @@ from tacit.federation.messages import (
     PackedParties,
     Schema,
     Step,
+    named_parties,
     pack_parties,
-    unpack_parties,
 )
 from tacit.guarantee import Trust
 from tacit.partition import Setting
@@ -50,6 +50,9 @@ from tacit.secure.quantize import reduced, wrapped
 from tacit.secure.secagg_party import SecAggParty
 from tacit.secure.secagg_protocol import SecureSum, Traffic, VoidRound, overhead
 from tacit.secure.secagg_server import SecAggServer
+
+#: Survivors, their sum, and by survivor the revealed seeds of noise.
+_Unmasked = tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]
 
 _CONTEXT, _LISTED = Hash(), PackedParties()
 
@@ -97,7 +100,7 @@ class _Terms(Aggregation):
         return choose(self.parties, self.tolerate, self.colluding, self.signs)
 
     @property
-    def signs(self) -> bool:
+    def signs(self) -> bool:  # type: ignore[override]
         return self.signed
 
     @property
@@ -110,9 +113,7 @@ class _Terms(Aggregation):
 
     def check(self, method: str, steps: Mapping[str, tuple[Kind, bool]]) -> None:
         if not any(self.hidden(*step) for step in steps.values()):
-            raise nothing_to_hide(
-                "secagg", method, "hides contributions to a sum, or to a mean over parties", '"plain"'
-            )
+            raise nothing_to_hide("secagg", method, "hides contributions to a sum, or to a mean over parties")
 
     def trust(self) -> tuple[Trust, str]:
         many = "devices" if self.setting is Setting.DEVICE else "parties"
@@ -127,7 +128,7 @@ class _Terms(Aggregation):
         return self.shares.largest_variance(variance)
 
     @property
-    def noise_share(self) -> float:
+    def noise_share(self) -> float:  # type: ignore[override]
         return 1 / math.sqrt(max(1, self.parties - self.colluding))
 
     @property
@@ -206,7 +207,7 @@ class SecAgg(_Terms):
         party = self._begin(endpoint) if exchange == "advertise" else self._party(endpoint)
         names, own = endpoint.peers.names, ("context", "survivors")
         received = {name: value.tobytes() for name, value in payload.items() if name not in own}
-        survivors = _named(payload["survivors"], names) if "survivors" in payload else []
+        survivors = named_parties(payload["survivors"], names) if "survivors" in payload else []
         match exchange:
             case "advertise":
                 answer = {"keys": party.advertise()}
@@ -222,7 +223,7 @@ class SecAgg(_Terms):
                 answer = {"answer": party.unmask(survivors, reveal, received or None)}
             case _:
                 return super().answer(exchange, payload, endpoint)
-        self._save(endpoint, party)
+        _save(endpoint, party)
         return _arrays(answer)
 
     def ready(self, terms: StepTerms, endpoint: Endpoint) -> None:
@@ -253,15 +254,14 @@ class SecAgg(_Terms):
         if not endpoint.recorded:  # else the ledger knows
             past = _sealed_before(endpoint) + bytes.fromhex(endpoint.context)
             endpoint.save(SEALED_BEFORE, np.frombuffer(past, dtype=np.uint8))
-        self._save(endpoint, party)
+        _save(endpoint, party)
         return {SEALED: pack(masked, bits)}
 
     def _begin(self, endpoint: Endpoint) -> SecAggParty:
         """A party with fresh keys; two vectors under the same masks would show both, so no sum begins twice."""
         if _begun(endpoint) or bytes.fromhex(endpoint.context) in _sealed_before(endpoint):
             raise PrivacyRefused(f"{endpoint.party} has begun this secure sum already, and begins none twice.")
-        about = self._sum(endpoint.peers, endpoint.context, endpoint.peers.identities)
-        return SecAggParty(endpoint.party, about, endpoint.peers.identity)
+        return SecAggParty(endpoint.party, self._sum(endpoint.peers, endpoint.context), endpoint.peers.identity)
 
     def _party(self, endpoint: Endpoint) -> SecAggParty:
         """The party as it was after its latest answer in this sum."""
@@ -271,21 +271,17 @@ class SecAgg(_Terms):
                 f"{endpoint.party} was asked to continue a secure sum that it did not begin, or that another one has "
                 "replaced; nothing was released: start the exchange of keys anew."
             )
-        about = self._sum(endpoint.peers, endpoint.context, endpoint.peers.identities)
-        return SecAggParty.restore(state[len(endpoint.context) // 2 :].tobytes(), about, endpoint.peers.identity)
+        saved, about = state[len(endpoint.context) // 2 :].tobytes(), self._sum(endpoint.peers, endpoint.context)
+        return SecAggParty.restore(saved, about, endpoint.peers.identity)
 
-    def _save(self, endpoint: Endpoint, party: SecAggParty) -> None:
-        state = bytes.fromhex(endpoint.context) + party.state()
-        endpoint.save(STATE, np.frombuffer(state, dtype=np.uint8))
-
-    def _sum(self, peers: Peers, context: str, identities: Mapping[str, Any] | None) -> SecureSum:
+    def _sum(self, peers: Peers, context: str) -> SecureSum:
         """The sum of one request, bound to the run and to that request."""
         if len(peers.names) != self.parties:
             raise PrivacyRefused(
                 f"The noise was planned for {self.parties:,} parties, and {len(peers.names):,} take part; plan anew."
             )
         bound = hashlib.sha256(f"{peers.run}|{context}".encode()).digest()
-        return SecureSum(peers.names, self.shape, bound, self.shares.extras, identities)
+        return SecureSum(peers.names, self.shape, bound, self.shares.extras, peers.identities)
 
     # -- the coordinator's side -------------------------------------------------------------------------------
 
@@ -316,27 +312,26 @@ class SecAgg(_Terms):
         mean: Array = (call.terms.code.numbers(total) / weight).reshape(shape).astype(np.float32)
         return mean
 
-    def _unmasked(self, call: Call) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
+    def _unmasked(self, call: Call) -> _Unmasked:
         """Who survived, their sum, and the revealed seeds of noise; bad messages are noted even if the sum is void."""
-        peers = call.peers
-        server = SecAggServer(self._sum(peers, call.request.hash, peers.identities if self.signs else None))
+        server = SecAggServer(self._sum(call.peers, call.request.hash))
         try:
             return self._run(server, call)
         finally:
             call.rejected.update(server.rejected)
 
-    def _run(self, server: SecAggServer, call: Call) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
+    def _run(self, server: SecAggServer, call: Call) -> _Unmasked:
         """The protocol of Bonawitz et al. 2017."""
         names, exchange = call.peers.names, call.exchange
         context: dict[str, Value] = {"context": call.request.hash}
         there = call.attendance(exchanges=5)
         keys = exchange("advertise", {name: {**context} for name in names}, there[0])
-        sent = server.keys({name: _bytes(body["keys"]) for name, body in keys.items()})
+        sent = server.keys({name: body["keys"].tobytes() for name, body in keys.items()})
         shared = exchange("share", {n: {**context, **_arrays(sent[n])} for n in sent}, there[1])
-        mail = server.mail({name: {to: _bytes(x) for to, x in body.items()} for name, body in shared.items()})
+        mail = server.mail({name: {to: x.tobytes() for to, x in body.items()} for name, body in shared.items()})
         ready = exchange("collect", {n: {**context, **_arrays(mail[n])} for n in mail}, there[2])
         for party, body in ready.items():
-            for sender in _named(body["rejected"], names):
+            for sender in named_parties(body["rejected"], names):
                 call.rejected[sender] = f"{party} could not open the mail of {sender}, which was damaged."
         if len(ready) < self.shape.fewest:  # before any vector is requested, and charged
             raise VoidRound(f"Only {len(ready)} of {len(names)} parties could be masked with each other.")
@@ -348,7 +343,7 @@ class SecAgg(_Terms):
             confirmed = exchange("confirm", {name: {**about} for name in listed}, there[3])
             signatures = {name: body["signature"] for name, body in confirmed.items()}
         answers = exchange("unmask", {name: {**about, **signatures} for name in listed}, there[4])
-        read = {name: _bytes(body["answer"]) for name, body in answers.items()}
+        read = {name: body["answer"].tobytes() for name, body in answers.items()}
         shown = server.unmasked(total, read, call.terms.code.bits)
         return listed, shown.total, shown.extras
 
@@ -364,7 +359,7 @@ class SecAgg(_Terms):
             return {"survivors": pack_parties(arrived, names), "total": pack(reduced(total, bits), bits)}
 
         result = call.contributions(reduce, view=View.MASKED, names=ready, there=there)
-        return _named(result["survivors"], names), unpack(result["total"], size, bits)
+        return named_parties(result["survivors"], names), unpack(result["total"], size, bits)
 
     def _excess(self, revealed: Mapping[str, Mapping[int, bytes]], call: Call) -> Array:
         """The noise whose seeds were revealed, added up: it is subtracted from the sum; (size,) int64."""
@@ -383,21 +378,15 @@ def _begun(endpoint: Endpoint) -> bool:
     return state is not None and state[: len(context)].tobytes() == context
 
 
+def _save(endpoint: Endpoint, party: SecAggParty) -> None:
+    endpoint.save(STATE, np.frombuffer(bytes.fromhex(endpoint.context) + party.state(), dtype=np.uint8))
+
+
 def _sealed_before(endpoint: Endpoint) -> bytes:
     """The contexts of all requests that this party masked a vector for, where no ledger records them."""
     before = endpoint.load(SEALED_BEFORE)
     return b"" if before is None else before.tobytes()
 
 
-def _named(packed: Array, names: Sequence[str]) -> list[str]:
-    return [name for name, there in zip(names, unpack_parties(packed, len(names)), strict=True) if there]
-
-
 def _arrays(parts: Mapping[str, bytes]) -> dict[str, Value]:
     return {name: np.frombuffer(part, dtype=np.uint8) for name, part in parts.items()}
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, np.ndarray):
-        raise BadMessage("A part of a secure sum's message is not a string of bytes.")
-    return value.tobytes()

@@ -333,17 +333,5 @@ def record_public(ledger: Ledger, run: str, step: str, request: str, event: Publ
     if ledger.answered(request) is not None:
         return
     saved, private = saved_home(ledger, run)
-    ledger.record(
-        run=run,
-        round=0,
-        step=step,
-        attempt=0,
-        kind=str(Kind.PUBLIC),
-        request=request,
-        event=event,
-        body=body,
-        sealed=False,
-        contributors=1,
-        present=None,
-        state=encode({**saved, NAMES: json.dumps({"kept": private, "sent": []})}),
-    )
+    state = encode({**saved, NAMES: json.dumps({"kept": private, "sent": []})})
+    ledger.record(run=run, step=step, kind=Kind.PUBLIC.value, request=request, event=event, body=body, state=state)

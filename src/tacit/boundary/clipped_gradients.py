@@ -6,12 +6,12 @@ clipping* bounds it by bounding u, v and r; *gradient clipping* bounds it direct
 Which Poisson sample amplifies which unit
 -----------------------------------------
 A sample of users amplifies the unit user. It does not amplify the unit rating, against P0, §4.1.2: a rating comes
-with all the others of its user, and where these show that she was sampled, the one that differs has its full effect.
-With A, B, B' the answers without her, with her, and with her changed record, the two outputs are (1−η)A + ηB and
-(1−η)A + ηB'; the advanced joint convexity of Balle, Barthe and Gaboardi (2018) then needs B close to A, which nothing
-but trimming grants. At noise multiplier 1, η = .01 and 1,000 steps, ε = 2.1 would be claimed (δ = 1e-6) where 26 is
-true. So the unit rating gets a sample of ratings (`sampled=Unit.RATING`), or is the replace case of a trimmed, sampled
-user.
+with all the others of its user, and where these show that the user was sampled, the one that differs has its full
+effect. With A, B, B' the answers without the user, with them, and with their changed record, the two outputs are
+(1−η)A + ηB and (1−η)A + ηB'; the advanced joint convexity of Balle, Barthe and Gaboardi (2018) then needs B close to A,
+which only trimming ensures. At noise multiplier 1, η = .01 and 1,000 steps, ε = 2.1 would be claimed (δ = 1e-6) where
+26 is true. So the unit rating gets a sample of ratings (`sampled=Unit.RATING`), or is the replace case of a trimmed,
+sampled user.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import numpy as np
 from tacit.boundary.clipped_sums import (
     MARGIN,
     Bounded,
+    block_names,
     check_ratings,
-    chosen,
     finite,
     participants,
     positive,
@@ -57,9 +57,9 @@ class Gradient(Query):
 
     Attributes
     ----------
-    scale : declared, of span R; r − low is clipped into [0, R], whatever the ratings themselves say their scale is
+    scale : declared, of span R; r − low is clipped into [0, R], whatever scale the ratings claim
     sampling : η, the rate of the Poisson sample that every answer draws for itself
-    trim : θ, the ratings kept of each user, drawn anew for every answer; None keeps all, and leaves the unit user
+    trim : θ, the ratings used of each user, drawn anew for every answer; None uses all, and leaves the unit user
         unbounded
     blocks : which of the two to answer
     users_are_public : True where the users' factors are public or noised, as in the vertical setting; False where
@@ -73,8 +73,8 @@ class Gradient(Query):
     - user: A, twice that under replace; infinite without θ, and under a sample of ratings.
     - rating, users' factors public, no trimming: a, twice that under replace. With trimming 2a under every relation:
       where a rating is gone another one takes its place.
-    - rating otherwise (factors fitted to it, or a sample of users): everything she adds may change, so 2A under every
-      relation: the replace case of the unit user.
+    - rating otherwise (factors fitted to it, or a sample of users): everything the user adds may change, so 2A under
+      every relation: the replace case of the unit user.
 
     A scale read off the data bounds nothing: infinite.
     """
@@ -90,17 +90,17 @@ class Gradient(Query):
 
     def __post_init__(self) -> None:
         if self.trim is not None and (int(self.trim) != self.trim or self.trim < 1):
-            raise UsageError(f"trim = {self.trim!r} is not possible; give a whole number of ratings above 0.")
+            raise UsageError(f"trim = {self.trim!r} is not possible; give an integer above 0.")
         if self.trim is not None and self.sampled is Unit.RATING:
             raise UsageError("Trimming bounds users, and a sample of ratings is for the unit rating; leave trim out.")
         object.__setattr__(self, "sampling", check_rate(self.sampling))
         object.__setattr__(self, "trim", None if self.trim is None else int(self.trim))
-        object.__setattr__(self, "blocks", chosen(self.blocks, BLOCKS))
+        object.__setattr__(self, "blocks", block_names("blocks", self.blocks, BLOCKS))
         object.__setattr__(self, "users_are_public", bool(self.users_are_public))
 
     @property
     def clip(self) -> float | None:
-        """A, of item gradients alone: a piece is all that a user adds.
+        """A, of item gradients alone: a contribution is all that a user adds.
 
         Where users' factors are public, and a rating moves less, sums are not sealed.
         """
@@ -123,7 +123,7 @@ class Gradient(Query):
 
     @property
     def largest(self) -> float:
-        """What one user adds to an entry of an item's row: at most one rating's part, however many she has."""
+        """What one user adds to an entry of an item's row: at most one rating's part, however many they have."""
         return self._of_ratings(self.size, 1, ("items",))
 
     def counted(self, unit: Unit) -> tuple[Unit, Relation]:
@@ -133,23 +133,11 @@ class Gradient(Query):
         return unit, Relation.ZERO_OUT
 
     def over(
-        self,
-        ratings: Ratings,
-        at: Blocks | Callable[[Blocks], Blocks] | None = None,
-        present: Array | None = None,
+        self, ratings: Ratings, at: Blocks | Callable[[Blocks], Blocks] | None = None, present: Array | None = None
     ) -> GradientSum:
-        """The sums over a party's ratings.
-
-        Parameters
-        ----------
-        ratings : one per user and item
-        at : blocks that `state` does not bring, or a function that makes them from it; of a user's factors fitted at
-            home each row may depend on her own ratings, on `state` and on secret coins, and on nobody else's ratings
-        present : (n,) bool, who takes part; None means all
-        """
         return GradientSum(self, ratings, at, present)
 
-    # -- what a way of clipping says ----------------------------------------------------------------------------
+    # -- what each way of clipping defines ----------------------------------------------------------------------
 
     @property
     def size(self) -> float:
@@ -161,8 +149,8 @@ class Gradient(Query):
         raise NotImplementedError
 
     @staticmethod
-    def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:
-        """What `kept` ratings of one user can add to these blocks: A for θ of them, a for one."""
+    def _of_ratings(size: float, used: int, blocks: Sequence[str]) -> float:
+        """What `used` ratings of one user can add to these blocks: A for θ of them, a for one."""
         raise NotImplementedError
 
     @property
@@ -173,12 +161,12 @@ class Gradient(Query):
 
 @dataclass(frozen=True)
 class EmbeddingGradient(Gradient):
-    """Gradient sums at Π(U), Π(V): factors non-negative with norm ≤ √R, whoever sent them.
+    """Gradient sums at Π(U), Π(V): factors non-negative with norm ≤ √R, whatever a peer sent.
 
     Guarantee
     ---------
     0 ≤ u·v ≤ R and 0 ≤ r ≤ R, so |slope| ≤ 2R, and a rating adds at most 2R·√R = 2R^1.5 to its user's row and as much
-    to its item's. Her θ ratings share her row (norms add: θ) and fall in θ different item rows (squares add: √θ):
+    to its item's. A user's θ ratings share one row (norms add: θ) and fall in θ different item rows (squares add: √θ):
 
         rating: users 2R^1.5, items 2R^1.5, both 2√2·R^1.5
         user:   users θ·2R^1.5, items √θ·2R^1.5, both 2R^1.5·√(θ² + θ)
@@ -195,8 +183,8 @@ class EmbeddingGradient(Gradient):
         return embed_rows(x, rows, MARGIN * self.scale.span)
 
     @staticmethod
-    def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:
-        squares = sum({"users": kept**2, "items": kept}[name] for name in blocks)
+    def _of_ratings(size: float, used: int, blocks: Sequence[str]) -> float:
+        squares = sum({"users": used**2, "items": used}[name] for name in blocks)
         return 2 * size * math.sqrt(size * squares)
 
 
@@ -210,8 +198,8 @@ class ClippedGradient(Gradient):
 
     Guarantee
     ---------
-    A rating adds at most C, whatever the factors are. Of θ ratings of one user let a_j be the parts in her row and b_j
-    those in item rows, ‖a_j‖² + ‖b_j‖² ≤ C². The rows of the b_j differ, so her contribution's square is at most
+    A rating adds at most C, whatever the factors. Of a user's θ ratings let a_j be the parts in the user row and b_j
+    those in item rows, ‖a_j‖² + ‖b_j‖² ≤ C². The rows of the b_j differ, so the contribution's square is at most
     (Σ‖a_j‖)² + Σ‖b_j‖² ≤ (Σ‖a_j‖)² − Σ‖a_j‖² + θC² = Σ_{j≠k} ‖a_j‖·‖a_k‖ + θC² ≤ θ(θ−1)C² + θC²:
 
         rating: C        user: users θ·C, items √θ·C, both θ·C
@@ -233,14 +221,16 @@ class ClippedGradient(Gradient):
         return np.clip(finite(x[rows]), -LARGEST, LARGEST)
 
     @staticmethod
-    def _of_ratings(size: float, kept: int, blocks: Sequence[str]) -> float:
-        return size * (kept if "users" in blocks else math.sqrt(kept))
+    def _of_ratings(size: float, used: int, blocks: Sequence[str]) -> float:
+        return size * (used if "users" in blocks else math.sqrt(used))
 
 
 class GradientSum(Bounded):
-    """What answers either gradient: a fresh sample, trimmed, and the sum of its bounded parts."""
+    """Either gradient over a party's ratings: a fresh sample, trimmed, and the sum of its bounded parts.
 
-    query: Gradient
+    `at` are blocks that `state` does not have, or a function that makes them from it. Where users' factors are fitted
+    at home, each row may depend on that user's ratings, on `state` and on secret randomness only.
+    """
 
     def __init__(
         self,
@@ -256,18 +246,18 @@ class GradientSum(Bounded):
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Rows]:
         query, (U, V) = self.query, self._factors(state)
         part = self._part(stream)
-        touched, places = looked_up(self.ratings.items, part.entries, len(V))
+        rows, places = looked_up(self.ratings.items, part.entries, len(V))
         by_user, by_item = bounded_gradients(
             part.indptr,
             places,
             self._rated(part.entries),
             query.clipped(U, part.rows),
-            query.clipped(V, touched),
+            query.clipped(V, rows),
             MARGIN * query.threshold,
             "users" in query.blocks,
             "items" in query.blocks,
         )
-        answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), touched, by_item)}
+        answer = {"users": Rows(len(U), part.rows, by_user), "items": Rows(len(V), rows, by_item)}
         return {name: answer[name] for name in query.blocks}
 
     def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
@@ -275,18 +265,17 @@ class GradientSum(Bounded):
         query = self.query
         if query.blocks != ("items",) or query.users_are_public:
             raise UsageError(
-                "Only gradients of item factors alone are summed over parties, a piece being all that a user adds; "
-                "where users' factors are public, and a rating moves less, sums are not sealed."
+                "Only gradients of item factors alone, with users' factors at home, are sums of per-user contributions."
             )
         U, V = self._factors(state)
         part, p = self._part(stream), V.shape[1]
-        touched, places = looked_up(self.ratings.items, part.entries, len(V))
+        rows, places = looked_up(self.ratings.items, part.entries, len(V))
         u = query.clipped(U, part.rows)
         slopes = bounded_slopes(
-            part.indptr, places, self._rated(part.entries), u, query.clipped(V, touched), MARGIN * query.threshold
+            part.indptr, places, self._rated(part.entries), u, query.clipped(V, rows), MARGIN * query.threshold
         )
         owners = np.repeat(np.arange(len(part.rows)), np.diff(part.indptr))
-        cells = touched[places][:, None] * p + np.arange(p)
+        cells = rows[places][:, None] * p + np.arange(p)
         return Contributions(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
 
     # -- inside -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Gradients in which each *record* is clipped as a whole: what one user adds, over all of her ratings, has norm ≤ C."""
+"""Gradients in which each *record* is clipped as a whole: what one user adds, over all ratings, has norm ≤ C."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class RecordGradient(Query):
 
     Guarantee
     ---------
-    One block, "items", (m, p). A user's terms fall in different rows and together have norm at most C, by her own
-    w_i; so the sum moves by at most C when her record is emptied. Sensitivity C per user, 2C under replace, and 2C per
+    One block, "items", (m, p). A user's terms fall in different rows and together have norm at most C, by their own
+    w_i; so the sum moves by at most C when the record is emptied. Sensitivity C per user, 2C under replace, and 2C per
     rating under every relation: one rating may change u_i and w_i. Infinite on a scale read off the data. The bound
     holds in floating point: norms are cut by `MARGIN`, terms to a grid on which sums are exact.
     """
@@ -69,22 +69,15 @@ class RecordGradient(Query):
         return Unit.USER, Relation.ZERO_OUT if unit is Unit.USER else Relation.REPLACE
 
     def over(self, ratings: Ratings, users: Array, items: Array, present: Array | None = None) -> RecordSum:
-        """The sum over a party's users.
-
-        Parameters
-        ----------
-        ratings : one per user and item
-        users : U (n, p); row i may depend on i's own record, on what was released, and on secret coins
-        items : V (m, p), of whatever origin: Π is applied to both
-        present : (n,) bool, who takes part; None means all
-        """
         return RecordSum(self, ratings, users, items, present)
 
 
 class RecordSum(Bounded):
-    """What answers `RecordGradient`."""
+    """`RecordGradient` over a party's ratings, one per user and item.
 
-    query: RecordGradient
+    `users` is U (n, p): row i may depend on i's own record, on what was released, and on secret randomness. `items` is
+    V (m, p), of whatever origin: Π is applied to both.
+    """
 
     def __init__(
         self, query: RecordGradient, ratings: Ratings, users: Array, items: Array, present: Array | None = None
@@ -112,7 +105,7 @@ class RecordSum(Bounded):
         return {"items": total.reshape(self.items.shape)}
 
     def _of(self, first: int, last: int) -> Contributions:
-        """The pieces of users first … last − 1."""
+        """The contributions of users first … last − 1."""
         indptr, p = self.ratings.indptr, self.items.shape[1]
         entries = np.arange(indptr[first], indptr[last])
         starts = indptr[first : last + 1] - indptr[first]

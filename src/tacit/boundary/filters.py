@@ -1,11 +1,11 @@
 """A privacy filter: the veto over releases that are chosen one after another.
 
-Whoever starts a run because of what the last one showed has chosen an event in the light of data. Composition theorems
-for a fixed list then do not apply as they stand: privacy loss distributions in particular may understate the cost,
-because an analyst can go on exactly where the loss so far is large (Rogers et al. 2016; "Privacy Filters are Captured
-by Residues", 2026, shows that the tightest (ε, δ) bound makes no valid filter). Two kinds of sums do make one, at no
-extra cost: Rényi costs of a fixed order (Feldman and Zrnic 2021; Lécuyer 2021) and μ² of Gaussians (Smith and Thakurta
-2022; Koskela, Tobaben and Honkela 2023).
+A run that is started because of what the last one showed is an event chosen in the light of data. Composition theorems
+for a fixed list then do not apply: privacy loss distributions in particular may understate the cost, because an analyst
+can go on exactly where the loss so far is large (Rogers et al. 2016; "Privacy Filters are Captured by Residues", 2026,
+shows that the tightest (ε, δ) bound makes no valid filter). Two kinds of sums do make a filter, at no extra cost:
+Rényi costs of a fixed order (Feldman and Zrnic 2021; Lécuyer 2021) and μ² of Gaussians (Smith and Thakurta 2022;
+Koskela, Tobaben and Honkela 2023).
 
 Several such bounds side by side cost δ. Which of them will hold at the end depends on the answers; but the transcripts
 on which the i-th holds are those of an (ε, δ_i)-DP mechanism, and adding over i gives (ε, Σ δ_i). So δ is shared out
@@ -31,25 +31,23 @@ from tacit.boundary.shuffle_amplification import Floats
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 
-#: The part of δ that is kept for μ²; plain Gaussians alone are then counted exactly, at that δ.
+#: The part of δ that is reserved for μ²; plain Gaussians alone are then counted exactly, at that δ.
 MU_SHARE = 0.3
 
 
 class Filter:
-    """A veto that keeps everything that is ever released within (ε, δ), whatever made somebody ask for it.
+    """A veto that keeps all releases together within (ε, δ), however each one was chosen.
 
     Parameters
     ----------
     epsilon, delta : the budget, for the life of the record. An infinite ε vetoes nothing; `spent` is then a reading.
     relation : zero-out, add/remove or replace; multipliers are as in `account`
     first : the schedule that was fixed before the first release, if there was one; the same at every use of a record
-    plain : a promise that plain Gaussians alone will ever be asked for. All of δ goes to μ², exactly, and anything else
-        is vetoed.
 
     Formal guarantee
     ----------------
     As long as only events that `admits` accepted are released, each before the next is chosen, everything together is
-    (ε, δ)-DP, for adaptively chosen events, parameters and stopping times. `spent` says how far along that is; it is
+    (ε, δ)-DP, for adaptively chosen events, parameters and stopping times. `spent` is how much of it is used; it is
     at most ε exactly where the veto would not have fallen, and is a guarantee of its own only for a fixed list.
 
     >>> from tacit.boundary.events import Gaussian
@@ -58,20 +56,18 @@ class Filter:
     (True, False)
     """
 
-    def __init__(
-        self, epsilon: float, delta: float, relation: Relation, first: Sequence[Event] = (), plain: bool = False
-    ) -> None:
+    def __init__(self, epsilon: float, delta: float, relation: Relation, first: Sequence[Event] = ()) -> None:
         if not epsilon >= 0:
             raise UsageError(f"A budget of ε = {epsilon} is not possible; give a number of at least 0.")
         if not 0 < delta < 1:
             raise UsageError(f"A budget of δ = {delta} is not possible; give a number between 0 and 1.")
-        self.epsilon, self.delta, self.relation, self.plain = float(epsilon), float(delta), Relation(relation), plain
-        planned = () if plain else merge(first) or ()
+        self.epsilon, self.delta, self.relation = float(epsilon), float(delta), Relation(relation)
+        planned = merge(first) or ()
         taken = merged_delta(planned, self.epsilon, self.relation) if self.epsilon < math.inf else 0.0
-        # A first schedule that the budget does not hold is no schedule to rely on; it still says what to watch.
+        # A first schedule that exceeds the budget cannot be relied on; it still says which orders to watch.
         self._first = count_by_kind(planned) if taken <= self.delta else {}
         left = self.delta - taken if self._first else self.delta
-        self._mu_share = left if plain else left * MU_SHARE
+        self._mu_share = left * MU_SHARE
         self._orders, self._shares = _shared_out(self.epsilon, left, planned, self.relation)
         self._overheads = np.array([_overhead(*pair) for pair in zip(self._orders, self._shares, strict=True)])
 
@@ -86,10 +82,8 @@ class Filter:
             return merged_epsilon(together, self.delta, self.relation)
         mu = plain_mu(together, self.relation)
         reached = math.inf if mu is None or self._mu_share <= 0 else gdp.epsilon(self._mu_share, mu)
-        if not self.plain:
-            costs = renyi.curve(together, self.relation, self._orders)
-            reached = min(reached, max(0.0, float(np.min(costs + self._overheads))))
-        return reached
+        costs = renyi.curve(together, self.relation, self._orders)
+        return min(reached, max(0.0, float(np.min(costs + self._overheads))))
 
     def admits(self, spent: Sequence[Event], new: Event) -> bool:
         """Whether `new` may be released after the events in `spent`; an event that is not known is an error."""

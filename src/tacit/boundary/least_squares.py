@@ -1,4 +1,4 @@
-"""The statistics of alternating least squares, bounded: what items need to know of their users.
+"""Bounded statistics for alternating least squares: the sums over users that determine item factors.
 
 Given user factors u_i, an item's factors solve A_j v = b_j with A_j = Σ_i c_ij·u_i·u_iᵀ and b_j = Σ_i c_ij·y_ij·u_i, so
 noisy sums of the two are enough (Chien et al., *Private Alternating Least Squares*, ICML 2021; weights per user and
@@ -16,9 +16,9 @@ import numpy as np
 from tacit.boundary.clipped_sums import (
     Bounded,
     Compressed,
+    block_names,
     bounded_rows,
     check_ratings,
-    chosen,
     clipped_rows,
     finite,
     participants,
@@ -50,7 +50,7 @@ class Weighted(Query):
     Guarantee
     ---------
     "gram" (m, p(p+1)/2) is `packed`: upper triangles, off-diagonals times √2, whose ℓ2 norm is the Frobenius norm;
-    "moment" is (m, p). Her ratings are of different items, so her parts fall in different rows, and with Σ_j c² ≤ B
+    "moment" is (m, p). One user's ratings are of different items, so parts fall in different rows, and with Σ_j c² ≤ B
 
         ‖gram‖² = Σ_j c²·‖u·uᵀ‖² = Σ_j c²·‖u‖⁴ ≤ B·Γ⁴        ‖moment‖² = Σ_j c²·y²·‖u‖² ≤ B·Γ²·y_max²
 
@@ -67,7 +67,7 @@ class Weighted(Query):
     def __post_init__(self) -> None:
         for name in ("budget", "factor_clip", "target_clip"):
             object.__setattr__(self, name, positive(name, getattr(self, name)))
-        object.__setattr__(self, "blocks", chosen(self.blocks, BLOCKS))
+        object.__setattr__(self, "blocks", block_names("blocks", self.blocks, BLOCKS))
 
     @property
     def clip(self) -> float:
@@ -80,24 +80,18 @@ class Weighted(Query):
     def over(
         self, ratings: Compressed, weights: Array, targets: Array, factors: Array, present: Array | None = None
     ) -> WeightedSum:
-        """The sums over a party's ratings.
-
-        A user's weights, targets and factors may depend on her own record and on released state only.
-
-        Parameters
-        ----------
-        weights : (nnz,) c; scaled down where a user's exceed the budget
-        targets : (nnz,) y, clipped to ±y_max: centred ratings, before any sum
-        factors : (n, p) u; rows clipped to norm Γ
-        present : (n,) bool, who takes part; None means all
-        """
         return WeightedSum(self, ratings, weights, targets, factors, present)
 
 
 class WeightedSum(Bounded):
-    """What answers `Weighted`."""
+    """`Weighted` over a party's ratings; a user's numbers may depend on their own record and released state only.
 
-    query: Weighted
+    Parameters
+    ----------
+    weights : (nnz,) c; scaled down where a user's exceed the budget
+    targets : (nnz,) y, clipped to ±y_max: centred ratings, before any sum
+    factors : (n, p) u; rows clipped to norm Γ
+    """
 
     def __init__(
         self,
@@ -127,7 +121,7 @@ class WeightedSum(Bounded):
         }
 
     def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
-        """All that a user adds to both blocks is one piece."""
+        """All that a user adds to both blocks is one contribution."""
         return self._of(self._factored(), 0, self.ratings.n_users)
 
     def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
@@ -151,7 +145,7 @@ class WeightedSum(Bounded):
         return answer
 
     def _of(self, factored: dict[str, tuple[Array, Array]], first: int, last: int) -> Contributions:
-        """The pieces of users first … last − 1; blocks follow each other in the order of their names."""
+        """The contributions of users first … last − 1; blocks follow each other in the order of their names."""
         indptr, m = self.ratings.indptr, self.ratings.n_items
         mine = slice(indptr[first], indptr[last])
         owners = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))

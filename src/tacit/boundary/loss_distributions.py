@@ -9,7 +9,7 @@ Each event is represented by a pair of distributions that dominates every pair o
 compositions are dominated by the compositions of those pairs, also when each answer depends on earlier ones (Zhu, Dong
 and Wang 2022). Continuous losses are laid on a grid by connecting dots, which never lowers δ(ε) (Doroshenko
 et al. 2022). The transform's rounding *can* lower δ, by some 2·10⁻¹⁷ per composition as measured, which shows at δ near
-10⁻¹⁰; so `SLACK` per composition, a hundred times that, is taken off the δ that is asked for.
+10⁻¹⁰; so `SLACK` per composition, a hundred times that, is subtracted from the δ requested.
 
 The pairs: plain Gaussians together, N(0, 1) against N(μ, 1), with 2μ under replace. Sampled ones under zero-out and
 add/remove, the mixture (1 − q)·N(0, z²) + q·N(1, z²) against N(0, z²), in both directions; under replace the pair that
@@ -40,7 +40,7 @@ HOPELESS = 1000.0
 
 
 def epsilon(events: tuple[Noised, ...], delta: float, relation: Relation, bound: float, coarse: float = 1.0) -> float:
-    """ε at δ; infinite where δ is too small to be told from rounding, or `bound`, an ε that holds, is hopeless anyway.
+    """ε at δ; infinite where rounding could hide δ, or `bound`, an ε that holds, is hopeless.
 
     `coarse` widens the grid: faster, and larger by a little.
     """

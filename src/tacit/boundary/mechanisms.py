@@ -1,9 +1,10 @@
-"""Mechanisms that add noise to an answer: Gaussian, Skellam, discrete Gaussian, discrete Laplace, Laplace.
+"""Mechanisms that add noise to an answer: Gaussian, Skellam, discrete Gaussian, discrete Laplace.
 
-Each holds how much noise it adds, adds it, and says as an `Event` what that spends, given how far a unit can move the
-answer. None of them knows units or relations: their guarantees hold for any two answers at a distance of at most Δ, and
-whose answers those are is the query's business. Every entry gets noise, zeros and rows that were not sampled included;
-it is drawn for each call anew and kept nowhere.
+Each stores how much noise it adds, adds it, and states as an `Event` what that spends, given how far a unit can move
+the answer. None of them knows units or relations: their guarantees hold for any two answers at a distance of at most Δ,
+and the query knows whose answers those are. Every entry gets noise, zeros and rows that were not sampled included; it
+is drawn anew for each call and never stored. There is no floating-point Laplace noise: which low-order bits can occur
+depends on the answer (Mironov 2012), so an answer is quantised and gets `DiscreteLaplace`.
 """
 
 from __future__ import annotations
@@ -79,8 +80,22 @@ class Gaussian:
         return events.Gaussian(self.sigma / _sensitivity(l2), count)
 
 
+class _Discrete:
+    """Noise on integers: `add` is `sample` on every entry."""
+
+    def add(self, x: Array, source: Source) -> NDArray[np.int64]:
+        """A new array, int64, of x's shape; noise on every entry."""
+        if not np.issubdtype(x.dtype, np.integer):
+            raise UsageError(f"Discrete noise is for integers; quantise an answer of {x.dtype} first.")
+        return x.astype(np.int64) + self.sample(x.size, source).reshape(x.shape)
+
+    def sample(self, n: int, source: Source) -> NDArray[np.int64]:
+        """The noise alone, (n,) int64."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Skellam:
+class Skellam(_Discrete):
     """y = x + P₁ − P₂ with P₁, P₂ Poisson of mean variance/2, on integers: noise that can be split into shares.
 
     It is closed under addition: h shares of variance/h add up to exactly this one, at any size.
@@ -98,12 +113,7 @@ class Skellam:
     def __post_init__(self) -> None:
         _positive("variance", self.variance)
 
-    def add(self, x: Array, source: Source) -> NDArray[np.int64]:
-        """A new array, int64, of x's shape; noise on every entry."""
-        return _whole(x) + self.sample(x.size, source).reshape(x.shape)
-
     def sample(self, n: int, source: Source) -> NDArray[np.int64]:
-        """The noise alone, (n,) int64."""
         return skellam(source, self.variance, n)
 
     def event(self, l1: float, l2: float, count: int = 1) -> events.Skellam:
@@ -115,7 +125,7 @@ class Skellam:
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian:
+class DiscreteGaussian(_Discrete):
     """y = x + Z with P(Z = z) ∝ exp(−z²/2v) in each coordinate, on integers.
 
     v bounds the variance from above and is near it from v = 1 on.
@@ -123,7 +133,7 @@ class DiscreteGaussian:
     Formal guarantee
     ----------------
     For any two integer answers with ‖x − x'‖₂ ≤ Δ the Rényi divergence of any order α is at most αΔ²/2v, as for the
-    continuous Gaussian: the sum Σ_z exp(−(z − s)²/2v) over the whole numbers is largest at whole s, by Poisson's
+    continuous Gaussian: the sum Σ_z exp(−(z − s)²/2v) over the integers is largest at integer s, by Poisson's
     summation formula (Canonne, Kamath and Steinke 2020, Theorem 4, and its multivariate form). Sums of several shares
     are not discrete Gaussians; what they cost more is in Kairouz, Liu and Steinke 2021, and
     the event carries the number of shares and of coordinates for that. Sampling is exact.
@@ -134,12 +144,7 @@ class DiscreteGaussian:
     def __post_init__(self) -> None:
         _positive("variance", self.variance)
 
-    def add(self, x: Array, source: Source) -> NDArray[np.int64]:
-        """A new array, int64, of x's shape; noise on every entry."""
-        return _whole(x) + self.sample(x.size, source).reshape(x.shape)
-
     def sample(self, n: int, source: Source) -> NDArray[np.int64]:
-        """The noise alone, (n,) int64."""
         return discrete_gaussian(source, self.variance, n)
 
     def event(self, l2: float, dimensions: int, shares: int = 1, count: int = 1) -> events.DiscreteGaussian:
@@ -153,7 +158,7 @@ class DiscreteGaussian:
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace:
+class DiscreteLaplace(_Discrete):
     """y = x + Z with P(Z = z) ∝ exp(−|z|/scale) in each coordinate, on integers: quantise first.
 
     Formal guarantee
@@ -168,57 +173,20 @@ class DiscreteLaplace:
     def __post_init__(self) -> None:
         _positive("scale", self.scale)
 
-    def add(self, x: Array, source: Source) -> NDArray[np.int64]:
-        """A new array, int64, of x's shape; noise on every entry."""
-        return _whole(x) + self.sample(x.size, source).reshape(x.shape)
-
     def sample(self, n: int, source: Source) -> NDArray[np.int64]:
-        """The noise alone, (n,) int64."""
         return discrete_laplace(source, self.scale, n)
 
     def event(self, l1: float, count: int = 1) -> events.Pure:
         """What `count` answers spend if a unit moves each by at most `l1`, in units of the grid."""
-        return events.Pure(_up(_sensitivity(l1) / self.scale), "discrete Laplace", count)
+        return events.Pure(math.nextafter(_sensitivity(l1) / self.scale, math.inf), "discrete Laplace", count)
 
 
-@dataclass(frozen=True)
-class Laplace:
-    """y = x + scale·(E₁ − E₂) with E₁, E₂ exponential, on floats: for simulations alone.
-
-    Formal guarantee
-    ----------------
-    For any two answers with ‖x − x'‖₁ ≤ Δ the densities' ratio is at most e^(Δ/scale): ε-DP with ε = Δ/scale, in
-    real arithmetic. In floating-point arithmetic it fails altogether (Mironov 2012): which low-order bits can occur
-    depends on x. So a source that is not simulated is refused; deployments quantise and use `DiscreteLaplace`.
-    """
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        _positive("scale", self.scale)
-
-    def add(self, x: Array, source: Source) -> NDArray[np.float64]:
-        """A new array, float64, of x's shape; noise on every entry."""
-        if not source.simulated:
-            raise PrivacyRefused(
-                "Floating-point Laplace noise leaks what it should hide; quantise, use DiscreteLaplace."
-            )
-        one, other = -np.log(source.uniform((2, *x.shape)))
-        y: NDArray[np.float64] = x + self.scale * (one - other)
-        _finite("answer", y)
-        return y
-
-    def event(self, l1: float, count: int = 1) -> events.Laplace:
-        """What `count` answers spend if a unit moves each by at most `l1`."""
-        return events.Laplace(self.scale / _sensitivity(l1), count)
-
-
-# -- what all of them ask of their parameters ----------------------------------------------------------------------
+# -- checks of parameters and answers ---------------------------------------------------------------------------
 
 
 def _positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
-        raise PrivacyRefused(f"Noise with {name} = {value:g} protects nobody or says nothing; give a positive number.")
+        raise PrivacyRefused(f"Noise with {name} = {value:g} protects nobody; give a positive number.")
 
 
 def _sensitivity(value: float) -> float:
@@ -229,24 +197,13 @@ def _sensitivity(value: float) -> float:
     return value
 
 
-def _up(epsilon: float) -> float:
-    """ε after its last rounding, rounded up."""
-    return math.nextafter(epsilon, math.inf)
-
-
-def _whole(x: Array) -> NDArray[np.int64]:
-    if not np.issubdtype(x.dtype, np.integer):
-        raise UsageError(f"Discrete noise is for whole numbers; quantise an answer of {x.dtype} first.")
-    return x.astype(np.int64)
-
-
 def _finite(name: str, x: Array) -> None:
-    """A number that is not finite drowns its noise."""
+    """Refuse a number that is not finite, which noise does not cover."""
     if not all_finite(x):
         raise _not_finite(name, x)
 
 
 def _not_finite(name: str, x: Array) -> PrivacyRefused:
-    """What is said of a block that is not finite, and is emptied."""
+    """The error for a block that is not finite; the block is emptied."""
     x.fill(0)
     return PrivacyRefused(f'"{name}" holds a number that is not finite, which noise cannot cover; clip before adding.')

@@ -3,7 +3,7 @@
     v_j = argmin over ‖v‖ ≤ √R of  Σ_i (r_ij − u_i·v)² + (λ/2)·‖v − v⁰_j‖² + x_j·v,   x_j ~ N(0, σ²·I)
 
 for every item j, over at most θ ratings of each user, with 0 ≤ r ≤ R, ‖u_i‖ ≤ √R and public centres v⁰_j. u_i may
-depend on user i's own record; it is in her own terms only. What protects is that the problem is convex and solved
+depend on user i's own record; it is in that user's terms only. What protects is that the problem is convex and solved
 *exactly*: steps towards the minimum of another kind of objective carry no guarantee by this argument.
 
 Formal guarantee
@@ -11,9 +11,9 @@ Formal guarantee
 With L = 4R^1.5, z = σ/L and β = ln(1 + 2R/λ), all items together are dominated, for the unit user under zero-out and
 add/remove and in either direction, by N(0, 1) against e^−θβ·N(√θ/z, 1) and an outcome of its own: δ(ε) ≤ δ_G(ε − θ·β),
 where δ_G is that of a plain Gaussian with μ = √θ/z. That is the event PerturbedObjective(z, β, θ). In real arithmetic:
-the solver's residual (see `ball`) lies far below the rounding of what leaves.
+the solver's residual (`least_in_ball`) lies far below the rounding of what leaves.
 
-Proof, for one item. D is without user i, D′ with her. φ is the density of N(0, σ²), and Φ its mass; δ_G is the δ of
+Proof, for one item. D is without user i, D′ with them. φ is the density of N(0, σ²), and Φ its mass; δ_G is the δ of
 N(0, σ²) against N(L, σ²), the same in both directions.
 
 *One number.* With the multiplier ν ≥ 0 of the ball, w = (1 + ν)·v determines v, its projection onto the ball; so we
@@ -42,8 +42,8 @@ Together δ_G(ε − β), at every ε.
 *D against D′ at ε < 0.* By the last case 1 − e^ε + e^ε·δ_G(−ε − β). That it is at most δ_G(ε − β) means, with y = −ε,
 δ_G(y − β) − e^−β·δ_G(y + β) ≤ 1 − e^−β. At y = 0 they are equal, and the left falls in y, for the hazard of the normal
 distribution is convex and exceeds its argument. δ_G(ε − β) is that of N(0, 1) against e^−β·N(L/σ, 1) and an outcome of
-its own. Her items' problems are independent, so the product of these pairs dominates (Zhu, Dong and Wang 2022). All of
-it holds given the coins that trimmed records, which fall the same way with her and without. ∎
+its own. A user's problems are independent, so the product of these pairs dominates (Zhu, Dong and Wang 2022). All of
+it holds given the coins that trimmed records, which fall the same way with the user and without. ∎
 
 Kifer, Smith and Thakurta (2012) and Redberg, Koskela and Wang (2023) bound the same mechanism; here errors along one
 fixed direction u, and a range of d rather than a bound on it, save the factor 2 in δ, and the ball needs no limit.
@@ -57,7 +57,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.boundary.ball import least_in_ball
 from tacit.boundary.clipped_sums import MARGIN, check_ratings, finite, participants
 from tacit.boundary.events import PerturbedObjective
 from tacit.boundary.query import Blocks, Mechanism, Query
@@ -71,6 +70,8 @@ from tacit.kernels.embed import embed
 #: What curvature adds to ε, over μ; λ follows from it. Of 0.03, 0.1, 0.3, 1 and 3 it was the best or close to it on
 #: synthetic worlds of 6,000 users and 3,700 items, 70,000 and 1,000, 70,000 and 100, at ε = 1 and 8 (one seed each).
 CURVATURE = 0.3
+#: The most steps of Newton's, and the relative width of ν at which they end; five or six are usual.
+STEPS, STILL = 100, 1e-15
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,14 @@ class Objectives(Query):
     Attributes
     ----------
     scale : declared, of span R; r − low is clipped into [0, R]
-    trim : θ; None keeps all ratings, and protects nobody
+    trim : θ; None uses all ratings, and protects nobody
     least : the least λ, that of a run without privacy
 
     Guarantee
     ---------
     That of this module; the sensitivity is that of the gradient of one objective. A scale read off the data and
-    untrimmed ratings bound nothing; nor does the unit rating: one rating moves its user's factors, and so all her
-    terms, which is the replace case of the unit user.
+    untrimmed ratings bound nothing; nor does the unit rating: one rating moves its user's factors, and so all
+    of the user's terms, which is the replace case of the unit user.
     """
 
     scale: Scale
@@ -99,8 +100,7 @@ class Objectives(Query):
     def __post_init__(self) -> None:
         if not 0 < self.least < math.inf or (self.trim is not None and self.trim < 1):
             raise UsageError(
-                f"trim = {self.trim} and regularization = {self.least} are no conditions for an objective; both are "
-                "above 0."
+                f"trim = {self.trim} and regularization = {self.least} are not possible; give numbers above 0."
             )
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
@@ -113,15 +113,6 @@ class Objectives(Query):
         return Unit.USER, Relation.ZERO_OUT if unit is Unit.USER else Relation.REPLACE
 
     def over(self, ratings: Ratings, users: Array, centres: Array, present: Array | None = None) -> ItemObjectives:
-        """The objectives over a party's ratings.
-
-        Parameters
-        ----------
-        ratings : one per user and item
-        users : (n, p), each row a function of that user's own record and of public values; projected by Π
-        centres : (m, p), public
-        present : (n,) bool, who takes part; None means all
-        """
         return ItemObjectives(self, ratings, users, centres, present)
 
     @property
@@ -146,7 +137,11 @@ class Objectives(Query):
 
 
 class ItemObjectives:
-    """What answers `Objectives`."""
+    """`Objectives` over a party's ratings, one per user and item.
+
+    `users` is (n, p), each row a function of that user's own record and of public values, and is projected by Π;
+    `centres` is (m, p), public.
+    """
 
     def __init__(
         self, query: Objectives, ratings: Ratings, users: Array, centres: Array, present: Array | None = None
@@ -186,3 +181,33 @@ class ItemObjectives:
             for e in range(f + 1):
                 H[:, e, f] = H[:, f, e] = np.bincount(items, weights=2 * u[e] * u[f], minlength=m)
         return H, g
+
+
+def least_in_ball(curvature: Array, slope: Array, radius: float) -> Array:
+    """argmin ½·vᵀHv − g·v over ‖v‖ ≤ ρ for every item, (m, p); curvature (m, p, p) is H ⪰ λI and slope (m, p) is g.
+
+    In the eigenvectors of H the minimiser is g̃/(h + ν) with the one ν ≥ 0 that fits: 0 where that lies in the ball, and
+    else the root of ‖g̃/(h + ν)‖ = ρ. 1/‖g̃/(h + ν)‖ grows with ν and is concave (Moré and Sorensen 1983), so that
+    Newton's steps on it, from a ν that is too small, rise to the root and never pass it. The residual v − Π(v −
+    (Hv − g)/‖H‖), Π onto the ball, has norm at most 1e-12·ρ.
+    """
+    h, axes = np.linalg.eigh(curvature)
+    g = np.einsum("mji,mj->mi", axes, slope)
+    sizes = np.linalg.norm(g, axis=1)
+    outside = np.linalg.norm(g / h, axis=1) > radius
+    multiplier = np.where(outside, np.maximum(0.0, sizes / radius - h[:, -1]), 0.0)
+    active = np.flatnonzero(outside)
+    for _ in range(STEPS):
+        if not len(active):
+            break
+        shifted = h[active] + multiplier[active, None]
+        v = g[active] / shifted
+        squares = np.einsum("mi,mi->m", v, v)
+        norms = np.sqrt(squares)
+        step = squares / np.einsum("mi,mi,mi->m", v, v, 1 / shifted) * (norms - radius) / radius
+        multiplier[active] += np.maximum(step, 0.0)
+        active = active[step > STILL * shifted[:, -1]]
+    v = g / (h + multiplier[:, None])
+    v *= np.minimum(1.0, radius / np.maximum(np.linalg.norm(v, axis=1), np.finfo(float).tiny))[:, None]
+    found: Array = np.einsum("mij,mj->mi", axes, v)
+    return found

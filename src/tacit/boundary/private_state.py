@@ -19,12 +19,7 @@ from tacit.boundary.wire import Array
 
 
 class PrivateState:
-    """Names in a party's home that are secret for good, and whatever was ever kept under them.
-
-    Parameters
-    ----------
-    home : where the arrays are; what stands there under a secret name is secret, whoever put it there
-    """
+    """Private names in a party's `home`, and everything that was ever stored under them."""
 
     def __init__(self, home: Mapping[str, Any]) -> None:
         self._home = home
@@ -35,16 +30,16 @@ class PrivateState:
         return tuple(self._earlier)
 
     def mark(self, name: str) -> None:
-        """From now on what is at home under this name is secret, and what was there before stays so."""
+        """From now on what is at home under this name is private; what was there before stays private."""
         digests = self._earlier.setdefault(name, {})
         if name in self._home and not _trivial(values := _values(self._home[name])):
             digests.setdefault(values.size, set()).add(_digest(values))
 
     def found_in(self, thing: object, by_value: bool = True) -> str | None:
-        """The name of a secret that `thing` is, looks into, equals, or has somewhere inside; None for none.
+        """The name of a private array that `thing` is, is a view of, equals, or contains; None if there is none.
 
-        Not `by_value`: a copy passes. What a peer sent may equal a secret because it was guessed, and a refusal would
-        tell that the guess was right.
+        Without `by_value` a copy passes. What a peer sent may equal a private array because it was guessed, and a
+        refusal would confirm the guess.
         """
         return next((name for array in _arrays(thing) if (name := self._of(array, by_value)) is not None), None)
 
@@ -66,7 +61,7 @@ class PrivateState:
 
 
 def _arrays(thing: object) -> Iterator[Array]:
-    """Every array and number in something that may have others inside."""
+    """Every array and number in a possibly nested object."""
     if isinstance(thing, Mapping):
         for inside in thing.values():
             yield from _arrays(inside)
@@ -84,7 +79,7 @@ def _values(array: Any) -> Array:
 
 
 def _trivial(values: Array) -> bool:
-    """Whether an array is empty or repeats one whole number, as blank blocks do: that two are equal tells nothing."""
+    """Whether an array is empty or repeats one integer, as blank blocks do: equality then reveals nothing."""
     return values.size == 0 or bool(values[0] == np.rint(values[0]) and np.all(values == values[0]))
 
 

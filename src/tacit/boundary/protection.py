@@ -1,4 +1,4 @@
-"""What protects a party's releases: the run's terms, the party's own ledger and budget, and its noise."""
+"""What protects a party's releases: the run's terms, and the party's own ledger and budget."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BudgetSpent(PrivacyRefused):
 
 @dataclass(frozen=True)
 class Budget:
-    """What a party allows to leave: (ε, δ) over its ledger's lifetime, or over the last `days`."""
+    """The (ε, δ) that a party allows over its ledger's lifetime, or over the last `days`."""
 
     epsilon: float
     delta: float
@@ -39,13 +39,13 @@ class Protection:
 
     Guarantee
     ---------
-    Every noisy answer is the answer of the step's own query, as the run's terms hold it, plus N(0, (z·Δ)²) on every
-    cell, Δ being the sensitivity that this query enforces for the run's unit and relation; or, in sums of integers,
-    Skellam noise as the step's `Grid` says, of which this party adds all or its share. Releases beyond those that the
-    noise was calibrated for are refused, so the guarantee of the terms covers everything in this run; what left in
-    earlier runs is composed by a privacy filter, and a release that would exceed the party's own budget is refused
-    whatever the coordinator says. A release is charged with what it costs one unit over all parties that the unit is
-    in, so that the ledger of each of these parties alone says what its users have spent in the run.
+    Every noisy answer is the answer of the step's query plus N(0, (z·Δ)²) on every cell, Δ being the sensitivity that
+    this query enforces for the run's unit and relation; or, in sums of integers, Skellam noise as the step's `Grid`
+    says, of which this party adds all or its share. Releases beyond those that the noise was calibrated for are
+    refused, so the guarantee of the terms covers everything in this run; what left in earlier runs is composed by a
+    privacy filter, and a release that would exceed the party's own budget is refused whatever the coordinator says. A
+    release is charged what it costs one unit over all parties that the unit is in, so that the ledger of each of these
+    parties alone shows what its users have spent in the run.
     """
 
     terms: Terms
@@ -58,7 +58,7 @@ class Protection:
 
     def __post_init__(self) -> None:
         self.ledger.verify()
-        self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "was kept for another unit or relation")
+        self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "is for another unit or relation")
         if self.people:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
@@ -72,11 +72,11 @@ class Protection:
     # -- the veto ---------------------------------------------------------------------------------------------
 
     def admit(self, step: str) -> None:
-        """Refuse a release that the plan does not hold, or that the party's budget does not cover.
+        """Refuse a release that was not planned, or that the party's budget does not cover.
 
-        Sealed sums may be asked for again, where they came to nothing: as often as the run's retries say, all together.
+        Sealed sums that failed may be requested again: as often as the run's retries allow, all together.
         """
-        terms, made = self.terms.steps.get(step), self._tally.made()  # by whichever process
+        terms, made = self.terms.steps.get(step), self._tally.made()  # by any process
         covered = 0 if terms is None else terms.spec.releases
         if terms is not None and terms.retried:
             others = [t for t in self.terms.steps.values() if t.retried and t.spec.step != step]
@@ -84,23 +84,23 @@ class Protection:
             covered += max(0, spare)
         if made[step] >= covered:
             raise PrivacyRefused(
-                f'{self.ledger.party} was asked for release {made[step] + 1} of step "{step}", and the '
+                f'{self.ledger.party} was requested to make release {made[step] + 1} of step "{step}", and the '
                 f"run's guarantee covers {covered}; nothing was released."
             )
         planned = () if terms is None else (terms.event,)
         now, most = _counts(together(self._tally.spent().mine, planned)), self._most()
         if now is None or any(count > most[kind] for kind, count in now.items()):
             raise PrivacyRefused(
-                f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
+                f'{self.ledger.party} was requested to release more in step "{step}" than the run\'s guarantee covers; '
                 "nothing was released."
             )
         self.check_budget()
-        if not self._held:  # a run that is refused holds the ledger to nothing
+        if not self._held:  # a run that is refused leaves no budget in the ledger
             self.ledger.add_budget(self.budget.epsilon, self.budget.delta, self.budget.days)
             self._held = True
 
     def _most(self) -> Counter[Event]:
-        """How many answers of each kind the run's terms hold: what its rows say beyond that was spent under others."""
+        """How many answers of each kind the run's terms include: rows beyond that were spent under other terms."""
         most: Counter[Event] = Counter()
         for name, releases in self.terms.releases.items():
             most.update(_counts(together((times(self.terms.steps[name].event, releases),))) or {})
@@ -136,7 +136,7 @@ class Protection:
         return high
 
     def reading(self) -> float:
-        """ε over everything in the ledger so far, for whoever looks; at most the budget, where that is for good."""
+        """ε over everything in the ledger so far; at most the budget, where that is for the ledger's lifetime."""
         spent = self._tally.spent()
         all_of_it, budget = together(spent.earlier, spent.mine), self.budget
         if all_of_it is None:
@@ -156,7 +156,7 @@ class Protection:
 
 @lru_cache(maxsize=1024)
 def _reached(budget: Budget, relation: Relation, first: tuple[Event, ...], spent: tuple[Event, ...]) -> float:
-    """ε by a filter that shares the budget's δ with a first schedule: a function of these four, reckoned once."""
+    """ε by a filter that shares the budget's δ with a first schedule: a function of these four, computed once."""
     return Filter(budget.epsilon, budget.delta, relation, first).spent(spent)
 
 
@@ -165,7 +165,7 @@ def total_epsilon(
 ) -> float:
     """ε of a ledger's rows, for a reader: tight for the first run, whose schedule was fixed, by a filter beyond it.
 
-    With the `budget` that they were held to it is the better of two readings, as `Protection.reading` is.
+    With the `budget` that was enforced it is the better of two readings, as `Protection.reading` is.
     """
     costly = [row for row in rows if not isinstance(row.spent, Public)]
     first = together(tuple(row.spent for row in costly if row.run == costly[0].run))
@@ -178,7 +178,7 @@ def _reading(
 ) -> float:
     """The better of what two filters read: one that no budget shapes, and that of the budget, which is tight near it.
 
-    For a fixed list of events each is a bound; what was let out in the light of answers is within the budget.
+    For a fixed list of events each is a bound; what was released in the light of answers is within the budget.
     """
     shapes = {math.inf, math.inf if budget is None else budget}
     return min(_reached(Budget(epsilon, delta), relation, first, spent) for epsilon in shapes)

@@ -1,4 +1,4 @@
-"""Randomised response: each user reports a value that may not be hers, and the counts can be set right afterwards."""
+"""Randomised response: each user reports a value that may not be the true one, and counts are corrected afterwards."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class RandomizedResponse:
 
     Formal guarantee
     ----------------
-    For any two true values and any report r, P(r|v)/P(r|v') ≤ p/q = e^ε with q = (1 − p)/(k − 1): ε-DP for the report,
-    whoever sees it, and ε-*local* DP for a user whose only report it is. m reports of one user spend m·ε: an event with
+    For any two true values and any report r, P(r|v)/P(r|v') ≤ p/q = e^ε with q = (1 − p)/(k − 1): ε-DP for the report
+    against anyone, and ε-*local* DP for a user whose only report it is. m reports of one user spend m·ε: an event with
     count m. It holds exactly, not up to rounding: p is rounded down to a multiple of 2⁻⁶⁴, which makes p/q smaller, the
-    truth is told where a uniform 64-bit word is below p·2⁶⁴, and the others are drawn without bias.
+    truth is reported where a uniform 64-bit word is below p·2⁶⁴, and the others are drawn without bias.
 
     >>> from tacit.boundary.randomness import Secure
     >>> answer = RandomizedResponse(epsilon=1.0, values=5)

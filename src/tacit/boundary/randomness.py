@@ -1,8 +1,8 @@
-"""Where randomness comes from: `Seeded` for simulations, `Secure` for deployments, `Keyed` for noise to be taken back.
+"""Sources of randomness: `Seeded` for simulations, `Secure` for deployments, `Keyed` for noise to be removed later.
 
-All are streams of 64-bit words, with the same ways to read them. Every call draws anew; nothing is ever drawn twice.
-`Secure` protects, and `Keyed` protects from those who do not hold its key: whoever knows a seed can subtract the noise
-that grew from it, which is why a seeded source says that it is `simulated`.
+All are streams of 64-bit words with one interface. Every call draws anew. `Secure` protects, and `Keyed` protects from
+those who do not hold its key. Anyone who knows a seed can subtract the noise derived from it, so a seeded source states
+that it is `simulated`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Source(Protocol):
         """Uniform numbers in (0, 1): the 2⁵² odd multiples of 2⁻⁵³; never 0, never 1."""
 
     def integers(self, high: int | NDArray[np.int64], n: int) -> NDArray[np.int64]:
-        """(n,) uniform whole numbers in [0, high), unbiased; `high` may differ from entry to entry."""
+        """(n,) uniform integers in [0, high), unbiased; `high` may differ from entry to entry."""
 
     def normal(self, shape: Shape) -> NDArray[np.float32]:
         """Standard Gaussians."""
@@ -70,7 +70,7 @@ class _Words:
         """A word's top bits, as many as `high` needs, drawn again until they are below it: at most twice on average."""
         bound = np.broadcast_to(np.asarray(high, dtype=np.int64), (n,))
         if np.any(bound < 1):
-            raise UsageError(f"There is no whole number in [0, {bound.min()}); ask for a bound of at least 1.")
+            raise UsageError(f"There is no integer in [0, {bound.min()}); give a bound of at least 1.")
         bits = np.frexp((bound - 1).astype(np.float64))[1]  # rounding may add a bit, and with it another try
         shift = (64 - np.maximum(bits, 1)).astype(np.uint64)
         out, left = np.empty(n, dtype=np.int64), np.arange(n)
@@ -96,7 +96,7 @@ class _Words:
 
 
 class Seeded(_Words):
-    """A stream that grows from a key, as `tacit.rng.stream_key` makes it: the same on every machine.
+    """A stream derived from a key, as `tacit.rng.stream_key` makes it: the same on every machine.
 
     Call number c reads ChaCha8's stream (key, c) from its beginning, so that no two calls overlap, and the numbers of
     one call do not depend on chunks or threads.
@@ -108,14 +108,14 @@ class Seeded(_Words):
 
     Guarantee
     ---------
-    None. The noise can be recomputed by whoever holds the seed: what rests on it is SIMULATED.
+    None. Anyone who holds the seed can recompute the noise: what rests on it is SIMULATED.
     """
 
     simulated = True
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes) or len(key) != 32:
-            raise UsageError("A seeded source grows from 32 bytes; make them with tacit.rng.stream_key(seed, purpose).")
+            raise UsageError("A seeded source needs 32 bytes; make them with tacit.rng.stream_key(seed, purpose).")
         self._key, self._calls = key, 0
 
     def words(self, n: int) -> NDArray[np.uint64]:
@@ -165,7 +165,7 @@ class Secure(_Words):
     def __init__(self, *seed: object) -> None:
         if seed:
             raise PrivacyRefused(
-                "A secure source cannot be seeded; leave the seed out, or use Seeded and say that the run is SIMULATED."
+                "A secure source cannot be seeded; leave the seed out, or use Seeded, which marks the run as SIMULATED."
             )
         self._forget()
         _LIVE.add(self)
@@ -207,9 +207,9 @@ class Secure(_Words):
 class Keyed(_Words):
     """AES-256 in counter mode from 0 under a given key of 32 bytes: the same words on every machine.
 
-    It expands the seed of a share of discrete noise, or of rounding, that is to be taken back later by whoever is given
-    the seed then. The words are one stream, however the calls cut it up. It has no floating-point Gaussians, which
-    nobody could take back to the last bit. One thread reads it; one key is for one purpose, once.
+    It expands the seed of a share of discrete noise, or of rounding, that someone who is given the seed later can
+    remove. The words are one stream, however the calls cut it up. It has no floating-point Gaussians, which could not
+    be removed to the last bit. One thread reads it; one key is for one purpose, once.
 
     >>> a, b = (Keyed(bytes(range(32))) for _ in range(2))
     >>> bool((a.words(4) == b.words(4)).all()), bool((a.words(4) == a.words(4)).any())
@@ -217,9 +217,9 @@ class Keyed(_Words):
 
     Guarantee
     ---------
-    Indistinguishable from uniform words for whoever does not hold the key, as long as AES-256 is a good block cipher
-    and the key was 32 bytes from the operating system, used for nothing else. Whoever holds it knows every draw: noise
-    from a revealed key protects nobody any more, and only what the promise can spare may grow from it.
+    Indistinguishable from uniform words for anyone who does not hold the key, as long as AES-256 is a good block cipher
+    and the key was 32 bytes from the operating system, used for nothing else. Anyone who holds it knows every draw:
+    noise from a revealed key protects nobody, so only noise beyond what the guarantee needs may come from it.
     """
 
     simulated = False
@@ -234,7 +234,7 @@ class Keyed(_Words):
 
     def add_normal(self, x: Array, sigma: float) -> None:
         raise PrivacyRefused(
-            "A keyed source has no Gaussians, because floating-point noise cannot be taken back exactly; "
+            "A keyed source has no Gaussians, because floating-point noise cannot be removed exactly; "
             "use Skellam noise on a grid."
         )
 
@@ -284,14 +284,14 @@ class SecureStream:
 
 @cache
 def _kernels() -> Any:
-    """The seeded kernels; a deployment needs none of them, nor their compiler."""
+    """The seeded kernels; a deployment needs neither them nor their compiler."""
     from tacit.kernels import noise
 
     return noise
 
 
 def _keystream() -> CipherContext:
-    """AES-256 in counter mode from 0, under a fresh key that only the cipher keeps."""
+    """AES-256 in counter mode from 0, under a fresh key that only the cipher holds."""
     try:
         drawn = os.urandom(32)
     except (OSError, NotImplementedError) as error:

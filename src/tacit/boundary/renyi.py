@@ -1,4 +1,4 @@
-"""Rényi differential privacy: what each event costs at each order, and what that says in (ε, δ).
+"""Rényi differential privacy: what each event costs at each order, and what that means in (ε, δ).
 
 Costs add up order by order, also when every event is chosen in the light of the earlier ones (Mironov 2017,
 Proposition 1), which is why filters use them. They are the only published costs of discrete noise:
@@ -12,7 +12,7 @@ Proposition 1), which is why filters use them. They are the only published costs
 * ε-DP by its own proof: as randomised response, the worst of all ε-DP mechanisms (Kairouz, Oh and Viswanath 2015)
 * a Poisson-sampled Gaussian: its pair of neighbours, integrated; a shuffle: the pair of `shuffle_amplification`
 * Poisson-sampled Skellam noise: the binomial sum for symmetric noise (Mironov, Talwar and Zhang 2019, §3.3), with a
-  proof for whole numbers in `poisson_sampled`; never more than without sampling. Under replace by way of the emptied
+  proof for integers in `poisson_sampled`; never more than without sampling. Under replace by way of the emptied
   record, as below, or without sampling and with twice the sensitivity, whichever is less.
 * a perturbed objective of curvature β: α/(2z²) + β, of the pair in `tacit.boundary.objective_perturbation`. Under
   replace by way of the emptied record, (α − ½)/(α − 1)·D_2α + D_(2α−1) (Mironov 2017, Proposition 11).
@@ -63,7 +63,7 @@ ORDERS: Floats = np.unique(
 
 
 def curve(events: Iterable[Noised], relation: Relation, orders: Floats = ORDERS) -> Floats:
-    """What the events cost together, at each order. Shape (orders,), float64; infinite where a bound says nothing."""
+    """What the events cost together, at each order. Shape (orders,), float64; infinite where there is no bound."""
     total = np.zeros(len(orders))
     for event in events:
         total += event.count * np.array(_single(replace(event, count=1), relation, tuple(orders.tolist())))

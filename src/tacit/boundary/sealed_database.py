@@ -34,17 +34,14 @@ def connect(path: Path) -> sqlite3.Connection:
     """A database to write, with a synced write-ahead log; SQLite gives the files beside it the same mode."""
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     database.text_factory = as_text
-    for pragma in (
-        f"page_size = {PAGE_SIZE}",  # of a file that is still empty
-        "journal_mode = wal",
-        "synchronous = full",
-        f"wal_autocheckpoint = {2**22 // PAGE_SIZE}",  # 4 MB, as by default
-    ):
-        try:
-            database.execute(f"pragma {pragma}")
-        except BaseException:
-            database.close()
-            raise
+    try:
+        database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
+        database.execute("pragma journal_mode = wal")
+        database.execute("pragma synchronous = full")
+        database.execute(f"pragma wal_autocheckpoint = {2**22 // PAGE_SIZE}")  # 4 MB, as by default
+    except BaseException:
+        database.close()
+        raise
     return database
 
 

@@ -1,4 +1,4 @@
-"""Mechanisms that choose among candidates by score: the exponential mechanism, and the k best by Gumbel noise.
+"""Choosing among candidates by score: the k best by Gumbel noise, which for k = 1 is the exponential mechanism.
 
 A score's sensitivity Δ is the most that one unit can move any single score. Scores are *monotone* where a unit moves
 all of them in one direction, as counts do when a record is emptied; under the replace relation they are not.
@@ -35,7 +35,7 @@ class TopK:
     is left is known from the output so far, so rounds add up. The order is part of the output, and covered.
 
     Computed in float64 from 116 random bits each, G reaches 80. What leaves is an index, which has no low-order bits to
-    give away; each probability is that of real arithmetic to about 10⁻¹⁴ of it.
+    leak; each probability is that of real arithmetic to about 10⁻¹⁴ of it.
     """
 
     k: int
@@ -45,7 +45,7 @@ class TopK:
         if not 0 < self.scale < math.inf:
             raise PrivacyRefused(f"Gumbel noise of scale {self.scale:g} protects nobody; give a positive number.")
         if self.k < 1:
-            raise UsageError(f"There are no {self.k} best candidates; ask for 1 at least.")
+            raise UsageError(f"There are no {self.k} best candidates; choose at least 1.")
 
     def choose(self, scores: Array, source: Source) -> NDArray[np.int64]:
         """Positions of the chosen, (k,) int64; scores: (n,), n ≥ k."""
@@ -59,36 +59,10 @@ class TopK:
 
     def event(self, sensitivity: float, monotone: bool = False, count: int = 1) -> events.Pure:
         """What `count` choices spend."""
-        return self._spent("gumbel top-k", sensitivity, monotone, count)
-
-    def _spent(self, mechanism: str, sensitivity: float, monotone: bool, count: int) -> events.Pure:
         if not 0 < sensitivity < math.inf:
             raise PrivacyRefused(f"No noise protects scores whose sensitivity is {sensitivity:g}; bound them first.")
         epsilon = self.k * (1 if monotone else 2) * sensitivity / self.scale
-        return events.Pure(math.nextafter(epsilon, math.inf), mechanism, count)
-
-
-@dataclass(frozen=True)
-class Exponential:
-    """Candidate i with probability e^(s_i/scale)/Σ_j e^(s_j/scale) (McSherry and Talwar 2007), by Gumbel noise.
-
-    Formal guarantee
-    ----------------
-    As `TopK` with k = 1: ε-DP with ε = 2Δ/scale, or Δ/scale where all scores move one way.
-    """
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        TopK(1, self.scale)
-
-    def choose(self, scores: Array, source: Source) -> int:
-        """The position of the chosen one."""
-        return int(TopK(1, self.scale).choose(scores, source)[0])
-
-    def event(self, sensitivity: float, monotone: bool = False, count: int = 1) -> events.Pure:
-        """What `count` choices spend."""
-        return TopK(1, self.scale)._spent("exponential", sensitivity, monotone, count)
+        return events.Pure(math.nextafter(epsilon, math.inf), "gumbel top-k", count)
 
 
 def gumbel(source: Source, n: int) -> NDArray[np.float64]:

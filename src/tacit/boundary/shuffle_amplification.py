@@ -1,4 +1,4 @@
-"""Amplification by shuffling: how much less one report says once it is lost in a crowd.
+"""Amplification by shuffling: what one report reveals once it is mixed with those of a crowd.
 
 Each of n distinct, honest devices sends one ε₀-LDP report through a shuffler. Feldman, McMillan and Talwar ("Hiding
 Among the Clones", FOCS 2021, Theorem 3.1 and its proof) show that whatever the randomiser, an observer learns no more
@@ -14,7 +14,7 @@ Relation: replace, the device's record by any other; an emptied record is one of
 too, as long as a device with an empty record reports like the others. Add/remove is not covered: the number of reports
 is seen. Because (P, Q) dominates every ε₀-LDP report, k shuffles are dominated by k independent copies of it, also when
 each round's randomiser depends on what came before (Zhu, Dong and Wang 2022, on dominating pairs). The numerical bound
-needs no precondition and never exceeds ε₀; the closed form does, and outside it there is no amplification.
+needs no precondition and never exceeds ε₀; it is tighter than the theorem's closed form.
 
 The sharper bounds of "Stronger Privacy Amplification by Shuffling" (SODA 2023) are not used: by the authors' errata
 (arXiv 2208.04591) its general theorems, 3.1 and 3.2, hold for a restricted class of randomisers only, and an event does
@@ -32,32 +32,12 @@ import numpy as np
 from tacit.errors import UsageError
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-Whole = np.ndarray[Any, np.dtype[np.int64]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-#: Past this a report tells everything, and e^ε₀ is no number any more.
-MOST_TOLD = 500.0
+#: Above this ε₀ a report hides nothing, and e^ε₀ overflows.
+LARGEST_EPSILON = 500.0
 #: How many groups of C, and how many points of ε, a numerical bound looks at.
 GROUPS, POINTS = 256, 400
-
-
-def closed_form(local_epsilon: float, crowd: int, delta: float) -> float:
-    """ε of one shuffle by the closed form of Theorem 3.1; ε₀ itself outside its precondition.
-
-    It needs ε₀ ≤ ln(n / (16·ln(4/δ))), the stricter of the two versions in print, and uses the form of the authors' own
-    code, which is never below the theorem's. `epsilon` is tighter; this is a check that a person can do by hand.
-
-    >>> round(closed_form(4.0, 100_000, 1e-6), 6)
-    0.537804
-    >>> closed_form(4.0, 1_000, 1e-6)
-    4.0
-    """
-    _check(local_epsilon, crowd)
-    if not 0 < delta < 1 or local_epsilon > math.log(crowd / (16 * math.log(4 / delta))):
-        return local_epsilon
-    grown = math.exp(local_epsilon)
-    spread = 8 * math.sqrt(grown * math.log(4 / delta) / crowd) + 8 * grown / crowd
-    share = (1 - 1 / grown) / (1 + 1 / (grown * (1 + spread)))
-    return min(local_epsilon, math.log1p(share * spread))
 
 
 def delta(local_epsilon: float, crowd: int, epsilons: Floats) -> Floats:
@@ -70,11 +50,11 @@ def delta(local_epsilon: float, crowd: int, epsilons: Floats) -> Floats:
     from scipy.stats import binom
 
     _check(local_epsilon, crowd)
-    if local_epsilon > MOST_TOLD:
+    if local_epsilon > LARGEST_EPSILON:
         return np.where(epsilons >= local_epsilon, 0.0, 1.0)
     ends, weights = _clones(local_epsilon, crowd)
     truth = 1 / (1 + math.exp(-local_epsilon))  # the probability that Δ = 1
-    lie = math.exp(-local_epsilon) * truth  # 1 − truth would lose its digits where reports tell much
+    lie = math.exp(-local_epsilon) * truth  # 1 − truth would lose its digits where ε₀ is large
     inside = np.clip(epsilons, 0, local_epsilon)[:, None]
     ratio = np.exp(inside)
     meets = (truth * ratio - lie) / ((truth - lie) * (1 + ratio)) if truth > lie else np.ones_like(ratio)
@@ -85,31 +65,11 @@ def delta(local_epsilon: float, crowd: int, epsilons: Floats) -> Floats:
     return np.where(epsilons >= local_epsilon, 0.0, np.minimum(total, 1.0))
 
 
-@lru_cache(maxsize=256)
-def epsilon(local_epsilon: float, crowd: int, delta_wanted: float) -> float:
-    """ε of one shuffle at δ, by the numerical bound; ε₀ where the crowd is too small to help."""
-    _check(local_epsilon, crowd)
-    if local_epsilon == 0 or delta_wanted <= 0:
-        return local_epsilon
-    low, high = 0.0, local_epsilon
-    if delta(local_epsilon, crowd, np.zeros(1))[0] <= delta_wanted:
-        return 0.0
-    for _ in range(48):
-        middle = (low + high) / 2
-        if delta(local_epsilon, crowd, np.array([middle]))[0] <= delta_wanted:
-            high = middle
-        else:
-            low = middle
-        if high - low < 1e-9 * high:
-            break
-    return high
-
-
 @lru_cache(maxsize=64)
-def profile(local_epsilon: float, crowd: int, interval: float) -> tuple[Whole, Floats]:
+def profile(local_epsilon: float, crowd: int, interval: float) -> tuple[Integers, Floats]:
     """Points ε_i = i·interval across [−ε₀, ε₀] and δ(ε_i), for a privacy loss distribution by connecting dots.
 
-    Below 0 the pair's symmetry gives δ(−ε) = 1 − e^−ε·(1 − δ(ε)). Past ε₀ the loss never goes: δ is 0 there.
+    Below 0 the pair's symmetry gives δ(−ε) = 1 − e^−ε·(1 − δ(ε)). The loss never exceeds ε₀: δ is 0 there.
     """
     _check(local_epsilon, crowd)
     top = math.ceil(local_epsilon / interval)

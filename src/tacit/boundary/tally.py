@@ -1,8 +1,8 @@
-"""What a ledger's rows spent, added up once: a release costs the same to admit after ten rows as after ten thousand.
+"""What a ledger's rows spent, added up row by row: admitting a release costs the same after ten rows or ten thousand.
 
-Costs do not depend on the order of events, and `merge` adds up counts, so that merging a sum with one more
-event is merging all of them: the result is the one that reading every row again would give. Rows that another process
-or another connection wrote are noticed by SQLite's own count of such commits; then everything is read anew.
+Costs do not depend on the order of events, and `merge` adds up counts, so merging a total with one more event gives
+what reading every row again would give. Rows that another process or connection wrote show in SQLite's own count of
+such commits; then everything is read again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tacit.boundary.events import Event, Merged, merge
 from tacit.boundary.ledger import Ledger, Row
 from tacit.errors import PrivacyRefused
 
-#: By how much a clock may be set back, as clocks that are kept right are.
+#: By how much a clock may be set back, as time synchronisation does.
 SLACK = timedelta(minutes=5)
 
 
@@ -34,7 +34,7 @@ def clock() -> datetime:
 
 
 class Tally:
-    """What was spent, by this run and by others, as the ledger holds it at the moment of asking.
+    """What was spent, by this run and by others, as the ledger holds it now.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Tally:
 
 
 class _Pile:
-    """Some rows: what all of them spent, and what the younger ones did."""
+    """Some rows: what all of them spent, and what the recent ones spent."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[datetime, Event]] = []
@@ -106,11 +106,11 @@ class _Pile:
 
 
 def together(*parts: Merged | tuple[Event, ...]) -> Merged:
-    """Several parts as one, like with like; None if one of them is."""
+    """Several parts merged into one; None if one of them is."""
     return None if None in parts else _merged(tuple(event for part in parts for event in part or ()))
 
 
 @lru_cache(maxsize=1024)
 def _merged(events: tuple[Event, ...]) -> Merged:
-    """`merge` is a function of its events, and the parties of a run, with each release, ask for the same ones."""
+    """`merge`, cached: the parties of a run add up the same events with each release."""
     return merge(events)

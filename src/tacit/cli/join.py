@@ -233,7 +233,7 @@ def _serve(site: Joining, wait: float, stay: bool, health: int | None, quiet: bo
                 wait_until_reachable(kit, wait)
                 data, items = (NoRatings(), site.data) if isinstance(site.data, RoleTable) else (site.data, None)
                 home = Home(kit, folder, ledgers, own_identity(folder), data, site.policy, items)
-                return Site(home, log, status, stays=stay, tell=say).serve(wait)
+                return Site(home, log, status, stays=stay, report=say).serve(wait)
             finally:
                 if probe is not None:
                     probe.close()

@@ -15,7 +15,7 @@ from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.prepare.run_file import check, setting_in_data
+from tacit.prepare.run_file import method_of
 from tacit.report.folder import RunFolder
 from tacit.report.run_page import write_card, write_report
 
@@ -55,7 +55,7 @@ def print_result(summary: dict[str, Any], as_json: bool) -> None:
 
 def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
     """Run with a progress line; returns the summary."""
-    method, _parameters = check(run_file, setting=setting_in_data(run_file))
+    method, _parameters = method_of(run_file)
     with live(method.name, quiet, run_file) as line:
         if line is not None and run_file.privacy is None and out is not None and (out / "run.toml").exists():
             line.say(

@@ -211,8 +211,9 @@ def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str] | None]]:
 
 def _reader(lines: Iterator[str] | list[str], layout: Layout) -> Any:
     replaced = (line.replace("::", _DOUBLE_COLON) if layout.separator == "::" else line for line in lines)
-    quoting = csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE
-    return csv.reader(replaced, delimiter=layout.delimiter, quoting=quoting)  # type: ignore[arg-type]
+    return csv.reader(
+        replaced, delimiter=layout.delimiter, quoting=csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE
+    )
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""Facts that everyone may know before any rating is read. Named sets and the demo bring theirs."""
+"""Public facts, known before any rating is read. Named sets and the demo have their own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tacit.errors import UsageError
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """n, m, the scale and |Ω|, as declared; never counted. Only step sizes and forecasts rest on |Ω|.
+    """n, m, the scale and |Ω|, as declared; never counted. Only step sizes and forecasts use |Ω|.
 
-    `features` is how many feature columns the catalogue has: see `Catalogue.width`.
+    `features` is the number of the catalogue's feature columns.
     """
 
     users: int
@@ -24,7 +24,7 @@ class PublicFacts:
     features: int = 0
 
 
-#: Ratings that a user is taken to have where nobody declares how many there are.
+#: Assumed ratings per user where their number is not declared.
 TYPICAL_RATINGS = 50
 
 
@@ -41,7 +41,7 @@ PUBLISHED = {
 
 
 def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> PublicFacts:
-    """What [public] declares, or what a named set and the demo of this seed bring; a missing fact is an error."""
+    """The facts in [public], or those of a named set or the demo; a missing fact is an error."""
     known = PUBLISHED.get(data.source)
     if data.source == "demo" and data.feedback == "explicit":
         size = data.users or 1_000
@@ -62,7 +62,7 @@ def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> Pub
 
 def _undeclared(name: str, example: str) -> UsageError:
     return UsageError(
-        f"With [privacy], {name} must be a public fact, since reading it off the ratings would be a leak; "
+        f"With [privacy], {name} must be a public fact, since inferring it from the ratings would be a leak; "
         f"declare it in [public], as in {example}."
     )
 

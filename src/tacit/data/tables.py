@@ -114,17 +114,8 @@ def ratings_from_table(
         items = items[order]
         values = values[order]
         times = None if times is None else times[order]
-    return Ratings(
-        indptr=indptr,
-        items=items,
-        values=values,
-        times=times,
-        user_ids=user_ids,
-        item_ids=item_ids,
-        scale=inferred_scale(values) if scale is None else scale,
-        feedback=feedback,
-        **others,
-    )
+    scale = inferred_scale(values) if scale is None else scale
+    return Ratings(indptr, items, values, user_ids, item_ids, scale, times, feedback, **others)
 
 
 def _values(

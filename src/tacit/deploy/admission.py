@@ -1,4 +1,4 @@
-"""The coordinator's lobby: whoever says hello is let in or told why not, and whoever only looks is shown the offer."""
+"""Who is admitted to a federation: the coordinator's side of the handshake, and its view of who is present."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from tacit.errors import PeerFailed, TacitError, TamperingFound
 
 
 class Admission:
-    """Who is there, by which signing keys.
+    """The admitted services and their signing keys; `report` gets a sentence about each that comes, goes or is refused.
 
-    Parameters
+    Attributes
     ----------
-    keyring : the federation's
-    tell : gets a sentence about who came, and who was not let in
+    identities : by name of admitted services, their public signing keys
+    offer : the content of the offer that visitors are shown
     """
 
-    def __init__(self, keyring: Keyring, log: ServiceLog, status: Status, tell: Callable[[str], None]) -> None:
-        self._keyring, self._log, self._status, self._tell = keyring, log, status, tell
+    def __init__(self, keyring: Keyring, log: ServiceLog, status: Status, report: Callable[[str], None]) -> None:
+        self._keyring, self._log, self._status, self._report = keyring, log, status, report
         self.identities: dict[str, str] = {}
-        self.shown: Mapping[str, Value] | None = None  # the offer, as it will be made
-        self._there: dict[str, bool] = {}  # by name of those that are in, whether they were there at the last look
-        self._turned_away: dict[str, str] = {}  # by name, what was said last to a hello that was refused
+        self.offer: Mapping[str, Value] | None = None
+        self._present: dict[str, bool] = {}  # by name of admitted services, whether they were present at the last check
+        self._refusals: dict[str, str] = {}  # by name, the latest refusal
 
     def hello(self, sender: str, body: bytes) -> tuple[bytes, str | None]:
-        """The reply to a hello, and by which start of its service the sender is in; None for one that is not.
+        """The reply to a hello, and the start of the admitted service; None for one that is refused.
 
-        Raises the coordinator's own trouble, one of `OWN`.
+        Raises one of `OWN` where the coordinator itself has a problem.
         """
         try:
             start, identity = check_hello(self._keyring, sender, body, COORDINATOR)
@@ -50,80 +50,76 @@ class Admission:
             raise
         except TacitError as error:
             self._log.warning("refused", peer=sender[:60], error=type(error).__name__)
-            if self._turned_away.get(sender) != str(error):
-                self._turned_away[sender] = str(error)
-                self._tell(f"{sender[:60]} is not let in: {error}")
+            if self._refusals.get(sender) != str(error):
+                self._refusals[sender] = str(error)
+                self._report(f"{sender[:60]} is not admitted: {error}")
             self.identities.pop(sender, None)
-            return json.dumps(failure_content(error, tell=True)).encode(), None
+            return json.dumps(failure_content(error, reveal=True)).encode(), None
         if sender not in self.identities:
             self._log.info("connected", peer=sender)
-            self._tell(f"{sender} has joined.")
+            self._report(f"{sender} has joined.")
             self._status.set(peers={sender: PeerState.CONNECTED})
         self.identities[sender] = identity
         return b"{}", start
 
-    def looked(self, sender: str, body: bytes, run: str) -> bytes:
-        """Show the offer of a run to a site that does not join yet; nothing is kept of its visit."""
+    def look(self, sender: str, body: bytes, run: str) -> bytes:
+        """The offer of a run for a site that does not join yet; the visit is not recorded."""
         content: Mapping[str, Value]
         try:
             check_hello(self._keyring, sender, body, COORDINATOR, joins=False)
-            if self.shown is None:
-                raise PeerFailed("The coordinator has no run to offer yet; look again later.")
+            if self.offer is None:
+                raise PeerFailed("The coordinator has no run to offer yet; try again later.")
             pinned = self._keyring.identity_of(sender)
             known = "" if pinned is None else identity_text(pinned)
-            content = {**self.shown, "clock": time.time(), "version": version("tacit"), "pinned": known}
+            content = {**self.offer, "clock": time.time(), "version": version("tacit"), "pinned": known}
         except OWN:
-            content = failure_content(
-                PeerFailed("The coordinator cannot see to this now; look again later."), tell=True
-            )
+            content = failure_content(PeerFailed("The coordinator cannot answer now; try again later."), reveal=True)
         except TacitError as error:
-            content = failure_content(error, tell=True)
+            content = failure_content(error, reveal=True)
         return sign_message(Address(COORDINATOR, sender, "look", run), content, self._keyring.identity)
 
     def key(self, name: str) -> Ed25519PublicKey:
-        """What somebody who is in signs with, as long as its invitation is valid."""
+        """The signing key of an admitted service, as long as its invitation is valid."""
         if name not in self.identities:
-            raise TamperingFound(f"{name} speaks before it has said hello; what it says is not taken.")
+            raise TamperingFound(f"{name} sent a message before its hello; the message was dropped.")
         pinned = self._keyring.identity_of(name)
         if pinned is None or identity_text(pinned) != self.identities[name]:
-            self._turn_out(name)
-            raise PeerFailed(f"The invitation of {name} has ended; what it says is not taken.")
+            self._remove(name)
+            raise PeerFailed(f"The invitation of {name} has ended; its message was dropped.")
         return pinned
 
-    def look_around(self, desk: CoordinatorChannel, refused: Container[str]) -> None:
-        """Notice whose invitation has ended, who went away and who is back; those that refused may go."""
+    def check_presence(self, channel: CoordinatorChannel, refused: Container[str]) -> None:
+        """Notice whose invitation has ended, who is absent and who is back; those that refused the run may leave."""
         for name in self.ended():
-            desk.gone(name)
-        here, there = desk.present(), {}
+            channel.disconnected(name)
+        here, present = channel.present(), {}
         for name in [name for name in list(self.identities) if name not in refused]:
-            there[name] = here.get(name, False)
-            if there[name] is not self._there.get(name, True):
-                self._noticed(name, there[name], desk.patience(name))
-        self._there = there
+            present[name] = here.get(name, False)
+            if present[name] is not self._present.get(name, True):
+                self._changed(name, present[name], channel.seconds_left(name))
+        self._present = present
 
     def ended(self) -> list[str]:
-        """Whose invitation has ended since it said hello; they are not in any more."""
+        """Whose invitation has ended since its hello; they are no longer admitted."""
         valid = {one.name: one.identity for one in self._keyring.invitations if one.state == "valid"}
         ended = [name for name, identity in list(self.identities.items()) if valid.get(name) != identity]
         for name in ended:
-            self._turn_out(name)
+            self._remove(name)
         return ended
 
-    # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _noticed(self, name: str, here: bool, patience: float) -> None:
-        """Write down and say that somebody is back, or away and waited for that many seconds."""
+    def _changed(self, name: str, here: bool, seconds: float) -> None:
+        """Record and report that a service is back, or absent; `seconds` are left for its answer."""
         self._status.set(peers={name: PeerState.CONNECTED if here else PeerState.ABSENT})
         if here:
             self._log.info("connected", peer=name)
-            self._tell(f"{name} is back.")
+            self._report(f"{name} is back.")
             return
         self._log.warning("absent", peer=name)
-        until = datetime.now() + timedelta(seconds=patience)
-        self._tell(f"{name} is away{f'; its answer is waited for until {until:%H:%M:%S}' if patience else ''}.")
+        until = datetime.now() + timedelta(seconds=seconds)
+        self._report(f"{name} is absent{f'; waiting for its answer until {until:%H:%M:%S}' if seconds else ''}.")
 
-    def _turn_out(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         self.identities.pop(name, None)
         self._log.warning("refused", peer=name)
         self._status.set(peers={name: PeerState.ABSENT})
-        self._tell(f"{name} is not in any more: its invitation was revoked or replaced, or has expired.")
+        self._report(f"{name} is no longer admitted: its invitation was revoked or replaced, or has expired.")

@@ -1,8 +1,7 @@
 """The catalogue in a message: ids as JSON, and each named column of attributes as a plain array.
 
-Nothing here is Arrow's or Python's own format: labels are JSON, numbers float32, so that a forged offer meets no
-decoder but the wire's and JSON's. What it makes of a site's memory is bounded by what it sent, and features by
-`MOST_CELLS`.
+Labels are JSON and numbers float32, so that a forged offer meets no decoder but the wire's and JSON's. The memory that
+it takes is bounded by its size, and features by `MOST_CELLS`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from tacit.data.catalogue import LABELS, NUMBERS, Catalogue, id_bytes
 from tacit.data.vocabulary import Vocabulary, as_ids
 from tacit.errors import BadMessage
 
-#: Where the ids stand in a message, and where the columns do, by their number.
+#: The keys of the ids and of the columns, by number, in a message.
 IDS, COLUMN = "items", "features/{}"
 
 
 def catalogue_content(catalogue: Catalogue) -> dict[str, Value]:
-    """The catalogue as a part of a message; what its columns are called stands in the run file."""
+    """The catalogue as part of a message; the run file has the names of its columns."""
     content: dict[str, Value] = {IDS: ids_array(catalogue.ids)}
     for place, name in enumerate(catalogue.columns):
         numeric = catalogue.attributes is not None and catalogue.attributes.schema.field(name).type == NUMBERS
@@ -34,7 +33,7 @@ def catalogue_content(catalogue: Catalogue) -> dict[str, Value]:
 
 
 def read_catalogue_content(content: Mapping[str, Any], columns: tuple[str, ...]) -> Catalogue | None:
-    """The catalogue in a message, None for none; columns that are not in the form in which they leave are refused."""
+    """The catalogue in a message, None if there is none; columns that are not in canonical form are refused."""
     if IDS not in content:
         if columns:
             raise BadMessage("A run uses attributes of items, and its offer has no list of items.")
@@ -45,12 +44,12 @@ def read_catalogue_content(content: Mapping[str, Any], columns: tuple[str, ...])
     sent = {name: content[COLUMN.format(place)] for place, name in enumerate(columns)}
     found = Catalogue(ids, pa.table({name: _column(raw, len(ids)) for name, raw in sent.items()}), columns)
     if any(found.column_bytes(name) != raw.tobytes() for name, raw in sent.items()):
-        raise BadMessage("The items' attributes are not written as they should be; they were damaged or forged.")
+        raise BadMessage("The items' attributes are not in canonical form; they were damaged or forged.")
     return found
 
 
 def ids_array(ids: Vocabulary) -> Array:
-    """A list of ids as bytes: JSON, so that text and numbers stay apart."""
+    """A list of ids as JSON bytes, which keep text and numbers apart."""
     return np.frombuffer(id_bytes(ids), dtype=np.uint8)
 
 
@@ -58,7 +57,7 @@ def read_ids(raw: object) -> Vocabulary:
     """The list of ids in a message."""
     found = _json(raw, "A list of items")
     if not isinstance(found, list) or not all(isinstance(id, (int, str)) and not isinstance(id, bool) for id in found):
-        raise BadMessage("A list of items holds something that is no id; it was damaged or forged.")
+        raise BadMessage("A list of items holds an invalid id; it was damaged or forged.")
     ids = as_ids(found)
     if len(ids) == 0 or np.any(ids[1:] <= ids[:-1]):
         raise BadMessage("A list of items is empty, or not in order; it was damaged or forged.")
@@ -83,8 +82,8 @@ def _are_labels(row: object) -> bool:
 
 def _json(raw: object, what: str) -> Any:
     if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8:
-        raise BadMessage(f"{what} is not a string of bytes; it was damaged or forged.")
+        raise BadMessage(f"{what} is not bytes; it was damaged or forged.")
     try:
         return json.loads(raw.tobytes())
     except (ValueError, RecursionError):
-        raise BadMessage(f"{what} is not the JSON it should be; it was damaged or forged.") from None
+        raise BadMessage(f"{what} is not JSON; it was damaged or forged.") from None

@@ -1,14 +1,13 @@
 """A run between organisations, from the coordinator's side: a run file and a keyring in, a run folder out.
 
-The coordinator holds no ratings. What it can say of the model's quality is what sites chose to tell it; by default that
-is nothing.
+The coordinator holds no ratings. It knows the model's quality only where sites share their metrics.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made
 
 @dataclass(frozen=True)
 class CoordinatorOptions:
-    """What `tacit up` was told beside the run file and the keys."""
+    """Options of `tacit up`: seconds to wait for sites, the address to listen at, the port of the health page."""
 
     wait: float = 600.0
     listen: str | None = None
@@ -69,108 +68,102 @@ def up(
     file: RunFile,
     keyring: Keyring,
     out: Path | None,
-    terms: CoordinatorOptions,
+    options: CoordinatorOptions,
     watch: Callable[[RoundProgress], None],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Wait for the invited sites, hold the run with those that accept, and fill the run folder. The summary.
+    """Wait for the invited sites, conduct the run with those that accept, and fill the run folder; the summary.
 
-    `watch` sees every round, and `tell` gets a sentence about what is waited for.
+    `watch` is called every round, and `report` with a sentence about what is waited for.
     """
     file = for_sites(file)
     names = invited = tuple(name for name in keyring.invited if name.startswith("party-"))
-    if out is not None and (kept := _roster(out)):
-        names = tuple(name for name in kept if name in names)
+    if out is not None and (stored := _roster(out)):
+        names = tuple(name for name in stored if name in names)
     else:
         _enough(file, names)
     catalogue = public_items(file)
     method, _parameters = check(file)
     roles = _roles(file, names, keyring)
-    check_port_free(terms.listen or keyring.host, keyring.port)
+    check_port_free(options.listen or keyring.host, keyring.port)
     with RunFolder.make(out, method.name, file) as folder:
-        return _conducted(file, keyring, names, roles, invited, catalogue, folder, terms, watch, tell)
+        sent = offered_file(file, file.public)
+        offer = Offer(folder.run_id, sent, names, setting_of(file), catalogue, roles=roles)
+        held, refused = _serve(offer, file, keyring, folder, options, watch, report)
+        offers = max(held.offers, 1 + (len(invited) > len(held.told)))  # also those before it was resumed
+        return _written(folder, file, replace(held, offers=offers), refused, keyring)
 
 
-def _conducted(
+def _serve(
+    offer: Offer,
     file: RunFile,
     keyring: Keyring,
-    names: tuple[str, ...],
-    roles: tuple[str, ...],
-    invited: tuple[str, ...],
-    catalogue: Catalogue | None,
     folder: RunFolder,
-    terms: CoordinatorOptions,
+    options: CoordinatorOptions,
     watch: Callable[[RoundProgress], None],
-    tell: Callable[[str], None],
-) -> dict[str, Any]:
-    """The run in its folder, from the first hello to the report."""
+    report: Callable[[str], None],
+) -> tuple[Finished, list[str]]:
+    """The coordinator's service for one run; what came of it, and a sentence for each party that refused."""
     log = ServiceLog(folder.path, "coordinator")
     quiet_engine(log)
-    with Status(folder.path, "coordinator", keyring.federation) as status:
-        health = Health(status, port=terms.health) if terms.health is not None else None
-        coordinator = Coordinator(keyring, folder.run_id, log, status, terms.listen, tell)
-        calls = CallLog(folder.path / "transcript" / "log.sqlite")
-        try:
-            if health is not None:
-                health.start()
-                tell(f"Its health is told at {health.address}.")
-            setting, sent = setting_of(file), offered_file(file, file.public)
-            offer = Offer(folder.run_id, sent, names, setting, catalogue, roles=roles)
-            coordinator.show(offer)
-            coordinator.open()
-            held = _held(coordinator, offer, file, terms, folder, calls, watch)
-            refused = [f"{name} did not take part: {why}" for name, why in coordinator.refused.items()]
-            coordinator.done()
-        finally:
-            calls.close()
-            coordinator.close()
-            if health is not None:
-                health.close()
-    offers = max(coordinator.offers, 1 + (len(invited) > len(held.told)))  # also those before it was resumed
-    return _written(folder, file, replace(held, offers=offers), refused, keyring)
+    with ExitStack() as stack:
+        status = stack.enter_context(Status(folder.path, "coordinator", keyring.federation))
+        coordinator = Coordinator(keyring, folder.run_id, log, status, options.listen, report)
+        stack.enter_context(closing(coordinator))
+        calls = stack.enter_context(closing(CallLog(folder.path / "transcript" / "log.sqlite")))
+        if options.health is not None:
+            health = stack.enter_context(closing(Health(status, port=options.health)))
+            health.start()
+            report(f"Its health is at {health.address}.")
+        coordinator.admission.offer = offer.content()
+        coordinator.open()
+        held = _conduct(coordinator, offer, file, options.wait, folder, calls, watch)
+        coordinator.done()
+        refused = [f"{name} did not take part: {why}" for name, why in coordinator.refused.items()]
+        return replace(held, offers=coordinator.offers), refused
 
 
 def for_sites(file: RunFile) -> RunFile:
-    """The run file of a deployment; refuses what only a simulation may ask for."""
+    """The run file of a deployment; refuses what only a simulation may have."""
     engine = EngineSection.model_validate({**file.engine.model_dump(), "name": "flare"})
-    data = file.data.model_copy(update={"source": "sites"})  # each says at home where its own are
+    data = file.data.model_copy(update={"source": "sites"})  # each site names its own
     file = file.model_copy(update={"engine": engine, "data": data})
     if file.privacy is not None and seeded(file):
         raise PrivacyRefused(
-            "[engine] seeded = true draws noise that whoever holds the run file can recompute, so every site would "
+            "[engine] seeded = true draws noise that everyone with the run file can recompute, so every site would "
             "refuse it; leave it out, or try the run on this machine with: tacit up FILE --local N"
         )
     if file.aggregation.dropout:
         raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; leave it out.")
     if file.split.by in ("temporal", "cold-users"):
-        raise UsageError(f'[split] by = "{file.split.by}" cannot be made by a site for itself; choose another one.')
+        raise UsageError(f'[split] by = "{file.split.by}" cannot be made by a single site; choose another one.')
     if file.public.scale is None or (file.privacy is not None and file.public.users is None):
         raise UsageError(
-            "A deployment declares [public] scale, and with [privacy] users too: no one place has all ratings to read "
-            "them off; add them, as in scale = [1, 5] and users = 6040."
+            "A deployment declares [public] scale, and with [privacy] users too, since no one place has all ratings; "
+            "add them, as in scale = [1, 5] and users = 6040."
         )
     return file
 
 
 def public_items(file: RunFile) -> Catalogue | None:
-    """The public list of items; None where it is to be the union of what sites have."""
+    """The public list of items; None for the union of the sites' items."""
     if file.public.catalogue is not None:
         return read_catalogue(file.public.catalogue, file.public.features)
     if file.public.features:
         raise UsageError(
-            "[public] features names attributes of items, and in a deployment these come from a public table; name it "
+            "[public] features needs a public table of items in a deployment; name it "
             'in [public], as in catalogue = "items.parquet".'
         )
     if file.privacy is not None:
         raise UsageError(
-            "With [privacy], items come from a public list, since a list of what was rated would be a leak; name one "
+            "With [privacy], items come from a public list, since a list of what was rated would reveal it; name one "
             'in [public], as in catalogue = "items.csv".'
         )
     return None
 
 
 def _roster(run: Path) -> tuple[str, ...]:
-    """Who is in a run that is being resumed; nobody yet where it was not begun."""
+    """The parties of a run that is resumed; none where it had not begun."""
     path = run / "transcript" / "roster.json"
     if not path.exists():
         return ()
@@ -180,7 +173,7 @@ def _roster(run: Path) -> tuple[str, ...]:
 
 def _enough(file: RunFile, names: tuple[str, ...]) -> None:
     if not names:
-        raise UsageError("Nobody is invited yet; write kits with: tacit keys invite KEYS party-1 party-2 …")
+        raise UsageError("No party is invited yet; write kits with: tacit keys invite KEYS party-1 party-2 …")
     if file.partition.into is not None and file.partition.into != len(names):
         raise UsageError(
             f"[partition] into = {file.partition.into}, and {len(names)} parties are invited; make them the same."
@@ -188,21 +181,21 @@ def _enough(file: RunFile, names: tuple[str, ...]) -> None:
 
 
 def _roles(file: RunFile, names: tuple[str, ...], keyring: Keyring) -> tuple[str, ...]:
-    """Whom the run needs beside its parties; refuses where one of them is not invited."""
+    """The roles that the run needs; refuses where one of them is not invited."""
     roles = roles_of(file, setting_of(file), len(names))
     if missing := [name for name in roles if name not in keyring.invited]:
         raise UsageError(
-            f"The run needs {missing[0]}, who is not invited; write a kit with: tacit keys invite {keyring.folder} "
+            f"The run needs {missing[0]}, which is not invited; write a kit with: tacit keys invite {keyring.folder} "
             f"{' '.join(missing)}"
         )
     return roles
 
 
-def _held(
+def _conduct(
     coordinator: Coordinator,
     offer: Offer,
     file: RunFile,
-    terms: CoordinatorOptions,
+    wait: float,
     folder: RunFolder,
     calls: CallLog,
     watch: Callable[[RoundProgress], None],
@@ -210,14 +203,14 @@ def _held(
     names = offer.everybody
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
-        coordinator.gather(names, terms.wait, offer)
+        coordinator.gather(names, wait, offer)
         offer, told = coordinator.offered(offer, stops(file))
         found: Mapping[str, SiteSizes] = told
         files.write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
         if offer.setting is Setting.VERTICAL:
             found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
         prepared = offer.prepared(facts_among(offer, found))
-        with _remembered(coordinator, offer, calls) as heads:
+        with _ledger_heads(coordinator, offer, calls) as heads:
             coordinator.begin(offer, prepared, heads)
             done = coordinator.conduct(
                 prepared, file.engine.timeout, transcript, calls, progress_reporter(prepared, watch)
@@ -231,10 +224,10 @@ def _held(
 
 
 @contextmanager
-def _remembered(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Iterator[dict[str, str]]:
-    """The last heads of the sites' ledgers, by name, from earlier runs of the same keys; those of this one are kept.
+def _ledger_heads(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Iterator[dict[str, str]]:
+    """The last heads of the sites' ledgers, by name, from earlier runs of these keys; this run's are stored.
 
-    A ledger belongs to a signing key: both are in a site's state, and another site may come under an old name.
+    A ledger belongs to a signing key: both are in a site's state folder, and another site may join under an old name.
     """
     if offer.file.privacy is None:
         yield {}

@@ -1,8 +1,7 @@
-"""Hello: how a site's service shows the coordinator who it is, and is told why it may not take part.
+"""The handshake: a site's hello proves who it is, and the coordinator checks it.
 
-The channel's certificate was made by whoever runs the federation. A site proves that it holds the certificate's key,
-says which signing key of its own it will use, which version it runs and what its clock says; the first signing key that
-a certificate comes with is pinned.
+A site proves that it holds its certificate's key, and sends its own signing key, its version and its clock; the first
+signing key with a certificate is pinned.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from tacit.deploy.kit import Kit
 from tacit.engine.envelope import open_message, unverified
 from tacit.errors import BadMessage, PeerFailed
 
-#: The reply to a hello that the coordinator could not look at; its sender says it again.
+#: The reply to a hello that the coordinator cannot check now; its sender repeats it.
 LATER = b'{"later": true}'
 _CONTEXT = "tacit hello 1"
 
-version = cache(metadata.version)  # a hello comes every two seconds, and needs no file opened for this
+version = cache(metadata.version)  # a hello comes every two seconds
 
 
 def hello_content(kit: Kit, identity: Ed25519PrivateKey, start: str, now: float | None = None) -> dict[str, Value]:
-    """What a site says first, and again and again."""
+    """The content of a site's hello."""
     words: dict[str, Value] = {
         "start": start,
         "version": version("tacit"),
@@ -50,15 +49,15 @@ def hello_content(kit: Kit, identity: Ed25519PrivateKey, start: str, now: float 
 def check_hello(
     keyring: Keyring, name: str, message: bytes, to: str, now: float | None = None, joins: bool = True
 ) -> tuple[str, str]:
-    """Who said hello: its start and its signing key; raises the sentence that the site is to be told otherwise.
+    """The start and the signing key in a valid hello; raises why it is refused, which the site is sent.
 
-    Whoever only looks (`joins` is False) is held to the same, and its signing key is not pinned.
+    A visitor (`joins` is False) is checked in the same way, and its signing key is not pinned.
     """
     with reading(name):
         look = unverified(message)
     identity, certificate = look.get("identity"), look.get("certificate")
     if type(identity) is not str or len(identity) != 64 or type(certificate) is not str:
-        raise BadMessage(f"The hello of {name} is not as agreed; it was damaged or forged.")
+        raise BadMessage(f"The hello of {name} is not valid; it was damaged or forged.")
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(identity))
         known = x509.load_pem_x509_certificate(certificate.encode())
@@ -71,7 +70,7 @@ def check_hello(
     clock = content["clock"]
     known_time = type(clock) in (int, float) and abs(clock) < 1e12
     if not known_time or not all(type(content[word]) is str for word in ("start", "version")):
-        raise BadMessage(f"The hello of {name} is not as agreed; it was damaged or forged.")
+        raise BadMessage(f"The hello of {name} is not valid; it was damaged or forged.")
     refusal = keyring.status_of(name, fingerprint(known))
     if refusal is not None:
         raise PeerFailed(refusal)

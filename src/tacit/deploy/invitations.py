@@ -1,7 +1,6 @@
-"""Whom a federation has invited: `federation.json` in the coordinator's keyring, and what became of each invitation.
+"""The invitations of a federation: `federation.json` in the coordinator's keyring.
 
-The record is read anew for every question, so that a coordinator at work hears of a revocation at once, and changed by
-one process at a time.
+The record is read for every question, so that a revocation takes effect at once, and changed by one process at a time.
 """
 
 from __future__ import annotations
@@ -28,28 +27,19 @@ SHA = "^[0-9a-f]{64}$"
 
 
 class Unreadable(UsageError):
-    """The keyring's own files cannot be read or changed now."""
+    """The keyring's files cannot be read or changed now."""
 
 
 class Damaged(TamperingFound):
-    """The keyring's own files do not hold together."""
+    """The keyring's files do not belong together."""
 
 
-#: The coordinator's own trouble, which names its files: sites are told to try later, and nothing else.
+#: The coordinator's own problems, whose messages name its files: sites are only asked to try later.
 OWN = (Unreadable, Damaged, OSError)
 
 
 class Invitation(BaseModel):
-    """What the keyring remembers of a kit: whose it is, and what became of it.
-
-    Attributes
-    ----------
-    name : whose it is
-    fingerprint, serial : which certificate, hex
-    made, until : when it was made, and when it expires
-    revoked, replaced : when it was revoked, or replaced by a later invitation; else None
-    identity : the site's public signing key, hex, once it has said hello
-    """
+    """One kit: its certificate (`fingerprint` and `serial`, hex), times, and the site's pinned signing key (hex)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str = Field(pattern=f"^({NAME.pattern})$")
@@ -63,7 +53,6 @@ class Invitation(BaseModel):
 
     @property
     def state(self) -> Literal["valid", "expired", "revoked", "replaced"]:
-        """What became of it; only a valid one opens anything."""
         if self.revoked is not None:
             return "revoked"
         if self.replaced is not None:
@@ -72,7 +61,7 @@ class Invitation(BaseModel):
 
 
 class Record(BaseModel):
-    """What is known of a federation: where its coordinator is, and invitations in the order in which they were made."""
+    """A federation: where its coordinator is, and its invitations in order."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     format: Literal["tacit keyring 1"] = "tacit keyring 1"
@@ -86,19 +75,19 @@ class Record(BaseModel):
         return next((one for one in reversed(self.invitations) if one.name == name), None)
 
     def noted(self, one: Invitation, **facts: object) -> Record:
-        """The record with more known about one invitation."""
+        """The record with changes to one invitation."""
         known = one.model_copy(update=facts)
         return self.model_copy(update={"invitations": tuple(known if i is one else i for i in self.invitations)})
 
     def added(self, new: Invitation) -> Record:
-        """The record with one more invitation; the one that its site had is replaced."""
+        """The record with one more invitation, which replaces the site's earlier one."""
         old = self.latest(new.name)
         ended = self if old is None or old.revoked else self.noted(old, replaced=new.made)
         return self.model_copy(update={"invitations": (*ended.invitations, new)})
 
 
 def change(folder: Path, how: Callable[[Record], Record]) -> None:
-    """Read, change and write the record while nobody else does."""
+    """Read, change and write the record under a lock."""
     try:
         with os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
@@ -111,7 +100,6 @@ def change(folder: Path, how: Callable[[Record], Record]) -> None:
 
 
 def read_record(folder: Path) -> Record:
-    """The record, as it is now."""
     text = read_text(folder, RECORD)
     try:
         return Record.model_validate_json(text)
@@ -120,7 +108,6 @@ def read_record(folder: Path) -> Record:
 
 
 def read_text(folder: Path, name: str) -> str:
-    """One file of a keyring."""
     try:
         return (folder / name).read_text(encoding="utf-8")
     except OSError as error:
@@ -130,5 +117,4 @@ def read_text(folder: Path, name: str) -> str:
 
 
 def damaged(place: Path) -> Damaged:
-    """What is said of a keyring that does not hold together."""
-    return Damaged(f'"{place}" is damaged; put the folder back from your copy, or make new keys and invite anew.')
+    return Damaged(f'"{place}" is damaged; restore the folder from your copy, or make new keys and invite anew.')

@@ -1,8 +1,8 @@
-"""A federation on one machine: the coordinator here, every site a process of its own, on a share laid ready for it.
+"""A federation on one machine: the coordinator in this process, and every site in a process of its own.
 
-It is what `tacit up --local` starts, and what tests hold methods to: the same run as in one process, but over real
-connections, with keys, kits, ledgers and services as between organisations. All of it is one experimenter's, who may
-therefore look into every site afterwards; so it is an experiment, and says so.
+`tacit up --local` starts it, and tests compare methods on it: the same run as in one process, but over connections,
+with keys, kits, ledgers and services as between organisations. One experimenter owns it and may read all sites' files
+afterwards, so it is a simulation and is stamped so.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import RoundProgress, progress_reporter
 from tacit.prepare.simulate import Trained
 
-#: Seconds for all sites to be up.
+#: Seconds for all sites to start.
 STARTING = 120.0
 
 
 class LocalSites:
-    """The processes of an experiment's sites, each with a folder of its own under `folder`."""
+    """The processes of an experiment's sites, each with its folder under `folder`."""
 
     def __init__(self, folder: Path, names: tuple[str, ...], ledgers: Path | None = None) -> None:
         self.folder, self.names, self.ledgers = folder, names, ledgers
@@ -54,7 +54,7 @@ class LocalSites:
         self._coordinator: Coordinator | None = None
 
     def coordinator(self, run: str) -> Coordinator:
-        """The coordinator of these sites, up, and turned to a run."""
+        """The coordinator of these sites, serving a run."""
         if self._coordinator is None:
             log = ServiceLog(self.folder / "coordinator", "coordinator")
             quiet_engine(log)
@@ -66,7 +66,7 @@ class LocalSites:
         return self._coordinator
 
     def start(self, name: str) -> None:
-        """Start a site's process, or start it anew."""
+        """Start or restart a site's process."""
         home = self.folder / name
         kit = home / f"{name}.kit"
         if not kit.exists():
@@ -81,7 +81,7 @@ class LocalSites:
             self.start(name)
 
     def started(self, name: str) -> bool:
-        """Whether a site's process was started, whatever became of it."""
+        """Whether a site's process was ever started."""
         return name in self._processes
 
     def kill(self, name: str) -> None:
@@ -90,11 +90,11 @@ class LocalSites:
         self._processes[name].wait()
 
     def dead(self) -> tuple[str, ...]:
-        """Whose processes have ended by themselves."""
+        """The sites whose processes have ended by themselves."""
         return tuple(name for name, process in self._processes.items() if process.poll() is not None)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Stop everything, because of `error` if there is one; whether or not a run was done, its status says."""
+        """Stop everything, because of `error` if there is one."""
         for process in self._processes.values():
             process.terminate()
         deadline = monotonic() + 5
@@ -104,40 +104,35 @@ class LocalSites:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self.rest(error)
+        self.close_coordinator(error)
 
-    def rest(self, error: BaseException | None = None) -> None:
+    def close_coordinator(self, error: BaseException | None = None) -> None:
         """Close the coordinator; the sites wait for the next one."""
         if self._coordinator is not None and self._status is not None:
             self._coordinator.close()
             self._status.__exit__(None if error is None else type(error), error, None)
         self._coordinator = self._status = None
 
-    def lay(self, run: str, parties: Parties, brought: Mapping[str, Catalogue] | None = None) -> None:
-        """Lay every party's share ready, and what roles bring, where only its own site looks."""
+    def store(self, run: str, parties: Parties, tables: Mapping[str, Catalogue] | None = None) -> None:
+        """Store every party's share, and the tables of roles, in their sites' folders."""
         for share in parties:
             site_files.write_share(self.folder / share.name / f"{run}.share", share)
-        for role, catalogue in (brought or {}).items():
+        for role, catalogue in (tables or {}).items():
             write_role_table(self.folder / role / role_table_name(run), catalogue)
 
     def clear(self) -> None:
-        """Remove what the sites needed for a run that is done: shares, keys, what they keep at home. Logs stay."""
+        """Remove the sites' files for a run that is done: shares, keys, homes. Logs stay."""
         for name in self.names:
             home = self.folder / name
-            for path in (
-                *home.glob("*.share"),
-                *home.glob("*.parquet"),
-                *home.glob("*.kit"),
-                home / "identity.key",
-                home / "memory.tct",
-            ):
-                path.unlink(missing_ok=True)
+            for pattern in ("*.share", "*.parquet", "*.kit", "identity.key", "memory.tct"):
+                for path in home.glob(pattern):
+                    path.unlink()
             for inner in ("tls", "home"):
                 shutil.rmtree(home / inner, ignore_errors=True)
         shutil.rmtree(self.folder / "keys", ignore_errors=True)
 
     def predictors(self, names: tuple[str, ...], which: str) -> list[Fitted] | None:
-        """What sites predict with at home, in their order; None where one of them has none of that kind."""
+        """The sites' predictors in order; None where one of them has none of that kind."""
         paths = [self.folder / name / "home" / f"{which}.tct" for name in names]
         return [site_files.read_predictor(path) for path in paths] if all(path.exists() for path in paths) else None
 
@@ -153,7 +148,7 @@ def train_on_sites(
     payloads: Path | None,
     watch: Callable[[RoundProgress], None] | None,
 ) -> Trained:
-    """One run with every party in a process of its own, started for it and stopped after it."""
+    """One run with every party in its own process, started for it and stopped after it."""
     sites = LocalSites(folder, (*parties.names, *prepared.roles), ledgers)
     try:
         sites.start_all()
@@ -181,23 +176,23 @@ def train(
     disturb: Callable[[int], None] | None = None,
     brought: Mapping[str, Catalogue] | None = None,
 ) -> Trained:
-    """The same as `prepare.simulate.train`, with every party in a process of its own; `disturb` is told each round."""
+    """The same as `prepare.simulate.train`, with every party in its own process; `disturb` is called each round."""
     run = prepared.run
-    sites.lay(run, parties, brought)
+    sites.store(run, parties, brought)
     transcript = Transcript(payloads)
     history: list[RoundProgress] = []
 
-    def see(glance: RoundProgress) -> None:
-        history.append(glance)
+    def see(progress: RoundProgress) -> None:
+        history.append(progress)
         if watch is not None:
-            watch(glance)
+            watch(progress)
         if disturb is not None:
-            disturb(glance.round)
+            disturb(progress.round)
 
-    done = _held(sites.coordinator(run), sites, file, prepared, transcript, calls, progress_reporter(prepared, see))
+    done = _conduct(sites.coordinator(run), sites, file, prepared, transcript, calls, progress_reporter(prepared, see))
     predictor, before = (_assembled(sites, parties, which) for which in ("predictor", "before"))
     if predictor is None:
-        raise PeerFailed("A site did not write down what it predicts with; its log says why.")
+        raise PeerFailed("A site did not save its predictor; see its log.")
     return Trained(
         model=done.model,
         parties=(),
@@ -213,7 +208,7 @@ def train(
     )
 
 
-def _held(
+def _conduct(
     coordinator: Coordinator,
     sites: LocalSites,
     file: RunFile,
@@ -222,10 +217,10 @@ def _held(
     calls: CallLog | None,
     look: Callable[[int, int, Transcript], float | None],
 ) -> RunResult:
-    """The whole conversation: hello, offer, begin, the method's own, end."""
+    """All messages of one run: hello, offer, begin, the method's own, end."""
     offer = offered(prepared, file)
     try:
-        _gathered(coordinator, sites, offer.everybody)
+        _wait_for_sites(coordinator, sites, offer.everybody)
         coordinator.offered(offer, stop_on_refusal=True)
         coordinator.begin(offer, prepared)
         done = coordinator.conduct(prepared, file.engine.timeout, transcript, calls, look)
@@ -247,16 +242,16 @@ def offered(prepared: PreparedRun, file: RunFile) -> Offer:
         features=facts.catalogue.columns,
     )
     names = tuple(member.name for member in facts.roster)
-    data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # what a set holds, whatever was asked for
+    data = file.data.model_copy(update={"feedback": str(facts.feedback)})  # the data set's own, whatever the file has
     file = file.model_copy(update={"data": data})
     place = (names, facts.setting, facts.catalogue)
     return Offer(prepared.run, offered_file(file, public), *place, local=True, roles=tuple(prepared.roles))
 
 
-def _gathered(coordinator: Coordinator, sites: LocalSites, names: tuple[str, ...]) -> None:
-    """Wait for all sites; one that dies meanwhile ends it at once."""
+def _wait_for_sites(coordinator: Coordinator, sites: LocalSites, names: tuple[str, ...]) -> None:
+    """Wait for all sites; raises at once if one of them dies."""
     deadline = monotonic() + STARTING
-    while coordinator.desk.wait_for(names, 0.2):
+    while coordinator.channel.wait_for(names, 0.2):
         if dead := sites.dead():
             raise PeerFailed(f'{dead[0]} ended before it joined; see "{sites.folder / dead[0] / "log.jsonl"}".')
         if monotonic() > deadline:
@@ -264,7 +259,7 @@ def _gathered(coordinator: Coordinator, sites: LocalSites, names: tuple[str, ...
 
 
 def _assembled(sites: LocalSites, parties: Parties, which: str) -> Predictor | None:
-    """All sites' predictions as one, as they are in one process."""
+    """All sites' predictors as one, as in one process."""
     found = sites.predictors(parties.names, which)
     if found is None:
         return None
@@ -273,7 +268,7 @@ def _assembled(sites: LocalSites, parties: Parties, which: str) -> Predictor | N
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return int(probe.getsockname()[1])

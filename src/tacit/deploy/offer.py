@@ -1,7 +1,7 @@
-"""The terms of a deployed run: what the coordinator offers, what sites tell of themselves, what all then agree on.
+"""The terms of a deployed run: the coordinator's offer, the sites' sizes, and the facts that all agree on.
 
-An offer is a run file without its data, the roster, and the public catalogue of items. Each side makes method, plan and
-guarantee from these words with its own code: nothing that protects a site rests on the coordinator's reckoning.
+An offer is a run file without its data, the roster, and the public catalogue of items. Each side computes method, plan
+and guarantee from it with its own code, so no site's protection depends on the coordinator's computation.
 """
 
 from __future__ import annotations
@@ -15,17 +15,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from tacit import config
 from tacit.boundary.wire import Array, Value, reading
-from tacit.config import (
-    MOST_RATINGS,
-    MOST_USERS,
-    DataSection,
-    EngineSection,
-    PublicSection,
-    RunFile,
-    checked,
-    toml_table,
-)
+from tacit.config import DataSection, EngineSection, PublicSection, RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
 from tacit.data.ratings import Feedback, Scale
@@ -48,18 +40,18 @@ _PARTY = re.compile("party-[1-9][0-9]{0,8}")
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """What the coordinator asks sites to take part in.
+    """What the coordinator offers to sites.
 
     Attributes
     ----------
-    run : the run's own name
-    file : the run file, without where its data is
-    roster : the parties, in their order
-    setting : as everywhere
-    catalogue : the public list of items, with the attributes that [public] features names; None where it is to be the
-        union of what sites have, without privacy only
-    local : whether all sites are processes of one experimenter, on shares that lie ready for them
-    roles : whom the run needs beside the parties: a catalogue, decrypters, a proxy
+    run : the run's name
+    file : the run file, without the place of its data
+    roster : the parties, in order
+    setting : horizontal, vertical or device
+    catalogue : the public list of items, with the attributes of [public] features; None for the union of the sites'
+        items, without privacy only
+    local : whether all sites are processes of one experimenter
+    roles : further participants of the run: a catalogue, decrypters, a proxy
     """
 
     run: str
@@ -72,12 +64,11 @@ class Offer:
 
     @property
     def everybody(self) -> tuple[str, ...]:
-        """The parties, and other roles behind them."""
+        """The parties, and other roles after them."""
         return (*self.roster, *self.roles)
 
     @property
     def items(self) -> Vocabulary | None:
-        """The public list of items, if there is one."""
         return None if self.catalogue is None else self.catalogue.ids
 
     def content(self) -> dict[str, Value]:
@@ -87,36 +78,34 @@ class Offer:
 
     @classmethod
     def of(cls, run: str, content: Mapping[str, Any]) -> Self:
-        """The offer in a message; whatever is not as agreed is one sentence."""
+        """The offer in a message; raises BadMessage where it is not one."""
         if not _RUN.fullmatch(run):
-            raise BadMessage("The coordinator's offer is of a run with a name that is none; it was damaged or forged.")
+            raise BadMessage("The coordinator's offer has an invalid run name; it was damaged or forged.")
         try:
             with reading(COORDINATOR):
-                file = checked(RunFile, toml_table(str(content["file"])), "the offered run file")
+                file = config.checked(RunFile, config.toml_table(str(content["file"])), "the offered run file")
                 roster, roles = (tuple(str(n) for n in json.loads(content[word])) for word in ("roster", "roles"))
                 catalogue = read_catalogue_content(content, file.public.features)
                 setting, local = Setting(str(content["setting"])), content["local"] is True
         except (UsageError, DataError) as error:
             raise BadMessage(f"The coordinator's offer cannot be read: {str(error).rstrip('.')}.") from None
         if not all(_PARTY.fullmatch(name) for name in roster):
-            raise BadMessage("The coordinator's offer names a party that is none; it was damaged or forged.")
+            raise BadMessage("The coordinator's offer has an invalid party name; it was damaged or forged.")
         if len(set(roster)) != len(roster):
             raise BadMessage("The coordinator's offer names a party twice, which would count its noise twice.")
         if not all(ROLE.fullmatch(name) for name in roles) or len(set(roles)) != len(roles):
-            raise BadMessage(
-                "The coordinator's offer names a role that is none, or one twice; it was damaged or forged."
-            )
+            raise BadMessage("The coordinator's offer has an invalid role, or one twice; it was damaged or forged.")
         return cls(run, file, roster, setting, catalogue, local, roles)
 
     @property
     def hash(self) -> str:
-        """What names these very terms: the same for everybody who was offered them."""
+        """SHA-256 of these terms."""
         things = None if self.catalogue is None else self.catalogue.digest
         words = json.dumps([self.run, self.roster, self.roles, self.setting, self.local, self.file.to_toml(), things])
         return hashlib.sha256(words.encode()).hexdigest()
 
     def public(self, items: int) -> PublicFacts:
-        """The public facts that a plan is made from."""
+        """The public facts for a plan."""
         public = self.file.public
         if public.scale is None or public.users is None:
             raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
@@ -125,9 +114,9 @@ class Offer:
         return PublicFacts(public.users, items, Scale(*public.scale), ratings, width)
 
     def planned(self, items: int, parties: int) -> Plan | None:
-        """What a run among so many parties releases, computed here, before their sizes are known; None for NON-PRIVATE.
+        """The plan among so many parties, before their sizes are known; None for NON-PRIVATE.
 
-        Refuses what cannot be kept.
+        Raises where the guarantee is impossible.
         """
         method, parameters = method_of(self.file)
         if self.file.privacy is None:
@@ -137,7 +126,7 @@ class Offer:
         return made
 
     def prepared(self, facts: Facts) -> PreparedRun:
-        """The run over these facts, computed here; refuses what cannot be kept."""
+        """The run over these facts; raises where its guarantee is impossible."""
         public = None if self.file.privacy is None else self.public(facts.items)
         made = prepared(self.file, facts, public, self.run)
         if tuple(made.roles) != self.roles:
@@ -149,7 +138,7 @@ class Offer:
 
 
 def offered_file(file: RunFile, public: PublicSection) -> RunFile:
-    """A run file as sites get it: where the coordinator's own data and ledgers are is nobody's business."""
+    """A run file as sites get it, without the places of the coordinator's own data and ledgers."""
     data = DataSection(feedback=file.data.feedback, duplicates=file.data.duplicates)
     privacy = None if file.privacy is None else file.privacy.model_copy(update={"ledger": None})
     engine = EngineSection(name="flare", seeded=file.engine.seeded, timeout=file.engine.timeout)
@@ -157,15 +146,14 @@ def offered_file(file: RunFile, public: PublicSection) -> RunFile:
     return file.model_copy(update=changes)
 
 
-# -- what a site tells of itself, and what all are told then ----------------------------------------------------------
+# -- sizes and facts --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class SiteSizes:
-    """What a site says of itself when it accepts: sizes that are public by the guarantee's relation.
+    """What a site sends when it accepts: sizes that are public by the guarantee's relation.
 
-    `items` are those that it holds: all of the public list, or its part of it in the vertical setting. `ratings` is
-    counted without privacy only, and 0 with it.
+    `items` are those that it holds, in the vertical setting or without a public list. `ratings` is 0 with privacy.
     """
 
     users: int
@@ -181,7 +169,7 @@ class SiteSizes:
     def of(cls, content: Mapping[str, Any], name: str) -> Self:
         numbers = [content.get(word) for word in ("users", "ratings", "devices")]
         if not all(type(number) is int and 0 <= number < 2**31 for number in numbers) or numbers[0] == 0:
-            raise BadMessage(f"What {name} says of its sizes is not as agreed.")
+            raise BadMessage(f"{name} sent sizes that are not valid.")
         with reading(name):
             items = read_ids(content["items"]) if "items" in content else None
         return cls(int(content["users"]), items, int(content["ratings"]), int(content["devices"]))
@@ -214,7 +202,7 @@ def facts_of(offer: Offer, told: Mapping[str, SiteSizes], feedback: Feedback) ->
 
 
 def facts_among(offer: Offer, told: Mapping[str, SiteSizes]) -> Facts:
-    """The facts of a run among those that accepted; refuses what they together cannot be."""
+    """The facts of a run among those that accepted; refuses more users than the run declares."""
     facts = facts_of(offer, told, Feedback(offer.file.data.feedback))
     declared = offer.file.public.users
     if declared is not None and facts.users > declared:
@@ -226,9 +214,9 @@ def facts_among(offer: Offer, told: Mapping[str, SiteSizes]) -> Facts:
 
 
 def facts_content(facts: Facts) -> dict[str, Value]:
-    """The facts of a run as a message; columns are told only where they differ between parties.
+    """The facts of a run as a message; columns are in it only where they differ between parties.
 
-    Of the items' attributes, which the offer has, only the digest is told again.
+    Of the items' attributes, which the offer has, it has only the digest.
     """
     members = [[m.name, m.users, m.items, m.devices] for m in facts.roster]
     columns = {f"columns/{m.name}": m.columns.astype(np.int32) for m in facts.roster if len(m.columns) < facts.items}
@@ -247,7 +235,7 @@ def facts_content(facts: Facts) -> dict[str, Value]:
 
 @reading(COORDINATOR)
 def read_facts(offer: Offer, content: Mapping[str, Any]) -> Facts:
-    """The facts in a message, held to the offer that was accepted."""
+    """The facts in a message; raises BadMessage where they differ from the accepted offer."""
     members, (low, high) = json.loads(content["roster"]), json.loads(content["scale"])
     items, feedback = read_ids(content["items"]), Feedback(str(content["feedback"]))
     every = np.arange(len(items), dtype=np.int64)
@@ -255,7 +243,7 @@ def read_facts(offer: Offer, content: Mapping[str, Any]) -> Facts:
         Member(str(name), _size(users), _size(held), _columns(content, name, every), _size(devices))
         for name, users, held, devices in members
     )
-    users, ratings = _size(content["users"]), _size(content["ratings"], MOST_RATINGS)
+    users, ratings = _size(content["users"]), _size(content["ratings"], config.MOST_RATINGS)
     listed = tuple(member.name for member in roster)
     declared = offer.file.public.scale
     if listed != offer.roster or (offer.items is not None and items != offer.items):
@@ -269,20 +257,20 @@ def read_facts(offer: Offer, content: Mapping[str, Any]) -> Facts:
         raise BadMessage("The run that begins is not the one that was offered: another kind of feedback.")
     together = {m.users for m in roster} if offer.setting is Setting.VERTICAL else {sum(m.users for m in roster)}
     if together != {users} or not all(_possible(member, offer, len(items)) for member in roster):
-        raise BadMessage("The coordinator's list of the parties has sizes that they cannot have together.")
+        raise BadMessage("The coordinator's list of the parties has inconsistent sizes.")
     return Facts(offer.setting, Scale(low, high), feedback, users, catalogue, ratings, roster, offer.file.seed)
 
 
-def _size(number: object, most: int = MOST_USERS) -> int:
+def _size(number: object, most: int = config.MOST_USERS) -> int:
     if type(number) is not int or not 0 <= number <= most:
-        raise BadMessage("The coordinator's list of the parties has a size that is none; it was damaged or forged.")
+        raise BadMessage("The coordinator's list of the parties has an invalid size; it was damaged or forged.")
     return number
 
 
 def _possible(member: Member, offer: Offer, items: int) -> bool:
-    """Whether a party can be of these sizes; only an experiment, or a run that hides and promises nothing, has cohorts.
+    """Whether a party can have these sizes; only an experiment, or a run without privacy and masks, has cohorts.
 
-    A cohort runs no protocol: were one said to be there, everybody's contribution would leave unmasked.
+    A cohort runs no protocol: if sites believed in one, every contribution would leave unmasked.
     """
     bare = offer.file.privacy is None and offer.file.aggregation.name == "plain"
     most = member.users if offer.local or bare else 1
@@ -291,18 +279,18 @@ def _possible(member: Member, offer: Offer, items: int) -> bool:
 
 
 def _columns(content: Mapping[str, Any], name: object, every: Array) -> Array:
-    told = content.get(f"columns/{name}")
-    if told is None:
+    sent = content.get(f"columns/{name}")
+    if sent is None:
         return every
-    columns: Array = np.asarray(told, dtype=np.int64)
+    columns: Array = np.asarray(sent, dtype=np.int64)
     if columns.ndim != 1 or np.any(np.diff(columns) <= 0) or not len(columns) or columns[0] < 0:
-        raise BadMessage("The coordinator's list of a party's items is none; it was damaged or forged.")
+        raise BadMessage("The coordinator's list of a party's items is invalid; it was damaged or forged.")
     return columns
 
 
 def union(lists: Sequence[Vocabulary | None]) -> Vocabulary:
-    """Every item that somebody has: without privacy only, since it tells that somebody has it."""
+    """Every item of any site: without privacy only, since it reveals that somebody rated it."""
     ids = [held.ids for held in lists if held is not None]
     if not ids:
-        raise UsageError("There is no public list of items, and no site told its own; name one in [public] catalogue.")
+        raise UsageError("There is no public list of items, and no site sent its own; name one in [public] catalogue.")
     return Vocabulary.of(np.concatenate(ids), "item")

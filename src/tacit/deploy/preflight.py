@@ -1,5 +1,4 @@
-"""Before a site joins: is the kit good, the coordinator who it should be, the clock right, the run within this site's
-rules, the data fit for it? Nothing is joined, and nothing of the data is sent."""
+"""`tacit join --check`: checks the kit, the coordinator, the run and the data, without joining or sending any."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ from tacit.report.words import listing, plural
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what it is, what was found, and the error if it will not do."""
+    """One check: what was checked, what was found, and the error if it failed."""
 
     what: str
     found: str
@@ -46,13 +45,13 @@ class Finding:
 
 
 def preflight(kit: Kit, folder: Path, data: Source | RoleTable, policy: Policy, wait: float = 10.0) -> list[Finding]:
-    """Everything that can be known before joining, in order; what rests on something that failed is left out.
+    """All checks before joining, in order; those that depend on a failed one are left out.
 
-    A role has no ratings, and so neither data to be held to a run nor a budget.
+    A role has no ratings, and so no data or budget to check.
     """
     findings: list[Finding] = []
 
-    def look(what: str, act: Callable[[], tuple[str, Any]]) -> Any:
+    def run_check(what: str, act: Callable[[], tuple[str, Any]]) -> Any:
         try:
             found, value = act()
             findings.append(Finding(what, found))
@@ -61,33 +60,33 @@ def preflight(kit: Kit, folder: Path, data: Source | RoleTable, policy: Policy, 
             findings.append(Finding(what, str(error), error))
             return None
 
-    look("kit and certificate", lambda: (_kit(kit), True))
+    run_check("kit and certificate", lambda: (_kit(kit), True))
     if not kit.insecure:
-        look("connection", lambda: (check_connection(kit, wait), True))
+        run_check("connection", lambda: (check_connection(kit, wait), True))
     else:
         findings.append(Finding("connection", "INSECURE: nothing will be encrypted (the keys were made so)."))
     offer: Offer | None = None
     what = "the offered run"
     if not any(finding.error for finding in findings):
-        offer = look("coordinator, versions and clocks", lambda: fetch_offer(kit, folder, wait))
+        offer = run_check("coordinator, versions and clocks", lambda: fetch_offer(kit, folder, wait))
     if offer is None and policy.file is not None:
-        what, offer = "the run file", look("run file", lambda: _own(policy, kit))
+        what, offer = "the run file", run_check("run file", lambda: _own(policy, kit))
     good = offer
     if good is not None:
-        look("this site's rules", lambda: (_rules(policy, good, kit, what), True))
+        run_check("this site's rules", lambda: (_rules(policy, good, kit, what), True))
     if isinstance(data, RoleTable):
-        look("data", lambda: (data.check(), True))
+        run_check("data", lambda: (data.check(), True))
     elif good is None:
-        look("data", lambda: (_read(data), True))
+        run_check("data", lambda: (_read(data), True))
     else:
-        held = look("data", lambda: _data(data, good, kit, folder))
-        if held is not None and good.file.privacy is not None:
-            look("privacy", lambda: _privacy(policy, good, held, kit, folder))
+        found = run_check("data", lambda: _data(data, good, kit, folder))
+        if found is not None and good.file.privacy is not None:
+            run_check("privacy", lambda: _privacy(policy, good, found, kit, folder))
     return findings
 
 
 def check_connection(kit: Kit, wait: float) -> str:
-    """Open a connection under mutual TLS and close it again; why it could not be, in one sentence."""
+    """Open a connection under mutual TLS and close it again."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version, context.check_hostname = ssl.TLSVersion.TLSv1_2, False
     context.load_verify_locations(cadata=kit.ca)
@@ -102,16 +101,16 @@ def check_connection(kit: Kit, wait: float) -> str:
             context.wrap_socket(raw, server_hostname=kit.host) as line,
         ):
             line.settimeout(wait)
-            line.recv(1)  # a certificate that is not let in is told of only now
-            return f"TLS ({line.version()}) to {where}, both certificates are good"
+            line.recv(1)  # a refused certificate is reported only here
+            return f"TLS ({line.version()}) to {where}, both certificates are valid"
     except ssl.SSLCertVerificationError as error:
         raise PeerFailed(
-            f"The certificate of the coordinator at {where} is not good: {error.verify_message}; check this machine's "
+            f"The certificate of the coordinator at {where} is not valid: {error.verify_message}; check this machine's "
             "clock, and whether the kit is of this federation."
         ) from None
     except ssl.SSLError as error:
         raise PeerFailed(
-            f"The coordinator at {where} does not let this kit's certificate in ({error.reason or 'TLS failed'}); ask "
+            f"The coordinator at {where} refuses this kit's certificate ({error.reason or 'TLS failed'}); ask "
             "for a new kit."
         ) from None
     except OSError as error:
@@ -122,11 +121,11 @@ def check_connection(kit: Kit, wait: float) -> str:
 
 
 class NotThere(PeerFailed):
-    """Nobody listens where the coordinator should be; it may come."""
+    """Nothing listens at the coordinator's address yet."""
 
 
 def wait_until_reachable(kit: Kit, wait: float) -> None:
-    """Wait until the coordinator is there, if it may still come; a certificate that is not good will not mend."""
+    """Wait until the coordinator listens; an invalid certificate is raised at once."""
     deadline = monotonic() + wait
     while True:
         try:
@@ -140,7 +139,7 @@ def wait_until_reachable(kit: Kit, wait: float) -> None:
 
 
 def fetch_offer(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
-    """Look at what the coordinator offers, without joining; clock, version and this site's signing key are checked."""
+    """The coordinator's offer, without joining; checks clock, version and this site's signing key."""
     visitor, start = Ed25519PrivateKey.generate(), secrets.token_hex(8)
     with TemporaryDirectory() as folder:
         credentials = None if kit.insecure else kit.unpack(Path(folder) / "tls")
@@ -192,41 +191,41 @@ def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
     assert policy.file is not None
     file = for_sites(policy.file)
     if file.partition.into is None:
-        raise PeerFailed("The coordinator is not there, and no [partition] into says how many parties there will be.")
+        raise PeerFailed("The coordinator is absent, and the run file has no [partition] into.")
     roster = tuple(f"party-{k}" for k in range(1, file.partition.into + 1))
     setting = setting_of(file)
     roles = roles_of(file, setting, len(roster))
     offer = Offer("", offered_file(file, file.public), roster, setting, public_items(file), roles=roles)
-    return "the coordinator is not there, so the run file that was given is looked at", offer
+    return "the coordinator is absent, so the given run file is checked", offer
 
 
 def _rules(policy: Policy, offer: Offer, kit: Kit, what: str) -> str:
     policy.check(offer, kit.name)
-    words = f"{what} keeps them ({offer.file.method.get('name')}, {plural(len(offer.roster), 'party')})"
+    words = f"{what} satisfies them ({offer.file.method.get('name')}, {plural(len(offer.roster), 'party')})"
     if offer.catalogue is not None and offer.catalogue.columns:
-        words += f"; it uses the item attributes {listing(offer.catalogue.columns)}, which it takes for public"
+        words += f"; it uses the item attributes {listing(offer.catalogue.columns)}, which it treats as public"
     if policy.peers is None:
         return words
     others = tuple(name for name in offer.roster if name != kit.name)
-    policy.known(policy.peers, others)  # what the parties sign with is not told yet, so only a missing key is found
+    policy.peer_keys(policy.peers, others)  # the keys in use are not known yet, so only a missing one is found
     return f"{words}; --peers has a key for every other party, and they are compared when the run begins"
 
 
 def _read(data: Source) -> str:
-    """What is there, where no run is known that it could be held to."""
+    """A description of the data, where no run is known to compare it with."""
     ratings = data.ratings
     words = f"{_sizes(ratings)} on {ratings.scale}"
     listed = "" if data.listed is None else f", and {plural(len(data.listed), 'item')} in the file of --items"
-    return f"{words}{listed}; whether they fit is seen once a run is offered, or with --run"
+    return f"{words}{listed}; whether they fit is checked once a run is offered, or with --run"
 
 
 def _data(data: Source, offer: Offer, kit: Kit, folder: Path) -> tuple[str, SiteData]:
-    held = data.held(offer, kit.name, folder)
-    ratings = held.share.ratings
-    if held.unfit:
-        raise DataError(f"{data.unfit(held, offer)} A join goes on all the same, and says so at this site only.")
-    tested = 0 if held.test is None else held.test.n_ratings
-    return f"{_sizes(ratings)} to learn from, {tested:,} held out; all on the list of items and on the scale", held
+    found = data.for_run(offer, kit.name, folder)
+    ratings = found.share.ratings
+    if found.unfit:
+        raise DataError(f"{data.unfit(found, offer)} A join goes on all the same, and reports it at this site only.")
+    tested = 0 if found.test is None else found.test.n_ratings
+    return f"{_sizes(ratings)} to learn from, {tested:,} held out; all on the list of items and on the scale", found
 
 
 def _sizes(ratings: Ratings) -> str:
@@ -235,15 +234,15 @@ def _sizes(ratings: Ratings) -> str:
     )
 
 
-def _privacy(policy: Policy, offer: Offer, held: SiteData, kit: Kit, folder: Path) -> tuple[str, Plan]:
-    found = check_budget(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
+def _privacy(policy: Policy, offer: Offer, data: SiteData, kit: Kit, folder: Path) -> tuple[str, Plan]:
+    found = check_budget(policy, offer, data, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
     assert found is not None
     made, budget = found
     steps = ", ".join(f"{count} × {step}" for step, count in made.terms.releases.items())
     allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
     words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.collusion_epsilon()
     if own is not None:
-        words += f"; were all other parties one with the coordinator, its own share of the noise gives ε = {own:.3g}"
+        words += f"; if all other parties collude with the coordinator, its own share of the noise gives ε = {own:.3g}"
     if (warning := loss_warning(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
         words += f". WARNING: {warning}"
     return words, made

@@ -20,11 +20,11 @@ from tacit.federation.role import ROLE
 
 
 def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
-    """Serve one run after another, as long as the experiment's own process is there."""
+    """Serve one run after another, as long as the experiment's process exists."""
     site_kit = Kit.read(kit)
     log = ServiceLog(folder, site_kit.name)
     quiet_engine(log)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the experiment, which then ends its sites
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the experiment handles Ctrl-C, and then ends its sites
     with Status(folder, site_kit.name, site_kit.federation) as status:
         signal.signal(signal.SIGTERM, partial(_leave, status))
         policy = Policy(local=True, shares_metrics=True)
@@ -34,7 +34,7 @@ def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
 
 
 def _leave(status: Status, _number: int, _frame: FrameType | None) -> None:
-    """Go at once, as after a power cut: what left is in the ledger."""
+    """Exit at once, as after a power cut: all releases are in the ledger."""
     if status.now()["state"] not in FINAL:
         status.set(state=State.STOPPED, message=ending_message(KeyboardInterrupt()))
     os._exit(0)

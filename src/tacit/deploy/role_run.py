@@ -1,4 +1,4 @@
-"""A role's part in one run: it reads no ratings, keeps no ledger, and answers by code that is installed here."""
+"""A role's part in one run: it has no ratings and no ledger, and answers by code that is installed here."""
 
 from __future__ import annotations
 
@@ -21,19 +21,13 @@ from tacit.prepare.prepared import Keys, PreparedRun
 
 
 class RoleRun:
-    """One role's part in one run; what a `Site` needs of a `Part`.
+    """One role's part in one run, with the methods of a `SiteRun`."""
 
-    Attributes
-    ----------
-    offer : what was offered
-    party : who answers, once the run has begun
-    """
-
-    private = False  # nothing here is anybody's record, so that what goes wrong may be told
+    private = False  # no person's data is here, so that errors may be sent
     unfit = ""
 
     def __init__(self, home: Home, run: str, content: Mapping[str, Any]) -> None:
-        """Looks at an offer; raises where it does not name this role, or the code installed here has no such role."""
+        """Check an offer; raises where it does not name this role, or the code installed here has no such role."""
         self._home, self.offer = home, Offer.of(run, content)
         home.policy.check(self.offer, home.name)
         self.party: Role | None = None
@@ -41,16 +35,15 @@ class RoleRun:
         self._memory = Memory(home.folder / "memory.tct", run)
 
     def sizes(self) -> dict[str, Value]:
-        """What the role says of itself when it accepts: nothing."""
         return {}
 
     def align(self, content: Mapping[str, Any]) -> dict[str, Value]:
-        raise BadMessage(f"{self._home.name} has no users to align, and was asked to; nothing was done.")
+        raise BadMessage(f"{self._home.name} has no users to align; nothing was done.")
 
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
-        """Makes the role from what everybody agreed on; what was promised, by this service's own computation."""
+        """Make the role from the agreed facts; the hash of the terms, as this service computes them."""
         home, offer = self._home, self.offer
-        told = read_identities(content.pop("identities", "{}"))
+        identities = read_identities(content.pop("identities", "{}"))
         content.pop("head", None)
         facts = read_facts(offer, content)
         prepared = offer.prepared(facts)
@@ -58,30 +51,28 @@ class RoleRun:
         brought = None
         if home.brings is not None:
             brought = home.brings.catalogue(facts.item_ids, offer.run, home.folder, wants)
-        role = prepared.role(home.name, brought, Keys(self._others(prepared, told), home.identity))
+        role = prepared.role(home.name, brought, Keys(self._others(prepared, identities), home.identity))
         self._memory.recall(role.home)
         self.party, self._prepared = role, prepared
         return {"bound": hashlib.sha256(prepared.bound.encode()).hexdigest()}
 
     def answer(self, ask: TimedRequest) -> Answer:
-        """Answers one request, or repeats what was answered before."""
+        """Answer one request, or repeat the earlier answer."""
         return answer_request(self.party, self._prepared, ask, self._memory, self._home.policy.local)
 
     def spent(self, now: bool = False) -> dict[str, float]:
-        """Nothing: a role spends no budget."""
         return {}
 
-    def keep(self, shared: Mapping[str, Array]) -> dict[str, Value]:
-        """A role predicts nothing, and keeps no model."""
+    def save(self, shared: Mapping[str, Array]) -> dict[str, Value]:
         return {}
 
     def leave(self) -> None:
         self.party = None
 
-    def _others(self, prepared: PreparedRun, told: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
-        """The parties' signing keys as their owners gave them; in an experiment, as the coordinator says."""
+    def _others(self, prepared: PreparedRun, identities: Mapping[str, str]) -> dict[str, Ed25519PublicKey]:
+        """The parties' signing keys as their owners gave them; in an experiment, as the coordinator reports them."""
         home, names = self._home, tuple(member.name for member in prepared.facts.roster)
         if not home.policy.local and home.policy.peers is None:
             return {}
-        known = {**home.policy.known(told, names), home.name: identity_text(home.identity.public_key())}
+        known = {**home.policy.peer_keys(identities, names), home.name: identity_text(home.identity.public_key())}
         return {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in known.items()}

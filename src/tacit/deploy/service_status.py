@@ -1,8 +1,7 @@
-"""What a service is doing now, in one small file that its owner can read while it works.
+"""What a service is doing now: `status.json`, which its owner can read while the service works.
 
-`status.json` is written beside its name and then renamed, so that no reader meets half of it. It is a view, not a
-record: what left a party stands in its ledger. A service that dies cannot say so; whoever reads the file sees it by
-its process being gone, or by its silence. It holds nothing about any person.
+It is a view, not a record: what left a party is in its ledger. It holds nothing about any person. A service that dies
+cannot report it; readers see that its process is gone, or that the file is no longer updated.
 """
 
 from __future__ import annotations
@@ -19,14 +18,16 @@ from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from tacit import files
 from tacit.deploy.logs import one_line
 from tacit.errors import DataError, PrivacyRefused, TacitError, UsageError, did_you_mean
 
 NAME = "status.json"
-#: Seconds: between two writes, between two signs of life while nothing changes, and of silence that mean death.
+#: Seconds: between two writes, between two writes while nothing changes, and without a write that mean death.
 EVERY, BEAT, SILENCE = 0.2, 5.0, 30.0
 #: Characters of a message, and of any other word.
 LONGEST_MESSAGE, LONGEST_WORD = 400, 128
@@ -47,7 +48,7 @@ class State(StrEnum):
 
 
 class PeerState(StrEnum):
-    """How the coordinator knows a party."""
+    """What the coordinator knows of a party."""
 
     CONNECTED = "connected"
     ABSENT = "absent"
@@ -56,15 +57,63 @@ class PeerState(StrEnum):
 
 #: States that nothing follows.
 FINAL = frozenset({State.DONE, State.REFUSED, State.FAILED, State.STOPPED})
-_WORDS, _COUNTS, _AMOUNTS = ("run", "step"), ("round", "bytes_up", "bytes_down"), ("epsilon", "budget")
-_CHANGING = (*_WORDS, *_COUNTS, *_AMOUNTS, "state", "peers", "message")
+_CHANGING = (
+    *("run", "step", "round", "bytes_up", "bytes_down", "epsilon", "budget"),
+    *("state", "peers", "message"),
+)
+
+
+def _moment(text: str) -> str:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time without its zone")
+    return moment.isoformat(timespec="milliseconds")
+
+
+_Word = Annotated[str, AfterValidator(lambda text: one_line(text, LONGEST_WORD))]
+_Message = Annotated[str, AfterValidator(lambda text: one_line(text, LONGEST_MESSAGE))]
+_Moment = Annotated[str, AfterValidator(_moment)]
+_Count = Annotated[int, Field(strict=True, ge=0)]
+_Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
+class _Peer(BaseModel):
+    state: PeerState
+    since: _Moment
+
+
+class _Record(BaseModel):
+    """The content of the file."""
+
+    role: _Word
+    federation: _Word
+    run: _Word | None = None
+    round: _Count | None = None
+    step: _Word | None = None
+    epsilon: _Amount | None = None
+    budget: _Amount | None = None
+    state: State = State.STARTING
+    peers: dict[_Word, _Peer] = {}
+    bytes_up: _Count | None = 0
+    bytes_down: _Count | None = 0
+    message: _Message = ""
+    version: _Word
+    pid: Annotated[int, Field(strict=True)]
+    host: _Word
+    started: _Moment
+    updated: _Moment
+
+    def table(self) -> dict[str, Any]:
+        """The record with its age in seconds, and whether its service lives (None where it reported how it ended)."""
+        age = max((datetime.now(UTC) - datetime.fromisoformat(self.updated)).total_seconds(), 0.0)
+        lives = age <= SILENCE and (self.host != _host() or _runs(self.pid))
+        return {**self.model_dump(mode="json"), "age": round(age, 3), "alive": None if self.state in FINAL else lives}
 
 
 class Status:
-    """What the service `role` ("coordinator", or a party's name) of a federation is doing, kept in `folder`.
+    """What the service `role` ("coordinator", or a party's name) of a federation is doing, written to `folder`.
 
-    As a context it gives a sign of life while its service is busy or waits, and says how the service ended if that
-    was by an error:
+    As a context it updates the file while its service is busy or waits, and reports an error that ended the service:
 
         with Status(folder, "party-1", "hearts") as status:
             status.set(state="serving", round=3, step="improve", epsilon=0.4, budget=1.0)
@@ -72,54 +121,55 @@ class Status:
 
     def __init__(self, folder: Path, role: str, federation: str) -> None:
         self.folder = folder
-        now = _now()
-        self._table: dict[str, Any] = {
-            "role": one_line(role, LONGEST_WORD),
-            "federation": one_line(federation, LONGEST_WORD),
-            **dict.fromkeys(("run", "round", "step", "epsilon", "budget")),
-            "state": str(State.STARTING),
-            "peers": {},
-            "bytes_up": 0,
-            "bytes_down": 0,
-            "message": "",
-            "version": version("tacit"),
-            "pid": os.getpid(),
-            "host": _host(),
-            "started": now,
-            "updated": now,
-        }
+        here = {"version": version("tacit"), "pid": os.getpid(), "host": _host()}
+        self._record = _Record(role=role, federation=federation, **here, started=_now(), updated=_now())
         self._lock = threading.RLock()
         self._written, self._behind = -math.inf, True
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
-    def set(self, **changes: object) -> None:
+    def set(self, **changes: Any) -> None:
         """Change some of: state, run, round, step, peers, epsilon (spent), budget, bytes_up, bytes_down, message.
 
-        `peers` (name → connected, absent or refused) changes those that it names; None empties any other field. The
-        file follows at once when the state changes, else at most every 0.2 s. Called without changes it is a sign of
-        life.
+        `peers` (name → connected, absent or refused) changes those that it names. The file follows at once when the
+        state changes, else at most every 0.2 s. Called without changes it only updates the time.
         """
-        checked = {name: _checked(name, value) for name, value in changes.items()}
+        if unknown := [name for name in changes if name not in _CHANGING]:
+            hint = did_you_mean(unknown[0], _CHANGING)
+            raise UsageError(f'A status has no "{unknown[0]}" that changes; it has {", ".join(_CHANGING)}.{hint}')
         with self._lock:
-            now, before = _now(), self._table["state"]
-            peers = dict(self._table["peers"])
-            for name, state in checked.pop("peers", {}).items():
-                if peers.get(name, {}).get("state") != state:
-                    peers[name] = {"state": state, "since": now}
-            self._table |= {**checked, "peers": peers, "updated": now}
+            now, before = _now(), self._record
+            peers = self._changed_peers(changes.pop("peers", {}), now)
+            changes["message"] = changes.get("message", before.message) or ""
+            try:
+                self._record = _Record.model_validate(
+                    {**before.model_dump(), **changes, "peers": peers, "updated": now}
+                )
+            except ValidationError as error:
+                found = error.errors()[0]
+                place = ".".join(map(str, found["loc"]))
+                raise UsageError(f'A status cannot hold {found["input"]!r} as its "{place}": {found["msg"]}.') from None
             self._behind = True
-            turned = self._table["state"] != before
+            turned = self._record.state != before.state
             if turned or monotonic() - self._written >= EVERY:
                 self._write(durable=turned)
 
+    def _changed_peers(self, changes: object, now: str) -> dict[str, Any]:
+        if not isinstance(changes, Mapping):
+            raise UsageError(f"The peers of a status map names to states, not a {type(changes).__name__}.")
+        peers: dict[str, Any] = {name: peer.model_dump() for name, peer in self._record.peers.items()}
+        for name, state in changes.items():
+            if name not in peers or peers[name]["state"] != state:
+                peers[name] = {"state": state, "since": now}
+        return peers
+
     def now(self) -> dict[str, Any]:
-        """What `read` would say if everything were written already."""
+        """What `read` would return if everything were written already."""
         with self._lock:
-            return _judged(dict(self._table))
+            return self._record.table()
 
     def close(self) -> None:
-        """Give no more signs of life, and leave the file as things stand."""
+        """Stop updating the file, and leave it as things are."""
         self._ended.set()
         if self._heart is not None:
             self._heart.join()
@@ -138,7 +188,7 @@ class Status:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is not None and self.now()["state"] not in FINAL:
+            if error is not None and self._record.state not in FINAL:
                 stopped, refused = isinstance(error, KeyboardInterrupt), isinstance(error, PrivacyRefused)
                 ended = State.STOPPED if stopped else State.REFUSED if refused else State.FAILED
                 self.set(state=ended, message=ending_message(error))
@@ -147,110 +197,49 @@ class Status:
 
     @staticmethod
     def read(folder: Path) -> dict[str, Any]:
-        """What the service of a folder said last, with `age` (seconds since) and `alive`.
-
-        `alive` is false where a service died without saying so, and None where it said how it ended.
-        """
+        """The latest status in a folder, with `age` (seconds) and `alive` (false where a service died silently)."""
         path = folder / NAME
         try:
-            table = json.loads(path.read_bytes())
+            return _Record.model_validate(json.loads(path.read_bytes())).table()
         except FileNotFoundError:
             raise UsageError(f'"{folder}" has no {NAME}: no service has worked there; name another folder.') from None
         except OSError as error:
             raise UsageError(f'"{path}" cannot be read: {error.strerror}; its owner can.') from None
-        except (ValueError, RecursionError):
-            table = None
-        try:
-            return _judged(_genuine(table))
-        except (ArithmeticError, KeyError, TypeError, ValueError, AttributeError, UsageError):
+        except (ArithmeticError, ValueError, RecursionError):  # a ValidationError is a ValueError
             raise UsageError(f'"{path}" is not what a service writes; remove it, or name another folder.') from None
 
-    # -- inside -----------------------------------------------------------------------------------------------
-
     def _write(self, durable: bool) -> None:
-        text = json.dumps(self._table, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(self._record.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         try:
             files.write_private(self.folder / NAME, text, durable)
             self._behind = False
         except OSError as error:
             if self._written == -math.inf:
                 raise UsageError(
-                    f'The status "{self.folder / NAME}" cannot be kept there: {error.strerror}; name another folder.'
+                    f'The status "{self.folder / NAME}" cannot be written: {error.strerror}; name another folder.'
                 ) from None
-            # A disk that filled up later costs a view, not the service: it is tried again, and readers see the silence.
+            # A disk that filled up later costs a view, not the service: the next write tries again.
         self._written = monotonic()
 
     def _beat(self) -> None:
-        """Write what `set` held back, and a sign of life now and then."""
+        """Write what `set` delayed, and at least every `BEAT` seconds."""
         while not self._ended.wait(EVERY):
             with self._lock:
                 quiet = monotonic() - self._written
                 if quiet >= BEAT or (self._behind and quiet >= EVERY):
-                    self._table["updated"] = _now()
+                    self._record = self._record.model_copy(update={"updated": _now()})
                     self._write(durable=False)
 
 
-def _checked(name: str, value: object) -> Any:
-    """A change as it is kept; what has no place in a status is refused."""
-    if name not in _CHANGING:
-        raise UsageError(
-            f'A status has no "{name}" that changes; it has {", ".join(_CHANGING)}.{did_you_mean(name, _CHANGING)}'
-        )
-    if name == "state":
-        return str(_member(State, value))
-    if name == "peers":
-        if not isinstance(value, Mapping):
-            raise UsageError(f"The peers of a status map names to states, not a {type(value).__name__}.")
-        return {one_line(peer, LONGEST_WORD): str(_member(PeerState, state)) for peer, state in value.items()}
-    if name == "message":
-        return one_line(value or "", LONGEST_MESSAGE)
-    if value is None:
-        return None
-    if name in _WORDS and isinstance(value, str):
-        return one_line(value, LONGEST_WORD)
-    if name in _COUNTS and type(value) is int and value >= 0:
-        return value
-    if name in _AMOUNTS and isinstance(value, int | float) and math.isfinite(value) and value >= 0:
-        return float(value)
-    raise UsageError(f'A status cannot hold {value!r} as its "{name}"; give a finite value of its kind, or None.')
-
-
-def _member(kind: type[StrEnum], value: object) -> StrEnum:
-    try:
-        return kind(str(value))
-    except ValueError:
-        raise UsageError(f'"{value}" is none of {", ".join(kind)}.{did_you_mean(str(value), kind)}') from None
-
-
-def _genuine(table: Any) -> dict[str, Any]:
-    """A table that was read, with nothing in it that `set` would not have kept."""
-    peers = {
-        name: {"state": _member(PeerState, peer["state"]).value, "since": _moment(peer["since"])}
-        for name, peer in table["peers"].items()
-    }
-    kept = {name: _checked(name, table[name]) for name in _CHANGING if name != "peers"}
-    fixed = {name: one_line(table[name], LONGEST_WORD) for name in ("role", "federation", "version", "host")}
-    times = {name: _moment(table[name]) for name in ("started", "updated")}
-    names = {one_line(name, LONGEST_WORD): peer for name, peer in peers.items()}
-    return {**fixed, **kept, "peers": names, "pid": int(table["pid"]), **times}
-
-
-def _judged(table: dict[str, Any]) -> dict[str, Any]:
-    """The table with its age, and whether its service still lives."""
-    age = max((datetime.now(UTC) - datetime.fromisoformat(table["updated"])).total_seconds(), 0.0)
-    lives = age <= SILENCE and (table["host"] != _host() or _runs(table["pid"]))
-    return {**table, "age": round(age, 3), "alive": None if table["state"] in FINAL else lives}
-
-
 def _runs(pid: int) -> bool:
-    """Whether a process of this machine is there; a number that was given away again is told by its silence."""
+    """Whether a process of this machine exists; a number that is in use again is found by the file's age."""
     if pid <= 0:
         return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # someone else's
+    except PermissionError:  # another user's
         return True
     return True
 
@@ -258,24 +247,19 @@ def _runs(pid: int) -> bool:
 def _host() -> str:
     """Where a process number means the same process: the machine, and on Linux the container."""
     try:
-        numbers = os.readlink("/proc/self/ns/pid")
+        namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
-        numbers = ""
-    return one_line(f"{socket.gethostname()} {numbers}", LONGEST_WORD)
+        namespace = ""
+    return one_line(f"{socket.gethostname()} {namespace}", LONGEST_WORD)
 
 
 def ending_message(error: BaseException) -> str:
-    """Why a service ended. Errors about data may quote it, those of others may say anything: they are only named."""
+    """Why a service ended. Errors about data may quote it, and foreign ones may contain anything: only their kind."""
     if isinstance(error, KeyboardInterrupt):
         return "It was stopped, and goes on when it is started again."
     if isinstance(error, TacitError) and not isinstance(error, DataError):
         return str(error)
-    return f"It was ended by {type(error).__name__}; what that is about stands where it was started."
-
-
-def _moment(text: str) -> str:
-    """A time that was read, as `_now` writes it."""
-    return datetime.fromisoformat(text).isoformat(timespec="milliseconds")
+    return f"It was ended by {type(error).__name__}; the terminal where it was started has the details."
 
 
 def _now() -> str:

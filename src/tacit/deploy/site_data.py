@@ -1,4 +1,4 @@
-"""A site's own ratings: read where they lie, once, brought onto a run's list of items and scale, split at home."""
+"""A site's own data: ratings are read once, mapped to a run's list of items and scale, and split here."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.partition import Setting, Share
 from tacit.report.words import plural
 
-#: Ids of items that are named of those that are not on a run's list.
+#: How many unlisted items a message names.
 FEW = 3
 
 
 @dataclass(frozen=True, eq=False)
 class SiteData:
-    """What a site brings to one run: its share, whose it is, what it held out of it for a test of its own.
+    """A site's data for one run: its share, the people in it, and its own held-out test set.
 
     `unfit` is how many of its ratings are of items that the run does not list, or outside its scale.
     """
@@ -40,8 +40,8 @@ class SiteData:
     test: Ratings | None = None
     unfit: int = 0
 
-    def told(self, offer: Offer) -> SiteSizes:
-        """What the coordinator is told of it: sizes, and without privacy also counts and, where asked for, items."""
+    def sizes(self, offer: Offer) -> SiteSizes:
+        """What the coordinator is sent: sizes, and without privacy also counts and, where there is no list, items."""
         private = offer.file.privacy is not None
         named = offer.setting is Setting.VERTICAL or (offer.items is None and not private)
         ratings = 0 if private else self.share.ratings.n_ratings
@@ -53,15 +53,14 @@ class SiteData:
 class Source:
     """Where a site's ratings are: a file, a folder, a database with a query.
 
-    They are read once, by the site's own words, before anybody is told that it is there. An offer's list of items and
-    scale then only leave out and clip. The site says so at home (`unfit`) and not to the coordinator: whether data fits
-    an offer would be an answer that nobody is charged for, and anyone who makes offers could ask as often as they like.
+    They are read once, by the site's own options, before it connects. An offer's list of items and scale then only
+    leave out and clip. That is reported here (`unfit`) and not to the coordinator: whether data fits an offer would be
+    an answer at no cost, and anyone who makes offers could repeat the question.
 
     Attributes
     ----------
     data, query, columns, feedback, duplicates, bad_rows : as `tacit.load` takes them
-    items : a public list: what a vertical site holds; else the very list that a run must have. Where a run uses
-        attributes of items, they must be those in this file
+    items : a public list: what a vertical site holds; else the list that a run must have, with the attributes it uses
     """
 
     data: str
@@ -74,7 +73,7 @@ class Source:
 
     @cached_property
     def ratings(self) -> Ratings:
-        """All that the site has; what is wrong with it is found here."""
+        """All of the site's ratings."""
         return load(
             self.data,
             feedback=self.feedback,
@@ -94,7 +93,7 @@ class Source:
         return None if self.items is None else read_side(self.items, "item")
 
     def check(self, offer: Offer) -> None:
-        """Refuse, by rules that no rating has a say in, an offer that this site's data is not for."""
+        """Refuse an offer that does not fit this site's data, by rules that do not depend on any rating."""
         public, vertical, private = offer.file.public, offer.setting is Setting.VERTICAL, offer.file.privacy is not None
         if offer.file.data.feedback != self.feedback:
             raise UsageError(
@@ -107,19 +106,19 @@ class Source:
             )
         if vertical and private and self.listed is None:
             raise UsageError(
-                "In a vertical run with [privacy] a site names the items that it holds in a file, with --items, since "
-                "reading them off the ratings would tell that somebody rated them."
+                "In a vertical run with [privacy] a site names its items in a file, with --items, since taking them "
+                "from the ratings would reveal that somebody rated them."
             )
         self._same_catalogue(offer)
         if public.users is not None and not vertical and self.ratings.n_users > public.users:
             raise UsageError(
                 f"This site alone has {self.ratings.n_users:,} users, and the run declares {public.users:,} in all "
-                "([public] users); tell the coordinator."
+                "([public] users); ask the coordinator to correct it."
             )
         if offer.setting is Setting.DEVICE and private and self.ratings.n_users > 1:
             raise PrivacyRefused(
-                f"This is a run of single devices, and the data is of {self.ratings.n_users:,} users; join with one "
-                "device's."
+                f"This is a run of single devices, and the data has {self.ratings.n_users:,} users; join with one "
+                "device's data."
             )
 
     def _same_catalogue(self, offer: Offer) -> None:
@@ -129,7 +128,7 @@ class Source:
             return
         table, origin = self._table
         columns = offered.columns
-        if vertical:  # the list is of what the site holds, and need not describe it
+        if vertical:  # the list has the site's items, and need not have their attributes
             columns = tuple(name for name in columns if name in table.column_names)
             rows = offered.ids.rows(self.listed.ids)
             if not columns or np.any(rows < 0):  # the coordinator refuses items that are not on its list
@@ -148,8 +147,8 @@ class Source:
                 f'The offered item attribute "{other[:200]}" is not the one that this site was given (--items).'
             )
 
-    def held(self, offer: Offer, name: str, folder: Path) -> SiteData:
-        """The site's ratings, ready for the offered run; user ids stay in this process."""
+    def for_run(self, offer: Offer, name: str, folder: Path) -> SiteData:
+        """The site's ratings for the offered run; user ids stay in this process."""
         self.check(offer)
         file, own = offer.file, self.ratings
         items = self.listed or own.item_ids if offer.setting is Setting.VERTICAL else offer.items or own.item_ids
@@ -164,14 +163,14 @@ class Source:
         share = Share(name, replace(train, times=None), rows, columns, name, devices)
         return SiteData(share, _people(share), test, unfit)
 
-    def unfit(self, held: SiteData, offer: Offer) -> str:
-        """Which ratings a run leaves out or clips, and why, for people at this site alone; empty where there are none.
+    def unfit(self, data: SiteData, offer: Offer) -> str:
+        """Which ratings a run leaves out or clips, and why; empty where there are none.
 
-        It depends on ratings that nothing protects: it is printed at home, and never told to the coordinator.
+        It depends on ratings without any protection: it is printed at this site, and never sent.
         """
-        if not held.unfit:
+        if not data.unfit:
             return ""
-        own, there, said = self.ratings, held.share.ratings, []
+        own, there, found = self.ratings, data.share.ratings, []
         ids, scale = own.item_ids.ids, there.scale
         listed = (there.item_ids.rows(ids) >= 0)[own.items]
         outside = listed & ((own.values < np.float32(scale.low)) | (own.values > np.float32(scale.high)))
@@ -182,24 +181,24 @@ class Source:
             mend = "add such items to that file" if vertical else "have them added to the run's [public] catalogue"
             some = list(dict.fromkeys(own.items[~listed].tolist()))
             named = ", ".join(quoted_id(ids[item]) for item in some[:FEW]) + (", …" if len(some) > FEW else "")
-            said.append(
+            found.append(
                 f"Left out: {left_out:,} {of_all}, since their items are not {where} ({named}); correct the ids, or "
                 f"{mend}."
             )
         if off := int(np.sum(outside)):
             first = int(np.argmax(outside))
             which = f"{own.values[first]:g} for item {quoted_id(ids[own.items[first]])}"
-            said.append(
+            found.append(
                 f"Clipped: {off:,} {of_all}, since they are outside the run's scale {scale} (such as {which}); correct "
                 "them, or have the run's [public] scale widened."
             )
-        return " ".join(said)
+        return " ".join(found)
 
 
 def fit_ratings(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Ratings, int]:
-    """The same ratings on another list of items and another scale, and how many did not fit.
+    """Ratings on another list of items and scale, and how many did not fit.
 
-    Those of items that are not listed are left out, and values outside the scale are clipped; every user stays.
+    Ratings of unlisted items are left out, and values outside the scale are clipped; every user stays.
     """
     column = items.rows(ratings.item_ids.ids)
     listed = column[ratings.items] >= 0
@@ -223,17 +222,16 @@ def fit_ratings(ratings: Ratings, items: Vocabulary, scale: Scale) -> tuple[Rati
 
 @dataclass(frozen=True)
 class StoredShare:
-    """A share that an experimenter has laid ready for one of its own sites, under the run's name."""
+    """A share that an experimenter stored for one of its own sites, under the run's name."""
 
-    def held(self, offer: Offer, name: str, folder: Path) -> SiteData:
+    def for_run(self, offer: Offer, name: str, folder: Path) -> SiteData:
         path = folder / f"{offer.run}.share"
         if not path.exists():
             raise DataError(f'There is no share of this run for {name} in "{folder}".')
         share = read_share(path)
         return SiteData(share, _people(share))
 
-    def unfit(self, held: SiteData, offer: Offer) -> str:
-        """Nothing: the experimenter made the share for this very run."""
+    def unfit(self, data: SiteData, offer: Offer) -> str:
         return ""
 
 
@@ -246,38 +244,38 @@ def _people(share: Share) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class NoRatings:
-    """The ratings of a role: there are none, and a kit for a role cannot join as a party."""
+    """The ratings of a role: none, so a kit for a role cannot join as a party."""
 
-    def held(self, offer: Offer, name: str, folder: Path) -> SiteData:
-        raise PrivacyRefused(f"{name} is a role without ratings, and takes no party's part; ask for a kit for a party.")
+    def for_run(self, offer: Offer, name: str, folder: Path) -> SiteData:
+        raise PrivacyRefused(f"{name} is a role without ratings, and cannot join as a party; ask for another kit.")
 
-    def unfit(self, held: SiteData, offer: Offer) -> str:
+    def unfit(self, data: SiteData, offer: Offer) -> str:
         return ""
 
 
 @dataclass(frozen=True)
 class RoleTable:
-    """A role's own table of items, CSV or Parquet; None where it brings nothing."""
+    """A role's own table of items, CSV or Parquet; None for no table."""
 
     path: Path | None = None
 
     def check(self) -> str:
-        """What is there, in words; raises where it cannot be read."""
+        """A description; raises where the table cannot be read."""
         if self.path is None:
-            return "none: this role brings nothing of its own"
+            return "none: this role has no table of its own"
         table, _origin = read_side(self.path, "item")
         return f"{table.num_rows:,} items with {', '.join(table.column_names[1:]) or 'no attributes'}"
 
     def catalogue(
         self, items: Vocabulary, run: str, folder: Path, columns: Sequence[str] | None = None
     ) -> Catalogue | None:
-        """The run's items with what the table says of them; `columns` are those that the role uses, None for all."""
+        """The run's items with the table's attributes; `columns` are those that the role uses, None for all."""
         return None if self.path is None else _described(self.path, items, columns)
 
 
 @dataclass(frozen=True)
 class StoredRoleTable(RoleTable):
-    """A table that an experimenter has laid ready for a role of its own, under the run's name."""
+    """A table that an experimenter stored for one of its own roles, under the run's name."""
 
     def catalogue(
         self, items: Vocabulary, run: str, folder: Path, columns: Sequence[str] | None = None
@@ -287,12 +285,11 @@ class StoredRoleTable(RoleTable):
 
 
 def role_table_name(run: str) -> str:
-    """The file of a table that lies ready for a role."""
     return f"{run}.parquet"
 
 
 def write_role_table(path: Path, catalogue: Catalogue) -> None:
-    """Lay a table ready: items, and what the catalogue says of them."""
+    """Store a catalogue as a role's table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

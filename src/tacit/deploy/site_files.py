@@ -1,7 +1,4 @@
-"""What a site's service keeps on disk as files of its own, beside its ledger: shares and predictors.
-
-Each is one message in the wire format, written beside its name, synced, and then renamed: no pickle, no half files.
-"""
+"""A site's files next to its ledger: shares and predictors, each one message in the wire format."""
 
 from __future__ import annotations
 
@@ -21,11 +18,9 @@ from tacit.model import Fitted, Model, forms
 from tacit.model.model import best
 from tacit.partition import Share
 
-# -- shares: what an experimenter lays ready for sites of its own -----------------------------------------------------
-
 
 def write_share(path: Path, share: Share) -> None:
-    """One party's share of an experimenter's ratings."""
+    """Store one party's share of an experimenter's ratings for its site."""
     ratings = share.ratings
     words = {
         "name": share.name,
@@ -49,7 +44,6 @@ def write_share(path: Path, share: Share) -> None:
 
 
 def read_share(path: Path) -> Share:
-    """The share that was laid ready."""
     with checking_file(path):
         saved: dict[str, Any] = decode(path.read_bytes())
         words = json.loads(saved["about"])
@@ -68,35 +62,28 @@ def read_share(path: Path) -> Share:
         return Share(words["name"], ratings, saved["users"], saved["columns"], words["label"], words["devices"])
 
 
-# -- predictors: what a site predicts with at home --------------------------------------------------------------------
-
-
 def write_predictor(path: Path, fitted: Fitted) -> None:
-    """What a site predicts with: the name of its form, the form's numbers and arrays, and its users' states."""
+    """Store a site's predictor: its form's name, numbers and arrays, and its users' states."""
     words = {"form": fitted.form.name, "numbers": forms.numbers_of(fitted.form)}
     blocks: dict[str, Value] = {f"form/{name}": array for name, array in forms.arrays_of(fitted.form).items()}
     files.write_private(path, encode({"about": json.dumps(words), "states": fitted.states, **blocks}))
 
 
 def write_model(folder: Path, fitted: Fitted, seen: Ratings, method: str, stamp: str) -> None:
-    """What this site can use for somebody new, for `Model.load`.
-
-    It may be fine-tuned on this site's ratings: it stays here, and only its owner may read it.
-    """
+    """Store a model for new users, for `Model.load`; it may be fine-tuned on this site's ratings, so it stays here."""
     made = Model(method, seen.scale, seen.item_ids, fitted.form, stamp=stamp)
     for path in made.save(folder).iterdir():
         path.chmod(0o600)
 
 
 def write_seen(path: Path, seen: Ratings) -> None:
-    """Whose states a site keeps, and what they rated, which is not recommended to them; no ratings are in it."""
+    """Store the site's users, and which items they rated, which are not recommended to them; without the ratings."""
     blocks: dict[str, Value] = {"indptr": seen.indptr.astype(np.int64), "items": seen.items.astype(np.int32)}
     ids = {"user ids": _text(seen.user_ids.ids.tolist()), "item ids": _text(seen.item_ids.ids.tolist())}
     files.write_private(path, encode({**blocks, **ids}))
 
 
 def read_predictor(path: Path) -> Fitted:
-    """The predictor in a file."""
     with checking_file(path):
         saved: dict[str, Any] = decode(path.read_bytes())
         words, states = json.loads(saved.pop("about")), saved.pop("states")
@@ -107,21 +94,21 @@ def read_predictor(path: Path) -> Fitted:
 
 
 def recommend(home: Path, user: Any, n: int = 10) -> list[tuple[Any, float]]:
-    """The n best items that a user of this site has not rated, as (id, score): from the files in its `home` folder."""
+    """The n best items that a user of this site has not rated, as (id, score), from the files in its `home` folder."""
     fitted, path = read_predictor(home / "predictor.tct"), home / "seen.tct"
     with checking_file(path):
         saved: dict[str, Any] = decode(path.read_bytes())
         users, items = (as_ids(json.loads(saved[f"{kind} ids"].tobytes())) for kind in ("user", "item"))
         indptr, seen = saved["indptr"], saved["items"]
         if not fits(fitted, len(users), len(items)) or len(indptr) != len(users) + 1:
-            raise ValueError("it is of others than the predictor")
+            raise ValueError("its sizes are not the predictor's")
     row = Vocabulary(users, "user").row(user)
     scores = np.asarray(fitted.scores(np.array([row])))[0]
     return best(scores, Vocabulary(items, "item"), seen[indptr[row] : indptr[row + 1]], n)
 
 
 def fits(fitted: Fitted, users: int, items: int) -> bool:
-    """Whether a predictor is of so many users and items, and of finite numbers: else it must not be asked anything."""
+    """Whether a predictor has so many users and items, and finite numbers: else it must not be used."""
     try:
         forms.check(fitted.form, items, fitted.states, users)
     except DataError:
@@ -130,8 +117,4 @@ def fits(fitted: Fitted, users: int, items: int) -> bool:
 
 
 def _text(ids: list[Any]) -> Array:
-    return _bytes(json.dumps(ids, ensure_ascii=False).encode())
-
-
-def _bytes(raw: bytes) -> Array:
-    return np.frombuffer(raw, dtype=np.uint8)
+    return np.frombuffer(json.dumps(ids, ensure_ascii=False).encode(), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""A site's service: says hello, takes what the coordinator says, and sees to it with the site's part in the run."""
+"""A site's service: connects to the coordinator, and answers its messages with the site's part in the run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from tacit.deploy.service_status import State, Status, ending_message
 from tacit.deploy.site_run import Home, SiteRun
 from tacit.engine.envelope import TimedRequest, answer_content, failure_content
 from tacit.engine.serve import checking_file
-from tacit.engine.site_channel import BEAT, SiteChannel
+from tacit.engine.site_channel import BEAT, Handlers, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
-from tacit.federation.messages import Answer
 from tacit.federation.role import ROLE
 
 
@@ -37,7 +36,7 @@ class Site:
     ----------
     home : what the site is whatever the run
     stays : whether it waits for further runs when one has ended
-    tell : gets a sentence for people at this site alone; it may depend on ratings, so it is in no log and no status
+    report : gets a sentence for people at this site alone; it may depend on ratings, so it is in no log and no status
     """
 
     def __init__(
@@ -46,101 +45,122 @@ class Site:
         log: ServiceLog,
         status: Status,
         stays: bool = False,
-        tell: Callable[[str], None] = lambda _words: None,
+        report: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        self._home, self._log, self._status, self._stays, self._tell = home, log, status, stays, tell
-        self._over, self._role = False, ROLE.fullmatch(home.name) is not None
+        self._home, self._log, self._status, self._stays, self._report = home, log, status, stays, report
+        self._over, self._is_role = False, ROLE.fullmatch(home.name) is not None
         self._run, self._part = "", None  # type: str, SiteRun | RoleRun | None
         self._ended = threading.Event()
         self._failure: TacitError | None = None  # what ends the service
-        self._trouble: TacitError | None = None  # what this site itself raised last
-        self._rule: TacitError | None = None  # the rule that the latest offer broke, as it may be told
+        self._own_error: TacitError | None = None  # what this site itself raised last
+        self._broken_rule: TacitError | None = None  # the rule that the latest offer broke, which may be sent
         self._outcome: dict[str, Any] = {}
         self._up = self._down = 0  # bytes of this run's answers and requests
 
     def serve(self, wait: float = 3600.0, alive: Callable[[], bool] = lambda: True) -> dict[str, Any]:
-        """Take part until a run has ended; how it ended. Raises what the site refused, or what the coordinator said.
+        """Take part until a run has ended; how it ended. Raises what the site refused, or the coordinator's failure.
 
-        `wait` is how many seconds the coordinator may be away; `alive` says whether to go on at all.
+        `wait` is how many seconds the coordinator may be absent; `alive` returns whether to go on at all.
         """
         kit = self._home.kit
         if not self._home.policy.local:
             check_one_ledger(self._home.ledgers, kit.name)
         coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))
         credentials = None if kit.insecure else kit.unpack(self._home.folder / "tls")
+        handlers = Handlers(self.handle, self._refused, self._replied)
         place = (kit.name, kit.host, kit.port, credentials)
-        window = SiteChannel(*place, self._home.identity, coordinator, self._handle, self._reject, self._replied)
-        window.open()
+        channel = SiteChannel(*place, self._home.identity, coordinator, handlers)
+        channel.open()
         try:
-            self._greet(window, wait, alive)
+            self.greet(channel, wait, alive)
         except KeyboardInterrupt as stop:
             self._status.set(state=State.STOPPED, message=ending_message(stop))
             raise
         finally:
-            window.close()
-            self._leave()
+            channel.close()
+            self.leave()
         if self._failure is not None:
             raise self._failure
         return self._outcome
 
-    # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _greet(self, window: SiteChannel, wait: float, alive: Callable[[], bool]) -> None:
-        """Say hello again and again, until the run has ended."""
-        kit, heard, there = self._home.kit, monotonic(), False
+    def greet(self, channel: SiteChannel, wait: float, alive: Callable[[], bool]) -> None:
+        """Send a hello every few seconds, until the run has ended."""
+        kit, heard, connected = self._home.kit, monotonic(), False
         while not self._ended.is_set() and alive():
-            reply = window.say("hello", hello_content(kit, self._home.identity, window.start), timeout=5.0)
-            if reply is None and window.refused is not None:
-                raise _not_let_in(window.refused)
+            reply = channel.send("hello", hello_content(kit, self._home.identity, channel.start), timeout=5.0)
+            if reply is None and channel.refused is not None:
+                raise _not_admitted(channel.refused)
             if reply is None or reply == LATER:
-                if there:
+                if connected:
                     self._log.warning("absent", peer="coordinator")
-                if there and self._part is not None:
-                    self._status.set(state=State.PAUSED, message="The coordinator is away; waiting for it.")
-                there = False
+                    if self._part is not None:
+                        self._status.set(state=State.PAUSED, message="The coordinator is absent; waiting for it.")
+                connected = False
                 if monotonic() - heard > wait:
                     raise PeerFailed(
-                        f"The coordinator at {kit.host}:{kit.port} was not there for {wait:,.0f} seconds; what left is "
-                        "in the ledger: join again when it is back, and the run goes on."
+                        f"The coordinator at {kit.host}:{kit.port} was absent for {wait:,.0f} seconds; all releases "
+                        "are in the ledger: join again when it is back, and the run goes on."
                     )
             else:
                 heard = monotonic()
-                _let_in(reply)
-                if not there:
+                check_welcome(reply)
+                if not connected:
                     self._log.info("connected", peer="coordinator")
                     begun = self._part is not None and self._part.party is not None
                     self._status.set(state=State.SERVING if begun else State.WAITING, message="")
-                there = True
-            self._ended.wait(BEAT if there else 0.2)
+                connected = True
+            self._ended.wait(BEAT if connected else 0.2)
 
-    def _replied(self, _topic: str) -> None:
-        """What was said has been taken: the run's end, or that it was refused, ends the service."""
-        if self._failure is not None or (self._over and not self._stays):
-            self._ended.set()
-
-    def _reject(self, error: TacitError) -> None:
-        self._log.warning("refused", peer="coordinator", error=type(error).__name__)
-
-    def _handle(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        """See to one message; an error becomes a reply that tells no more than may leave."""
+    def handle(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+        """Answer one message; an error becomes a reply that reveals no more than may leave."""
+        local = self._home.policy.local
         try:
-            reply = self._seen_to(topic, run, content)
-            self._trouble = None
+            reply = self._answered(topic, run, content)
+            self._own_error = None
             return reply
         except TacitError as error:
-            self._trouble = error
+            self._own_error = error
             self._log.error("refused" if isinstance(error, PrivacyRefused) else "failed", error=type(error).__name__)
             self._status.set(message=ending_message(error))
             if topic == "offer":
-                return failure_content(self._rule or _outward(error, self._home), tell=True)
+                return failure_content(self._broken_rule or self._public_refusal(error), reveal=True)
             unprotected = self._part is not None and not self._part.private
-            told = self._home.policy.local or (unprotected and error is not self._failure)
-            return failure_content(_abroad(error, self._home) if told else error, tell=told)
+            reveal = local or (unprotected and error is not self._failure)
+            if reveal and not local and not isinstance(error, PeerFailed | PrivacyRefused):
+                # An error about the site's own data or records names its files.
+                error = PeerFailed(f"{self._home.name} failed ({type(error).__name__}); see its own terminal.")
+            return failure_content(error, reveal=reveal)
 
-    def _seen_to(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        """See to one message, if the disk holds out; if not, nothing has left, and the service ends."""
+    def leave(self) -> None:
+        """End the site's part in the run."""
+        if self._part is not None:
+            self._part.leave()
+        self._part = None
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _replied(self) -> None:
+        """A reply was taken: the run's end, or a refusal, ends the service."""
+        if self._failure is not None or (self._over and not self._stays):
+            self._ended.set()
+
+    def _refused(self, error: TacitError) -> None:
+        self._log.warning("refused", peer="coordinator", error=type(error).__name__)
+
+    def _answered(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+        """The reply to one message; where the disk fails, nothing has left, and the service ends."""
         try:
-            return self._offered(run, content) if topic == "offer" else self._told(topic, run, content)
+            if topic == "offer":
+                return self._check_offer(run, content)
+            if run != self._run and not (topic == "end" and not self._run):
+                raise BadMessage("A message belongs to a run that this site is not in; nothing was done.")
+            if topic == "end":
+                return self._end(content)
+            if self._part is None:
+                raise BadMessage("A message belongs to a run that this site has not accepted; nothing was done.")
+            if topic == "align":
+                return self._part.align(content)
+            return self._begin(self._part, content) if topic == "begin" else self._answer(self._part, content)
         except OSError as error:
             self._failure = TacitError(
                 f'The disk of "{self._home.folder}" failed {self._home.name} ({error.strerror}), so the answer has not '
@@ -149,43 +169,32 @@ class Site:
             self._status.set(state=State.FAILED)
             raise self._failure from None
 
-    def _told(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        if run != self._run and not (topic == "end" and not self._run):
-            raise BadMessage("A message belongs to a run that this site is not in; nothing was done.")
-        if topic == "end":
-            return self._end(content)
-        if self._part is None:
-            raise BadMessage("A message belongs to a run that this site has not accepted; nothing was done.")
-        if topic == "align":
-            return self._part.align(content)
-        return self._begin(self._part, content) if topic == "begin" else self._asked(self._part, content)
+    def _check_offer(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+        """Refuse an offer, which ends the service, or reply with this site's sizes.
 
-    def _offered(self, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        """Look at an offer: refuse it, which ends the service, or say what this site brings."""
-        self._leave()
+        The site's rules, which may be sent, are checked before its data or its ledger is read.
+        """
+        self.leave()
         self._run, self._up, self._down = run, 0, 0
         self._status.set(state=State.CHECKING, run=run)
-        self._rule = None
+        self._broken_rule = None
         try:
-            self._ruled(Offer.of(run, content))
-            self._part = (RoleRun if self._role else SiteRun)(self._home, run, content)
+            offer = Offer.of(run, content)
+            try:
+                self._home.policy.check(offer, self._home.name)
+            except (PrivacyRefused, UsageError) as error:
+                self._broken_rule = PrivacyRefused(f"{self._home.name} refuses: {error}")
+                raise
+            self._part = (RoleRun if self._is_role else SiteRun)(self._home, run, content)
         except TacitError as error:
             self._failure = None if self._stays else error
             self._status.set(state=State.REFUSED if isinstance(error, PrivacyRefused) else State.FAILED)
             raise
-        self._log.info("checking", run=run, parties=len(self._part.offer.roster))
+        self._log.info("checking", run=run, parties=len(offer.roster))
         if unfit := self._part.unfit:
-            self._tell(unfit)
+            self._report(unfit)
         self._status.set(state=State.WAITING, message="The run is accepted; waiting for the others.")
         return self._part.sizes()
-
-    def _ruled(self, offer: Offer) -> None:
-        """Hold an offer to this site's rules, which may be told, before its data or its ledger is looked at."""
-        try:
-            self._home.policy.check(offer, self._home.name)
-        except (PrivacyRefused, UsageError) as error:
-            self._rule = PrivacyRefused(f"{self._home.name} refuses: {error}")
-            raise
 
     def _begin(self, part: SiteRun | RoleRun, content: dict[str, Any]) -> Mapping[str, Value]:
         reply = part.begin(content)
@@ -193,52 +202,53 @@ class Site:
         self._log.info("serving", run=self._run, parties=len(part.offer.roster))
         return reply
 
-    def _asked(self, part: SiteRun | RoleRun, content: dict[str, Any]) -> Mapping[str, Value]:
-        ask = TimedRequest.of(content)
-        answer, request = part.answer(ask), ask.request
-        told = {"digest": answer.digest} if self._role else {}  # a party's ledger has it
-        self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body), **told)
+    def _answer(self, part: SiteRun | RoleRun, content: dict[str, Any]) -> Mapping[str, Value]:
+        asked = TimedRequest.of(content)
+        answer, request = part.answer(asked), asked.request
+        digest = {"digest": answer.digest} if self._is_role else {}  # a party's ledger has it
+        self._log.info("answered", step=request.step, round=request.round, bytes=len(answer.body), **digest)
         self._up, self._down = self._up + len(answer.body), self._down + len(request.body)
         carried = {"bytes_up": self._up, "bytes_down": self._down}
         self._status.set(round=request.round, step=request.step, **carried, **part.spent())
-        return answer_content(_discreet(answer) if not self._home.policy.local else answer)
+        if answer.status == "refused" and not self._home.policy.local:  # what the ledger has reached stays here
+            answer = replace(answer, why=f"{answer.party} refuses: its budget does not cover this release.")
+        return answer_content(answer)
 
     def _end(self, content: dict[str, Any]) -> Mapping[str, Value]:
-        """The run is over: keep what was learned, or why nothing was."""
-        why, words = _printable(content.pop("why", "")), _words(content.pop("words", "{}"))
+        """The run is over: save what was learned, or why nothing was."""
+        why, words = _printable(content.pop("why", "")), _table(content.pop("words", "{}"), {})
         reply: dict[str, Value] = {}
         if why:
-            said = PeerFailed(f"The coordinator ended the run: {why[:400]}")
-            self._failure = None if self._stays else self._failure or self._trouble or said
+            ended = PeerFailed(f"The coordinator ended the run: {why[:400]}")
+            self._failure = None if self._stays else self._failure or self._own_error or ended
         elif self._part is not None:
             self._status.set(**self._part.spent(now=True))
-            reply = self._kept(self._part, {name.removeprefix("shared/"): value for name, value in content.items()})
+            try:
+                reply = self._part.save({name.removeprefix("shared/"): value for name, value in content.items()})
+            except Exception as error:  # the coordinator chose what is shared, and is not sent what went wrong
+                self._log.error("failed", error=type(error).__name__)
         self._outcome = {"digest": str(words.get("digest"))[:64], "run": self._run}
-        self._status.set(**self._afterwards(why if self._trouble is None else why and ending_message(self._trouble)))
+        why = why if self._own_error is None else why and ending_message(self._own_error)
+        if self._stays and not self._home.policy.local:
+            ended_as = f"The run before has failed: {why}" if why else "The run before is done."
+            self._status.set(state=State.WAITING, message=ended_as)
+        else:
+            self._status.set(state=State.FAILED if why else State.DONE, message=why)
         self._log.info("done", **({"run": self._run} if self._run else {}))
         self._over = True
-        self._leave()
+        self.leave()
         return {"ended": True, **reply}
 
-    def _afterwards(self, why: str) -> dict[str, Any]:
-        """What a service that has ended a run says of itself; one that stays waits for the next."""
-        if self._stays and not self._home.policy.local:
-            ended = f"The run before has failed: {why}" if why else "The run before is done."
-            return {"state": State.WAITING, "message": ended}
-        return {"state": State.FAILED if why else State.DONE, "message": why}
-
-    def _kept(self, part: SiteRun | RoleRun, shared: Mapping[str, Any]) -> dict[str, Value]:
-        """Keep what was learned; what goes wrong is nobody's business, since the coordinator chose what is shared."""
-        try:
-            return part.keep(shared)
-        except Exception as error:
-            self._log.error("failed", error=type(error).__name__)
-            return {}
-
-    def _leave(self) -> None:
-        if self._part is not None:
-            self._part.leave()
-        self._part = None
+    def _public_refusal(self, error: TacitError) -> TacitError:
+        """What the coordinator is sent of why an offer was refused: nothing of data, disks or other runs."""
+        name = self._home.name
+        if self._home.policy.local:
+            return error
+        if isinstance(error, BudgetSpent):
+            return PrivacyRefused(f"{name} refuses: its budget does not cover this run.")
+        if isinstance(error, PrivacyRefused):
+            return PrivacyRefused(f"{name} refuses; see its own terminal.")
+        return PeerFailed(f"{name} cannot take part ({type(error).__name__}); see its own terminal.")
 
 
 def check_one_ledger(folder: Path, name: str) -> None:
@@ -252,7 +262,7 @@ def check_one_ledger(folder: Path, name: str) -> None:
 
 
 def own_identity(folder: Path) -> Ed25519PrivateKey:
-    """The site's signing key: made here at the first join, kept here, never sent."""
+    """The site's signing key: generated at the first join, stored here, never sent."""
     path = folder / "identity.key"
     try:
         if not path.exists():
@@ -260,59 +270,32 @@ def own_identity(folder: Path) -> Ed25519PrivateKey:
         with checking_file(path):
             return read_identity(path.read_text())
     except OSError as error:
-        raise UsageError(f'The key "{path}" cannot be kept there: {error.strerror}; name another --state.') from None
+        raise UsageError(f'The key "{path}" cannot be stored: {error.strerror}; name another --state.') from None
 
 
-def _printable(said: object) -> str:
+def check_welcome(reply: bytes) -> None:
+    """Raise the coordinator's refusal of a hello, if it is one."""
+    found = _table(reply.decode(errors="replace"), None)
+    if found is None:
+        raise BadMessage("The reply to the hello cannot be read; is a coordinator there at all?")
+    if found.get("error", ""):
+        raise _not_admitted(str(found.get("why", "")))
+
+
+def _not_admitted(why: str) -> PeerFailed:
+    return PeerFailed(f"The coordinator does not admit this site: {_printable(why)}")
+
+
+def _printable(text: object) -> str:
     """A peer's words, if they can be shown on a terminal."""
-    words = str(said)[:400]
+    words = str(text)[:400]
     return words if words.isprintable() else "(its words cannot be shown)"
 
 
-def _words(said: object) -> dict[str, Any]:
+def _table(text: object, otherwise: Any) -> Any:
+    """A JSON object in a message; `otherwise` where it is something else."""
     try:
-        found = json.loads(str(said))
+        found = json.loads(str(text))
     except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _discreet(answer: Answer) -> Answer:
-    """What a site's ledger holds is its own business: that its budget is spent is told, and not what it reached."""
-    if answer.status != "refused":
-        return answer
-    return replace(answer, why=f"{answer.party} refuses: its budget does not cover this release.")
-
-
-def _outward(error: TacitError, home: Home) -> TacitError:
-    """What the coordinator is told of why an offer was refused: nothing of data, disks or other runs."""
-    if home.policy.local:
-        return error
-    if isinstance(error, BudgetSpent):
-        return PrivacyRefused(f"{home.name} refuses: its budget does not cover this run.")
-    if isinstance(error, PrivacyRefused):
-        return PrivacyRefused(f"{home.name} refuses; its own terminal says why.")
-    return PeerFailed(f"{home.name} cannot take part ({type(error).__name__}); its own terminal says why.")
-
-
-def _abroad(error: TacitError, home: Home) -> TacitError:
-    """What is wrong with a site's own data or records names its files: for the coordinator it is a site that failed."""
-    known = home.policy.local or isinstance(error, PeerFailed | PrivacyRefused)
-    if known:
-        return error
-    return PeerFailed(f"{home.name} failed ({type(error).__name__}); its own terminal says why.")
-
-
-def _let_in(reply: bytes) -> None:
-    """Raise what the coordinator said to a hello, unless that was welcome."""
-    try:
-        said = json.loads(reply)
-        kind, why = str(said.get("error", "")), str(said.get("why", ""))
-    except (ValueError, AttributeError, RecursionError):
-        raise BadMessage("What the coordinator says to a hello cannot be read; is it a coordinator at all?") from None
-    if kind:
-        raise _not_let_in(why)
-
-
-def _not_let_in(why: str) -> PeerFailed:
-    return PeerFailed(f"The coordinator does not let this site in: {_printable(why)}")
+        return otherwise
+    return found if isinstance(found, dict) else otherwise

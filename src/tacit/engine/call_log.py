@@ -1,33 +1,30 @@
-"""The coordinator's log: each call on the federation has a key and a logged result, so that resuming is replaying.
+"""The coordinator's log of calls: a resumed run gets the logged results until the log ends, and goes on from there.
 
-A resumed run gets logged results until the log ends, and goes on from there; a method needs no checkpoint code.
-
-The log is sealed as a ledger is. Every row carries a keyed hash of itself and of the row before it, one more is kept of
-the latest row, and the key lies beside the log. So a row that was changed, removed, moved or added is found when the
-log is opened. When the run ends, one sealed record says what it left; `tacit ledger verify` holds the folder to it.
+The log is sealed as a ledger is. Every row carries a keyed hash of itself and of the row before it, one more is stored
+of the latest row, and the key is next to the log. So a row that was changed, removed, moved or added is found when the
+log is opened. When the run ends, one sealed record has its results; `tacit ledger verify` compares the folder with it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import os
 import secrets
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tacit import files
 from tacit.boundary.sealed_database import (
     DATABASE_ERRORS,
-    PAGE_SIZE,
-    as_text,
     clear_mark,
+    connect,
+    create_tables,
     database_error,
+    expected_schema,
+    keyed_hash,
     mark_creation,
     mark_path,
     open_read_only,
@@ -51,10 +48,7 @@ create table finished (one integer primary key check (one = 1), record text not 
 
 
 class CallLog:
-    """A durable log in one SQLite file; an entry is synced before the coordinator goes on.
-
-    Opening it verifies every row.
-    """
+    """A durable log in one SQLite file; a call is on disk before the next one. Opening verifies every row."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,17 +56,14 @@ class CallLog:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             mark_creation(path)
             self._key = _key_beside(path, new=not path.exists())
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files get the same mode
             os.chmod(path, 0o600)
         except OSError as error:
-            raise UsageError(f'The log "{path}" cannot be kept there: {error.strerror}; name another folder.') from None
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._database.text_factory = as_text
+            raise UsageError(f'The log "{path}" cannot be written: {error.strerror}; name another folder.') from None
+        with self._reading():
+            self._database = connect(path)
         try:
             with self._reading():
-                self._database.execute(f"pragma page_size = {PAGE_SIZE}")  # of a file that is still empty
-                self._database.execute("pragma journal_mode = wal")
-                self._database.execute("pragma synchronous = full")
                 if not schema_of(self._database):
                     self._begin()
                 clear_mark(path)
@@ -83,7 +74,7 @@ class CallLog:
 
     @classmethod
     def open(cls, path: Path) -> CallLog:
-        """The log at `path` for reading alone, verified; nothing on disk is changed."""
+        """The log at `path`, verified, for reading only."""
         log = cls.__new__(cls)
         log.path, log._key = path, _key_beside(path, new=False)
         try:
@@ -93,7 +84,7 @@ class CallLog:
         log._database = open_read_only(path)
         try:
             with log._reading():
-                log._database.execute("begin")  # one moment's view, whatever a writer does meanwhile
+                log._database.execute("begin")  # one consistent view
             log.verify()
         except BaseException:
             log.close()
@@ -103,28 +94,28 @@ class CallLog:
     # -- calls ------------------------------------------------------------------------------------------------
 
     def recall(self, key: str, request: str) -> Logged | None:
-        """What a call returned before, if it was made before; the same call with another request is an error."""
+        """The logged result of a call, if there is one; the same call with another request is an error."""
         if key not in self._numbers:
             return None
         with self._reading():
             query = "select request, result, entries, heads from calls where number = ?"
-            asked, result, entries, heads = self._database.execute(query, (self._numbers[key],)).fetchone()
-        if asked != request:
+            logged, result, entries, heads = self._database.execute(query, (self._numbers[key],)).fetchone()
+        if logged != request:
             raise TamperingFound(
-                f'Call "{key}" of the resumed run asks for something else than before: the run file, the data or the '
-                "version changed; start a new run."
+                f'Call "{key}" of the resumed run is not the logged one: run file, data or version changed; start '
+                "a new run."
             )
         return Logged(bytes(result), _entries(entries), json.loads(heads))
 
     def keep(self, key: str, request: str, logged: Logged) -> None:
-        """Write a call's result down, durably."""
+        """Log a call's result, durably."""
         entries = json.dumps([entry.values for entry in logged.entries])
         values = (key, request, logged.result, entries, json.dumps(dict(logged.heads)))
         with self._transaction():
             number, before = self._latest()
             seal = self._seal(number + 1, before, *values)
             self._database.execute("insert into calls values (?, ?, ?, ?, ?, ?, ?)", (number + 1, *values, seal))
-            self._turn(number + 1, seal)
+            self._set_latest(number + 1, seal)
             self._database.execute("delete from finished")
         self._numbers[key] = number + 1
 
@@ -135,7 +126,7 @@ class CallLog:
         return [entry for (text,) in rows for entry in _entries(text)]
 
     def heads(self) -> dict[str, str]:
-        """The last head of every party's ledger that travelled."""
+        """The last head that each party's ledger sent."""
         with self._reading():
             rows = self._database.execute("select heads from calls order by number").fetchall()
         return {party: head for (text,) in rows for party, head in json.loads(text).items()}
@@ -143,14 +134,14 @@ class CallLog:
     # -- the end ----------------------------------------------------------------------------------------------
 
     def finish(self, record: Mapping[str, Any]) -> None:
-        """Seal what the run left, durably; a run that was cut short after this does it again."""
+        """Seal the record of the run's results, durably."""
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
         with self._transaction():
             seal = self._seal("finished", self._latest()[1], text)
             self._database.execute("insert or replace into finished values (1, ?, ?)", (text, seal))
 
     def finished(self) -> dict[str, Any] | None:
-        """What the run left, as it was sealed; None where it has not ended."""
+        """The sealed record of the run's results; None where it has not ended."""
         with self._reading():
             found = self._database.execute("select record from finished").fetchone()
         if found is None:
@@ -163,9 +154,9 @@ class CallLog:
     def verify(self) -> None:
         """Check every row of every table."""
         with self._reading():
-            if schema_of(self._database) != _own_layout():
+            if schema_of(self._database) != expected_schema(_SCHEMA):
                 raise TamperingFound(
-                    f'The log "{self.path}" was changed, or is of a version that did not seal it; start a new run.'
+                    f'The log "{self.path}" was changed, or is of a version without seals; start a new run.'
                 )
             before, place = START, 0
             self._numbers: dict[str, int] = {}  # by key; an index on disk could be damaged by itself
@@ -191,15 +182,14 @@ class CallLog:
         with self._transaction():
             if not mark_path(self.path).exists():
                 raise TamperingFound(
-                    f'The log "{self.path}" is gone or was emptied, and its key is still there; put the log back, or '
+                    f'The log "{self.path}" is missing or empty, and its key is still there; restore the log, or '
                     "start a new run."
                 )
-            for statement in _SCHEMA.split(";"):
-                self._database.execute(statement)
-            self._turn(0, START)
+            create_tables(self._database, _SCHEMA)
+            self._set_latest(0, START)
 
-    def _turn(self, number: int, seal: str) -> None:
-        """Say which call is the latest."""
+    def _set_latest(self, number: int, seal: str) -> None:
+        """Record the latest call."""
         self._database.execute(
             "insert or replace into latest values (1, ?, ?)", (number, self._seal("latest", number, seal))
         )
@@ -211,9 +201,7 @@ class CallLog:
         return (0, START) if found is None else found
 
     def _seal(self, *values: object) -> str:
-        parts = [value if isinstance(value, bytes) else repr(value).encode() for value in values]
-        message = b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
-        return hmac.digest(self._key, FORMAT.encode() + message, "sha256").hex()
+        return keyed_hash(self._key, FORMAT, *values)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -228,7 +216,7 @@ class CallLog:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """While SQLite is at work: what it finds damaged is tampering, and a full or closed disk is not."""
+        """Translate SQLite's errors: damage is tampering, and a full disk is not."""
         try:
             yield
         except DATABASE_ERRORS as error:
@@ -242,7 +230,7 @@ class CallLog:
 
 
 def _key_beside(path: Path, new: bool) -> bytes:
-    """The key of a log, in a file of its own that only the owner reads."""
+    """The key of a log, in a file for its owner alone."""
     place = path.with_suffix(".key")
     if new and not place.exists():
         files.write(place, secrets.token_hex(32) + "\n")
@@ -250,25 +238,17 @@ def _key_beside(path: Path, new: bool) -> bytes:
         key = bytes.fromhex(place.read_text().strip())
     except FileNotFoundError:
         raise TamperingFound(
-            f'The key "{place}" of the log "{path}" is gone, or the log is of a version that did not seal its rows; '
-            "put the key back, or start a new run."
+            f'The key "{place}" of the log "{path}" is missing, or the log is of a version without seals; restore the '
+            "key, or start a new run."
         ) from None
     except ValueError:
         key = b""
     except OSError as error:
         raise UsageError(f'The key "{place}" cannot be read: {error.strerror}; its owner can.') from None
     if len(key) != 32:
-        raise TamperingFound(f'The key "{place}" of the log "{path}" is damaged; put it back.')
+        raise TamperingFound(f'The key "{place}" of the log "{path}" is damaged; restore it.')
     return key
 
 
 def _entries(text: str) -> tuple[Entry, ...]:
     return tuple(Entry(*values) for values in json.loads(text))
-
-
-@cache
-def _own_layout() -> list[tuple[str, ...]]:
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        for statement in _SCHEMA.split(";"):
-            fresh.execute(statement)
-        return schema_of(fresh)

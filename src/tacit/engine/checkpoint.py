@@ -1,9 +1,8 @@
-"""What a run without privacy goes on from: its calls and what parties keep at home, saved together every few seconds.
+"""Checkpoints of a run without privacy: its calls and the parties' homes, saved together every few seconds.
 
-There are no ledgers, so parties cannot answer again what they have answered. Instead the log of calls and the parties'
-homes are written in one transaction: whenever a process is killed, the file holds both as they were after one call, and
-a resumed run replays up to there. A run is a function of its file, so nothing is lost but time where there is no such
-file, or it cannot be read or written: the run then starts over, to the same result.
+There are no ledgers, so parties cannot repeat their answers. Instead the log of calls and the homes are written in one
+transaction: after a kill the file has both as they were after one call, and a resumed run replays up to there. Without
+the file, or where it cannot be read or written, the run starts over, to the same result.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.partition import Parties
 
-#: Seconds between two times that a run is saved, at the least.
+#: Seconds between two saves, at least.
 EVERY = 20.0
-#: The longest part of a run's time that saving may take.
+#: The largest fraction of a run's time for saving.
 SHARE = 0.05
-#: Bytes from which on a file grows no more; such a run goes on from what was saved by then.
+#: Bytes at which the file stops growing; such a run resumes from what was saved by then.
 MOST = 4 << 30
 
 _SCHEMA = """
@@ -46,13 +45,7 @@ Homes = Mapping[str, dict[str, Any]]
 
 
 class SavedRun:
-    """One unfinished run in one SQLite file; a log for `Federation`.
-
-    Parameters
-    ----------
-    path : the file
-    made : what the run is made of, by `made_of`; what was saved of anything else is dropped
-    """
+    """One unfinished run in one SQLite file, a log for `Federation`; what another run (`made`) saved is dropped."""
 
     def __init__(self, path: Path, made: str) -> None:
         self._path, self._made = path, made
@@ -69,9 +62,9 @@ class SavedRun:
                 self._database = self._opened()
 
     def restore(self, homes: Homes, rounds: Callable[[], list[Any]]) -> list[Any]:
-        """Put back what parties had at home; returns what the experimenter saw of rounds, as lists of values.
+        """Restore the parties' homes; the saved rounds, as lists of values.
 
-        From now on `homes` and `rounds` are what is saved.
+        From now on `homes` and `rounds` are saved.
         """
         self._homes, self._rounds = homes, rounds
         if self._database is None:
@@ -82,22 +75,20 @@ class SavedRun:
         return [] if found is None else list(json.loads(found[0]))
 
     def recall(self, key: str, request: str) -> Logged | None:
-        """What a call returned before, if it was made before."""
+        """The logged result of a call, if there is one."""
         if self._database is None:
             return None
         query = "select request, result, entries from calls where key = ?"
         found = self._database.execute(query, (key,)).fetchone()
         if found is None:
             return None
-        asked, result, entries = found
-        if asked != request:
-            raise TamperingFound(
-                f'Call "{key}" of the resumed run asks for something else than before; start a new run.'
-            )
+        logged, result, entries = found
+        if logged != request:
+            raise TamperingFound(f'Call "{key}" of the resumed run is not the logged one; start a new run.')
         return Logged(bytes(result), tuple(Entry(*entry) for entry in json.loads(entries)), {})
 
     def keep(self, key: str, request: str, logged: Logged) -> None:
-        """Write a call's result down; every few seconds all since the last time becomes durable, with the homes."""
+        """Log a call's result; every few seconds all of them become durable, with the homes."""
         if self._database is None:
             return
         if self._path.stat().st_size > MOST:
@@ -108,11 +99,11 @@ class SavedRun:
             self._database.execute("insert into calls values (?, ?, ?, ?)", (key, request, logged.result, entries))
             if monotonic() >= self._due:
                 self._save(self._database)
-        except sqlite3.Error:  # such as a full disk: the run itself needs none of this
+        except sqlite3.Error:  # such as a full disk: the run goes on without checkpoints
             self.discard()
 
     def trained(self) -> None:
-        """Nothing more is asked of parties. What took long is saved whole, so that it need only be evaluated again."""
+        """Training is done. A long run is saved whole, so that it need only be evaluated again."""
         if self._database is not None and monotonic() >= self._began + EVERY:
             try:
                 self._save(self._database)
@@ -120,19 +111,19 @@ class SavedRun:
                 self.discard()
 
     def discard(self) -> None:
-        """The run is finished, or cannot be saved: nothing of this is needed any more."""
+        """Remove the file: the run is finished, or cannot be saved."""
         self.close()
         for name in (self._path, self._path.with_name(f"{self._path.name}-journal")):
             name.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file, as it was when it was saved last: closing rolls the open transaction back."""
+        """Close the file as it was saved last: this rolls back the open transaction."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
     def _opened(self) -> sqlite3.Connection:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))  # what SQLite puts beside it gets the same mode
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files get the same mode
         database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             database.executescript(_SCHEMA)
@@ -158,7 +149,7 @@ class SavedRun:
 
 
 def made_of(file: str, parties: Parties) -> str:
-    """SHA-256 over all that decides what a run does: its file, the items, what each party holds, and the version."""
+    """SHA-256 over everything that a run depends on: its file, the items, the parties' data, and the version."""
     found = sha256(f"{_version()}\n{parties.catalogue.digest}\n{file}".encode())
     for share in parties:
         ratings = share.ratings

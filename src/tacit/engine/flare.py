@@ -1,4 +1,4 @@
-"""Between organisations: the same messages as in one process, pushed to services elsewhere over FLARE's cells."""
+"""The engine between organisations: the same messages as in one process, sent to services over FLARE's cells."""
 
 from __future__ import annotations
 
@@ -15,21 +15,14 @@ from tacit.federation.messages import MOST_WHY, Answer, Request
 
 
 class Flare:
-    """An engine over services elsewhere.
+    """An engine over services: `names` are the parties in order and other roles after them; `timeout` is per step."""
 
-    Parameters
-    ----------
-    desk : where messages go out and replies come in
-    names : whom there is to ask, in their order: the roster, and other roles behind it
-    timeout : seconds for one step; whoever is late is left out of it
-    """
-
-    def __init__(self, desk: CoordinatorChannel, names: Sequence[str], timeout: float) -> None:
-        self._desk, self._names, self._timeout = desk, tuple(names), timeout
+    def __init__(self, channel: CoordinatorChannel, names: Sequence[str], timeout: float) -> None:
+        self._channel, self._names, self._timeout = channel, tuple(names), timeout
         self._pool = ThreadPoolExecutor(max(1, len(self._names)), thread_name_prefix="tacit-ask")
 
     def deliver(self, requests: Mapping[str, Request], attendance: Attendance) -> list[Answer]:
-        """Push each party its request and gather the answers, in roster order."""
+        """Send each party its request; the answers, in roster order."""
         asked = [name for name in self._names if name in requests]
         jobs = [self._pool.submit(self._answer, name, requests[name], attendance) for name in asked]
         answers = [job.result() for job in jobs]
@@ -45,7 +38,7 @@ class Flare:
         if not attendance.receivers(name, 0):
             return Answer(name, "lost", Kind.PUBLIC)
         survivors = attendance.survivors(name)
-        reply = self._desk.settle(
+        reply = self._channel.request(
             name, "ask", request.hash, lambda left: TimedRequest(request, left, survivors).content(), self._timeout
         )
         if reply is None:
@@ -56,7 +49,7 @@ class Flare:
             with reading(name):
                 answer = read_answer(reply)
                 if type(answer.party) is not str or answer.party != name:
-                    raise BadMessage(f"{name} answered in another's name; it was damaged or forged.")
+                    raise BadMessage(f"{name} answered in another name; the answer was damaged or forged.")
                 return answer
-        except BadMessage as error:  # whether this ends the run is not decided here
+        except BadMessage as error:  # the federation decides whether this ends the run
             return Answer(name, "bad", Kind.PUBLIC, why=str(error)[:MOST_WHY])

@@ -24,7 +24,7 @@ from tacit.secure.secagg_protocol import VoidRound
 
 
 def kind_of(party: Peer, request: Request) -> Kind:
-    """What kind of answer a request is for; a step that is not known has none of its own."""
+    """The kind of a request's answer; an unknown step has a public one."""
     step = party.step(request.step)
     return Kind.PUBLIC if step is None else step.kind
 
@@ -32,7 +32,7 @@ def kind_of(party: Peer, request: Request) -> Kind:
 def serve_request(party: Peer, request: Request, survivors: Array | None = None) -> Answer:
     """One party's answer; `survivors` are those devices of a simulated cohort whose answers arrive.
 
-    A spent budget is an answer too, and the ledger keeps that it was given; every other refusal and failure is raised.
+    A spent budget is an answer too, recorded in the ledger; every other refusal and failure is raised.
     """
     kind = kind_of(party, request)
     try:
@@ -41,7 +41,7 @@ def serve_request(party: Peer, request: Request, survivors: Array | None = None)
         if (guard := party.gate.protection) is not None:
             guard.ledger.refuse(guard.run, request.round, request.step, request.hash, str(refusal))
         return Answer(party.name, "refused", kind, why=str(refusal))
-    except VoidRound:  # it heard too few neighbours, and leaves this sum
+    except VoidRound:  # too few neighbours answered, so it leaves this sum
         return Answer(party.name, "lost", kind)
     except TacitError:
         raise
@@ -59,26 +59,24 @@ def serve_request(party: Peer, request: Request, survivors: Array | None = None)
 
 @contextmanager
 def checking_file(path: Path) -> Iterator[None]:
-    """While a file of this site's own is read: one that is not as it was written is named in one sentence."""
+    """While one of this site's files is read: turn any decoding error into TamperingFound with the file's name."""
     try:
         yield
     except forms.NotInstalled:
         raise
     except (BadMessage, LookupError, TypeError, ValueError, AttributeError):
-        raise TamperingFound(
-            f'"{path}" is not as it was written: it was damaged or changed; put it back, or remove it to start anew.'
-        ) from None
+        raise TamperingFound(f'"{path}" was damaged or changed; restore it, or remove it to start anew.') from None
 
 
 class Memory:
-    """The latest answer of a party or role that keeps no ledger, and what it had at home then; one file."""
+    """The latest answer of a party or role without a ledger, and its home at that time; one file."""
 
     def __init__(self, path: Path, run: str) -> None:
         self._path, self._run = path, run
         self._latest: tuple[str, Answer] | None = None
 
     def recall(self, home: dict[str, Any]) -> None:
-        """Put back what was at home, if this is the same run."""
+        """Restore the home, if this is the same run."""
         if not self._path.exists():
             return
         with checking_file(self._path):
@@ -91,11 +89,11 @@ class Memory:
         home.update({name.removeprefix("home/"): np.array(block) for name, block in saved.items()})
 
     def answered(self, request: str) -> Answer | None:
-        """The answer to the latest request, if this is that."""
+        """The latest answer, if it was to this request."""
         return self._latest[1] if self._latest is not None and self._latest[0] == request else None
 
-    def keep(self, request: str, answer: Answer, home: Mapping[str, Any]) -> None:
-        """Write the answer and what is at home down before the answer leaves."""
+    def save(self, request: str, answer: Answer, home: Mapping[str, Any]) -> None:
+        """Write the answer and the home to disk before the answer leaves."""
         self._latest = request, answer
         words = {f.name: getattr(answer, f.name) for f in fields(Answer) if f.name != "body"}
         words |= {"kind": str(answer.kind), "run": self._run, "request": request}

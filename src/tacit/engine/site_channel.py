@@ -1,8 +1,7 @@
-"""A site's window: takes the coordinator's messages one at a time, and pushes what is replied until it is taken.
+"""A site's channel: takes the coordinator's messages one at a time, and pushes each reply until it is taken.
 
-While one message is seen to, only the newest of those that arrive is kept: the coordinator says one thing at a time, so
-an older one that nobody waits for any more is dropped instead of being done late. The same message again gets the same
-reply.
+While one message is handled, only the newest of those that arrive is stored: the coordinator sends one at a time, so an
+older one is no longer waited for. The same message again gets the same reply.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -21,29 +21,40 @@ from tacit.engine.coordinator_channel import TAKEN
 from tacit.engine.envelope import Address, failure_content, open_message, sign_message
 from tacit.errors import BadMessage, PeerFailed, TacitError
 
-#: What the coordinator can say.
+#: What the coordinator can send.
 TOPICS = ("offer", "align", "begin", "ask", "end")
-#: What is said to a message that was meant for this service before it was started anew.
+#: The reply to a message for an earlier start of this service.
 ANOTHER = b"another start"
 #: Seconds between two hellos, and before a reply that was not taken is pushed again.
 BEAT, AGAIN = 2.0, 0.2
 
-#: Sees to one message: topic, run and content in, the reply's content out.
-Handle = Callable[[str, str, dict[str, Any]], Mapping[str, Value]]
+
+@dataclass(frozen=True)
+class Handlers:
+    """What a site does with messages.
+
+    Attributes
+    ----------
+    handle : topic, run and content in, the reply's content out; an error becomes the reply, without its reasons
+    refused : called with why a message was not taken
+    replied : called once a reply was taken
+    """
+
+    handle: Callable[[str, str, dict[str, Any]], Mapping[str, Value]]
+    refused: Callable[[TacitError], None]
+    replied: Callable[[], None]
 
 
 class SiteChannel:
-    """One site's end of the line.
+    """One site's end of the connection.
 
     Parameters
     ----------
     name : the site's
-    host, port, credentials : where the coordinator is, and what opens the channel to it
+    host, port, credentials : where the coordinator is, and what opens the connection
     key : the site's own signing key
     coordinator : the coordinator's public signing key, from the kit
-    handle : sees to a message; an error that it raises becomes the reply, without its reasons
-    refuse : told of a message that was not taken, and why
-    after : told of a topic once what was replied has been taken
+    handlers : what to do with messages
     """
 
     def __init__(
@@ -54,22 +65,19 @@ class SiteChannel:
         credentials: Credentials | None,
         key: Ed25519PrivateKey,
         coordinator: Ed25519PublicKey,
-        handle: Handle,
-        refuse: Callable[[TacitError], None],
-        after: Callable[[str], None],
+        handlers: Handlers,
     ) -> None:
         self.name, self.start = name, secrets.token_hex(8)
-        self._key, self._coordinator, self._handle = key, coordinator, handle
-        self._refuse, self._after = refuse, after
-        self._cell = Cell(name, host, port, credentials, self._receive)
+        self._key, self._coordinator, self._handlers = key, coordinator, handlers
+        self._cell = Cell(name, host, port, credentials, self.receive)
         self._news = threading.Condition()
-        self._slot: tuple[str, str, dict[str, Any], float] | None = None
-        self._doing = ""  # the id of what is being seen to
+        self._next: tuple[str, str, dict[str, Any], float] | None = None
+        self._current = ""  # the id of the message that is being handled
         self._done: tuple[str, Mapping[str, Value]] = ("", {})
         self._stopping = False
 
     def open(self) -> None:
-        """Connect, and go on connecting whenever the line is lost."""
+        """Connect, and reconnect whenever the connection is lost."""
         self._cell.start()
         threading.Thread(target=self._work, name="tacit-site", daemon=True).start()
 
@@ -81,65 +89,65 @@ class SiteChannel:
 
     @property
     def refused(self) -> str | None:
-        """Why the coordinator refused this site's certificate when it connected last; None if it did not."""
+        """Why the coordinator refused this site's certificate at the latest connection; None if it did not."""
         return self._cell.refused
 
-    def say(self, topic: str, content: Mapping[str, Value], timeout: float = 10.0, run: str = "") -> bytes | None:
-        """Push one message of the site's own; what the coordinator says to it, or None if it is not there."""
+    def send(self, topic: str, content: Mapping[str, Value], timeout: float = 10.0, run: str = "") -> bytes | None:
+        """Push one message; the coordinator's reply, or None if it is not there."""
         message = sign_message(Address(self.name, COORDINATOR, topic, run), content, self._key)
         return self._cell.send(COORDINATOR, topic, message, timeout)
 
-    # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
+    def receive(self, sender: str, topic: str, body: bytes) -> bytes:
+        """Verify a message and store it for `handle`; the acknowledgement."""
         try:
             if sender != COORDINATOR or topic not in TOPICS:
-                raise BadMessage(f"{sender} has nothing to say here.")
+                raise BadMessage(f"{sender} may not send this message here.")
             run, content = open_message(body, self._coordinator, COORDINATOR, self.name, topic)
         except TacitError as error:
-            self._refuse(error)
+            self._handlers.refused(error)
             raise
         start = content.pop("start", None)
         if type(start) is not str or start != self.start:
             return ANOTHER
-        about = str(content.get("about"))
         with self._news:
-            if about != self._doing:
-                self._slot = topic, run, content, monotonic()
+            if str(content.get("about")) != self._current:
+                self._next = topic, run, content, monotonic()
                 self._news.notify_all()
         return TAKEN
+
+    # -- inside ------------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         while True:
             with self._news:
-                self._news.wait_for(lambda: self._slot is not None or self._stopping)
-                if self._stopping or self._slot is None:
+                self._news.wait_for(lambda: self._next is not None or self._stopping)
+                if self._stopping or self._next is None:
                     return
-                (topic, run, content, arrived), self._slot = self._slot, None
-                about = self._doing = str(content.pop("about", ""))
-            seconds = content.get("seconds")  # what is no number is refused with the rest of the message
+                (topic, run, content, arrived), self._next = self._next, None
+                id = self._current = str(content.pop("about", ""))
+            seconds = content.get("seconds")  # what is not a number is refused with the rest of the message
             late = topic == "ask" and isinstance(seconds, (int, float)) and monotonic() - arrived > seconds
-            if not late and self._done[0] != about:
-                self._done = about, self._seen_to(topic, run, content)
+            if not late and self._done[0] != id:
+                self._done = id, self._handled(topic, run, content)
             with self._news:
-                self._doing = ""  # whoever asks again from here on may have missed the reply
-            if not late and self._push(about, run, self._done[1]):
-                self._after(topic)
+                self._current = ""  # the same request from here on may mean that the reply was lost
+            if not late and self._push(id, run, self._done[1]):
+                self._handlers.replied()
 
-    def _seen_to(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+    def _handled(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
         try:
-            return dict(self._handle(topic, run, content))
+            return dict(self._handlers.handle(topic, run, content))
         except TacitError as error:
-            return failure_content(error, tell=False)
+            return failure_content(error, reveal=False)
         except Exception as error:  # whatever it is, the coordinator must not wait for ever
             failure = PeerFailed(f"{self.name} failed by a mistake in its program: {type(error).__name__}.")
-            self._refuse(failure)
-            return failure_content(failure, tell=True)
+            self._handlers.refused(failure)
+            return failure_content(failure, reveal=True)
 
-    def _push(self, about: str, run: str, content: Mapping[str, Value]) -> bool:
-        """Until it is taken, or something newer is asked for; whether it was taken."""
-        while self.say("reply", {"about": about, **content}, 120.0, run) != TAKEN:
+    def _push(self, id: str, run: str, content: Mapping[str, Value]) -> bool:
+        """Push until it is taken, or a newer message comes; whether it was taken."""
+        while self.send("reply", {"about": id, **content}, 120.0, run) != TAKEN:
             with self._news:
-                if self._news.wait_for(lambda: self._slot is not None or self._stopping, AGAIN):
+                if self._news.wait_for(lambda: self._next is not None or self._stopping, AGAIN):
                     return False
         return True

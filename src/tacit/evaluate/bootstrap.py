@@ -20,17 +20,16 @@ def bootstrap_interval(
 ) -> np.ndarray:
     """Low and high end for Σ numerator / Σ denominator, resampling users with replacement.
 
-    Users are drawn whole, with both of their sums, so that ratings of one user may depend on each other.
-    Several columns share the resamples.
+    A user is drawn with both sums, so that ratings of one user may depend on each other. Columns share the resamples.
 
     Parameters
     ----------
-    numerator : (u,) or (u, q); a NaN is a user who takes no part
+    numerator : (u,) or (u, q); NaN for a user without a value
     denominator : the same shape, ≥ 0; ones by default, which makes the ratio a mean
 
     Returns
     -------
-    (2,) or (2, q) float64; NaN for a column in which fewer than two users take part
+    (2,) or (2, q) float64; NaN for a column with fewer than two users
 
     >>> low, high = bootstrap_interval(np.arange(100.0))
     >>> bool(low < 49.5 < high)
@@ -48,7 +47,7 @@ def bootstrap_interval(
     both = np.hstack((x[takes_part], y[takes_part]))
     sums = _resampled_sums(both, resamples, derive(seed, "bootstrap over users"))
     top, bottom = np.split(sums, 2, axis=1)
-    # A resample in which nobody takes part in a column says nothing about that column.
+    # A resample without a user of a column has no value for that column.
     ratios = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
     tails = [(1 - level) / 2, (1 + level) / 2]
     ends = np.full((2, x.shape[1]), np.nan)

@@ -1,8 +1,8 @@
-"""The floor of a run: what `bias` reaches on the same parties, at the same guarantee, on the same test ratings.
+"""The floor of a run: the metrics of `bias` on the same parties, at the same guarantee, on the same test ratings.
 
-A model with factors that does not beat item and user biases has learned nothing from its noise but noise, so every run
-is drawn beside its floor. The floor is the experimenter's, who holds all parties' data in a simulation: its ledgers are
-in a folder that is removed, no budget is charged, nothing of it is released, and a deployment has none.
+A model that does not beat item and user biases has learned nothing, so every run is shown with its floor. The floor is
+for simulations, where the experimenter holds all data: its ledgers are temporary, no budget is charged, nothing of it
+is released, and a deployment has no floor.
 """
 
 from __future__ import annotations
@@ -31,16 +31,12 @@ def bias_floor(
 ) -> dict[str, Any] | None:
     """The floor of a run, for about.json; None for `bias` itself and for feedback that it cannot learn from.
 
-    Parameters
-    ----------
-    prepared : the run
-    evaluation : of the run's final model; with it the two are compared user by user
-    make_line : makes the line that shows its own training and evaluation
+    `evaluation` is of the run's final model, to compare the two user by user; `make_line` makes a progress line.
 
     Returns
     -------
     `method`, `metrics`, `intervals` and `guarantee` as in a summary; `user_means`, the means over users of every
-    metric; `paired`, by metric, the run minus the floor. Where the floor could not be had, `missing` says why.
+    metric; `paired`, by metric, the run minus the floor. If the floor failed, `missing` has the reason.
     """
     method = find("bias")
     if prepared.run.method.name == method.name or prepared.parties.feedback not in method.feedback:

@@ -1,4 +1,4 @@
-"""Is one run better than another? A paired comparison over the users that both were judged on."""
+"""Whether one run is better than another: a paired comparison over the users that both have."""
 
 from __future__ import annotations
 
@@ -50,11 +50,9 @@ class Paired:
         p = "p < 0.001" if self.p_value < 1e-3 else f"p = {self.p_value:.3f}"
         low, high = self.interval
         span = f"95 % interval {low:+.4g} … {high:+.4g}, " if low == low else ""
-        verdict = (
-            f"{name} is {'better' if better else 'worse'} than {other}"
-            if self.significant
-            else (f"no clear difference between {name} and {other}")
-        )
+        verdict = f"no clear difference between {name} and {other}"
+        if self.significant:
+            verdict = f"{name} is {'better' if better else 'worse'} than {other}"
         people = "1 user" if self.users == 1 else f"{self.users:,} users"
         return (
             f"On {people}, {verdict}: {what} is {self.first:.4g} against {self.second:.4g}, "
@@ -130,7 +128,7 @@ def compare_paired(
 
 def _sign_flip(d: np.ndarray, permutations: int, seed: int) -> float:
     """The share of sign patterns s with |Σ s d| ≥ |Σ d|."""
-    d = d[d != 0]  # the others change nothing
+    d = d[d != 0]
     u, total = len(d), float(d.sum())
     # Sums of the same numbers in another order differ in their last bits: those count as equal.
     bar = abs(total) - 1e-12 * float(np.abs(d).sum())

@@ -1,4 +1,4 @@
-"""Errors of predicted ratings, and the check that a predictor answers with finite numbers."""
+"""Errors of predicted ratings, and the check that predictions are finite."""
 
 from __future__ import annotations
 
@@ -15,18 +15,10 @@ PAIRS = 1 << 18  # pairs predicted at once: with 20 factors, two gathers of 21 M
 
 
 class PerUser(NamedTuple):
-    """A metric as Σ numerator / Σ denominator over users; 0 and 0 for a user without a part. (n,) float64."""
+    """A metric as Σ numerator / Σ denominator over users; 0 and 0 for a user without one. (n,) float64."""
 
     numerator: np.ndarray
     denominator: np.ndarray
-
-
-def quick_errors(predictor: Predictor, test: Ratings) -> dict[str, float]:
-    """The mean squared error over test ratings, as {"mse": …}; empty for a predictor that only ranks."""
-    check_test(test)
-    if not predictor.rates:
-        return {}
-    return {"mse": sum(_squares(error) for _, error in _residuals(predictor, test)) / test.n_ratings}
 
 
 def rating_errors(predictor: Predictor, test: Ratings) -> dict[str, PerUser]:
@@ -41,7 +33,7 @@ def rating_errors(predictor: Predictor, test: Ratings) -> dict[str, PerUser]:
 
 
 def check_test(test: Ratings) -> None:
-    """Refuse a test set without ratings, or with one that is no number."""
+    """Refuse a test set without ratings, or with one that is not finite."""
     if not test.n_ratings:
         raise DataError(
             f'There are no test ratings in "{test.name}": nothing can be measured; hold out a larger share.'
@@ -73,12 +65,12 @@ def _residuals(predictor: Predictor, test: Ratings) -> Iterator[tuple[np.ndarray
         predicted = np.asarray(predictor.predict(users[block], test.items[block]))
         if predicted.shape != users[block].shape:
             raise UsageError(
-                f"predict() answered {len(users[block]):,} pairs with an array of shape {predicted.shape}; "
-                f"it must be ({len(users[block])},)."
+                f"predict() returned, for {len(users[block]):,} pairs, an array of shape {predicted.shape}; "
+                f"return ({len(users[block])},)."
             )
         error = np.subtract(predicted, test.values[block], dtype=np.float64)
         with np.errstate(over="ignore"):
-            total = _squares(error)
+            total = np.einsum("i,i->", error, error)
         if not np.isfinite(total):  # one pass over the data; the exact count only when it is needed
             check_finite(predicted, "predicted test ratings")
             raise DataError(
@@ -86,8 +78,3 @@ def _residuals(predictor: Predictor, test: Ratings) -> Iterator[tuple[np.ndarray
                 "the model has diverged, so train it with a smaller rate or more regularization."
             )
         yield users[block], error
-
-
-def _squares(x: np.ndarray) -> float:
-    """Σ x², on one thread: waking BLAS's threads for so little costs more than the sum on a busy machine."""
-    return float(np.einsum("i,i->", x, x))

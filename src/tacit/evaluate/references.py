@@ -1,7 +1,7 @@
-"""What a run stands beside: local biases, popularity and central training on the same split, judged by the same test.
+"""References for a run: local biases, popularity and central training, on the same split and test.
 
-They are the experimenter's, who holds all parties' data in a simulation. None of them carries a guarantee: NON-PRIVATE,
-for comparison. They are only computed where that is cheap beside the run itself; where it is not, `missing` says so.
+They are for simulations, where the experimenter holds all data, and NON-PRIVATE. They are only computed where that is
+cheap compared to the run; where it is not, `missing` has the reason.
 """
 
 from __future__ import annotations
@@ -34,13 +34,10 @@ Judge = Callable[..., Evaluation]
 
 
 def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> list[dict[str, Any]]:
-    """What about.json says of them: `name`, `what`, `metrics` and `intervals`; `missing` where there are none.
+    """Entries for about.json: `name`, `what`, `metrics` and `intervals`; `missing` instead of metrics.
 
-    Parameters
-    ----------
-    prepared : the run
-    evaluation : of the run's final model; where it has no ranking metrics, nothing is ranked
-    judge : `evaluate` with the run's test ratings and [evaluate]
+    `evaluation` is of the run's final model; if it has no ranking metrics, nothing is ranked. `judge` is
+    `evaluate` with the run's test ratings and [evaluate].
     """
     ranks = any(name == "rank" or "@" in name for name in evaluation.metrics)
     cells = prepared.test.n_users * prepared.test.n_items

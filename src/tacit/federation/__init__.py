@@ -4,8 +4,7 @@ from tacit.federation.calls import Total
 from tacit.federation.coordinator import Federation
 from tacit.federation.facts import Facts, Member
 from tacit.federation.messages import Answer, Choice, Floats, Integer, Request, Schema, Step, step
-from tacit.federation.party import Party
-from tacit.federation.peer import Peer
+from tacit.federation.peer import Party, Peer
 from tacit.federation.role import Role
 from tacit.federation.transcript import Transcript
 

@@ -25,7 +25,7 @@ from tacit.boundary.wire import Array, Value, decode, encode
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, TamperingFound
 from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Facts
-from tacit.federation.messages import Answer, Exchange, Request, Step, exchange_step, pack_parties, unpack_parties
+from tacit.federation.messages import Answer, Exchange, Request, Step, exchange_step, named_parties, pack_parties
 from tacit.federation.transcript import Entry, Transcript
 from tacit.rng import stream_key
 
@@ -355,7 +355,7 @@ def _joined(bodies: Mapping[str, bytes], roster: Sequence[str]) -> dict[str, Val
 
 def _parted(result: Mapping[str, Any], roster: Sequence[str]) -> dict[str, bytes]:
     """The answers that `_joined` put together."""
-    here = [name for name, there in zip(roster, unpack_parties(result["who"], len(roster)), strict=True) if there]
+    here = named_parties(result["who"], roster)
     ends = np.cumsum(result["lengths"])
     raw = result["bodies"].tobytes()
     return {name: raw[end - size : end] for name, size, end in zip(here, result["lengths"], ends, strict=True)}

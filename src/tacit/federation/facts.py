@@ -1,4 +1,4 @@
-"""What everyone in a run may know before it starts."""
+"""Public facts of a run: what everyone may know before it starts."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ class Facts:
 
     Attributes
     ----------
-    setting, scale, feedback : as everywhere
     users : n
-    catalogue : all items, and what everyone may know of them
+    catalogue : all items, and their public attributes
     ratings : |Ω|, which scales step sizes: counted without privacy, declared with it
     roster : the parties in their order
     seed : of public choices, and in a simulation of everything
     unit : what the run protects; None for NON-PRIVATE
-    roles : whom else there is to ask, beside the parties: a catalogue, decrypters, a proxy
+    roles : roles without ratings: a catalogue, decrypters, a proxy
     """
 
     setting: Setting
@@ -62,16 +61,8 @@ class Facts:
             Member(share.name, len(share.users), len(share.items), np.asarray(share.items), share.devices)
             for share in parties
         )
-        return cls(
-            setting=parties.setting,
-            scale=parties.scale,
-            feedback=parties.feedback,
-            users=parties.n_users,
-            catalogue=parties.catalogue,
-            ratings=sum(share.ratings.n_ratings for share in parties),
-            roster=roster,
-            seed=seed,
-        )
+        known = (parties.setting, parties.scale, parties.feedback, parties.n_users, parties.catalogue)
+        return cls(*known, sum(share.ratings.n_ratings for share in parties), roster, seed)
 
     @property
     def items(self) -> int:

@@ -106,7 +106,7 @@ class PackedParties:
     def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
         size = -(-dimensions["roster"] // 8)
         if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == (size,):
-            beyond = unpack_parties(value, 8 * size)[dimensions["roster"] :].any()
+            beyond = np.unpackbits(value)[dimensions["roster"] :].any()
             return "has a bit beyond the roster" if beyond else None
         return "is not one bit for each party of the roster"
 
@@ -196,9 +196,10 @@ def pack_parties(names: Collection[str], roster: Sequence[str]) -> Array:
     return np.packbits(np.array([name in names for name in roster], dtype=bool))
 
 
-def unpack_parties(packed: Array, number: int) -> Array:
-    """The bits of `pack_parties`, (number,) bool."""
-    return np.unpackbits(packed, count=number).astype(bool)
+def named_parties(packed: Array, roster: Sequence[str]) -> list[str]:
+    """The names that `pack_parties` packed."""
+    bits = np.unpackbits(packed, count=len(roster))
+    return [name for name, bit in zip(roster, bits, strict=True) if bit]
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

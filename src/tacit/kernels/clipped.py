@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 # No flag here lets the compiler assume that numbers are finite: a clip must hold for whatever arrives.
@@ -37,15 +37,15 @@ def _bounded_gradients(indptr, items, values, users, factors, threshold, for_use
 
 
 def bounded_gradients(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
+    indptr: Array,
+    items: Array,
+    values: Array,
+    users: Array,
+    factors: Array,
     threshold: float,
     for_users: bool = True,
     for_items: bool = True,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Array, Array]:
     """Both gradient sums, each rating's part clipped to norm `threshold`, which may be infinite.
 
     The norm counts the blocks that the answer is for. users: (n, p), factors: (m, p), values: (nnz,), all float64 and
@@ -54,16 +54,7 @@ def bounded_gradients(
     return _bounded_gradients(indptr, items, values, users, factors, float(threshold), for_users, for_items)
 
 
-def bounded_gradients_numpy(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
-    threshold: float,
-    for_users: bool = True,
-    for_items: bool = True,
-) -> tuple[np.ndarray, np.ndarray]:
+def bounded_gradients_numpy(indptr, items, values, users, factors, threshold, for_users=True, for_items=True):
     """The twin of `bounded_gradients`."""
     u, v = users[np.repeat(np.arange(len(users)), np.diff(indptr))], factors[items]
     slope = 2 * (np.einsum("ef,ef->e", u, v) - values)
@@ -77,15 +68,13 @@ def bounded_gradients_numpy(
     return by_user, by_item
 
 
-def bounded_slopes(
-    indptr: np.ndarray, items: np.ndarray, values: np.ndarray, users: np.ndarray, factors: np.ndarray, threshold: float
-) -> np.ndarray:
+def bounded_slopes(indptr: Array, items: Array, values: Array, users: Array, factors: Array, threshold: float) -> Array:
     """What each rating multiplies its user's factors by, in the gradient of its item's alone; (nnz,) float64.
 
     Shapes and the clip are as in `bounded_gradients` for items alone: rating e adds slope_e·u to its item's row.
     """
     owners = np.repeat(np.arange(len(users)), np.diff(indptr))
-    slope: np.ndarray = 2 * (np.einsum("ef,ef->e", users[owners], factors[items]) - values)
+    slope: Array = 2 * (np.einsum("ef,ef->e", users[owners], factors[items]) - values)
     length = np.abs(slope) * np.sqrt(np.einsum("nf,nf->n", users, users))[owners]
     clipped = length > threshold
     slope[clipped] *= threshold / length[clipped]

@@ -1,4 +1,4 @@
-"""How kernels are compiled: for many threads, and kept between runs wherever there is a place for that."""
+"""How kernels are compiled: without the GIL, and cached between runs wherever a folder can be written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
+
+Array = np.ndarray
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:

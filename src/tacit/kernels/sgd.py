@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 @compiled(fastmath=True)
@@ -43,13 +43,13 @@ def _sgd_epoch(users, items, values, shift, order, u, v, rate, regularization, s
 
 
 def sgd_epoch(
-    users: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
+    users: Array,
+    items: Array,
+    values: Array,
     shift: float,
-    order: np.ndarray,
-    u: np.ndarray,
-    v: np.ndarray,
+    order: Array,
+    u: Array,
+    v: Array,
     rate: float,
     regularization: float,
     span: float,
@@ -69,18 +69,7 @@ def sgd_epoch(
     )
 
 
-def sgd_epoch_numpy(
-    users: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    shift: float,
-    order: np.ndarray,
-    u: np.ndarray,
-    v: np.ndarray,
-    rate: float,
-    regularization: float,
-    span: float,
-) -> None:
+def sgd_epoch_numpy(users, items, values, shift, order, u, v, rate, regularization, span):
     """The twin of `sgd_epoch`."""
     for e in order:
         i, j = users[e], items[e]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 @compiled(fastmath=True)
@@ -29,14 +29,8 @@ def _factor_gradients(indptr, items, values, shift, rows, users, factors, by_use
 
 
 def factor_gradients(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    shift: float,
-    rows: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    indptr: Array, items: Array, values: Array, shift: float, rows: Array, users: Array, factors: Array
+) -> tuple[Array, Array]:
     """Both gradients, over the ratings of `rows`; ratings are taken as values − shift.
 
     users: (n, p), factors: (m, p), float32. Returns (n, p) and (m, p) float32; rows that were not sampled are 0.
@@ -46,15 +40,7 @@ def factor_gradients(
     return by_user, by_item
 
 
-def factor_gradients_numpy(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    shift: float,
-    rows: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+def factor_gradients_numpy(indptr, items, values, shift, rows, users, factors):
     """The twin of `factor_gradients`."""
     counts = np.diff(indptr)
     sampled = np.zeros(len(counts), dtype=bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from tacit.boundary.query import Mechanism
 from tacit.boundary.release import Kind
@@ -18,6 +18,8 @@ from tacit.methods.context import Context
 from tacit.model import Model
 from tacit.partition import Setting
 
+#: What a method learns from that predicts ratings.
+RATED = frozenset({Feedback.EXPLICIT, Feedback.COUNT})
 #: Marks a parameter whose default depends on the run although one is written: `rounds: Annotated[int, DEPENDS] = 100`.
 #: An estimator's default is None then, so that a value given by a user differs from one left out.
 DEPENDS = "its default depends on the run"
@@ -41,11 +43,15 @@ class Parameters(Frozen):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-class Coordinator(Protocol):
-    """The coordinator's side."""
+class Coordinator:
+    """The coordinator's side: subclasses define `run`."""
+
+    def __init__(self, parameters: Any, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
-        """Hold the conversation; returns what everybody may have."""
+        """Run the protocol; returns the shared model."""
+        raise NotImplementedError(f"{type(self).__name__} must define run(federation).")
 
 
 #: What a method releases in one setting, each access stated once; from resolved parameters and public quantities.
@@ -61,7 +67,7 @@ def nothing(parameters: Any, context: Context) -> Sequence[Spec]:
 class Sides:
     """Who talks to whom in one setting, and what is released there; `roles` are asked by their names."""
 
-    coordinator: Callable[[Any, Facts], Coordinator]
+    coordinator: Callable[[Any, Facts], Any]
     party: type[Party]
     specs: Specs = nothing
     roles: Mapping[str, type[Role]] = field(default_factory=dict)

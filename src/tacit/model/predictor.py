@@ -1,4 +1,4 @@
-"""What every fitted thing can do: rate pairs, and score whole rows for ranking; and how many parties' become one.
+"""Predictors: they rate pairs and score whole rows for ranking; several parties' are assembled into one.
 
 Rows and columns are those of the training ratings.
 """
@@ -17,10 +17,7 @@ from tacit.model.forms import Form
 
 
 class Predictor(Protocol):
-    """Anything that predicts.
-
-    `rates` is True where predictions lie on the rating scale, False where they only rank.
-    """
+    """Anything that predicts; `rates` is True where predictions lie on the rating scale, False if they only rank."""
 
     @property
     def rates(self) -> bool: ...
@@ -52,7 +49,7 @@ class Fitted:
 
     @classmethod
     def same_for_all(cls, form: Form, users: int) -> Fitted:
-        """So many users of a form in which they have no state of their own."""
+        """A form without users' states, for that many users."""
         return cls(form, np.zeros((users, 0), dtype=form.dtype))
 
     @property
@@ -75,7 +72,7 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One party's predictor, and the rows and columns of the whole that it speaks for."""
+    """One party's predictor, and the rows and columns of the whole that it covers."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -115,7 +112,7 @@ class Assembled:
 
 
 def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -> Predictor:
-    """One predictor for the whole. Parties whose users have states in the same form become one of that form."""
+    """One predictor for the whole; a `Fitted` one if all parties' are, with equal forms."""
     fitted = [part.predictor for part in parts if isinstance(part.predictor, Fitted)]
     if len(fitted) == len(parts) and not by_item and forms.same(*(p.form for p in fitted)):
         form = fitted[0].form

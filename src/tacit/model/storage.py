@@ -1,4 +1,4 @@
-"""Models on disk: model.json and factors.npz, what earlier versions wrote, and what `tacit export` wrote."""
+"""Models on disk: model.json and factors.npz, and the tables that `tacit export` writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST = "tacit model 1"
 
 
 def write(model: Model, folder: Path) -> Path:
-    """model.json says what it is; factors.npz has the ids, the form's arrays by name, and states where shared."""
+    """model.json describes the model; factors.npz has the ids, the form's arrays by name, and states where shared."""
     folder.mkdir(parents=True, exist_ok=True)
     ids = model.item_ids.ids
     arrays = {"item_ids": ids if ids.dtype == np.int64 else ids.astype(str), **forms.arrays_of(model.form)}
@@ -91,7 +91,7 @@ def _checked(about: Mapping[str, Any], scale: Scale, ids: np.ndarray, form: Form
 
 
 def _first(scale: Scale, rates: bool, arrays: dict[str, np.ndarray]) -> tuple[Form, np.ndarray | None]:
-    """What the first format knew: non-negative factors, or scores that are the same for everyone."""
+    """The first format's models: non-negative factors, or scores that are the same for everyone."""
     if "item_factors" in arrays:
         return NonNegative(scale.low, scale.high, arrays["item_factors"]), arrays.get("user_factors")
     return Linear.scores(arrays["item_scores"], scale, rates=rates), None
@@ -108,14 +108,14 @@ def columns_of(form: Form) -> dict[str, np.ndarray]:
             columns[name] = array
         elif form.arrays[name][0] == "items":
             if array.ndim > 2:
-                raise UsageError(f'"{name}" of the form "{form.name}" is no table, and cannot be exported.')
+                raise UsageError(f'"{name}" of the form "{form.name}" has too many dimensions to export.')
             prefix = _prefix(name)
             columns |= {f"{prefix}{k}": column for k, column in enumerate(array.T, start=1)}
     return columns
 
 
 def described(form: Form) -> dict[str, Any]:
-    """All else of a form, as JSON: its name, its numbers, which arrays are columns, and those that are not."""
+    """The rest of a form, as JSON: its name, its numbers, which arrays are columns, and the other arrays."""
     arrays = forms.arrays_of(form)
     by_item = [name for name in arrays if form.arrays[name][0] == "items"]
     others = {name: array.tolist() for name, array in arrays.items() if name not in by_item}
@@ -127,18 +127,13 @@ def _prefix(name: str) -> str:
 
 
 def _exported(folder: Path) -> Model:
-    """What `tacit export` wrote: tables, and a guarantee that says what they are."""
+    """The model that `tacit export` wrote as tables."""
     import pyarrow.parquet as pq
 
     about, items = json.loads((folder / "guarantee.json").read_text()), pq.read_table(folder / "items.parquet")
     users = pq.read_table(folder / "users.parquet") if (folder / "users.parquet").is_file() else None
     states = None if users is None else _block(users, "factor_", "float32")
-    scale, ids = Scale(*about["scale"]), as_ids(items["item"])
-    if "form" not in about:  # as the first format's exports were
-        old = {"item_factors": _block(items, "factor_", "float32")} if "score" not in items.column_names else {}
-        form, _states = _first(scale, about["rates"], old or {"item_scores": items["score"].to_numpy()})
-        return _checked(about, scale, ids, form, states)
-    return _checked(about, scale, ids, _form(about["form"], items), states)
+    return _checked(about, Scale(*about["scale"]), as_ids(items["item"]), _form(about["form"], items), states)
 
 
 def _form(about: Mapping[str, Any], items: Any) -> Form:
@@ -147,7 +142,7 @@ def _form(about: Mapping[str, Any], items: Any) -> Form:
     arrays: dict[str, np.ndarray] = {}
     for name, block in about["arrays"].items():
         array = np.array(block, dtype=kind.dtype)
-        dimensions = len(kind.arrays[name])  # an empty list does not say how many it had
+        dimensions = len(kind.arrays[name])  # an empty list has lost its number of dimensions
         arrays[name] = array if array.size else array.reshape((0,) * dimensions)
     for name in about["columns"]:
         flat = len(kind.arrays[name]) == 1

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.config import RunFile
-from tacit.data.public_facts import public_facts
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.federation import Facts
 from tacit.partition import Parties
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import Phase, ignore_phase
-from tacit.prepare.run_file import check, prepared, setting_in_data
+from tacit.prepare.run_file import expected_plan, prepared, setting_in_data
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +21,8 @@ class LoadedRun:
 
     Attributes
     ----------
-    file, run : what was asked for, and what became of it over these parties
-    about : what about.json says of the data as a whole
+    file, run : the run file, and the run prepared from it over these parties
+    about : what about.json states of the data as a whole
     train, test, support, split : the parts of the data, and how it was split in words
     parties : who holds what of `train`
     """
@@ -45,9 +44,9 @@ def prepare(file: RunFile, phase: Phase = ignore_phase) -> LoadedRun:
     from tacit.partition import partition
     from tacit.partition.divide import WAYS
 
-    check(file, setting=setting_in_data(file))
+    expected = expected_plan(file, setting_in_data(file))
     data, public = file.data, file.public
-    declared = None if file.privacy is None else public_facts(data, public, file.seed)
+    declared = None if expected is None else expected.context.facts
     phase("reading data", None)
     ratings = load(
         data.source,
@@ -77,7 +76,7 @@ def prepare(file: RunFile, phase: Phase = ignore_phase) -> LoadedRun:
     if declared is not None and not (ratings.item_ids.listed and ratings.n_items == declared.items):
         raise DataError(
             f'"{data.source}" gave {ratings.n_items:,} items where {declared.items:,} are public: with [privacy] ids '
-            "may not come from ratings; put its list of items back, or name one with [public] catalogue."
+            "may not come from ratings; restore its list of items, or name one with [public] catalogue."
         )
     described = about(ratings)
     phase("splitting and dividing the data", None)
@@ -93,14 +92,14 @@ def prepare(file: RunFile, phase: Phase = ignore_phase) -> LoadedRun:
         taste_skew=division.taste_skew,
         seed=file.seed,
     )
-    if file.privacy is not None:
+    if expected is not None:
         phase("planning the noise", None)
-    run = prepared(file, Facts.of(parties, file.seed), declared)
+    run = prepared(file, Facts.of(parties, file.seed), declared, expected=expected)
     return LoadedRun(file, run, described, training, parts.test, parts.support, parts.description, parties)
 
 
 def about(ratings: Ratings) -> dict[str, Any]:
-    """What about.json says of the data."""
+    """What about.json states of the data."""
     return {
         "name": ratings.name,
         "users": ratings.n_users,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tacit import aggregation as aggregations
@@ -240,7 +241,7 @@ class _Draft:
     parties: int = 1
     rounding: Rounding | None = None
 
-    @property
+    @cached_property
     def sealed(self) -> bool:
         return self.how.hidden(self.kind, self.spec.mean)
 

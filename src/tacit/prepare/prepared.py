@@ -1,7 +1,6 @@
-"""A prepared run: everything that is fixed before the first message, and what each side is built from.
+"""A prepared run: everything that is fixed before the first message, and what both sides are built from.
 
-It is the only place that resolves parameters, plans the noise, binds the terms into requests and builds parties and
-federation. Simulations, deployments, estimators, the floor and the contract suites all begin with one.
+Simulations, deployments, estimators, the floor and the contract suites all begin with one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from tacit.prepare.plan import Plan, plan_run
 
 @dataclass(frozen=True)
 class Keys:
-    """Signing keys, for sums whose survivors sign who stayed: everybody's public ones, and at a party its own."""
+    """Signing keys, for sums whose survivors sign who stayed: all public ones, and at a party its own private one."""
 
     public: Mapping[str, Ed25519PublicKey] = field(default_factory=dict)
     own: Ed25519PrivateKey | None = None
@@ -49,7 +48,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Record:
-    """Where one party records what it releases, what it may spend, and the people that its ledger speaks for."""
+    """One party's ledger, its budget, and the people that the ledger is bound to."""
 
     ledger: Ledger
     budget: Budget
@@ -62,12 +61,12 @@ class PreparedRun:
 
     Attributes
     ----------
-    method, parameters : what is learned and how, with no default left open
+    method, parameters : what is learned and how, with every default resolved
     facts : what everyone may know, with what the plan declares
-    plan : what the run will ask, add and cost
-    privacy, aggregation : what was asked for, as in a run file
+    plan : what the run will release, with how much noise, and its cost
+    privacy, aggregation : the requested sections of a run file
     seeded : whether private draws come from the seed
-    run : the run's own name, in ledgers and signatures
+    run : the run's name in ledgers and signatures
     """
 
     method: Method
@@ -91,10 +90,12 @@ class PreparedRun:
         public: PublicFacts | None = None,
         seeded: bool = True,
         run: str = "",
+        expected: Plan | None = None,
     ) -> Self:
-        """The run of a method among the parties that `facts` lists; refuses what cannot be kept.
+        """The run of a method among the parties that `facts` lists; refuses what cannot be promised.
 
-        `public` is what the plan rests on; without it, what `facts` declare.
+        `public` is what the plan rests on; without it, what `facts` declare. A plan that was `expected` for the same
+        sections and public facts is reused, if there are as many parties.
         """
         aggregation = aggregation or AggregationSection()
         check_aggregation(aggregation, seeded)
@@ -104,31 +105,32 @@ class PreparedRun:
         else:
             check_cohorts(facts, seeded)
             public = public or declared_facts(facts)
-        count = parties_in(facts)
-        made = plan_run(method, parameters, facts.setting, count, public, privacy, aggregation, seeded)
-        made.check_budget(privacy)
+        made, among = expected, (public, facts.setting, parties_in(facts))
+        if made is None or among != (made.context.facts, made.context.setting, made.context.parties):
+            made = plan_run(method, parameters, facts.setting, among[2], public, privacy, aggregation, seeded)
+            made.check_budget(privacy)
         return cls.by_plan(method, facts, made, privacy=privacy, aggregation=aggregation, seeded=seeded, run=run)
 
     @classmethod
     def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
-        """The run of a plan that is there already, which brings its own parameters and what it declares."""
+        """The run of an existing plan, with its parameters and declared facts."""
         roles = combine_roles(
             method.sides_in(facts.setting, facts.feedback).roles, plan.how.for_roster(facts.roster).roles
         )
-        told = replace(
+        known = replace(
             facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=role_members(roles, facts)
         )
-        return cls(method, plan.parameters, told, plan, **others)
+        return cls(method, plan.parameters, known, plan, **others)
 
     def named(self, run: str) -> Self:
         """The same under a name."""
         return replace(self, run=run)
 
     def comparison(self, name: str) -> Self:
-        """Another method with the same facts and the same promise, soundly accounted: what a run is compared with.
+        """Another method with the same facts and the same guarantee, soundly accounted, to compare the run with.
 
-        Where a run asked for a paper's formulas, this one gets the ε that truly holds. Where the run's aggregation
-        would protect nothing of the method's, every party's noise is its own.
+        Where the run uses a paper's formulas, this one gets the ε that truly holds. Where the run's aggregation would
+        protect nothing of the method's, every party adds its own noise.
         """
         method, parameters = chosen({"name": name})
         run, plain = f"{self.run}-{name}", self.aggregation.model_copy(update={"name": "plain", "signed": False})
@@ -145,7 +147,7 @@ class PreparedRun:
 
     # -- what is promised, and what it takes --------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def private(self) -> bool:
         """Whether something is promised about what leaves a party."""
         return self.plan.terms.private
@@ -157,40 +159,39 @@ class PreparedRun:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What whoever asked for the run should know."""
+        """What the person who starts the run should know."""
         return self.plan.warnings
 
     @property
     def sealed(self) -> tuple[str, ...]:
-        """The steps of which nobody sees a single party's part."""
+        """The steps of which no single party's contribution is seen."""
         return tuple(name for name, terms in self.plan.terms.steps.items() if terms.sealed)
 
     @property
     def hidden(self) -> str:
-        """What nobody sees of a run without privacy all the same, and from whom it is hidden."""
-        promise = self.guarantee
-        return promise.hidden if isinstance(promise, NoGuarantee) else ""
+        """What is hidden of a run without privacy, and from whom."""
+        return self.guarantee.hidden if isinstance(self.guarantee, NoGuarantee) else ""
 
     def noise_levels(self) -> list[dict[str, Any]] | None:
-        """By step, what is asked and how loud its noise is; None for NON-PRIVATE."""
+        """By step, what is released and how large its noise is; None for NON-PRIVATE."""
         return self.plan.noise_levels() if self.private else None
 
     def sealing(self) -> dict[str, Any] | None:
-        """How sums are hidden; None where nothing is."""
+        """How sums are hidden; None where none are."""
         return self.plan.sealing()
 
     def spent(self, asked: Mapping[str, int]) -> float | None:
-        """ε of the releases that were asked for so far, by step; None for NON-PRIVATE."""
+        """ε of the releases requested so far, by step; None for NON-PRIVATE."""
         return self.plan.spent(asked) if self.private else None
 
     @cached_property
     def bound(self) -> str:
-        """What every request binds beside its own content: a hash of the parameters and of all terms of the run.
+        """A hash of the parameters and of all terms of the run, which every request contains.
 
-        So a party answers only for what was agreed on, and private streams are other ones under other terms.
+        So a party answers only under the agreed terms, and private streams differ under other terms.
         """
         catalogue, terms = self.facts.catalogue, self.plan.terms
-        told = {
+        stated = {
             "parameters": self.parameters.hash,
             "guarantee": str(terms.guarantee) if terms.guarantee.to_json() is None else terms.guarantee.to_json(),
             "steps": {n: plain(step if self.private else (step.sealed, step.code)) for n, step in terms.steps.items()},
@@ -199,7 +200,7 @@ class PreparedRun:
             "features": catalogue.digest if catalogue.columns else "",
             "seed": self.facts.seed if self.private else None,
         }
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()
 
     # -- both sides ---------------------------------------------------------------------------------------------------
 
@@ -214,21 +215,21 @@ class PreparedRun:
 
     @cached_property
     def roles(self) -> dict[str, type[Role]]:
-        """Whom there is to ask beside the parties, by name: the method's roles, and the aggregation's."""
+        """The roles in addition to the parties, by name: the method's, and the aggregation's."""
         return combine_roles(self.sides.roles, self.how.roles)
 
     @cached_property
     def steps(self) -> dict[str, Step]:
-        """What parties and other roles can be asked for."""
+        """The steps of parties and other roles."""
         return all_steps(self.sides.party.steps, self.roles)
 
-    @property
+    @cached_property
     def signed(self) -> bool:
-        """Whether parties sign what they say in a hidden sum, so that both sides need keys."""
+        """Whether parties sign their messages in a hidden sum, so that both sides need keys."""
         return self.how.signs
 
     def _peers(self, keys: Keys | None) -> Peers:
-        """Everybody, with their signing keys where these are needed."""
+        """All peers, with their signing keys where these are needed."""
         names = tuple(member.name for member in self.facts.roster)
         if not self.signed:
             return Peers(self.run, names)
@@ -257,13 +258,13 @@ class PreparedRun:
         )
         return self.sides.party(share, self.parameters, self.facts, gate)
 
-    def role(self, name: str, brought: Catalogue | None = None, keys: Keys | None = None) -> Role:
-        """One role of the run, with its own gate; `brought` is what only it has, and nobody's record."""
+    def role(self, name: str, catalogue: Catalogue | None = None, keys: Keys | None = None) -> Role:
+        """One role of the run, with its own gate; `catalogue` is what only it holds, and is no one's record."""
         if name not in self.roles:
             known = ", ".join(self.roles) or "none"
             raise UsageError(f'{self.method.name} has no role "{name}" in this run; its roles are: {known}.')
         gate = RoleGate(name, self.facts.seed, {}, self.plan.terms, self.how, self._peers(keys), self.seeded)
-        return self.roles[name](name, self.parameters, self.facts, gate, brought, self.sides.party.steps)
+        return self.roles[name](name, self.parameters, self.facts, gate, catalogue, self.sides.party.steps)
 
     def federation(
         self,
@@ -293,7 +294,7 @@ class PreparedRun:
         )
 
     def coordinate(self, federation: Federation) -> Model:
-        """Hold the method's conversation, from the coordinator's side."""
+        """Run the method's protocol, from the coordinator's side."""
         return self.sides.coordinator(self.parameters, self.facts).run(federation)
 
 
@@ -308,8 +309,8 @@ def plain(value: Any) -> Any:
         return value
     if not isinstance(value, int | float):
         raise UsageError(
-            f"A {type(value).__name__} stands in what a method states, where names, numbers and tuples of these may; "
-            "leave data and other objects out of queries and parameters."
+            f"What a method states contains a {type(value).__name__}, where only names, numbers and tuples of these "
+            "may be; leave data and other objects out of queries and parameters."
         )
     return float(value) if float(value) == value else str(value)
 

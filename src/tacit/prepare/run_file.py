@@ -20,7 +20,7 @@ from tacit.prepare.prepared import PreparedRun, check_aggregation
 
 
 def method_of(file: RunFile) -> tuple[Method, Parameters]:
-    """The method and its parameters; refuses what no data and no other parties could mend."""
+    """The method and its parameters; refuses what no data and no other parties could correct."""
     method, parameters = chosen(file.method)
     check_aggregation(file.aggregation, seeded(file))
     if file.engine.seeded is False and file.privacy is None:
@@ -35,23 +35,31 @@ def method_of(file: RunFile) -> tuple[Method, Parameters]:
 
 def check(file: RunFile, setting: Setting | None = None) -> tuple[Method, Parameters]:
     """Everything that can be refused before ratings are read; `setting` is the run's, if not the run file's own."""
+    expected_plan(file, setting)
+    return method_of(file)
+
+
+def expected_plan(file: RunFile, setting: Setting | None = None) -> Plan | None:
+    """The plan that the run file alone allows, found affordable; None for NON-PRIVATE."""
     method, parameters = method_of(file)
-    if file.privacy is not None:
-        plan(file, method, parameters, setting).check_budget(file.privacy)
-    return method, parameters
+    if file.privacy is None:
+        return None
+    made = plan(file, method, parameters, setting)
+    made.check_budget(file.privacy)
+    return made
 
 
 def roles_of(file: RunFile, setting: Setting, parties: int) -> tuple[str, ...]:
-    """Whom a run needs beside its parties, by the code that is installed here."""
+    """The roles that a run needs in addition to its parties, by the code that is installed here."""
     method, _parameters = method_of(file)
     how = aggregations.made(setting, parties, file.aggregation)
     return tuple(combine_roles(method.sides_in(setting).roles, how.roles))
 
 
 def read(path: Path, changes: Sequence[str] = (), seed: int | None = None) -> tuple[RunFile, str | None]:
-    """A run file with `changes` made to it, and a note where these put another method in the place of the file's.
+    """A run file with `changes` made to it, and a note where these replace the file's method.
 
-    The keys that only the file's own method knows go with it; what `changes` themselves say is kept, and checked.
+    Keys that only the file's own method knows are dropped; those in `changes` stay, and are checked.
     """
     file = RunFile.read(path, changes, seed)
     keys = [change.partition("=")[0].replace(" ", "") for change in changes]
@@ -84,7 +92,7 @@ def setting_of(file: RunFile) -> Setting:
 
 
 def setting_in_data(file: RunFile) -> Setting | None:
-    """The setting of a run on the run file's own data: where [partition] names a column, the tables say whose it is.
+    """The setting of a run on the run file's own data; where [partition] names a column, from the tables' columns.
 
     No rating is read. None where neither users nor items have such a column, and for NON-PRIVATE, which has no plan.
     """
@@ -121,8 +129,13 @@ def plan(
     return plan_run(method, parameters, setting, parties, facts, file.privacy, file.aggregation, seeded(file))
 
 
-def prepared(file: RunFile, facts: Facts, public: PublicFacts | None = None, run: str = "") -> PreparedRun:
-    """The run of a run file among the parties that `facts` lists; `public` are the public facts, if not its own."""
+def prepared(
+    file: RunFile, facts: Facts, public: PublicFacts | None = None, run: str = "", expected: Plan | None = None
+) -> PreparedRun:
+    """The run of a run file among the parties that `facts` lists.
+
+    `public` are the public facts, if not the file's own; `expected` is its `expected_plan`, reused where it fits.
+    """
     method, parameters = method_of(file)
     if file.privacy is not None:
         public = public or public_facts(file.data, file.public, file.seed)
@@ -135,4 +148,5 @@ def prepared(file: RunFile, facts: Facts, public: PublicFacts | None = None, run
         public=public,
         seeded=seeded(file),
         run=run,
+        expected=expected,
     )

@@ -20,14 +20,10 @@ from tacit.prepare.prepared import PreparedRun, Record
 
 @dataclass(frozen=True)
 class Records:
-    """Every party's ledger and budget, and what a run that was cut short goes on from.
+    """Every party's ledger in `folder`, the budget of each, and what an interrupted run resumes from.
 
-    Attributes
-    ----------
-    folder : where the ledgers are
-    budget : what each party may spend
-    log : of the run's calls; None where it is not to be resumed
-    heads : those of ledgers that are kept from run to run; None for those of one run
+    `log` is the log of the run's calls, None where it cannot be resumed. `heads` are those of ledgers that persist from
+    run to run, None for the ledgers of one run.
     """
 
     folder: Path
@@ -37,7 +33,7 @@ class Records:
 
     @classmethod
     def of(cls, prepared: PreparedRun, folder: Path, log: CallLog | None = None) -> Self | None:
-        """As [privacy] has it, in `folder` where it names no other; None for NON-PRIVATE."""
+        """As [privacy] states, in `folder` unless it names another; None for NON-PRIVATE."""
         privacy, plan = prepared.privacy, prepared.plan
         if privacy is None:
             return None
@@ -48,12 +44,12 @@ class Records:
 
     @classmethod
     def unlimited(cls, prepared: PreparedRun, folder: Path) -> Self | None:
-        """Without an end to the budget, for runs of which nothing is released; None for NON-PRIVATE."""
+        """With an unlimited budget, for runs whose results are not released; None for NON-PRIVATE."""
         return cls(folder, Budget(math.inf, prepared.plan.delta)) if prepared.private else None
 
     @contextmanager
     def over(self, prepared: PreparedRun, parties: Parties) -> Iterator[None]:
-        """While no other process uses the ledgers, once they were looked at as a whole: see `engine.ledgers`."""
+        """Lock the ledgers, after checking them as a whole: see `engine.ledger_folder`."""
         with exclusive(self.folder, "the ledgers", "name another folder with [privacy] ledger"):
             try:
                 with open_ledgers(self.folder) as ledgers:
@@ -74,12 +70,12 @@ class Records:
                         self.heads.end(latest_heads(ledgers, self.heads))
 
     def of_party(self, share: Share) -> Record:
-        """One party's, with a ledger of its own, which is bound to the party's people."""
+        """One party's record, whose ledger is bound to the party's people."""
         ledger = Ledger(self.folder / f"{share.name}.sqlite", share.name)
         return Record(ledger, self.budget, people_of(share))
 
     def lifetime_notes(self, prepared: PreparedRun) -> tuple[str, ...]:
-        """What the ledgers hold over all runs, where that is more than this one; a budget for a period forgets."""
+        """ε of all runs in the ledgers, where there are several; a budget for a period does not count them all."""
         reached, relation = 0.0, prepared.plan.terms.relation
         for path in ledgers_in(self.folder):
             ledger = Ledger.open(path)

@@ -12,7 +12,7 @@ from tacit.report import svg
 from tacit.report.words import metric, short, size
 
 UP, DOWN = 0, 5  # the colours of the two directions
-_FLOOR = 5  # the colour of what models are to beat
+_FLOOR = 5  # the colour of floors
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Bar:
 class Estimate:
     """A value with its interval (either end may be missing), for side-by-side comparison.
 
-    A `floor` is what the others are to beat: grey, with a line across the whole chart.
+    A `floor` is what the others should beat: grey, with a line across the chart.
     """
 
     name: str
@@ -171,7 +171,7 @@ def _estimate(row: Estimate, x: svg.Axis, y: float, bottom: float, colour: int) 
 def _name(name: str, narrow: bool, width: float, left: float, y: float) -> svg.Text:
     """A row's name, cut to its room: above its bars where the screen is narrow, else at their left."""
     room = max(int((width if narrow else left - 16) / 7.0), 4)
-    return svg.Text(0 if narrow else left - 12, y, short(name, room), "name", "start" if narrow else "end")
+    return svg.Text(0 if narrow else left - 12, y, short(name, room), "name", "" if narrow else "end")
 
 
 def _name_width(names: Sequence[str]) -> float:

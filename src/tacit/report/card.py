@@ -199,7 +199,7 @@ def _assumptions(record: RunRecord) -> Section:
 
 
 def _noise(record: RunRecord) -> list[Section]:
-    """The noise of each private step beside its signal, as forecast before the run."""
+    """The noise of each private step and its signal, as forecast before the run."""
     steps = record.about.steps_noise[:20]
     if not steps:
         return []

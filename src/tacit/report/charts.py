@@ -84,12 +84,12 @@ def _thinned(s: Series) -> Series:
     """At most `_MOST_POINTS` points: the lowest and highest of each stretch, so that no peak goes unseen."""
     if len(s.x) <= _MOST_POINTS:
         return s
-    kept = {0, len(s.x) - 1}
+    chosen = {0, len(s.x) - 1}
     for stretch in np.array_split(np.arange(len(s.x)), _MOST_POINTS // 2):
         part = s.y[stretch]
         if np.isfinite(part).any():
-            kept |= {int(stretch[np.nanargmin(part)]), int(stretch[np.nanargmax(part)])}
-    order = np.array(sorted(kept))
+            chosen |= {int(stretch[np.nanargmin(part)]), int(stretch[np.nanargmax(part)])}
+    order = np.array(sorted(chosen))
     return Series(s.name, s.x[order], s.y[order])
 
 
@@ -126,8 +126,9 @@ def _reference_names(
     ends = [float(s.y[np.isfinite(s.y)][-1]) for s in series if np.isfinite(s.y).any()]
     middle = sum(ends) / len(ends)
     names, free = [], -np.inf
-    for reference in sorted(references, key=lambda r: -r.y):
-        free = max(float(y(reference.y)) + (15 if reference.y < middle else -6), free + 15)
+    for after, reference in enumerate(sorted(references, key=lambda r: -r.y), start=1 - len(references)):
+        wanted = max(float(y(reference.y)) + (15 if reference.y < middle else -6), free + 15)
+        free = min(wanted, y.start - 5 + 15 * after)  # above the axis, with room for those that follow
         names.append(svg.Text(right - 4, free, reference.name, "note", "end"))
     return list(names)
 
@@ -169,7 +170,7 @@ def histogram(
 ) -> Markup:
     """How many users have which value; the last bar is open upwards where a few would stretch the axis.
 
-    Under median and mean stand the `references`, as far as they lie within the axis.
+    Median, mean and those `references` that lie within the axis are marked.
     """
     values = np.clip(values[np.isfinite(values)], -svg.HUGE, svg.HUGE)
     if len(values) == 0:
@@ -194,7 +195,7 @@ def histogram(
         marks += _columns(edges, counts, open_ended, x, y)
         for row, (words, value, kind) in enumerate([*levels, *drawn]):
             at, below = float(x(value)), 32.0 + 15 * row
-            side = ("end", -6) if at > (left + right) / 2 else ("start", 6)
+            side = ("end", -6) if at > (left + right) / 2 else ("", 6)
             marks += [svg.Rule(at, below - 10, at, bottom, kind), svg.Text(at + side[1], below, words, "note", side[0])]
         return height, marks
 
@@ -202,7 +203,7 @@ def histogram(
 
 
 def _columns(edges: np.ndarray, counts: np.ndarray, open_ended: bool, x: svg.Axis, y: svg.Axis) -> list[svg.Mark]:
-    """The bars of a histogram; one that is open upwards is paler, and says where it begins."""
+    """The bars of a histogram; one that is open upwards is paler, with its lower edge in words."""
     places = max(svg.tick_places(edges[1] - edges[0]), 1)
     names, across, tops = [metric(float(edge), places) for edge in edges], x(edges), y(counts)
     marks: list[svg.Mark] = []

@@ -1,6 +1,6 @@
 """Several runs on one page: what each achieved, what it guarantees, and what it sent.
 
-The page's words stand in templates/compare.html.
+The page's words are in templates/compare.html.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def compare_report(records: Sequence[RunRecord]) -> str:
 
 
 def labels(records: Sequence[RunRecord]) -> list[str]:
-    """A name for each run: its method's, with as much more as it takes to tell it from the others."""
+    """A name for each run: its method's, with as much detail as sets it apart from the others."""
     details: list[Callable[[RunRecord], str]] = [
         lambda record: record.summary.setting,
         lambda record: f"ε = {epsilon(record.guarantee.epsilon or 0)}" if record.guarantee else "no privacy",
@@ -163,7 +163,7 @@ def _value(record: RunRecord, name: str) -> float:
 
 
 def _best(records: Sequence[RunRecord], name: str) -> float | None:
-    """The best value of several runs; None where that cannot be said."""
+    """The best value of several runs; None where it is not known which way is better."""
     lower = meaning(name).lower_is_better
     known = [value for record in records if math.isfinite(value := _value(record, name))]
     if lower is None or not known or len(records) < 2:

@@ -11,14 +11,14 @@ from tacit.report.guarantee_words import brief
 from tacit.report.record import RunRecord
 from tacit.report.words import decimals, metric, sentence, short
 
-#: What is said of references, wherever they are shown.
+#: The guarantee of references, wherever they are shown.
 NON_PRIVATE = "NON-PRIVATE, for comparison; stays with the experimenter"
 _RATING = ("mse", "rmse", "mae")
 
 
 @dataclass(frozen=True)
 class Contender:
-    """The run, or what it stands beside; `missing` says why there are no metrics."""
+    """The run, or what it is compared with; `missing` is the reason why there are no metrics."""
 
     name: str
     what: str
@@ -38,7 +38,7 @@ class Contender:
 
 
 def contenders(record: RunRecord) -> list[Contender]:
-    """This run, its floor and its references; nothing where it stands alone."""
+    """This run, its floor and its references; empty where there are no others."""
     summary, floor = record.summary, record.about.floor
     found = [
         Contender("this run", record.about.method.name, brief(record.guarantee), summary.metrics, summary.intervals)
@@ -69,7 +69,7 @@ def compared_metrics(record: RunRecord) -> list[str]:
 def remarks(record: RunRecord) -> list[str]:
     """Which references without any learning together do better than the run, and by what."""
     found = contenders(record)
-    said = []
+    found_better = []
     for name in compared_metrics(record):
         lower = meaning(name).lower_is_better
         for one in found[1:]:
@@ -79,8 +79,8 @@ def remarks(record: RunRecord) -> list[str]:
             if its != mine and (its < mine) == lower:
                 places = decimals([its, mine])
                 numbers = f"{metric(its, places)} against {metric(mine, places)}"
-                said.append(sentence(f"{one.name} does better by {meaning(name).short}: {numbers}"))
-    return said
+                found_better.append(sentence(f"{one.name} does better by {meaning(name).short}: {numbers}"))
+    return found_better
 
 
 def missing(record: RunRecord) -> list[str]:

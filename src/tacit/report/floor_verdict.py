@@ -29,7 +29,7 @@ class Verdict:
 
     @property
     def brief(self) -> str:
-        """What a headline says of it; empty where nothing is known."""
+        """The verdict in a headline; empty where nothing is known."""
         return "" if self.standing == "unknown" else f"{self.title[:1].lower()}{self.title[1:]}"
 
 
@@ -125,7 +125,7 @@ def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
 
 
 def _ranked_worse(record: RunRecord, floor: AboutFloor, name: str) -> str | None:
-    """The ranking metric by which a run is behind its floor, where it was judged by another one."""
+    """The ranking metric by which a run is behind its floor, where the verdict is by another one."""
     mine, its = record.summary.metrics, floor.metrics
     found = next((m for m in mine if m.startswith("ndcg@") and _known(mine[m]) and _known(its.get(m))), None)
     if found is None or found == name:

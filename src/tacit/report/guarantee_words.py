@@ -40,7 +40,7 @@ def one_line(stated: StatedGuarantee, setting: str) -> str:
 
 
 def brief(stated: StatedGuarantee | None, hidden: str = "") -> str:
-    """A guarantee in a few words, or NON-PRIVATE; `hidden` says what an aggregation without noise hides."""
+    """A guarantee in a few words, or NON-PRIVATE; `hidden` is what an aggregation without noise hides."""
     if stated is None or not stated.holds:
         return "NON-PRIVATE, contributions hidden" if hidden else "NON-PRIVATE"
     return f"ε = {epsilon(stated.epsilon or 0)} per {stated.unit}{', SIMULATED' if stated.simulated else ''}"

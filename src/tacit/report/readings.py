@@ -50,8 +50,8 @@ def headline(record: RunRecord) -> str:
         return did
     whose = f" at {record.summary.metrics_of}" if record.summary.metrics_of else ""
     found = verdict(record)
-    judged = f", {found.brief}" if found is not None and found.brief else ""
-    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}{whose}{judged}"
+    verdict_words = f", {found.brief}" if found is not None and found.brief else ""
+    return f"{did}: test {meaning(lead).short} {metric(record.summary.metrics[lead])}{whose}{verdict_words}"
 
 
 def _what_happened(record: RunRecord) -> str:
@@ -147,7 +147,7 @@ def read_final(name: str, values: np.ndarray, final: float) -> list[str]:
     known = values[np.isfinite(values)]
     if len(known) == 0 or metric(float(known[-1])) == metric(final):
         return []
-    return [f"The finished model, judged on all test ratings, has {metric(final)}."]
+    return [f"The final model, evaluated on all test ratings, has {metric(final)}."]
 
 
 def read_histogram(name: str, values: np.ndarray) -> str:

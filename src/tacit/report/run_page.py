@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page. Its words stand in templates/report.html and in readings."""
+"""The report of a run: one HTML page. Its words are in templates/report.html and in readings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What sites send outside a run's own messages: sizes and lists before it, their own metrics after it.
 
-It is in no digest and in no summary: these are the same as those of one process. Bytes are what the sites' ledgers say.
+Digest and summary leave it out, so that they equal those of a simulation. Bytes are as in the sites' ledgers.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def shared_metrics(replies: Mapping[str, Any], parties: int) -> tuple[dict[str, 
         metrics["rmse"] = math.sqrt(metrics["mse"])
     notes.append(
         f"METRICS SHARED: {len(valid)} of {parties} sites chose to report the metrics of their own test ratings, which "
-        f"depend on data and carry no guarantee; {'their mean' if len(valid) > 1 else 'that of one site'} is shown."
+        f"depend on data and carry no guarantee; {'their mean is' if len(valid) > 1 else 'these are'} shown."
     )
     order = list(METRICS)
     return dict(sorted(metrics.items(), key=lambda one: (order.index(one[0].partition("@")[0]), one[0]))), notes

@@ -20,7 +20,7 @@ HUGE = 1e290  # drawn at most; beyond it, differences overflow
 Format = Callable[[float], str]
 
 
-Text = namedtuple("Text", "x y words kind anchor", defaults=("", "start"))
+Text = namedtuple("Text", "x y words kind anchor", defaults=("", ""))
 Rule = namedtuple("Rule", "x1 y1 x2 y2 kind")
 Box = namedtuple("Box", "x y width height kind")
 Dot = namedtuple("Dot", "x y radius kind")
@@ -54,19 +54,24 @@ def nothing(label: str) -> Markup:
 def _element(mark: Mark) -> str:
     match mark:
         case Text(x, y, words, kind, anchor):
-            return f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
+            anchored = f' text-anchor="{anchor}"' if anchor else ""
+            return f'<text x="{x:g}" y="{y:g}"{_class(kind)}{anchored}>{escape(words)}</text>'
         case Rule(x1, y1, x2, y2, kind):
-            return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" class="{kind}"/>'
+            return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"{_class(kind)}/>'
         case Box(x, y, width, height, kind):
             size = f'width="{max(width, 0):g}" height="{max(height, 0):g}"'
-            return f'<rect x="{x:g}" y="{y:g}" {size} class="{kind}"/>'
+            return f'<rect x="{x:g}" y="{y:g}" {size}{_class(kind)}/>'
         case Dot(x, y, radius, kind):
-            return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}" class="{kind}"/>'
+            return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}"{_class(kind)}/>'
         case Path(d, kind):
-            return f'<path d="{d}" class="{kind}"/>'
+            return f'<path d="{d}"{_class(kind)}/>'
         case Group(marks, title, kind):
             named = f"<title>{escape(title)}</title>" if title else ""
-            return f'<g class="{kind}">{named}{"".join(map(_element, marks))}</g>'
+            return f"<g{_class(kind)}>{named}{''.join(map(_element, marks))}</g>"
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def tick_places(step: float) -> int:
 
 
 def tick_format(step: float) -> Format:
-    """Numbers with just enough digits to tell neighbouring ticks apart."""
+    """Numbers with just enough digits for neighbouring ticks to differ."""
     places = tick_places(step)
     return lambda value: (f"{value:.3g}" if step >= 1e9 else f"{value:,.{places}f}").replace("-", "−")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.report.description import AboutParty
 from tacit.report.record import RunRecord
 
 
@@ -20,7 +20,6 @@ class PartyTraffic:
     `devices` > 0 marks a cohort; `parties` > 1 marks several parties put together.
     """
 
-    name: str
     title: str
     up: int
     down: int
@@ -28,12 +27,10 @@ class PartyTraffic:
     parties: int = 1
 
 
-@dataclass(frozen=True)
-class StepTraffic:
-    """One step's messages: how many went each way (copies counted), and their bytes."""
+class StepTraffic(NamedTuple):
+    """One step's answers (copies counted), and its bytes."""
 
     step: str
-    asked: int
     answered: int
     up: int
     down: int
@@ -41,7 +38,7 @@ class StepTraffic:
 
 @dataclass(frozen=True)
 class RoundTraffic:
-    """Bytes per round and step: rounds (r,) int64; up, down (r, s) float64; steps, the heaviest first."""
+    """Bytes per round and step: rounds (r,) int64; up, down (r, s) float64; steps, the largest first."""
 
     rounds: np.ndarray
     steps: list[str]
@@ -51,70 +48,52 @@ class RoundTraffic:
 
 def by_party(record: RunRecord) -> list[PartyTraffic]:
     """Every party on the roster or in the transcript, by bytes sent; equals keep the roster's order."""
-    totals = _totals(record.messages, ["party"])
-    totals.pop(("sum",), None)  # what the coordinator saw of sealed contributions; nobody sent it
-    roster = {party.name: party for party in record.about.partition.parties}
+    sent = {party: (up, down) for party, _answers, up, down in _sums(record.messages, "party")}
+    sent.pop("sum", None)  # what the coordinator saw of masked contributions; no party sent it
     rows = []
-    for name in [*roster, *sorted({key[0] for key in totals} - roster.keys())]:
-        moved, known = totals.get((name,), {}), roster.get(name)
-        rows.append(
-            PartyTraffic(
-                name,
-                _title(known) if known else name,
-                up=moved.get("up", (0, 0))[1],
-                down=moved.get("down", (0, 0))[1],
-                devices=known.devices if known else 0,
-            )
-        )
+    for party in record.about.partition.parties:
+        title = party.label or party.name if party.devices else party.title
+        rows.append(PartyTraffic(title, *sent.pop(party.name, (0, 0)), devices=party.devices))
+    rows += [PartyTraffic(name, *sent[name]) for name in sorted(sent)]
     return sorted(rows, key=lambda row: -row.up)
-
-
-def _title(party: AboutParty) -> str:
-    return party.label or party.name if party.devices else party.title
 
 
 def largest(rows: Sequence[PartyTraffic], most: int = 20) -> tuple[list[PartyTraffic], PartyTraffic | None]:
     """The `most` that sent most, and all others as one."""
     if len(rows) <= most:
         return list(rows), None
-    rest = rows[most:]
-    up, down = sum(row.up for row in rest), sum(row.down for row in rest)
-    devices = sum(row.devices for row in rest)
-    return list(rows[:most]), PartyTraffic("", "", up, down, devices, len(rest))
+    up, down, devices = (sum(getattr(row, key) for row in rows[most:]) for key in ("up", "down", "devices"))
+    return list(rows[:most]), PartyTraffic("", up, down, devices, len(rows) - most)
 
 
 def by_step(record: RunRecord) -> list[StepTraffic]:
-    """Every step that was asked for, in the order in which they were first asked for."""
-    table = record.messages
-    totals = _totals(table, ["step"])
-    first = table.group_by("step", use_threads=False).aggregate([("call", "min")])
+    """Every step that was requested, in the order of the first requests."""
+    first = record.messages.group_by("step", use_threads=False).aggregate([("call", "min")])
     order = dict(zip(first["step"].to_pylist(), first["call_min"].to_pylist(), strict=True))
-    rows = []
-    for (step,), moved in sorted(totals.items(), key=lambda pair: (order[pair[0][0]] or 0, pair[0][0])):
-        (answered, up), (asked, down) = moved.get("up", (0, 0)), moved.get("down", (0, 0))
-        rows.append(StepTraffic(step, asked, answered, up, down))
-    return rows
+    rows = [StepTraffic(*row) for row in _sums(record.messages, "step")]
+    return sorted(rows, key=lambda row: (order[row.step] or 0, row.step))
 
 
 def by_round(record: RunRecord) -> RoundTraffic:
     """Bytes per round and step. Messages outside any round count as round 0."""
-    totals = _totals(record.messages, ["round", "step"])
-    rounds = np.array(sorted({key[0] for key in totals}), dtype=np.int64)
-    weight: dict[str, int] = {}
-    for (_, step), moved in totals.items():
-        weight[step] = weight.get(step, 0) + sum(amount for _, amount in moved.values())
-    steps = sorted(weight, key=lambda step: (-weight[step], step))
-    up, down = np.zeros((2, len(rounds), len(steps)))
-    row = {int(number): place for place, number in enumerate(rounds)}
-    column = {step: place for place, step in enumerate(steps)}
-    for (number, step), moved in totals.items():
-        for direction, table in (("up", up), ("down", down)):
-            table[row[number], column[step]] = moved.get(direction, (0, 0))[1]
-    return RoundTraffic(rounds, steps, up, down)
+    found = [
+        (round_ or 0, step, up, down) for round_, step, _answers, up, down in _sums(record.messages, "round", "step")
+    ]
+    total: dict[str, int] = {}
+    for _round, step, up, down in found:
+        total[step] = total.get(step, 0) + up + down
+    steps = sorted(total, key=lambda step: (-total[step], step))
+    rounds = np.unique(np.array([row[0] for row in found], dtype=np.int64))
+    ups, downs = np.zeros((2, len(rounds), len(steps)))
+    for number, step, up, down in found:
+        place = np.searchsorted(rounds, number), steps.index(step)
+        ups[place] += up
+        downs[place] += down
+    return RoundTraffic(rounds, steps, ups, downs)
 
 
 def few_steps(moved: RoundTraffic, most: int) -> RoundTraffic:
-    """At most so many steps; the lightest ones together as "other steps"."""
+    """At most so many steps; the smallest ones together as "other steps"."""
     if len(moved.steps) <= most:
         return moved
     k = most - 1
@@ -124,9 +103,8 @@ def few_steps(moved: RoundTraffic, most: int) -> RoundTraffic:
 
 def troubles(record: RunRecord) -> dict[str, int]:
     """How many messages did not arrive in time, by status ("lost", "late")."""
-    table = record.messages
-    table = table.filter(pc.not_equal(pc.fill_null(table["status"], "ok"), "ok"))
     found: dict[str, int] = {}
+    table = record.messages.filter(pc.not_equal(record.messages["status"], "ok"))
     for status, copies in zip(table["status"].to_pylist(), table["copies"].to_pylist(), strict=True):
         found[status] = found.get(status, 0) + max(copies or 0, 1)
     return dict(sorted(found.items()))
@@ -137,19 +115,15 @@ def transcript_totals(record: RunRecord, arrived_only: bool = False) -> tuple[in
     table = record.messages
     if arrived_only:
         table = table.filter(pc.equal(pc.fill_null(table["status"], "ok"), "ok"))
-    moved = _totals(table, []).get((), {})
-    return moved.get("up", (0, 0))[1], moved.get("down", (0, 0))[1]
+    rows = list(_sums(table, "step"))
+    return sum(row[-2] for row in rows), sum(row[-1] for row in rows)
 
 
-def _totals(table: pa.Table, keys: list[str]) -> dict[tuple, dict[str, tuple[int, int]]]:
-    """key → direction → (messages, bytes)."""
-    if "round" in keys:
-        place = table.schema.get_field_index("round")
-        table = table.set_column(place, "round", pc.fill_null(table["round"], 0))
-    grouped = table.group_by([*keys, "direction"], use_threads=False)
-    summed = grouped.aggregate([("copies", "sum"), ("bytes", "sum")])
-    columns = [summed[name].to_pylist() for name in [*keys, "direction", "copies_sum", "bytes_sum"]]
-    result: dict[tuple, dict[str, tuple[int, int]]] = {}
-    for *key, direction, copies, amount in zip(*columns, strict=True):
-        result.setdefault(tuple(key), {})[direction] = (int(copies or 0), int(amount or 0))
-    return result
+def _sums(table: pa.Table, *keys: str) -> zip:
+    """Rows of keys, answers, bytes up and bytes down."""
+    up, copies, size = pc.equal(table["direction"], "up"), *(pc.fill_null(table[key], 0) for key in ("copies", "bytes"))
+    columns = {"answers": pc.if_else(up, copies, 0), "up": pc.if_else(up, size, 0), "down": pc.if_else(up, 0, size)}
+    parts = pa.table({**{key: table[key] for key in keys}, **columns})
+    summed = parts.group_by(list(keys), use_threads=False).aggregate([(name, "sum") for name in columns])
+    names = [*keys, *(f"{name}_sum" for name in columns)]
+    return zip(*(summed[name].to_pylist() for name in names), strict=True)

@@ -8,23 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 INTERVAL = "95 % interval"  # what `tacit.evaluate` computes
-MISSING = "–"  # what stands where a number is missing, infinite or not a number
+MISSING = "–"  # shown where a number is missing, infinite or not a number
 
-_SMALL = (
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
+_SMALL = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 # Not from the locale: a report reads the same wherever it was made.
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -112,7 +98,7 @@ def seconds(s: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A share, one digit after the point where that tells more.
+    """A share, one digit after the point where that is informative.
 
     >>> percent(0.0447), percent(0.5), percent(0.00004)
     ('4.5 %', '50 %', 'under 0.1 %')
@@ -126,7 +112,7 @@ def percent(fraction: float) -> str:
 
 
 def decimals(values: Sequence[float | None]) -> int:
-    """Digits after the point with which these values, and small differences between them, are told apart.
+    """Digits after the point with which these values, and small differences between them, can be seen.
 
     >>> decimals([0.755]), decimals([0.7551, 0.7553, 0.7556]), decimals([23.4]), decimals([1200.0])
     (3, 4, 2, 0)

@@ -149,10 +149,10 @@ def _signed(parties: int, dropped: int, colluding: int) -> Shape:
 def _shaped(parties: int, degree: int, dropped: int, colluding: int, connected: float) -> Shape | None:
     """The shape of this degree with its best threshold; None where no threshold keeps all bounds."""
     lost = math.log2(parties) + _tail(parties - 1, dropped, degree)
-    told = math.log2(parties) + _tail(parties - 1, colluding, degree)
+    known = math.log2(parties) + _tail(parties - 1, colluding, degree)
     for threshold in range(max(degree // 2 + 1, min(degree, colluding + 1)), 0, -1):
-        # Void if more than k − t neighbours are lost; told if t or more of them collude.
-        recovers, hidden = min(0.0, lost[degree - threshold + 1]), min(0.0, told[threshold])
+        # Void if more than k − t neighbours are lost; known if t or more of them collude.
+        recovers, hidden = min(0.0, lost[degree - threshold + 1]), min(0.0, known[threshold])
         if recovers <= AVAILABLE:
             if hidden > SECURE:
                 return None

@@ -90,9 +90,9 @@ class SecAggServer:
         for name in survivors:
             seed = self._seed_of(name, read)
             add_mask(total, self._sum.bound("own mask", name, seed), bits, -1)
-        left = set(survivors)
-        for name in self._sum.in_order(self._sharers - left):
-            stayed = [other for other in self._sum.near[name] if other in left]
+        chosen = set(survivors)
+        for name in self._sum.in_order(self._sharers - chosen):
+            stayed = [other for other in self._sum.near[name] if other in chosen]
             if stayed:
                 key = self._key_of(name, read)
                 for other in stayed:  # what `other` added is the opposite of what `name` would have added
@@ -107,8 +107,8 @@ class SecAggServer:
             self.rejected[name] = f'"{name}" is not on the roster of this sum.'
         return self._sum.in_order(given)
 
-    def _enough(self, left: Iterable[str], did: str) -> None:
-        count, fewest = len(tuple(left)), self._sum.shape.fewest
+    def _enough(self, parties: Iterable[str], did: str) -> None:
+        count, fewest = len(tuple(parties)), self._sum.shape.fewest
         if count < fewest:
             raise VoidRound(f"Only {count} of {self._sum.shape.parties} parties {did}, and {fewest} must; try again.")
 
@@ -125,13 +125,13 @@ class SecAggServer:
             self._commitments[name] = body
 
     def _read(self, answers: Mapping[str, bytes], survivors: Sequence[str]) -> dict[str, Answer]:
-        read, left, listed = {}, set(survivors), self._sum.listed(survivors)
+        read, chosen, listed = {}, set(survivors), self._sum.listed(survivors)
         for name in self._known(answers):
-            if name not in left:
+            if name not in chosen:
                 self.rejected[name] = f'"{name}" answered, but is not among the survivors.'
                 continue
             try:
-                read[name] = self._sum.read_answer(name, answers[name], left, listed)
+                read[name] = self._sum.read_answer(name, answers[name], chosen, listed)
             except BadMessage as why:
                 self.rejected[name] = str(why)
                 continue

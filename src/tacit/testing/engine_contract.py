@@ -120,7 +120,7 @@ class Prober(Party):
     def stale(self) -> Any:
         return self.earlier
 
-    @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it lets two releases out")
+    @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it makes two releases")
     def twice(self) -> Release:
         self.gate.sum(self._counts)
         return self.gate.sum(self._counts)
@@ -129,7 +129,7 @@ class Prober(Party):
     def gossip(self) -> Release:
         return self.gate.public("ratings", value=True)
 
-    @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it sends numbers that are none")
+    @step(Kind.SUM, takes=Schema(), gives=VECTOR, what="nothing: it sends what is not a number")
     def poison(self) -> Release:
         return self.gate.sum(lambda s, r: {"vector": np.full(self.member.items, np.nan, dtype=np.float32)})
 

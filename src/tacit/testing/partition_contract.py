@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
-from tacit.partition import Parties, Setting
+from tacit.partition import Parties, Setting, Share
 from tacit.rng import derive
 
 
@@ -36,9 +36,19 @@ class PartitionContract:
         sparse = demo(users=75, items=80, ratings=900, feedback="implicit")
         yield replace(sparse.keep((sparse.users % 5 > 0) & (sparse.items % 4 > 0)), times=None)
 
-    def test_every_rating_is_in_exactly_one_share(self) -> None:
+    def made(self) -> Iterator[tuple[Ratings, Parties]]:
+        """Every example, and its partition."""
         for whole in self.examples():
-            parties = self.make(whole, seed=7)
+            yield whole, self.make(whole, seed=7)
+
+    def shares(self) -> Iterator[tuple[Ratings, Share]]:
+        """Every share of every example, with the whole."""
+        for whole, parties in self.made():
+            for share in parties:
+                yield whole, share
+
+    def test_every_rating_is_in_exactly_one_share(self) -> None:
+        for whole, parties in self.made():
             parts = [_rows(s.ratings, s.users[s.ratings.users], s.items[s.ratings.items]) for s in parties.shares]
             found = np.concatenate(parts)
             found = found[np.lexsort((found[:, 1], found[:, 0]))]
@@ -46,61 +56,50 @@ class PartitionContract:
             assert parties.n_ratings == whole.n_ratings
 
     def test_rows_and_columns_map_back_to_the_ids_of_the_whole(self) -> None:
-        for whole in self.examples():
-            for share in self.make(whole, seed=7):
-                assert share.users.dtype == share.items.dtype == np.int64
-                np.testing.assert_array_equal(share.ratings.user_ids.ids, whole.user_ids[share.users])
-                np.testing.assert_array_equal(share.ratings.item_ids.ids, whole.item_ids[share.items])
+        for whole, share in self.shares():
+            assert share.users.dtype == share.items.dtype == np.int64
+            np.testing.assert_array_equal(share.ratings.user_ids.ids, whole.user_ids[share.users])
+            np.testing.assert_array_equal(share.ratings.item_ids.ids, whole.item_ids[share.items])
 
     def test_attributes_follow_their_users_and_items(self) -> None:
-        for whole in self.examples():
-            for share in self.make(whole, seed=7):
-                assert whole.user_attributes is not None
-                assert whole.item_attributes is not None
-                assert share.ratings.user_attributes == whole.user_attributes.take(share.users)
-                assert share.ratings.item_attributes == whole.item_attributes.take(share.items)
+        for whole, share in self.shares():
+            assert whole.user_attributes is not None
+            assert whole.item_attributes is not None
+            assert share.ratings.user_attributes == whole.user_attributes.take(share.users)
+            assert share.ratings.item_attributes == whole.item_attributes.take(share.items)
 
     def test_one_side_is_shared_and_the_other_divided(self) -> None:
-        for whole in self.examples():
-            parties = self.make(whole, seed=7)
+        for whole, parties in self.made():
             vertical = parties.setting is Setting.VERTICAL
             divided = np.concatenate([s.items if vertical else s.users for s in parties])
             np.testing.assert_array_equal(np.sort(divided), np.arange(whole.n_items if vertical else whole.n_users))
             for share in parties:
-                kept, all_ids = (
-                    (share.ratings.user_ids, whole.user_ids)
-                    if vertical
-                    else (
-                        share.ratings.item_ids,
-                        whole.item_ids,
-                    )
-                )
-                assert kept == all_ids
+                if vertical:
+                    assert share.ratings.user_ids == whole.user_ids
+                else:
+                    assert share.ratings.item_ids == whole.item_ids
 
     def test_no_party_is_without_users_and_items(self) -> None:
-        for whole in self.examples():
-            for share in self.make(whole, seed=7):
-                assert len(share.users) >= 1
-                assert len(share.items) >= 1
+        for _whole, share in self.shares():
+            assert len(share.users) >= 1
+            assert len(share.items) >= 1
 
     def test_shares_are_well_formed_ratings(self) -> None:
-        for whole in self.examples():
-            for share in self.make(whole, seed=7):
-                r = share.ratings
-                assert r.indptr.dtype == np.int64
-                assert r.items.dtype == np.int32
-                assert r.values.dtype == np.float32
-                assert (r.times is None) == (whole.times is None)
-                assert len(r.indptr) == r.n_users + 1
-                assert r.indptr[0] == 0
-                assert r.indptr[-1] == r.n_ratings
-                key = r.users.astype(np.int64) * r.n_items + r.items
-                assert np.all(np.diff(key) > 0), "rows or columns are out of order"
-                assert (r.scale, r.feedback) == (whole.scale, whole.feedback)
+        for whole, share in self.shares():
+            r = share.ratings
+            assert r.indptr.dtype == np.int64
+            assert r.items.dtype == np.int32
+            assert r.values.dtype == np.float32
+            assert (r.times is None) == (whole.times is None)
+            assert len(r.indptr) == r.n_users + 1
+            assert r.indptr[0] == 0
+            assert r.indptr[-1] == r.n_ratings
+            key = r.users.astype(np.int64) * r.n_items + r.items
+            assert np.all(np.diff(key) > 0), "rows or columns are out of order"
+            assert (r.scale, r.feedback) == (whole.scale, whole.feedback)
 
     def test_the_whole_is_described(self) -> None:
-        for whole in self.examples():
-            parties = self.make(whole, seed=7)
+        for whole, parties in self.made():
             assert (parties.n_users, parties.n_items) == (whole.n_users, whole.n_items)
             assert (parties.scale, parties.feedback) == (whole.scale, whole.feedback)
             assert parties.user_ids == whole.user_ids
@@ -108,14 +107,12 @@ class PartitionContract:
             assert parties.description.endswith(".")
 
     def test_parties_are_named_in_order(self) -> None:
-        for whole in self.examples():
-            parties = self.make(whole, seed=7)
+        for _whole, parties in self.made():
             assert list(parties.names) == [f"party-{k}" for k in range(1, len(parties) + 1)]
             assert all(share.label for share in parties)
 
     def test_only_cohorts_have_devices(self) -> None:
-        for whole in self.examples():
-            parties = self.make(whole, seed=7)
+        for _whole, parties in self.made():
             for share in parties:
                 assert share.devices == (len(share.users) if parties.setting is Setting.DEVICE else 0)
 

@@ -1,90 +1,64 @@
 """What every method with a guarantee must do, as tests to inherit: no neighbour moves an answer further than stated.
 
-A coordinator may ask any step, with anything that the step's schema takes, and noise may come out as anything. So the
-contract asks a real party, through its real gate, with payloads as bad as the schema allows, and puts its own numbers
-in the place of noised answers; the exact answer before the noise, and how much noise there was, are written down. Two
-neighbours get the same requests and the same noised answers, and the distance of what was exact, over the noise that
-was added to it, is held to what the release is charged with. A climb over what the record holds, what is asked and what
-noise made of it looks for the largest distance.
+Two neighbours get the same requests and the same noised answers (`tacit.testing.adversary`). The distance of their
+exact answers, over the noise that was added, is held to what the release is charged with. A hill climb over what the
+record holds, what is asked and what noise made of it looks for the largest distance.
 """
 
 from __future__ import annotations
 
 import math
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any, ClassVar, cast
-from unittest.mock import patch
 
 import numpy as np
 
-from tacit.boundary import mechanisms
 from tacit.boundary.account import epsilon as epsilon_of
 from tacit.boundary.code import Grid
 from tacit.boundary.events import Gaussian, PerturbedObjective, Pure, SampledGaussian, SampledSkellam, Shuffled, Skellam
-from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget
-from tacit.boundary.query import Exact, Mechanism, Query, Reporting, Rows, Solving, Summable
-from tacit.boundary.randomness import Seeded, Source
+from tacit.boundary.query import Mechanism, Reporting, Solving, Summable
+from tacit.boundary.randomness import Seeded
 from tacit.boundary.release import Kind
-from tacit.boundary.spec import StepTerms, Terms
-from tacit.boundary.wire import Array, Value, encode
+from tacit.boundary.spec import StepTerms
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts
-from tacit.data.ratings import Ratings, Scale
-from tacit.data.vocabulary import Vocabulary
-from tacit.federation import Facts, Floats, Party
-from tacit.federation.messages import Integer, Request, Step
-from tacit.guarantee import Guarantee, Relation, Unit
+from tacit.data.ratings import Ratings
+from tacit.federation import Facts, Floats
+from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen, find
-from tacit.partition import Parties, Setting, partition
+from tacit.partition import Parties, Setting
 from tacit.prepare.plan import Plan, plan_run
-from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.prepared import Record as Kept
+from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import derive, stream_key
 from tacit.secure.quantize import Contributions
+from tacit.testing.adversary import (
+    DIALS,
+    ITEMS,
+    SCALE,
+    USERS,
+    WORST,
+    InMemory,
+    Observed,
+    asked_for,
+    neighbours,
+    observing,
+    only_sums,
+    pinned,
+    promised,
+    reports,
+    requests,
+    shares_of,
+)
 
-USERS, ITEMS, SCALE = 4, 7, Scale(1, 5)
 EPSILON, DELTA = 4.0, 1e-3
-#: One record: by item, the rating.
-Record = Mapping[int, float]
 #: How many devices' reports are counted, and by how many standard deviations their frequencies may differ by chance.
 CROWD, ALARM = 4000, 5.0
-
-_LOW, _HIGH = SCALE.low, SCALE.high
-#: From where on a part of what is stated is too much: rounding aside.
+#: The part of the stated bound that may not be exceeded: rounding aside.
 ENOUGH = 1 + 1e-9
-#: What the climb turns, one dial at a time.
-DIALS: Mapping[str, int] = {"rated": 6, "values": 4, "others": 4, "move": 3, "told": 8, "asked": 8, "noise": 4}
-
-
-class InMemory(Ledger):
-    """A ledger that forgets when the process ends; all else is as on disk."""
-
-    def __init__(self, party: str) -> None:
-        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._begin()
-
-
-@dataclass
-class Heard:
-    """What one party was about to say.
-
-    Attributes
-    ----------
-    asked : per release its step, what answers it over the party's data, and the stream that its sample is drawn from
-    noised : per noisy answer its step, σ of the noise that each contributor added, and its exact blocks
-    """
-
-    asked: list[tuple[str, Any, Callable[[], np.random.Generator]]] = field(default_factory=list)
-    noised: list[tuple[str, float, dict[str, Array]]] = field(default_factory=list)
 
 
 class PrivacyContract:
@@ -121,12 +95,12 @@ class PrivacyContract:
     def test_no_neighbour_moves_an_answer_further_than_stated(self, setting: Setting, unit: Unit) -> None:
         """Zero-out within what is charged, replace within twice that, per step; also in sums of integers."""
         plan = self.plan(setting, unit)
-        furthest = self.climbed(setting, plan)
+        furthest = self.largest_distance(setting, plan)
         assert furthest <= ENOUGH, f"neighbours lie {furthest:.3g} times as far apart as the noise covers"
         assert furthest >= self.within.get((setting, unit), 0.5), f"the climb came to {furthest:.3g} of the bound only"
         if only_sums(plan.terms):
-            sealed = self.climbed(setting, self.plan(setting, unit, sealed=True), tries=20)
-            assert sealed <= ENOUGH, f"a sum of whole numbers moves {sealed:.3g} times as far as its noise covers"
+            sealed = self.largest_distance(setting, self.plan(setting, unit, sealed=True), tries=20)
+            assert sealed <= ENOUGH, f"a sum of integers moves {sealed:.3g} times as far as its noise covers"
 
     def test_what_is_charged_is_what_was_asked_for(self, setting: Setting, unit: Unit) -> None:
         """All releases of a run together, as they are charged, cost the epsilon that was asked for, and no more."""
@@ -162,13 +136,13 @@ class PrivacyContract:
         aggregation = AggregationSection(name="ideal" if sealed else "plain")
         return plan_run(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
 
-    def climbed(self, setting: Setting, plan: Plan, tries: int = 60, seed: int = 7) -> float:
+    def largest_distance(self, setting: Setting, plan: Plan, tries: int = 60, seed: int = 7) -> float:
         """The largest distance found, in parts of what is stated: a dial at a time, from one bad place and then others.
 
         A climb ends where no dial helps, or where too much is found; `tries` is how many distances are looked at.
         """
         if reports(plan.terms):
-            return self.told_apart(setting, plan)
+            return self.reports_distance(setting, plan)
         stream, dials = derive(seed, "climb", self.name, setting), self.dials(setting, plan)
         known: dict[tuple[int, ...], float] = {}
 
@@ -178,7 +152,7 @@ class PrivacyContract:
                 known[key] = self.distance(setting, plan, at)
             return known[key]
 
-        at = dict(_WORST)
+        at = dict(WORST)
         while True:
             here, again = look(at), True
             while again:
@@ -192,19 +166,19 @@ class PrivacyContract:
                             at, here, again = there, look(there), True
             at = {dial: int(stream.integers(options)) for dial, options in DIALS.items()}
 
-    def told_apart(self, setting: Setting, plan: Plan) -> float:
+    def reports_distance(self, setting: Setting, plan: Plan) -> float:
         """The largest |ln| ratio of two records' probabilities of one report, in parts of the stated ε₀.
 
         A crowd of devices that all hold one record, and one whose devices all hold a neighbour's, report once.
         """
         furthest = 0.0
         for asked, move in product((1, 5), (0, 1)):
-            at = {**_WORST, "asked": asked, "values": 2, "move": move}
+            at = {**WORST, "asked": asked, "values": 2, "move": move}
             records, near, _times = neighbours(plan, at)
             crowds = (shares_of([each[0]] * CROWD, setting) for each in (records, near))
             here, there = (self.converse(plan, crowd, [crowd[0].name], at) for crowd in crowds)
             for (step, query, coins), (_, other, _) in zip(
-                *(next(iter(heard.values())).asked for heard in (here, there)), strict=True
+                *(next(iter(observed.values())).asked for observed in (here, there)), strict=True
             ):
                 event = plan.terms.steps[step].event
                 assert isinstance(event, (Pure, Shuffled))
@@ -242,7 +216,7 @@ class PrivacyContract:
                 terms = plan.terms.steps[step]
                 if isinstance(terms.code, Grid):
                     parts, near_parts = (list(cast(Summable, each).chunks({}, coins())) for each in (asked, near_asked))
-                    furthest.append(whole_moves(parts, near_parts, terms) / times)
+                    furthest.append(integer_distance(parts, near_parts, terms) / times)
                 elif terms.query.mechanism is Mechanism.PERTURBED:
                     furthest.append(self.apart(asked, near_asked, coins, times) / (times * terms.sensitivity))
         for step, terms in plan.terms.steps.items():
@@ -253,18 +227,18 @@ class PrivacyContract:
                 assert count <= charged, f"one unit is in {count} answers of {step}, and {charged} are charged"
         return max(furthest)
 
-    def converse(self, plan: Plan, parties: Parties, whom: Sequence[str], at: Mapping[str, int]) -> dict[str, Heard]:
+    def converse(self, plan: Plan, parties: Parties, whom: Sequence[str], at: Mapping[str, int]) -> dict[str, Observed]:
         """What these parties say when they are told `told` and asked `asked`, by party."""
         prepared = PreparedRun.by_plan(find(self.name), Facts.of(parties, 7), plan, run="run")
         kept_for = str(plan.terms.unit), str(plan.terms.relation)
-        heard = {}
+        observed = {}
         for share in parties:
             if share.name in whom:
-                party = prepared.party(share, Kept(_ledger(share.name, *kept_for), Budget(100.0, plan.delta)))
-                with listening(party, pinned(at["noise"], share.name)) as heard[share.name]:
+                party = prepared.party(share, Record(_ledger(share.name, *kept_for), Budget(100.0, plan.delta)))
+                with observing(party, pinned(at["noise"], share.name)) as observed[share.name]:
                     for request in requests(party, plan, at, self.last):
                         party.answer(request)
-        return heard
+        return observed
 
 
 @cache
@@ -275,74 +249,6 @@ def _ledger(party: str, *_kept_for: str) -> InMemory:
 
 def _same(one: Ratings, other: Ratings) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("indptr", "items", "values"))
-
-
-class Overheard(Query):
-    """A query as it is, but for a note of what answers it over whose data."""
-
-    def __init__(self, query: Query, note: Callable[[Any], None]) -> None:
-        self._query, self._note = query, note
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("_query", "_note", "over"):
-            return object.__getattribute__(self, name)
-        return getattr(self._query, name)
-
-    def over(self, *data: Any, **options: Any) -> Any:
-        answering = self._query.over(*data, **options)
-        self._note(answering)
-        return answering
-
-
-@contextmanager
-def listening(party: Party, pin: Callable[[str, tuple[int, ...]], Array]) -> Iterator[Heard]:
-    """While it lasts, what the party is asked is written down, and `pin` takes the place of what was noised.
-
-    Nothing is recorded or held to a schedule or a budget, since nothing leaves.
-    """
-    heard, gate = Heard(), party.gate
-    assert gate.protection is not None
-
-    def asked(answering: Any) -> None:
-        served = gate._serving()
-        coins = partial(derive, 7, party.name, served.round, "sample", 0, served.hash)
-        heard.asked.append((served.step, answering, coins))
-
-    def noised(mechanism: mechanisms.Gaussian, blocks: Mapping[str, Exact], source: Source) -> dict[str, Array]:
-        exact = {name: block.dense() if isinstance(block, Rows) else block.copy() for name, block in blocks.items()}
-        step = gate._serving().step
-        devices = gate._contributors(gate.present) if party.steps[step].kind is Kind.SUM else 1
-        heard.noised.append((step, mechanism.sigma / math.sqrt(devices), exact))  # what each of them added
-        return {name: pin(name, block.shape).astype(np.float32) for name, block in exact.items()}
-
-    def nothing(*given: Any, **named: Any) -> None:
-        return None
-
-    steps = {
-        name: replace(terms, spec=replace(terms.spec, query=Overheard(terms.query, asked)))
-        for name, terms in gate.terms.steps.items()
-    }
-    gate.terms = replace(gate.terms, steps=steps)
-    vars(gate).update(_record=nothing)
-    vars(gate.protection).update(admit=nothing, afford=nothing)
-    with patch.object(mechanisms.Gaussian, "noised", noised):
-        yield heard
-
-
-def promised(terms: Terms) -> Unit:
-    """The unit that the guarantee is about."""
-    assert isinstance(terms.guarantee, Guarantee)
-    return terms.guarantee.unit
-
-
-def only_sums(terms: Terms) -> bool:
-    """Whether all that is asked of data is sums, so that these may be hidden."""
-    return all(one.kind is Kind.SUM for one in terms.steps.values())
-
-
-def reports(terms: Terms) -> list[str]:
-    """The steps that end in randomised reports."""
-    return [name for name, one in terms.steps.items() if one.query.mechanism is Mechanism.RESPONSE]
 
 
 def multiplier(terms: StepTerms) -> float:
@@ -357,137 +263,7 @@ def covered(terms: StepTerms) -> float:
     return multiplier(terms) * terms.sensitivity
 
 
-def asked_for(terms: StepTerms) -> int:
-    """How many releases of a step the contract asks for."""
-    return min(terms.spec.releases, 2)
-
-
-# -- neighbours -----------------------------------------------------------------------------------------------------
-
-_ALL = range(ITEMS)
-_RATED: tuple[Sequence[int], ...] = (_ALL, _ALL[: ITEMS // 2], (0,), (0, ITEMS - 2, ITEMS - 1), (1, 3), ())
-_VALUES: tuple[Callable[[int], float], ...] = (
-    lambda item: _LOW,
-    lambda item: _HIGH,
-    lambda item: (_LOW, _HIGH)[item % 2],
-    lambda item: (_LOW + _HIGH) / 2,
-)
-#: Where every climb begins: a full record of the lowest ratings, and factors that predict the highest.
-_WORST = {"rated": 0, "values": 0, "others": 1, "move": 0, "told": 1, "asked": 1, "noise": 1}
-
-
-def neighbours(plan: Plan, at: Mapping[str, int]) -> tuple[list[Record], list[Record], int]:
-    """Everybody's records, a neighbour's, and how often the stated bound covers their distance.
-
-    The neighbours are those of what is counted; where a rating is promised and its user counted, also the promised
-    ones, which are then within replace.
-    """
-    terms, unit = plan.terms, promised(plan.terms)
-    record = {item: _VALUES[at["values"]](item) for item in _RATED[at["rated"]]}
-    others: tuple[Record, ...] = ({}, dict.fromkeys(_ALL, _LOW), dict.fromkeys(_ALL, _HIGH), {0: _HIGH})
-    rest = [others[at["others"]]] * (USERS - 1)
-    opposite = {item: _LOW + _HIGH - value for item, value in record.items()}
-    moved: Record
-    if terms.unit is Unit.USER and (unit is Unit.USER or at["move"] == 2):
-        moved, times = (({}, 1), (opposite, 2), (dict.fromkeys(_ALL, _HIGH), 2))[at["move"]]
-    else:
-        first = min(record, default=0)
-        gone = {item: value for item, value in record.items() if item != first}
-        free = next((item for item in _ALL if item not in record), first)
-        moved, times = ((gone, 1), ({**gone, free: _HIGH}, 2), (opposite if len(record) == 1 else gone, 2))[at["move"]]
-        if terms.unit is not unit:
-            times = 2 if terms.relation is Relation.REPLACE else 1
-    return [record, *rest], [moved, *rest], times
-
-
-@cache
-def _vocabularies(users: int) -> tuple[Vocabulary, Vocabulary]:
-    return Vocabulary.of(list(range(users)), "user"), Vocabulary.of(list(range(ITEMS)), "item")
-
-
-def shares_of(records: Sequence[Record], setting: Setting) -> Parties:
-    """These records, divided as the setting has it."""
-    users, items = _vocabularies(len(records))
-    rows = [sorted(record.items()) for record in records]
-    ratings = Ratings(
-        indptr=np.cumsum([0, *map(len, rows)]).astype(np.int64),
-        items=np.array([item for row in rows for item, _ in row], dtype=np.int32),
-        values=np.array([value for row in rows for _, value in row], dtype=np.float32),
-        user_ids=users,
-        item_ids=items,
-        scale=SCALE,
-    )
-    by, into = {"horizontal": ("user", 2), "vertical": ("item", 2), "device": ("device", 1)}[setting]
-    return partition(ratings, by=by, into=into)
-
-
-# -- requests -------------------------------------------------------------------------------------------------------
-
-
-def requests(party: Party, plan: Plan, at: Mapping[str, int], last: Sequence[str]) -> Iterator[Request]:
-    """What a coordinator asks: every step without noise once, then every noisy one, twice where that is planned."""
-    for step in party.steps.values():
-        if step.kind is Kind.PUBLIC and step.name not in last:
-            yield request_of(party, step, 0, at["told"])
-    for name, terms in plan.terms.steps.items():
-        for round in range(1, asked_for(terms) + 1):
-            yield request_of(party, party.steps[name], round, at["asked"])
-
-
-def request_of(party: Party, step: Step, round: int, mode: int) -> Request:
-    payload: dict[str, Value] = {}
-    for name, wanted in step.takes.fields.items():
-        if isinstance(wanted, Floats):
-            shape = tuple(party.dimensions[s] if isinstance(s, str) else s for s in wanted.shape)
-            payload[name] = wild(mode, shape).astype(np.float32)
-        elif isinstance(wanted, Integer):
-            payload[name] = min(max(wanted.low, round - 1), wanted.high)
-        else:
-            raise NotImplementedError(f'The contract does not know what "{name}" of step "{step.name}" can be.')
-    return Request("contract", "", step.name, round, 0, encode(payload))
-
-
-def wild(mode: int, shape: tuple[int, ...]) -> Array:
-    """Numbers that a schema takes: corners of Π's ball, all on one axis or on many, beyond it, negative, huge, none."""
-    p = shape[-1] if len(shape) > 1 else 1
-    rows, size = math.prod(shape) // p, math.sqrt(SCALE.span)
-    corners = size * np.eye(p)
-    if mode == 0:
-        x = np.zeros((rows, p))
-    elif mode in (1, 2):
-        x = np.tile(corners[0 if mode == 1 else -1], (rows, 1))
-    elif mode == 3:
-        x = corners[np.arange(rows) % p]
-    elif mode == 4:
-        x = np.where(np.arange(rows)[:, None] < 2, corners[np.arange(rows) % p], 0.0)
-    elif mode == 5:
-        x = size * derive(7, "wild").random((rows, p))
-    elif mode == 6:
-        x = np.where(derive(8, "wild").random((rows, p)) < 0.5, -3e38, 3e38)
-    else:
-        x = -np.tile(corners[0], (rows, 1))
-    return x.reshape(shape)
-
-
-def pinned(mode: int, party: str) -> Callable[[str, tuple[int, ...]], Array]:
-    """What noise makes of every answer: nothing, a push of every row to a corner, pushes to many, large numbers."""
-
-    def pin(name: str, shape: tuple[int, ...]) -> Array:
-        if mode == 0:
-            return np.zeros(shape)
-        if mode == 1:
-            return np.where(np.arange(shape[-1]) == 0, -1e9, 1e9) * np.ones(shape)
-        if mode == 2:
-            return np.where(np.arange(math.prod(shape)).reshape(shape) * 7 % 3 == 0, -1e9, 1e9)
-        return 1e4 * derive(9, "pin", party, name).standard_normal(shape)
-
-    return pin
-
-
-# -- how far ----------------------------------------------------------------------------------------------------------
-
-
-def whole_moves(here: Sequence[Contributions], there: Sequence[Contributions], terms: StepTerms) -> float:
+def integer_distance(here: Sequence[Contributions], there: Sequence[Contributions], terms: StepTerms) -> float:
     """How far a sum of integers moves between neighbours, in parts of what is charged: the larger of Δ₂'s and Δ₁'s.
 
     Contributions that both have fall out, since each is rounded by its own coins; every other one can move the sum by
@@ -502,11 +278,13 @@ def whole_moves(here: Sequence[Contributions], there: Sequence[Contributions], t
     for number, piece in enumerate([*(ours - theirs).elements(), *(theirs - ours).elements()]):
         values = np.frombuffer(piece, dtype=np.float64)
         cells = np.flatnonzero(values)
-        assert len(cells) <= rounding.touched, f"a piece touches {len(cells)} cells, and {rounding.touched} are stated"
-        assert np.linalg.norm(values) <= rounding.clip * (1 + 1e-9), "a piece is longer than stated"
+        assert len(cells) <= rounding.touched, (
+            f"a contribution has {len(cells)} non-zero cells, and {rounding.touched} are stated"
+        )
+        assert np.linalg.norm(values) <= rounding.clip * (1 + 1e-9), "a contribution is longer than stated"
         alone = Contributions(np.array([0, len(cells)]), cells, values[cells], len(values))
-        whole = rounding.summed(alone, Seeded(stream_key(7, "contract", number))).astype(np.float64)
-        l2, l1 = l2 + float(np.linalg.norm(whole)), l1 + float(np.abs(whole).sum())
+        summed = rounding.summed(alone, Seeded(stream_key(7, "contract", number))).astype(np.float64)
+        l2, l1 = l2 + float(np.linalg.norm(summed)), l1 + float(np.abs(summed).sum())
     return max(l2 / event.l2, l1 / event.l1)
 
 

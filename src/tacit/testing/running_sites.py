@@ -32,7 +32,7 @@ def sites() -> LocalSites:
 def rest() -> None:
     """Close the coordinator of the sites that are kept up, if there are any: a process can hold one at a time."""
     if sites.cache_info().currsize:
-        sites().rest()
+        sites().close_coordinator()
 
 
 def stop() -> None:

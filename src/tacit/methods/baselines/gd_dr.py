@@ -1,4 +1,4 @@
-"""`gd-dr`: every device tells one bit of its projected item gradient a round, under local DP (P0, §6.3).
+"""`gd-dr`: every device reports one bit of its projected item gradient a round, under local DP (P0, §6.3).
 
 Private-GD-DR of Shin, Kim, Shin and Xiao 2018 (IEEE TKDE 30(9)): gradient descent with dimension reduction. Users'
 factors stay at home and are fitted there; item factors follow an estimate of the mean gradient. See
@@ -18,14 +18,12 @@ from tacit.boundary.projected import OneBit, ProjectedBit, estimated, spread
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.public_facts import PublicFacts
-from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.federation.messages import Ints
 from tacit.kernels.embed import embed
 from tacit.methods.context import Context
-from tacit.methods.initial import linear_decay, start_factors
-from tacit.methods.method import Method, Parameters, Sides
-from tacit.methods.user_factors import fitted_users
+from tacit.methods.factors import fitted_users, linear_decay, start_factors
+from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
 from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting, Share
 from tacit.rng import derive
@@ -34,11 +32,11 @@ from tacit.rng import derive
 DRIFT = 0.2
 #: The last step's size as a part of the first.
 LAST = 0.02
-#: How much of a random start is kept, found likewise: rows that start nearly alike leave devices levels to fit.
+#: How far starts vary, found likewise: rows that start nearly alike leave devices levels to fit.
 UNEVEN = 0.1
-#: The most rows that a projection has unless told otherwise; more would be a matrix of gigabytes.
+#: The most rows that a projection has by default; more would be a matrix of gigabytes.
 MOST_ROWS = 1000
-#: Steps in which a device fits its own factors to the final item factors; they cost nobody anything.
+#: Steps in which a device fits its own factors to the final item factors; they cost nothing.
 FINAL_STEPS = 100
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -73,7 +71,7 @@ class ReducedParameters(Parameters):
         return self.projection or min(MOST_ROWS, math.ceil(items / 2)), self.factors
 
     def bound(self, facts: Facts | PublicFacts) -> float:
-        """B = 2·(R/4)·√(R/p)·√(|Ω|/n)/√q: what is told of a coordinate is clipped to ±B.
+        """B = 2·(R/4)·√(R/p)·√(|Ω|/n)/√q: what is reported of a coordinate is clipped to ±B.
 
         It is the size of |Ω|/n terms Φ[a, j]·2e·u_f of random signs, with an error e of a quarter of the scale, and a
         factor u_f of a row of full length. From public numbers alone; about one number in six is longer.
@@ -93,39 +91,40 @@ def even_start(facts: Facts, rows: int, factors: int, *purpose: str) -> np.ndarr
     return a + np.float32(UNEVEN) * (start_factors(facts, rows, factors, *purpose) - a)
 
 
-class ReducedCoordinator:
+class ReducedCoordinator(Coordinator):
     """V ← Π(V − c_t·n·Φᵀ·mean), T times, `mean` being estimated from one bit of every device."""
 
-    def __init__(self, parameters: ReducedParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
-        self.shape = parameters.shape(facts.items)
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(q, p)."""
+        shape: tuple[int, int] = self.parameters.shape(self.facts.items)
+        return shape
 
     def run(self, federation: Federation) -> Model:
         facts, T, z = self.facts, self.parameters.rounds, federation.noise("report")
-        told = OneBit(1 / z if z else math.inf, self.parameters.bound(facts))
-        first = self.first(told)
+        one_bit = OneBit(1 / z if z else math.inf, self.parameters.bound(facts))
+        rates = self.first(one_bit) * linear_decay(T, LAST)
         phi = projection_signs(facts, self.shape[0]).astype(np.float32) / np.float32(math.sqrt(self.shape[0]))
         V = even_start(facts, facts.items, self.parameters.factors, "items")
         for t in federation.rounds(T):
-            heard = federation.reports("report", items=V, t=t)
-            mean = estimated(heard["coordinate"], heard["bit"], self.shape, told).astype(np.float32)
-            size = linear_decay(first, t, T, LAST) * facts.users
-            V = embed(V - np.float32(size) * (phi.T @ mean), facts.scale.span)
+            reports = federation.reports("report", items=V, t=t)
+            mean = estimated(reports["coordinate"], reports["bit"], self.shape, one_bit).astype(np.float32)
+            V = embed(V - np.float32(rates[t] * facts.users) * (phi.T @ mean), facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
         return Model("gd-dr", facts.scale, facts.item_ids, NonNegative(facts.scale.low, facts.scale.high, V))
 
-    def first(self, told: OneBit) -> float:
+    def first(self, one_bit: OneBit) -> float:
         """c as given, or the smaller of what curvature and noise allow.
 
         An item has |Ω|/m ratings of curvature ≤ 2R, of which SGDMF's rule uses c = 4m/(R·|Ω|); ΦᵀΦ stretches up to
         (1 + √(m/q))² times. The noise of T steps of size c moves an entry by c·n·spread·√T, here DRIFT·√(R/p).
         """
         if self.parameters.rate is not None:
-            return self.parameters.rate
+            return float(self.parameters.rate)
         facts, span, (q, p) = self.facts, self.facts.scale.span, self.shape
         curved = 4 * facts.items / (span * max(1, facts.ratings)) / (1 + math.sqrt(facts.items / q)) ** 2
-        noise = facts.users * spread(self.shape, told, facts.users) * math.sqrt(self.parameters.rounds)
+        noise = facts.users * spread(self.shape, one_bit, facts.users) * math.sqrt(self.parameters.rounds)
         return min(curved, DRIFT * math.sqrt(span / p) / noise)
 
 
@@ -165,7 +164,6 @@ class ReducedCohort(Party):
         return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
-        """Users' factors with `steps` more steps for `rows`, each device on its own ratings."""
         return fitted_users(self.ratings, self.home["users"], V, rows, steps)
 
 
@@ -191,5 +189,5 @@ REDUCED = Method(
     ),
     parameters=ReducedParameters,
     sides={Setting.DEVICE: Sides(ReducedCoordinator, ReducedCohort, specs)},
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    feedback=RATED,
 )

@@ -6,17 +6,60 @@ guarantee is that of SGDMF with C in the place of 2R^1.5: see `tacit.boundary.cl
 
 from __future__ import annotations
 
-from functools import partial
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 
-from tacit.data.ratings import Feedback
-from tacit.methods.method import Method, Sides
-from tacit.methods.sgdmf import horizontal, vertical
+from tacit.boundary.clipped_gradients import ClippedGradient
+from tacit.boundary.query import Query
+from tacit.data.ratings import Scale
+from tacit.methods.context import Context
+from tacit.methods.method import RATED, Method
+from tacit.methods.sgdmf import ON_SILOS
+from tacit.methods.sgdmf.horizontal import proposition_3
 from tacit.methods.sgdmf.parameters import LocalStepParameters
-from tacit.methods.sgdmf.update_rule import CLIPPED
-from tacit.partition import Setting
+from tacit.methods.sgdmf.update_rule import DRIFT, Steps, UpdateRule, sampled_unit
+from tacit.model import Form, Linear
+
+#: How far noise may carry a factor's entry, in parts of √(R/p), where nothing brings it back.
+FREE_DRIFT = 0.5
+
+
+class ClippingRule(UpdateRule):
+    """Each rating's gradient is clipped to norm C; x ← (1 − decay)·x − rate·g̃, without Π unless `projected`."""
+
+    def query(
+        self, parameters: Any, context: Context, blocks: Sequence[str], *, users_are_public: bool, at_home: bool = False
+    ) -> Query:
+        return ClippedGradient(
+            context.facts.scale,
+            parameters.eta,
+            parameters.trim,
+            tuple(blocks),
+            threshold=parameters.threshold,
+            users_are_public=users_are_public,
+            sampled=sampled_unit(context.unit, users_are_public),
+        )
+
+    def drift(self, parameters: Any) -> float:
+        return DRIFT if parameters.projected else FREE_DRIFT
+
+    def project(self, parameters: Any, received: np.ndarray, span: float) -> np.ndarray:
+        """A copy, where nothing is projected: the clip holds whatever the factors are."""
+        return super().project(parameters, received, span) if parameters.projected else received.copy()
+
+    def step(self, steps: Steps, x: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
+        if steps.parameters.projected:
+            return super().step(steps, x, gradient, rate, decay)
+        x *= np.float32(1 - decay)
+        x -= np.float32(rate) * gradient
+        return x
+
+    def form(self, scale: Scale, items: np.ndarray) -> Form:
+        """Factors that nothing bounds, and predictions cut to the scale."""
+        return Linear.factors(items, scale)
 
 
 class GradientClippingParameters(LocalStepParameters):
@@ -29,25 +72,10 @@ class GradientClippingParameters(LocalStepParameters):
     """
 
     method: ClassVar[str] = "gradient-clipping"
+    rule: ClassVar[UpdateRule] = ClippingRule()
 
     threshold: float = Field(default=10.0, gt=0)
     projected: bool = False
-
-
-class ClippedCoordinator(horizontal.HorizontalCoordinator):
-    rule = CLIPPED
-
-
-class ClippedSilo(horizontal.HorizontalSilo):
-    rule = CLIPPED
-
-
-class ClippedVerticalCoordinator(vertical.VerticalCoordinator):
-    rule = CLIPPED
-
-
-class ClippedVerticalSilo(vertical.VerticalSilo):
-    rule = CLIPPED
 
 
 GRADIENT_CLIPPING = Method(
@@ -58,12 +86,7 @@ GRADIENT_CLIPPING = Method(
         "themselves are not kept short."
     ),
     parameters=GradientClippingParameters,
-    sides={
-        Setting.HORIZONTAL: Sides(ClippedCoordinator, ClippedSilo, partial(horizontal.specs, rule=CLIPPED)),
-        Setting.VERTICAL: Sides(ClippedVerticalCoordinator, ClippedVerticalSilo, partial(vertical.specs, rule=CLIPPED)),
-    },
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    claim=lambda parameters, context: (
-        horizontal.proposition_3(parameters, context, CLIPPED) if context.setting is Setting.HORIZONTAL else None
-    ),
+    sides=ON_SILOS,
+    feedback=RATED,
+    claim=proposition_3,
 )

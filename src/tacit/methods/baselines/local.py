@@ -1,4 +1,4 @@
-"""Everybody alone: each party trains on what it has. Nothing leaves it."""
+"""`local`: each party trains on its own ratings alone. Nothing leaves it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import numpy as np
 
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
-from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Integer, Party, Schema, step
 from tacit.methods.baselines.descent import DescentParameters, descend, started
-from tacit.methods.method import Method, Sides
+from tacit.methods.method import RATED, Coordinator, Method, Sides
 from tacit.model import Fitted, Linear, Model, NonNegative
 from tacit.partition import Setting
 from tacit.rng import derive
 
 
-class LocalCoordinator:
-    """Says when to begin, and learns nothing."""
-
-    def __init__(self, parameters: DescentParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
+class LocalCoordinator(Coordinator):
+    """Starts the parties, and learns nothing."""
 
     def run(self, federation: Federation) -> Model:
         for t in federation.rounds(1):
@@ -40,7 +36,7 @@ class Alone(Party):
         V = started(self.parameters, self.facts, self.member.items, "items", self.name)
         stream = derive(self.facts.seed, self.name, "epochs")
         columns = ratings.users, ratings.items, ratings.values
-        for _epoch in descend(*columns, ratings.scale, (U, V), self.parameters, stream):
+        for _epoch in descend(columns, ratings.scale, (U, V), self.parameters, stream):
             self.home.update(users=U, items=V)
         return self.gate.public("done")
 
@@ -50,7 +46,7 @@ class Alone(Party):
 
 
 class AloneOnDevice(Party):
-    """One user's ratings say nothing of other items: her own mean, shrunk towards the middle of the scale."""
+    """One user's ratings tell nothing about other items: their own mean, shrunk towards the middle of the scale."""
 
     @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
     def train(self, t: int) -> Release:
@@ -64,7 +60,7 @@ class AloneOnDevice(Party):
 
 
 def own_mean(facts: Facts) -> Linear:
-    """All that somebody alone can say: her own mean, with one rating's worth of the middle of the scale in it."""
+    """A user's own mean, with one rating's worth of the middle of the scale in it."""
     return Linear.levels(np.zeros(facts.items, dtype=np.float32), facts.scale, shrinkage=1.0)
 
 
@@ -78,6 +74,6 @@ LOCAL = Method(
         Setting.VERTICAL: Sides(LocalCoordinator, Alone),
         Setting.DEVICE: Sides(LocalCoordinator, AloneOnDevice),
     },
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    feedback=RATED,
     guaranteed=False,
 )

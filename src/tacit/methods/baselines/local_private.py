@@ -1,7 +1,7 @@
-"""`local-private`: everybody alone, with the noise that publishing what it learns needs (P0, §4.3: local-only).
+"""`local-private`: every silo alone, with the noise that publishing its factors needs (P0, §4.3: local-only).
 
-Each silo makes T·T' noisy steps on its own ratings and lets out its own factors, once. It is SGDMF without cooperation,
-at the same noise: the difference is what cooperation is worth. (`local` lets nothing out and needs no noise.)
+Each silo makes T·T' noisy steps on its own ratings and releases its own factors, once. It is SGDMF without cooperation,
+at the same noise: the difference is what cooperation is worth. (`local` releases nothing and needs no noise.)
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from pydantic import Field
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
+from tacit.federation import Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
-from tacit.methods.initial import start_factors
-from tacit.methods.method import Method, Sides
+from tacit.methods.factors import start_factors
+from tacit.methods.method import RATED, Coordinator, Method, Sides
 from tacit.methods.sgdmf.parameters import StepParameters
-from tacit.methods.sgdmf.step_sizes import Rates, typical_signal
-from tacit.methods.sgdmf.update_rule import EMBEDDED
-from tacit.model import Fitted, Model
+from tacit.methods.sgdmf.update_rule import Steps, typical_signal
+from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting
 
 BOTH = ("users", "items")
@@ -47,11 +45,8 @@ class AloneParameters(StepParameters):
         return self.rounds * self.local_steps
 
 
-class AloneCoordinator:
+class AloneCoordinator(Coordinator):
     """Collects what every silo learned by itself; nobody learns from anybody."""
-
-    def __init__(self, parameters: AloneParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
         V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
@@ -59,7 +54,7 @@ class AloneCoordinator:
             for party, answer in federation.ask("train", t=t).items():
                 V[self.facts.member(party).columns] = answer["items"]
             federation.show()
-        form = EMBEDDED.form(self.facts.scale, V)
+        form = NonNegative(self.facts.scale.low, self.facts.scale.high, V)
         return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
 
 
@@ -75,26 +70,24 @@ class AloneSilo(Party):
         what="the factors of its users and items that the silo found by itself",
     )
     def train(self, t: int) -> Release:
-        span, p = self.facts.scale.span, self.parameters.factors
-        rates = Rates(self.parameters, self.facts, self.parameters.steps, self.gate.noise)
-        move = EMBEDDED.mover(self.parameters, span, rates.noise, self.gate.stream("move"))
+        parameters = self.parameters
+        descend = Steps(parameters, self.facts, parameters.steps, self.gate.noise)
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
-            for block in BOTH:
-                move(state[block], gradient[block], rates.per_rating(step), rates.decay(step))
-            return state
+            return {block: descend(state[block], gradient[block], step) for block in BOTH}
 
         sizes = {"users": self.member.users, "items": self.member.items}
-        state = {block: start_factors(self.facts, sizes[block], p, block, self.name) for block in BOTH}
+        state = {block: start_factors(self.facts, sizes[block], parameters.factors, block, self.name) for block in BOTH}
         return self.gate.chain(self.ratings, update=update, state=state, release=BOTH)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        return Fitted(EMBEDDED.form(self.facts.scale, self.home["items"]), self.home["users"])
+        form = NonNegative(self.facts.scale.low, self.facts.scale.high, self.home["items"])
+        return Fitted(form, self.home["users"])
 
 
 def specs(parameters: AloneParameters, context: Context) -> Sequence[Spec]:
     """One release of T·T' answers; a user is in all silos, a rating in one."""
-    query = EMBEDDED.query(parameters, context, BOTH, users_are_public=True)
+    query = parameters.rule.query(parameters, context, BOTH, users_are_public=True)
     signal = typical_signal(parameters, context.facts, context.facts.users, context.parties) / context.parties
     return [Spec("train", query, answers=parameters.steps, signal=signal)]
 
@@ -102,8 +95,8 @@ def specs(parameters: AloneParameters, context: Context) -> Sequence[Spec]:
 ALONE = Method(
     name="local-private",
     title="Everybody alone, with noise",
-    what="Each silo makes noisy steps on its own ratings and lets its own factors out; nobody learns from anybody.",
+    what="Each silo makes noisy steps on its own ratings and releases its own factors; nobody learns from anybody.",
     parameters=AloneParameters,
     sides={Setting.VERTICAL: Sides(AloneCoordinator, AloneSilo, specs)},
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    feedback=RATED,
 )

@@ -1,11 +1,10 @@
 """`objective-perturbation`: one noisy convex problem per item (Hua, Xia and Zhong 2015, as P0 compares with it).
 
-An objective over both factors is not convex, and descent does not solve one exactly, so that noise in it would protect
-nobody. Here users' factors are fitted at home against public start factors and then fixed; what is left is a
+An objective over both factors is not convex, and descent does not solve one exactly, so noise in it would protect
+nobody. Here users' factors are fitted at home against public start factors and then fixed; what remains is a
 least-squares problem for every item, convex, in a ball, and solved exactly with the noise inside
 (`tacit.boundary.objective_perturbation`, with the proof). Privacy makes λ large, so factors are drawn to the public
-start: drawn to
-0 they would predict the bottom of the scale.
+start: drawn to 0 they would predict the bottom of the scale.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ from tacit.boundary import Gate, Release
 from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.kernels.embed import embed
-from tacit.kernels.users import user_descent
 from tacit.methods.context import Context
-from tacit.methods.initial import start_factors
-from tacit.methods.method import Method, Parameters, Sides
+from tacit.methods.factors import fitted_users, start_factors
+from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
 from tacit.model import Fitted, Model, NonNegative
 from tacit.partition import Setting, Share
 
@@ -40,8 +37,8 @@ class ObjectiveParameters(Parameters):
     Parameters
     ----------
     factors : p, columns of both factor blocks
-    trim : θ, ratings kept of a user; 10 with privacy, else all
-    pretraining : steps of each user on her own factors, before the items' problems and again after them
+    trim : θ, ratings used of a user; 10 with privacy, else all
+    pretraining : steps of each user on their own factors, before the items' problems and again after them
     regularization : the least weight λ of an item's start factors; privacy asks for more
     """
 
@@ -58,11 +55,8 @@ class ObjectiveParameters(Parameters):
         return self if context.unit is None or self.trim is not None else self.model_copy(update={"trim": 10})
 
 
-class ObjectiveCoordinator:
+class ObjectiveCoordinator(Coordinator):
     """V ← Π(Σ_k (n_k/n) V^(k)), once."""
-
-    def __init__(self, parameters: ObjectiveParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
         V = start_factors(self.facts, self.facts.items, self.parameters.factors, "items")
@@ -110,17 +104,15 @@ class ObjectiveSilo(Party):
         return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
 
     def _fitted(self, items: np.ndarray) -> np.ndarray:
-        """Every user's factors after some more steps on her own ratings."""
-        ratings, scale = self.ratings, self.facts.scale
-        users, rows, V = self.home["users"].copy(), np.arange(self.member.users), embed(items, scale.span)
-        columns = ratings.indptr, ratings.items, ratings.values
-        return user_descent(*columns, scale.low, rows, users, V, scale.span, self.parameters.pretraining)
+        """Every user's factors after some more steps on their own ratings."""
+        V, rows = embed(items, self.facts.scale.span), np.arange(self.member.users)
+        return fitted_users(self.ratings, self.home["users"], V, rows, self.parameters.pretraining)
 
 
 def specs(parameters: ObjectiveParameters, context: Context) -> Sequence[Spec]:
     """One release, in which a user's θ ratings are in θ objectives.
 
-    The signal is a linear term's: ratings kept per item, times twice an error of R/4, times a factor's entry as they
+    The signal is a linear term's: ratings used per item, times twice an error of R/4, times a factor's entry as they
     start.
     """
     facts, span = context.facts, context.facts.scale.span
@@ -140,5 +132,5 @@ OBJECTIVE = Method(
     ),
     parameters=ObjectiveParameters,
     sides={Setting.HORIZONTAL: Sides(ObjectiveCoordinator, ObjectiveSilo, specs)},
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    feedback=RATED,
 )

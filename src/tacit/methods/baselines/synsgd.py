@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.data.ratings import Feedback
 from tacit.methods.context import Context
-from tacit.methods.method import Method, Sides
-from tacit.methods.sgdmf.horizontal import HorizontalCoordinator, HorizontalSilo, proposition_3, specs
+from tacit.methods.method import RATED, Method
+from tacit.methods.sgdmf import ON_SILOS
+from tacit.methods.sgdmf.horizontal import proposition_3
 from tacit.methods.sgdmf.parameters import SiloParameters
 from tacit.partition import Setting
 
@@ -25,25 +25,18 @@ class SynchronousParameters(SiloParameters):
     rounds: int = Field(default=1000, ge=1, le=100_000)
     users: Literal["together", "pretrained"] | None = None
 
-    @property
-    def local_steps(self) -> int:
-        """T' = 1."""
-        return 1
+    local_steps: ClassVar[int] = 1
+    summed: ClassVar[bool] = True
 
     @property
     def steps(self) -> int:
         """T."""
         return self.rounds
 
-    @property
-    def summed(self) -> bool:
-        """A step is a sum over silos."""
-        return True
-
     def resolved(self, context: Context) -> SynchronousParameters:
-        """Users' factors are fitted "together" unless told otherwise."""
-        told = self if self.users is not None else self.model_copy(update={"users": "together"})
-        return super(SynchronousParameters, told).resolved(context)
+        """Users' factors are fitted "together" by default."""
+        chosen = self if self.users is not None else self.model_copy(update={"users": "together"})
+        return super(SynchronousParameters, chosen).resolved(context)
 
 
 SYNCHRONOUS = Method(
@@ -54,7 +47,7 @@ SYNCHRONOUS = Method(
         "It is SGDMF with one local step: more messages, and users' factors follow at home."
     ),
     parameters=SynchronousParameters,
-    sides={Setting.HORIZONTAL: Sides(HorizontalCoordinator, HorizontalSilo, specs)},
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    sides={Setting.HORIZONTAL: ON_SILOS[Setting.HORIZONTAL]},
+    feedback=RATED,
     claim=proposition_3,
 )
