@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from tacit.config import RunFile
 from tacit.errors import TacitError
@@ -128,13 +129,10 @@ def _record(summary: dict[str, Any]) -> RunRecord | None:
 
 def _print_comparison(record: RunRecord, console: Console) -> None:
     """The run, its floor and its references by the main metrics, with intervals."""
-    from rich.table import Table
-
     found, names = contenders(record), compared_metrics(record)
     if not found or not names:
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("compared with")
+    table = Table("compared with", box=None, pad_edge=False)
     for name in names:
         table.add_column(name, justify="right")
         table.add_column("95 % interval", style="dim")
@@ -158,30 +156,30 @@ def _print_comparison(record: RunRecord, console: Console) -> None:
         console.print(remark, markup=False)
 
 
-def print_summary(summary: dict[str, Any], console: Console) -> None:
-    """The result of one run, for a person."""
-    from rich.table import Table
+def _stamp(summary: dict[str, Any], hidden: str) -> str:
+    """The guarantee in one line, or NON-PRIVATE and what is hidden all the same."""
+    guarantee = summary["guarantee"]
+    if guarantee is None:
+        return "[bold red]NON-PRIVATE[/bold red]" + (f" · {escape(hidden)}" if hidden else "")
+    simulated = " · SIMULATED" if guarantee["simulated"] else ""
+    silo = " and silo" if summary["setting"] == "horizontal" and guarantee["unit"] == "user" else ""
+    bound = f"ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}"
+    return f"[bold]{bound}[/bold] per {guarantee['unit']}{silo}, against {guarantee['against']}{simulated}"
 
+
+def print_summary(summary: dict[str, Any], console: Console) -> None:
+    """Print the result of one run."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    table.add_column("interval", style="dim")
+    for justify, style in (("left", ""), ("right", ""), ("left", "dim")):
+        table.add_column(justify=justify, style=style)  # type: ignore[arg-type]
     for name, value in summary["metrics"].items():
         low, high = summary["intervals"].get(name, (None, None))
         table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}")
-    guarantee = summary["guarantee"]
     record = _record(summary)
-    stamp = "[bold red]NON-PRIVATE[/bold red]"
-    if record is not None and record.about.hidden:
-        stamp += f" · {escape(record.about.hidden)}"
-    if guarantee is not None:
-        simulated = " · SIMULATED" if guarantee["simulated"] else ""
-        silo = summary["setting"] == "horizontal" and guarantee["unit"] == "user"
-        unit = f"per {guarantee['unit']}{' and silo' if silo else ''}, against {guarantee['against']}"
-        stamp = f"[bold]ε = {epsilon(guarantee['epsilon'])}, δ = {delta(guarantee['delta'])}[/bold] {unit}{simulated}"
     found = None if record is None else verdict(record)
-    judged = f" · [bold]{escape(found.brief)}[/bold]" if found is not None and found.brief else ""
-    console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{judged}")
+    brief = f" · [bold]{escape(found.brief)}[/bold]" if found is not None and found.brief else ""
+    stamp = _stamp(summary, "" if record is None else record.about.hidden)
+    console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{brief}")
     console.print(table)
     if record is not None:
         _print_comparison(record, console)
@@ -191,10 +189,8 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         console.print(f"Metrics are of {summary['metrics_of']}, on their own test ratings, and carry no guarantee.")
     elif not summary["metrics"]:
         console.print("Metrics stayed at the sites.")
-    console.print(
-        f"{plural(summary['rounds'], 'round')} · {size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down · "
-        f"{seconds(summary['seconds'])}"
-    )
+    up, down = size(summary["bytes_up"]), size(summary["bytes_down"])
+    console.print(f"{plural(summary['rounds'], 'round')} · {up} up, {down} down · {seconds(summary['seconds'])}")
     if summary.get("void"):
         void = plural(summary["void"], "sum")
         console.print(f"Void because too few parties stayed: {void}; what left counts against the budget.")

@@ -81,10 +81,9 @@ def _kernels() -> str:
 def _cache() -> str:
     from tacit.kernels import embed
 
-    folder = Path(embed.__file__).parent / "__pycache__"
-    place = (
-        folder if os.access(folder.parent, os.W_OK) else Path(os.environ.get("NUMBA_CACHE_DIR", Path.home() / ".cache"))
-    )
+    place = Path(embed.__file__).parent / "__pycache__"
+    if not os.access(place.parent, os.W_OK):
+        place = Path(os.environ.get("NUMBA_CACHE_DIR", Path.home() / ".cache"))
     if not os.access(place if place.exists() else place.parent, os.W_OK):
         raise RuntimeError(
             "compiled kernels cannot be cached, so every start compiles them; set NUMBA_CACHE_DIR to a writable folder"

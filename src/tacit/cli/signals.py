@@ -1,4 +1,4 @@
-"""How a service ends that is asked to stop."""
+"""How a service stops on SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import NoReturn
 
 import typer
 
-#: Seconds that a service which was asked to stop has for letting go.
-PARTING = 3.0
+#: Seconds that a service has to finish after the first signal.
+GRACE = 3.0
 
 
 @contextmanager
 def stoppable(sentence: str, code: int, out: str | None = None) -> Iterator[None]:
     """End the process soon after SIGTERM or Ctrl-C, with a sentence, an exit code and a line on stdout.
 
-    The first signal is a `KeyboardInterrupt`, so that whoever is at work lets go; further ones change nothing. The
-    engine has threads that wait for peers, so the process does not wait for threads, nor for ever for letting go.
+    The first signal raises `KeyboardInterrupt`; further ones are ignored. The engine's threads may wait for peers, so
+    the process does not wait for threads, and for cleaning up only `GRACE` seconds.
     """
 
     def end() -> NoReturn:
@@ -35,9 +35,9 @@ def stoppable(sentence: str, code: int, out: str | None = None) -> Iterator[None
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in signals:
             signal.signal(number, signal.SIG_IGN)
-        patience = Timer(PARTING, end)
-        patience.daemon = True
-        patience.start()
+        timer = Timer(GRACE, end)
+        timer.daemon = True
+        timer.start()
         raise KeyboardInterrupt
 
     signals = (signal.SIGTERM, signal.SIGINT)

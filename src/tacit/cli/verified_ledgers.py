@@ -1,4 +1,4 @@
-"""The ledgers of a run, or of a folder, found and verified before anything is said about them. Nothing is changed."""
+"""Find and verify the ledgers of a run or of a folder. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tacit.guarantee import Relation
 from tacit.report.folder import SEALED, file_hash, read_run_id
 from tacit.report.words import epsilon as rounded_up
 
-#: Where neither the run nor the command names a δ.
+#: If neither the run nor the command names a δ.
 DELTA = 1e-6
-#: How far the ε of a run's releases may lie above the stated one: rounding of the accountant, and no more.
+#: How much the ε of a run's releases may exceed the stated one, relatively: rounding of the accountant.
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, as far as it tells about its parties' ledgers."""
+    """What a run folder states about its parties' ledgers."""
 
     folder: Path
 
@@ -40,7 +40,7 @@ class Run:
             return RunFile.read(self.folder / "run.toml")
         except UsageError:
             if (self.folder / "run.toml").exists():
-                self.check_record()  # one that was changed after the run is found as that
+                self.check_record()  # reports tampering if it was changed after the run
             raise
 
     @cached_property
@@ -61,12 +61,12 @@ class Run:
 
     @cached_property
     def deployed(self) -> bool:
-        """Whether its parties were sites elsewhere, which keep their ledgers themselves."""
+        """Whether its parties were sites elsewhere, which store their own ledgers."""
         return (self.folder / "transcript" / "roster.json").exists()
 
     @property
     def elsewhere(self) -> bool:
-        """Whether none of its ledgers is here."""
+        """Whether all its ledgers are at the sites."""
         return self.deployed and self.ledgers == self.folder / "ledger"
 
     @cached_property
@@ -80,7 +80,7 @@ class Run:
 
     @cached_property
     def logged(self) -> tuple[list[Entry], dict[str, Any] | None]:
-        """The messages in the coordinator's log, and its record of how the run ended; the log's seals are checked."""
+        """The messages in the coordinator's log, whose seals are checked, and its record of how the run ended."""
         key = self.log.with_suffix(".key")
         if half_created(self.log) or not (self.log.exists() or key.exists()):
             return [], None
@@ -90,14 +90,14 @@ class Run:
             return log.entries(), log.finished()
 
     def check_record(self) -> None:
-        """Hold a finished run to the record that was sealed when it ended: its files, and what its summary states."""
+        """Check a finished run's files and summary against the record that was sealed when it ended."""
         record = self.logged[1]
         if self.summary is None:
             return
         if record is None:
             raise TamperingFound(
                 f'The log "{self.log}" has no record of how the run ended: it was removed, or the run was made by a '
-                "version that did not seal its runs; make the run anew."
+                "version that did not seal its runs; run again."
             )
         stated, sealed = self.summary, record["summary"]
         wrong = sorted(key for key in {*stated, *sealed} if stated.get(key) != sealed.get(key))
@@ -119,7 +119,7 @@ class Run:
 
     @cached_property
     def messages(self) -> list[Entry]:
-        """Every message, from the finished transcript and from the coordinator's log; each once."""
+        """Every message of the finished transcript and of the coordinator's log, once each."""
         finished = self.folder / "transcript" / "messages.parquet"
         entries: list[Entry] = []
         if finished.exists():
@@ -129,13 +129,13 @@ class Run:
             if self.summary is not None and transcript.digest != self.summary.get("digest"):
                 raise TamperingFound(f'"{finished}" was changed: its messages do not add up to the digest of the run.')
         elif self.summary is not None:
-            raise TamperingFound(f'"{finished}" is gone: what left in this finished run cannot be looked up.')
+            raise TamperingFound(f'"{finished}" is gone: there is no other record of what left in this run.')
         entries += self.logged[0]
         return list(dict.fromkeys(entries))
 
     @cached_property
     def parties(self) -> list[str]:
-        """Whoever has a ledger; other roles have none."""
+        """The parties, which have ledgers; other roles have none."""
         named = {entry.party for entry in self.messages if entry.kind != "sum" or entry.copies}
         return sorted(name for name in named if not ROLE.fullmatch(name))
 
@@ -157,7 +157,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Checked:
-    """A ledger that was found whole."""
+    """A verified ledger."""
 
     party: str
     path: Path
@@ -180,14 +180,14 @@ class Checked:
 
 
 def verified(place: Path) -> tuple[Run | None, list[Checked]]:
-    """The run, if `place` is one, and its ledgers, each verified; every one that was tampered with is named."""
+    """The run, if `place` is one, and its verified ledgers; the error names every ledger that was tampered with."""
     run = Run(place) if any((place / name).exists() for name in ("run.toml", "summary.json", "transcript")) else None
     if run is not None and not run.private and not list(ledgers_in(place / "ledger")):
         run.check_record()
         return run, []
     if run is not None and run.elsewhere:
         run.check_record()
-    # What left is read before the ledgers are: of a run that still goes on, they then hold at least that.
+    # Messages are read before the ledgers: of a run that is still going on, the ledgers then hold at least those.
     sent = [] if run is None else [entry for entry in run.messages if _left(entry)]
     checked, faults = [], []
     for path in _files(place, run):
@@ -204,10 +204,7 @@ def verified(place: Path) -> tuple[Run | None, list[Checked]]:
 
 
 def check_finished(folder: Path) -> None:
-    """Raise unless a finished run is what was sealed when it ended, and states no less than its ledgers say.
-
-    Ledgers that others keep, or that lie where they cannot be seen from here, are left out.
-    """
+    """Raise unless a finished run is as it was sealed, and states no less than those of its ledgers that are here."""
     run = Run(folder)
     away = run.ledgers != run.folder / "ledger" and not run.ledgers.is_dir()
     if run.elsewhere or away:
@@ -217,7 +214,7 @@ def check_finished(folder: Path) -> None:
 
 
 def _within(run: Run, ledgers: Sequence[Checked]) -> None:
-    """The stated guarantee against the ledgers: what the run released may not cost more than it states."""
+    """Check that what the run released costs no more than its summary states."""
     from tacit.boundary.account import epsilon as epsilon_of
 
     for ledger in ledgers:
@@ -235,27 +232,27 @@ def _within(run: Run, ledgers: Sequence[Checked]) -> None:
 
 
 def _left(entry: Entry) -> bool:
-    """Whether a message left a party; what a simulated device would exchange for a secure sum is only counted."""
+    """Whether a message left a party; the exchanges of simulated devices are only counted."""
     counted = entry.kind == "protocol" and entry.step.startswith("protocol:")
     return entry.direction == "up" and entry.status == "ok" and bool(entry.copies) and not counted
 
 
 def _files(place: Path, run: Run | None) -> list[Path]:
-    """The ledgers that there are, and those that should be there."""
+    """The ledgers that are here, and those that should be."""
     if place.is_file():
         return [place]
     inside = place / "ledger" if (place / "ledger").is_dir() else place  # a site's folder
     folder = inside if run is None else run.ledgers
     away = run is not None and folder != run.folder / "ledger"
     if not folder.is_dir() and (run is None or away):
-        where = " That run kept its ledgers there, counting from where it was started." if away else ""
+        where = " The run stored its ledgers there, relative to where it was started." if away else ""
         raise UsageError(f'There is no "{folder}"; name a run folder, or a ledger (….sqlite).{where}')
     if run is not None and run.elsewhere:
         raise UsageError(
-            f'The run "{run.folder}" was one between sites, and each keeps its ledger itself; look there, as in: tacit '
-            "ledger verify site-party-1/ledger"
+            f'The run "{run.folder}" was between sites, and each stores its own ledger; look there, as in: '
+            "tacit ledger verify site-party-1/ledger"
         )
-    # A key whose ledger is gone still says that there was one.
+    # A key without a ledger shows that there was one.
     named = {path.with_suffix(".sqlite") for path in folder.glob("*.key")} | set(ledgers_in(folder))
     named = {path for path in named if not half_created(path)}
     if run is not None:
@@ -285,17 +282,17 @@ def _checked(path: Path, run: Run | None, sent: Sequence[Entry]) -> Checked:
                 f'The ledger "{path}" does not hold {where}: rows were cut off, or an old ledger was put back.'
             )
         kind = "public" if entry.kind == "protocol" else entry.kind
-        copies = 1 if kind == "report" else row.contributors  # reports of a whole cohort are one message
-        told = (run.run_id, entry.round, entry.step, kind, entry.copies, entry.bytes, entry.digest or row.payload)
-        kept = (row.run, row.round, row.step, row.kind, copies, row.size * copies, row.payload)
-        if told != kept:
+        copies = 1 if kind == "report" else row.contributors  # a cohort's reports are one message
+        sent_facts = (run.run_id, entry.round, entry.step, kind, entry.copies, entry.bytes, entry.digest or row.payload)
+        recorded = (row.run, row.round, row.step, row.kind, copies, row.size * copies, row.payload)
+        if sent_facts != recorded:
             raise TamperingFound(f'The ledger "{path}" and the transcript of the run differ about {where}.')
     return Checked(ledger.party, path, rows, len(mine), relation, refused)
 
 
 @contextmanager
 def _whole(path: Path) -> Iterator[None]:
-    """What cannot be read as it should be is damaged."""
+    """Report what cannot be read as damaged."""
     try:
         yield
     except (sqlite3.DatabaseError, ValueError, TypeError, KeyError) as error:

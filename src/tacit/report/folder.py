@@ -1,7 +1,6 @@
 """The run folder: made once everything was found valid, filled at the end, finished when summary.json is there.
 
-Every file is written beside its name and then renamed, so that no reader meets half a file; summary.json comes last.
-Folders are mode 0700 and files 0600, also when they are copied elsewhere: per-user metrics are personal data.
+Files are written atomically, summary.json last. Folders have mode 0700 and files 0600: metrics per user are personal.
 """
 
 from __future__ import annotations
@@ -27,22 +26,16 @@ from tacit.model import Model
 from tacit.report.description import RunDescription, Summary
 from tacit.report.words import redacted
 
-#: What a finished run is held to: everything from which its report and its card are written, and its model.
+#: The files whose hashes are sealed when a run ends: the sources of its report and card, and its model.
 SEALED = (
-    "run.toml",
-    "summary.json",
-    "about.json",
-    "metrics.parquet",
-    "transcript/messages.parquet",
-    "transcript/run.id",
-    "transcript/roster.json",
-    "model/model.json",
-    "model/factors.npz",
+    *("run.toml", "summary.json", "about.json", "metrics.parquet"),
+    *("transcript/messages.parquet", "transcript/run.id", "transcript/roster.json"),
+    *("model/model.json", "model/factors.npz"),
 )
 
 
 class RunFolder:
-    """One run on disk; entered, this process is the only one that writes there."""
+    """One run on disk; inside `with`, this process is the only one that writes there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,15 +51,12 @@ class RunFolder:
     @classmethod
     @contextmanager
     def make(cls, path: Path | None, method: str, file: RunFile) -> Iterator[RunFolder]:
-        """The folder of a new run, and nobody else's: `path` itself, or a new one under ./runs.
-
-        A finished run is never overwritten.
-        """
+        """The folder of a new run, locked: `path` itself, or a new one under ./runs. No finished run is overwritten."""
         if path is None:
             path = _taken(Path("runs"), f"{datetime.now():%Y%m%d-%H%M%S}-{method}-seed{file.seed}")
         cls(path)._check(file)
         with cls(path) as folder:
-            folder._check(file)  # another process may have been at it until now
+            folder._check(file)  # another process may have held it until now
             try:
                 for name in ("ledger", "transcript", "model"):
                     (path / name).mkdir(exist_ok=True, mode=0o700)
@@ -77,7 +67,7 @@ class RunFolder:
             yield folder
 
     def _check(self, file: RunFile) -> None:
-        """Refuse a folder that holds something else than an unfinished run of this file."""
+        """Refuse a folder that holds anything but an unfinished run of this file."""
         path = self.path
         if (path / "summary.json").exists():
             raise UsageError(
@@ -90,13 +80,13 @@ class RunFolder:
             raise UsageError(f'"{path}" exists and is not a run folder; name another one with --out.')
 
     def belongs_to(self, file: RunFile) -> bool:
-        """Whether this folder was made for that very run file, or is not there yet."""
+        """Whether this folder was made for this run file, or does not exist yet."""
         path = self.path / "run.toml"
         return not path.exists() or path.read_bytes() == _resolved(file).encode()
 
     @property
     def run_id(self) -> str:
-        """What names this run in a ledger: drawn once, kept with the run, the same when it is resumed."""
+        """The run's name in ledgers: drawn once, and the same when the run is resumed."""
         path = self.path / "transcript" / "run.id"
         if not path.exists():
             self._write("transcript/run.id", secrets.token_hex(16).encode())
@@ -104,7 +94,7 @@ class RunFolder:
 
     @property
     def payloads(self) -> Path:
-        """Where messages are kept when the run asks for them."""
+        """Where messages are stored if the run file says so."""
         return self.path / "transcript" / "payloads"
 
     def finish(self, description: RunDescription, metrics: pa.Table, transcript: Transcript, model: Model) -> None:
@@ -143,20 +133,9 @@ class RunFolder:
         files.write(self.path / name, content)
 
 
-_OURS = {
-    "lock",
-    "run.toml",
-    "about.json",
-    "metrics.parquet",
-    "card.md",
-    "report.html",
-    "ledger",
-    "transcript",
-    "model",
-    "sites",
-    "status.json",
-    "log.jsonl",
-} | {f"{name}.part" for name in ("run.toml", "about.json", "summary.json", "card.md", "metrics.parquet", "report.html")}
+_FILES = {"run.toml", "about.json", "summary.json", "card.md", "metrics.parquet", "report.html"}
+_OURS = (_FILES - {"summary.json"}) | {f"{name}.part" for name in _FILES}
+_OURS |= {"lock", "ledger", "transcript", "model", "sites", "status.json", "log.jsonl"}
 
 
 def file_hash(path: Path) -> str:
@@ -166,7 +145,7 @@ def file_hash(path: Path) -> str:
 
 
 def read_run_id(path: Path) -> str:
-    """The name of a run in the ledgers, as it was drawn."""
+    """The name of a run in the ledgers."""
     found = path.read_bytes().strip()
     if not re.fullmatch(b"[0-9a-f]{32}", found):
         raise TamperingFound(f'"{path}" is damaged: it does not name a run; put it back.')
@@ -174,12 +153,12 @@ def read_run_id(path: Path) -> str:
 
 
 def _resolved(file: RunFile) -> str:
-    """The resolved run file as it is kept: without passwords."""
+    """The resolved run file as it is stored: without passwords."""
     return redacted(file.to_toml())
 
 
 def unused(parent: Path, name: str) -> Path:
-    """`name` under `parent`, with a number behind it where it is taken."""
+    """`name` under `parent`, with a number appended if it exists."""
     path, number = parent / name, 2
     while path.exists():
         path, number = parent / f"{name}-{number}", number + 1
@@ -187,7 +166,7 @@ def unused(parent: Path, name: str) -> Path:
 
 
 def _taken(parent: Path, name: str) -> Path:
-    """A new folder of an unused name, which two processes in the same second do not share."""
+    """A new folder with an unused name, also if two processes ask in the same second."""
     while True:
         path = unused(parent, name)
         try:
