@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tacit import files
@@ -28,6 +28,9 @@ _DISK_ERRORS = frozenset(
 )
 #: What a damaged database raises; SQLite's own message about it may not be text either.
 DATABASE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
+
+#: Text columns: bytes that are not UTF-8 become another text, which no keyed hash fits.
+as_text = partial(str, encoding="utf-8", errors="replace")
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -54,11 +57,6 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(f"{path.absolute().as_uri()}?{'mode=ro' if in_use else 'mode=ro&immutable=1'}", uri=True)
     database.text_factory = as_text
     return database
-
-
-def as_text(raw: bytes) -> str:
-    """A text column: bytes that are not UTF-8 become another text, which no keyed hash fits."""
-    return raw.decode("utf-8", "replace")
 
 
 def schema_of(database: sqlite3.Connection) -> list[tuple[str, ...]]:

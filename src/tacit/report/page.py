@@ -9,6 +9,7 @@ import html
 import re
 from collections.abc import Sequence
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,13 +53,17 @@ def save(path: Path, text: str) -> Path:
     return path
 
 
+def _template(name: str) -> str:
+    return resources.files("tacit.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
 @cache
 def _environment(pages: bool) -> Environment:
     """Templates with the functions of `words` as filters; loaded on first use, since most commands write no page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("tacit.report"),
+        loader=FunctionLoader(_template),
         autoescape=pages,
         finalize=None if pages else _markdown,
         undefined=StrictUndefined,
