@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -170,8 +170,8 @@ class LedgerFile:
         known, given = set(self._about().get("people", "").split()), list(people)
         return {person for person, hashed in zip(given, self._hashed(given), strict=True) if hashed in known}
 
-    def _hashed(self, people: Iterable[str]) -> Iterator[str]:
-        return (self._seal(person)[:16] for person in people)
+    def _hashed(self, people: Iterable[str]) -> list[str]:
+        return [hashed[:16] for hashed in files.keyed_hashes(self._key, FORMAT, people)]
 
     def _about(self) -> dict[str, str]:
         return {str(k): str(v) for k, v in self._database.execute("select name, value from about order by rowid")}
