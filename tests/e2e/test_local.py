@@ -112,7 +112,7 @@ def test_a_run_with_processes_is_the_run_of_one_process(in_one_process, tmp_path
     assert left(tmp_path / "apart-run") <= {"log.jsonl", "status.json", "lock"}
     assert processes(tmp_path / "apart-run") == []
     card = (tmp_path / "apart-run" / "card.md").read_text()
-    assert "own process on this machine" in card
+    assert "its own process on this machine" in card
     assert ("SIMULATED" in card) is (name == "private")
 
 
