@@ -24,7 +24,7 @@ class Sqlite:
         return sqlite3.connect(*args, factory=Quick, **kwargs)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _quick_databases():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sealed_database, "sqlite3", Sqlite())
