@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.options import Json, Quiet, print_json
+from tacit.cli.options import print_json
 from tacit.cli.run import execute
 from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
@@ -24,12 +23,7 @@ from tacit.report.record import RunRecord
 PRINTED = ("mse", "ndcg@")
 
 
-def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="FILE|RUN…", help="Run files (they are run) or run folders.")],
-    out: Annotated[Path, typer.Option("--out", help="Where to write the comparison.")] = Path("comparison.html"),
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+def compare(runs: list[Path], out: Path, as_json: bool, quiet: bool) -> None:
     """Compare runs on their common users, with intervals and paired tests."""
     if len(runs) < 2:
         raise UsageError("compare takes two or more run files or run folders; name another one.")

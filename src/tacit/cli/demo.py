@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.options import Quiet
 from tacit.cli.run import execute
 from tacit.config import RunFile
 from tacit.report.comparison import write_comparison
@@ -23,11 +20,7 @@ RUNS = {
 }
 
 
-def demo(
-    out: Annotated[Path | None, typer.Option("--out", help="The folder for the three runs and the report.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of data and training.")] = 7,
-    quiet: Quiet = False,
-) -> None:
+def demo(out: Path | None, seed: int, quiet: bool) -> None:
     """Train on demo data together, centrally and alone, and compare."""
     console, folder = Console(highlight=False), out or unused(Path("runs"), "demo")
     table = Table("", box=None, pad_edge=False)

@@ -14,13 +14,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from tacit.cli.options import Json, print_json
+from tacit.cli.options import print_json
 
 CORE = ("numpy", "scipy", "numba", "pyarrow", "duckdb", "pydantic", "typer", "rich")
 DRIVERS = {"adbc_driver_sqlite": "SQLite", "adbc_driver_postgresql": "PostgreSQL"}
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: bool) -> None:
     """Check this machine: versions, drivers, data, kernels."""
     checks: list[tuple[str, Callable[[], str], bool]] = [
         ("python", _python, True),

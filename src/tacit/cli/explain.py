@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from tacit.boundary.account import group, to_replace
 from tacit.boundary.odds import Odds, odds, posterior
-from tacit.cli.options import Json, print_json
+from tacit.cli.options import print_json
 
 #: How sure an attacker may have been before; and the guarantees that the given one is compared with.
 PRIORS = (0.5, 0.1, 0.01, 0.001)
@@ -34,11 +33,7 @@ NOT_MEANT = (
 )
 
 
-def explain(
-    epsilon: Annotated[float, typer.Argument(metavar="EPS", help="ε, such as 1.0.")],
-    delta: Annotated[float, typer.Argument(metavar="DELTA", help="δ, such as 1e-6.")],
-    as_json: Json = False,
-) -> None:
+def explain(epsilon: float, delta: float, as_json: bool) -> None:
     """Explain what an (ε, δ) means for one person, in words and odds."""
     found = odds(epsilon, delta)
     if as_json:

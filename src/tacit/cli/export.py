@@ -7,14 +7,14 @@ import os
 import shutil
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from tacit.cli.options import Json, print_json
+from tacit.cli.options import print_json
 from tacit.cli.verified_ledgers import check_finished
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.model import Linear, Model, NonNegative, storage
@@ -34,11 +34,7 @@ The part of one run that is shared. What a party stores is not in it.
 """
 
 
-def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
-    to: Annotated[Path | None, typer.Option("--out", help="A new folder; default: the run's name with -model.")] = None,
-    as_json: Json = False,
-) -> None:
+def export(run: Path, to: Path | None, as_json: bool) -> None:
     """Write a run's shared model as Parquet, with its stamp and guarantee; nothing that a party stores."""
     record = RunRecord.read(run)
     check_finished(record.folder)

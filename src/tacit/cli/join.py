@@ -7,13 +7,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from tacit.boundary.lock import exclusive
-from tacit.cli.options import Health, Json, Quiet, Wait, print_json
+from tacit.cli.options import print_json
 from tacit.cli.signals import stoppable
 from tacit.config import RunFile
 from tacit.deploy.certificates import identity_text
@@ -46,65 +46,32 @@ class Joining:
 
 
 def join(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that this site was given.")],
-    data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="SOURCE", help="Ratings: a file, a folder, a database; a role's: its items."),
-    ] = None,
-    query: Annotated[str | None, typer.Option("--query", help="What to select from a database.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option("--column", metavar="user=NAME", help="The name of a column in this data.")
-    ] = None,
-    items: Annotated[
-        Path | None, typer.Option("--items", help="The public list of items; vertical runs: this site's.")
-    ] = None,
-    feedback: Annotated[
-        str | None, typer.Option("--feedback", help="explicit, implicit or count; default: as in --run, or explicit.")
-    ] = None,
-    duplicates: Annotated[
-        str | None, typer.Option("--duplicates", help="error, last or mean; default: as in --run, or error.")
-    ] = None,
-    bad_rows: Annotated[
-        str | None, typer.Option("--bad-rows", help="error or drop; default: as in --run, or error.")
-    ] = None,
-    state: Annotated[
-        Path | None, typer.Option("--state", help="The folder of the site's ledger and factors; default: site-NAME.")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only check kit, TLS, clock, run and data.")] = False,
-    run: Annotated[
-        Path | None, typer.Option("--run", metavar="FILE", help="Take part in this very run file and no other.")
-    ] = None,
-    max_epsilon: Annotated[
-        float | None, typer.Option("--max-epsilon", metavar="E", help="The most ε that this site's ledger may reach.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", metavar="D", help="The δ of --max-epsilon.")] = None,
-    days: Annotated[
-        float | None,
-        typer.Option("--days", min=1, help="Count --max-epsilon over this many days by this site's clock."),
-    ] = None,
-    unit: Annotated[
-        str, typer.Option("--unit", metavar="user|rating", help="What every run must protect, for this site.")
-    ] = "user",
-    non_private: Annotated[
-        bool, typer.Option("--non-private", help="Take part even if the run carries no guarantee at all.")
-    ] = False,
-    share_metrics: Annotated[
-        bool, typer.Option("--share-metrics", help="Send the coordinator the model's metrics on this site's test.")
-    ] = False,
-    peers: Annotated[
-        Path | None,
-        typer.Option("--peers", help="The other sites' signing keys: for signed secure sums, and to fix who joins."),
-    ] = None,
-    align_key: Annotated[
-        Path | None, typer.Option("--align-key", help="Vertical runs: the sites' own key for hashes of user ids.")
-    ] = None,
-    identity: Annotated[bool, typer.Option("--identity", help="Print this site's signing key.")] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Use a kit that was made without TLS.")] = False,
-    stay: Annotated[bool, typer.Option("--stay", help="Wait for further runs when one has ended.")] = False,
-    wait: Wait = 3600.0,
-    health: Health = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    kit: Path,
+    data: str | None,
+    query: str | None,
+    columns: list[str] | None,
+    items: Path | None,
+    feedback: str | None,
+    duplicates: str | None,
+    bad_rows: str | None,
+    state: Path | None,
+    check: bool,
+    run: Path | None,
+    max_epsilon: float | None,
+    delta: float | None,
+    days: float | None,
+    unit: str,
+    non_private: bool,
+    share_metrics: bool,
+    peers: Path | None,
+    align_key: Path | None,
+    identity: bool,
+    insecure: bool,
+    stay: bool,
+    wait: float,
+    health: int | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Take part in a federation's runs with this site's own data."""
     check_installed()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.options import Json, print_json
+from tacit.cli.options import print_json
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.invitations import Invitation
 from tacit.deploy.keyring import Keyring, check_name
@@ -27,27 +27,7 @@ INSECURE = (
 )
 
 
-app = typer.Typer(
-    name="keys",
-    help="Make a federation's keys, and invite sites to it with kits.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-Keys = Annotated[Path, typer.Argument(metavar="KEYS", help="The folder of the federation's keys.")]
-Days = Annotated[int, typer.Option("--days", help="How long they are valid.")]
-
-
-@app.command()
-def init(
-    folder: Keys,
-    federation: Annotated[str, typer.Option("--federation", help="Its name, as its sites will see it.")],
-    host: Annotated[str, typer.Option("--host", help="Where sites reach the coordinator: a name or an address.")],
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The port it listens at.")] = 8102,
-    days: Days = 365,
-    insecure: Annotated[bool, typer.Option("--insecure", help="No TLS: for trials on one machine.")] = False,
-    as_json: Json = False,
-) -> None:
+def init(folder: Path, federation: str, host: str, port: int, days: int, insecure: bool, as_json: bool) -> None:
     """Make the keys of a new federation."""
     keyring = Keyring.make(folder, federation=federation, host=host, port=port, days=days, insecure=insecure)
     if as_json:
@@ -60,14 +40,7 @@ def init(
     typer.echo(f"Next: tacit keys invite {folder} party-1 party-2 …")
 
 
-@app.command()
-def invite(
-    folder: Keys,
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="party-1, party-2, …; catalogue, proxy, ….")],
-    out: Annotated[Path | None, typer.Option("--out", help="The folder for the kits; default: here.")] = None,
-    days: Days = 365,
-    as_json: Json = False,
-) -> None:
+def invite(folder: Path, names: list[str], out: Path | None, days: int, as_json: bool) -> None:
     """Write a kit for every site named; one that was invited before gets a new certificate, and its old one ends."""
     keyring, place = Keyring.open(folder), Path() if out is None else out
     if not names:
@@ -103,8 +76,7 @@ def invite(
     typer.echo(f"At the site: tacit join {made[0].name}.kit --data …")
 
 
-@app.command()
-def revoke(folder: Keys, name: Annotated[str, typer.Argument(metavar="NAME")], as_json: Json = False) -> None:
+def revoke(folder: Path, name: str, as_json: bool) -> None:
     """End a site's invitation: the coordinator refuses its certificate from now on."""
     keyring = Keyring.open(folder)
     keyring.revoke(name)
@@ -116,8 +88,7 @@ def revoke(folder: Keys, name: Annotated[str, typer.Argument(metavar="NAME")], a
     typer.echo(f"To invite it again: tacit keys invite {folder} {name}")
 
 
-@app.command()
-def show(folder: Keys, as_json: Json = False) -> None:
+def show(folder: Path, as_json: bool) -> None:
     """Print who is invited, until when, and which sites have connected."""
     keyring = Keyring.open(folder)
     every = keyring.invitations

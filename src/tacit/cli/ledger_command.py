@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -22,7 +22,7 @@ from tacit import files
 from tacit.boundary.account import prefix_costs
 from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import ACCOUNTED
-from tacit.cli.options import Json, print_json
+from tacit.cli.options import print_json
 from tacit.cli.verified_ledgers import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
 from tacit.report.description import StatedGuarantee
@@ -31,29 +31,13 @@ from tacit.report.release_words import device_count, event_text
 from tacit.report.site_ledger import RunNote, SiteLedger, first_page, run_notes
 from tacit.report.words import count, epsilon_so_far, listing, plural, size
 
-app = typer.Typer(
-    name="ledger",
-    help="Show, verify and export the parties' records of what they released.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
 ENDINGS = (".jsonl", ".csv", ".parquet")
-Place = Annotated[Path, typer.Argument(metavar="RUN|LEDGER", help="A run folder, a ledger, or a folder of ledgers.")]
 
 
 # -- the commands ---------------------------------------------------------------------------------------------
 
 
-@app.command()
-def show(
-    place: Place,
-    delta: Annotated[
-        float | None, typer.Option("--delta", help="The δ at which ε is computed; default: the run's, or 1e-6.")
-    ] = None,
-    as_json: Json = False,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as one offline page.")] = None,
-) -> None:
+def show(place: Path, delta: float | None, as_json: bool, html: Path | None) -> None:
     """Print every release, what it spent, to whom it went, and the ε reached by then."""
     if delta is not None and not 0 < delta < 1:
         raise UsageError(f"--delta {delta:g} is not possible; give a number between 0 and 1, such as 1e-6.")
@@ -84,15 +68,7 @@ def show(
             _print(ledger)
 
 
-@app.command()
-def verify(
-    place: Place,
-    head: Annotated[
-        str | None,
-        typer.Option("--head", metavar="HEX", help="A head that you noted earlier; it must be in the chain."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def verify(place: Path, head: str | None, as_json: bool) -> None:
     """Check that no ledger was changed, cut short or replaced, and that it holds all that left in a run."""
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head := head.strip().lower()):
         raise UsageError(
@@ -127,14 +103,7 @@ def verify(
         typer.echo(_non_private(place))
 
 
-@app.command()
-def export(
-    place: Place,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="A .jsonl, .csv or .parquet file; default: JSON Lines on stdout.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def export(place: Path, out: Path | None, as_json: bool) -> None:
     """Write all rows, without the answers' bytes and without anything about a party's state."""
     if out is not None and out.suffix.lower() not in ENDINGS:
         raise UsageError(f'"{out}" should end in {", ".join(ENDINGS)}; the ending chooses the format.')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -114,13 +113,7 @@ negatives = 99
 """
 
 
-def new(
-    file: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("run.toml"),
-    source: Annotated[
-        str, typer.Option("--source", help="A file, a folder, a named set, a database, or demo.")
-    ] = "demo",
-    setting: Annotated[str, typer.Option("--setting", help="horizontal, vertical or device.")] = "horizontal",
-) -> None:
+def new(file: Path, source: str, setting: str) -> None:
     """Write a run file to start from, with every key explained."""
     if setting not in SETTINGS:
         choices = ", ".join(SETTINGS)

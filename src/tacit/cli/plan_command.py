@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from tacit.boundary.code import SEALED
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value, encode
-from tacit.cli.options import Changes, Json, print_json, read_run_file
+from tacit.cli.options import print_json, read_run_file
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.federation.messages import Choice, Floats, Integer, Schema
@@ -33,9 +32,7 @@ from tacit.report.words import count, delta, epsilon, percent, plural, size
 INSTEAD = {"half": 0.5, "as requested": 1.0, "double": 2.0}
 
 
-def plan(
-    file: Annotated[Path, typer.Argument(help="The run file.")], changes: Changes = None, as_json: Json = False
-) -> None:
+def plan(file: Path, changes: list[str] | None, as_json: bool) -> None:
     """Print what a private run will release, its noise and its cost. Reads no ratings."""
     run_file = read_run_file(file, changes)
     if run_file.privacy is None:

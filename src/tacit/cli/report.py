@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from tacit.cli.options import Json, print_json
+from tacit.cli.options import print_json
 from tacit.cli.verified_ledgers import check_finished
 from tacit.report.folder import RunFolder
 from tacit.report.record import PARTS
 from tacit.report.run_page import write_card, write_report
 
 
-def report(run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: Json = False) -> None:
+def report(run: Path, as_json: bool = False) -> None:
     """Write a run's report and privacy card again, and print where they are; a run that was changed gets none."""
     with RunFolder(run) if (run / "summary.json").exists() else nullcontext():
         if all((run / part).is_file() for part in PARTS):

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from tacit.cli.display import Live, live, print_summary
-from tacit.cli.options import Changes, File, Json, Out, Quiet, Resume, Seed, print_json, read_run_file
+from tacit.cli.options import print_json, read_run_file
 from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
 from tacit.errors import UsageError
@@ -24,13 +24,13 @@ _PAGES = {"card.md": write_card, "report.html": write_report}
 
 
 def run(
-    file: File,
-    changes: Changes = None,
-    seed: Seed = None,
-    out: Out = None,
-    resume: Resume = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    file: Path,
+    changes: list[str] | None,
+    seed: int | None,
+    out: Path | None,
+    resume: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Run a run file: data, split, partition, training, evaluation, report."""
     run_file = read_run_file(file, changes, seed)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.options import Json, print_json
+from tacit.cli.options import print_json
 from tacit.deploy.service_status import FINAL, NAME, PeerState, State, Status
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
 from tacit.report.words import epsilon, listing, seconds
@@ -19,12 +19,7 @@ from tacit.report.words import epsilon, listing, seconds
 _PLACES = (NAME, f"*/{NAME}", f"*/*/{NAME}")
 
 
-def status(
-    place: Annotated[
-        Path | None, typer.Argument(metavar="PLACE", help="A run folder or a site's folder; default: the newest here.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def status(place: Path | None, as_json: bool) -> None:
     """Print what the coordinator and the sites are doing. Exit code 5: one died, failed or is absent; 4: refused."""
     services = _newest() if place is None else _under(place)
     for service in services:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from tacit.cli.display import Live, live
-from tacit.cli.options import Changes, File, Health, Json, Out, Quiet, Resume, Seed, Wait, read_run_file
+from tacit.cli.options import read_run_file
 from tacit.cli.run import finished, print_result, run_folder, simulate
 from tacit.cli.signals import stoppable
 from tacit.config import EngineSection, RunFile
@@ -18,21 +16,19 @@ from tacit.prepare.run_file import check, setting_in_data
 
 
 def up(
-    file: File,
-    local: Annotated[
-        int | None, typer.Option("--local", metavar="N", min=1, help="Run N sites as processes on this machine.")
-    ] = None,
-    keys: Annotated[Path | None, typer.Option("--keys", help="The federation's keys; its sites join.")] = None,
-    changes: Changes = None,
-    seed: Seed = None,
-    out: Out = None,
-    resume: Resume = None,
-    wait: Wait = 600.0,
-    listen: Annotated[str | None, typer.Option("--listen", help="The address to listen at, such as 0.0.0.0.")] = None,
-    health: Health = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Use keys that were made without TLS.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    file: Path,
+    local: int | None,
+    keys: Path | None,
+    changes: list[str] | None,
+    seed: int | None,
+    out: Path | None,
+    resume: Path | None,
+    wait: float,
+    listen: str | None,
+    health: int | None,
+    insecure: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Coordinate a run between sites, or run a whole federation on this machine."""
     check_installed()
