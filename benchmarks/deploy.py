@@ -141,7 +141,7 @@ def start(sites: int) -> dict[str, float]:
     """Seconds from `Sites.start_all` until each step before the first request is done."""
     from tacit.deploy import local_sites as local
     from tacit.deploy.coordinator_service import Coordinator
-    from tacit.engine.flare import Flare
+    from tacit.engine.coordinator_channel import Flare
 
     places = [(Coordinator, "open"), (local, "_gathered"), (Coordinator, "offered"), (Coordinator, "begin")]
     stamps: dict[str, float] = {}

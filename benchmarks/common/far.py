@@ -35,8 +35,8 @@ from tacit.deploy.logs import ServiceLog, quiet_engine
 from tacit.deploy.service_status import Status
 from tacit.deploy.site_service import own_identity
 from tacit.engine.cells import Credentials
+from tacit.engine.coordinator_channel import Flare
 from tacit.engine.envelope import TimedRequest, answer_content
-from tacit.engine.flare import Flare
 from tacit.engine.serve import serve_request
 from tacit.engine.site_channel import BEAT, Handlers, SiteChannel
 from tacit.errors import PeerFailed

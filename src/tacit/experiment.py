@@ -122,7 +122,6 @@ def _saved(prepared: LoadedRun, folder: RunFolder) -> SavedRun | None:
 
 
 def _evaluated(prepared: LoadedRun, ended: Trained, phase: Phase) -> Evaluated:
-    """Evaluate the final model, and the one before fine-tuning if there is one."""
     final = with_newcomers(ended, prepared.support, prepared.test.n_users)
     models = {"evaluating": final, "evaluating before fine-tuning": ended.before_fine_tuning}
     found = []
@@ -147,8 +146,7 @@ def _compared(
     prepared: LoadedRun, evaluated: Evaluated, phase: Phase, floor_line: Callable[[str], ProgressLine]
 ) -> Evaluated:
     """Train and evaluate what the run is compared with: `bias` at the same guarantee, and models without any."""
-    from tacit.evaluate.floor import bias_floor
-    from tacit.evaluate.references import references
+    from tacit.evaluate.references import bias_floor, references
 
     floor = bias_floor(prepared, evaluated.final, partial(floor_line, "bias, the floor"))
     phase("comparing with local, popularity and central", None)
@@ -159,7 +157,6 @@ def _compared(
 def _described(
     prepared: LoadedRun, ended: Trained, evaluated: Evaluated, folder: Path, seconds: float, lifetimes: tuple[str, ...]
 ) -> RunDescription:
-    """What the run folder states about the run."""
     from tacit.report.describe import about_parties, describe
 
     file, final, dropped = prepared.file, evaluated.final, prepared.train.dropped
@@ -195,7 +192,6 @@ def _described(
 def _finish(
     folder: RunFolder, prepared: LoadedRun, ended: Trained, evaluated: Evaluated, description: RunDescription
 ) -> None:
-    """Write the run folder."""
     from tacit.report.describe import metrics_table
 
     rounds = [(glance.round, glance.mse) for glance in ended.history if glance.mse is not None]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tacit.cli.display import read_run_file
 from tacit.cli.new import new
-from tacit.cli.options import read_run_file
 from tacit.errors import UsageError
 from tacit.methods import chosen
 

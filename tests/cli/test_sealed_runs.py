@@ -14,8 +14,7 @@ import pytest
 from tacit.cli.compare import compare
 from tacit.cli.export import export
 from tacit.cli.ledger_command import verify
-from tacit.cli.report import report
-from tacit.cli.run import finished
+from tacit.cli.run import finished, report
 from tacit.cli.verified_ledgers import Run, verified
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog

@@ -10,10 +10,9 @@ import pytest
 
 from tacit.config import DataSection, PublicSection
 from tacit.data import catalogue as module
-from tacit.data.catalogue import Catalogue
+from tacit.data.catalogue import Catalogue, read_catalogue
 from tacit.data.load import load, public_items
 from tacit.data.public_facts import public_facts
-from tacit.data.side_tables import read_catalogue
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError

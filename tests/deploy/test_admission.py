@@ -6,7 +6,7 @@ from time import monotonic, sleep
 import pytest
 from one_coordinator import NAMES, World
 
-from tacit.deploy.admission import Admission
+from tacit.deploy.handshake import Admission
 from tacit.engine.coordinator_channel import TAKEN
 from tacit.errors import PeerFailed
 

@@ -14,8 +14,8 @@ from tacit.deploy.site_run import SiteRun
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
 from tacit.prepare.prepared import Keys
+from tacit.report.describe import shared_metrics
 from tacit.report.folder import RunFolder
-from tacit.report.site_messages import shared_metrics
 
 PUBLIC = {"scale": [1, 5], "users": 60, "ratings": 8000}
 VERTICAL = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0}

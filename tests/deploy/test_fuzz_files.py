@@ -12,8 +12,7 @@ from forgeries import damaged, one_sentence
 
 from tacit.config import RunFile
 from tacit.data.load import load
-from tacit.deploy.invitations import RECORD, read_record
-from tacit.deploy.keyring import Keyring
+from tacit.deploy.keyring import RECORD, Keyring, read_record
 from tacit.deploy.kit import Kit, _sum
 from tacit.deploy.service_status import NAME as STATUS
 from tacit.deploy.service_status import Status

@@ -29,9 +29,8 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.site_run import SiteRun, read_identities
 from tacit.deploy.site_service import _table, check_welcome
 from tacit.engine.call_log import CallLog
-from tacit.engine.coordinator_channel import CoordinatorChannel
+from tacit.engine.coordinator_channel import CoordinatorChannel, Flare
 from tacit.engine.envelope import SIGNATURE, Address, TimedRequest, _signed, answer_content, open_message, sign_message
-from tacit.engine.flare import Flare
 from tacit.engine.site_channel import ANOTHER, TAKEN, Handlers, SiteChannel
 from tacit.errors import BadMessage, PeerFailed, TacitError
 from tacit.federation import Answer, Facts, Request
@@ -40,7 +39,7 @@ from tacit.federation.dropout import Attendance
 from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun
-from tacit.report.site_messages import sent_after, shared_metrics
+from tacit.report.describe import sent_after, shared_metrics
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
 OFFER = offer_of(run_file())

@@ -11,7 +11,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.cli import keys as commands
-from tacit.deploy import invitations
 from tacit.deploy import keyring as keys
 from tacit.deploy.certificates import identity_text, read_certificate
 from tacit.deploy.keyring import Keyring
@@ -175,7 +174,7 @@ def test_keys_that_others_could_read_are_not_used(keyring, name, bits):
 def test_keys_past_their_time_say_so(keyring, monkeypatch):
     end = read_certificate((keyring.folder / "ca.pem").read_text()).not_valid_after_utc
     for when, words in ((end + timedelta(seconds=1), "expired on"), (end - timedelta(days=400), "set the clock")):
-        monkeypatch.setattr(keys, "now", lambda when=when: when)
+        monkeypatch.setattr(keys.x509, "now", lambda when=when: when)
         assert words in refused(UsageError, keyring.credentials)
         assert words in refused(UsageError, keyring.invite, "party-1")
     assert keyring.invited == ()
@@ -243,14 +242,14 @@ def test_only_what_is_invited_can_be_revoked_and_only_once(keyring):
 @pytest.fixture
 def slow(monkeypatch) -> None:
     """Between reading the record and writing it there is time for others to come in."""
-    quick = invitations.read_record
+    quick = keys.read_record
 
     def read(folder: Path) -> object:
         record = quick(folder)
         time.sleep(0.003)
         return record
 
-    monkeypatch.setattr(invitations, "read_record", read)
+    monkeypatch.setattr(keys, "read_record", read)
 
 
 @pytest.mark.usefixtures("slow")
@@ -270,7 +269,7 @@ def test_threads_that_invite_enrol_and_revoke_at_once_lose_nothing(keyring):
 @pytest.mark.usefixtures("slow")
 def test_without_the_lock_something_is_lost(keyring, monkeypatch):
     """The two tests above can fail."""
-    monkeypatch.setattr(invitations.fcntl, "flock", lambda file, how: None)
+    monkeypatch.setattr(keys.fcntl, "flock", lambda file, how: None)
     with ThreadPoolExecutor(6) as pool:
         jobs = [pool.submit(keyring.invite, f"party-{k}") for k in range(1, 31)]
     assert any(job.exception() for job in jobs) or len(keyring.invited) < 30

@@ -11,14 +11,15 @@ from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.catalogue_message import ids_array, read_ids
 from tacit.deploy.offer import (
     Offer,
     SiteSizes,
     facts_content,
     facts_of,
+    ids_array,
     offered_file,
     read_facts,
+    read_ids,
     union,
 )
 from tacit.errors import BadMessage, PrivacyRefused, UsageError

@@ -13,9 +13,16 @@ from one_site import DATA, NAMES, Sites, home_of, offer_of, run_file, write_csv
 from tacit.boundary.wire import decode, encode
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback
-from tacit.deploy.catalogue_message import catalogue_content, read_catalogue_content
 from tacit.deploy.deployment import for_sites, public_items
-from tacit.deploy.offer import Offer, SiteSizes, facts_content, facts_of, read_facts
+from tacit.deploy.offer import (
+    Offer,
+    SiteSizes,
+    catalogue_content,
+    facts_content,
+    facts_of,
+    read_catalogue_content,
+    read_facts,
+)
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun

@@ -13,9 +13,8 @@ from tacit.boundary.gate import RoleGate
 from tacit.boundary.wire import encode
 from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy
-from tacit.deploy.role_run import RoleRun
 from tacit.deploy.site_data import NoRatings, RoleTable
-from tacit.deploy.site_run import SiteRun
+from tacit.deploy.site_run import RoleRun, SiteRun
 from tacit.engine.envelope import TimedRequest
 from tacit.errors import BadMessage, DataError, PrivacyRefused, UsageError
 from tacit.federation.messages import Request

@@ -14,7 +14,7 @@ from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import offer as terms
 from tacit.deploy import site_run as part_module
-from tacit.deploy.catalogue_message import ids_array, read_ids
+from tacit.deploy.offer import ids_array, read_ids
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_run import SiteRun
 from tacit.engine.envelope import TimedRequest

@@ -5,9 +5,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.deploy.local_sites import free_port
 from tacit.engine.cells import COORDINATOR, Cell
-from tacit.engine.coordinator_channel import TAKEN, CoordinatorChannel
+from tacit.engine.coordinator_channel import TAKEN, CoordinatorChannel, Flare
 from tacit.engine.envelope import TimedRequest, answer_content, failure_content, open_message
-from tacit.engine.flare import Flare
 from tacit.engine.serve import serve_request
 from tacit.engine.site_channel import Handlers, SiteChannel
 from tacit.errors import TacitError

@@ -10,7 +10,7 @@ import pytest
 from tacit.boundary.ledger import Ledger
 from tacit.config import AggregationSection, RunFile
 from tacit.evaluate import evaluate
-from tacit.evaluate.floor import bias_floor
+from tacit.evaluate.references import bias_floor
 from tacit.experiment import run
 from tacit.guarantee import Guarantee
 from tacit.prepare.loaded import prepare

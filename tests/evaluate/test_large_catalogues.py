@@ -9,7 +9,7 @@ from tacit.config import EvaluateSection
 from tacit.data import demo
 from tacit.data.split import split
 from tacit.errors import DataError
-from tacit.evaluate import evaluate, positions, rating
+from tacit.evaluate import evaluate, metrics, positions
 from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.model import Fitted, Hashed, NonNegative
 from tacit.rng import derive
@@ -45,7 +45,7 @@ def test_blocks_and_threads_change_no_metric_and_bound_what_is_held(monkeypatch)
     for cells, draws in ((60 * 7, 10**6), (60 * 7, 99 * 20), (1, 1)):
         monkeypatch.setattr(positions, "CELLS", cells)
         monkeypatch.setattr(positions, "DRAWS", draws)
-        monkeypatch.setattr(rating, "PAIRS", 13)
+        monkeypatch.setattr(metrics, "PAIRS", 13)
         monkeypatch.setattr(positions.os, "cpu_count", lambda: 3)
         spied = Spied(factors())
         blocks = evaluate(spied, PARTS.test, seen=PARTS.train, k=5)

@@ -13,8 +13,7 @@ from rich.console import Console
 from tacit.cli.display import print_summary
 from tacit.errors import UsageError
 from tacit.report import RunRecord, compare_report, privacy_card, report
-from tacit.report.contenders import contenders, remarks
-from tacit.report.floor_verdict import verdict
+from tacit.report.floor_verdict import contenders, remarks, verdict
 
 HOSTILE = "<script>alert(1)</script> | **x**[/red]"
 NOISE = {

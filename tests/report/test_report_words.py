@@ -9,10 +9,10 @@ import math
 import pytest
 
 from tacit.report import words
-from tacit.report.glossary import leading, meaning
+from tacit.report.page import leading, meaning
 
 
-@pytest.mark.parametrize("module", ["words", "glossary", "svg", "guarantee_words"])
+@pytest.mark.parametrize("module", ["words", "page", "svg", "guarantee_words"])
 def test_examples_in_docstrings_hold(module):
     result = doctest.testmod(importlib.import_module(f"tacit.report.{module}"))
     assert result.attempted > 0

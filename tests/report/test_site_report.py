@@ -30,8 +30,17 @@ from tacit.boundary.ledger import Ledger, Row, canonical
 from tacit.boundary.protection import Budget
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
-from tacit.report.release_words import event_text, masked_numbers, mechanism, recipient, what_left
-from tacit.report.site_ledger import RunNote, SiteLedger, first_page, run_notes
+from tacit.report.site_ledger import (
+    RunNote,
+    SiteLedger,
+    event_text,
+    first_page,
+    masked_numbers,
+    mechanism,
+    recipient,
+    run_notes,
+    what_left,
+)
 from tacit.report.site_report import FREE, NOISED, OPEN, UNPROTECTED, site_page, write_site_report
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{coordinator}\u202e\x07"

@@ -1,15 +1,20 @@
-"""The progress line of a run, and its result, on a terminal."""
+"""What several commands print and read: a run's progress line and result, one JSON object, a run file."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Timer
 from time import monotonic
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -18,9 +23,9 @@ from rich.table import Table
 from tacit.config import RunFile
 from tacit.errors import TacitError
 from tacit.prepare.progress import RoundProgress
-from tacit.report.contenders import NON_PRIVATE, compared_metrics, contenders, remarks
-from tacit.report.floor_verdict import verdict
-from tacit.report.record import RunRecord
+from tacit.prepare.run_file import read
+from tacit.report.floor_verdict import NON_PRIVATE, compared_metrics, contenders, remarks, verdict
+from tacit.report.folder import RunRecord
 from tacit.report.words import delta, epsilon, plural, seconds, size
 
 #: Seconds between two lines where the progress line cannot be redrawn.
@@ -120,7 +125,6 @@ def live(title: str, quiet: bool, file: RunFile) -> Iterator[Live | None]:
 
 
 def _record(summary: dict[str, Any]) -> RunRecord | None:
-    """The run's folder, if it can be read."""
     try:
         return RunRecord.read(Path(summary["run"]))
     except TacitError:
@@ -128,7 +132,6 @@ def _record(summary: dict[str, Any]) -> RunRecord | None:
 
 
 def _print_comparison(record: RunRecord, console: Console) -> None:
-    """The run, its floor and its references by the main metrics, with intervals."""
     found, names = contenders(record), compared_metrics(record)
     if not found or not names:
         return
@@ -195,3 +198,54 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         void = plural(summary["void"], "sum")
         console.print(f"Void because too few parties stayed: {void}; what left counts against the budget.")
     console.print(f"Report: {Path(summary['run']) / 'report.html'}", soft_wrap=True)
+
+
+def read_run_file(file: Path, changes: Sequence[str] | None, seed: int | None = None) -> RunFile:
+    """The run file with `--set` and `--seed` applied; a note on stderr lists keys that this removed."""
+    run_file, note = read(file, changes or [], seed)
+    if note is not None:
+        typer.echo(f"tacit: {note}", err=True)
+    return run_file
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+#: Seconds that a service has to finish after the first signal.
+GRACE = 3.0
+
+
+@contextmanager
+def stoppable(sentence: str, code: int, out: str | None = None) -> Iterator[None]:
+    """End the process soon after SIGTERM or Ctrl-C, with a sentence, an exit code and a line on stdout.
+
+    The first signal raises `KeyboardInterrupt`; further ones are ignored. The engine's threads may wait for peers, so
+    the process does not wait for threads, and for cleaning up only `GRACE` seconds.
+    """
+
+    def end() -> NoReturn:
+        typer.echo(sentence, err=True)
+        if out is not None:
+            typer.echo(out)
+        sys.stdout.flush()
+        os._exit(code)
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+        timer = Timer(GRACE, end)
+        timer.daemon = True
+        timer.start()
+        raise KeyboardInterrupt
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, interrupt) for number in signals]
+    try:
+        yield
+    except KeyboardInterrupt:
+        end()
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from tacit.cli.options import print_json
+from tacit.cli.display import print_json
 
 CORE = ("numpy", "scipy", "numba", "pyarrow", "duckdb", "pydantic", "typer", "rich")
 DRIVERS = {"adbc_driver_sqlite": "SQLite", "adbc_driver_postgresql": "PostgreSQL"}
@@ -64,7 +64,6 @@ def _packages() -> str:
 
 
 def _kernels() -> str:
-    """One compiled kernel against its NumPy twin."""
     import numpy as np
 
     from tacit.kernels.embed import descend_and_embed, descend_and_embed_numpy

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tacit.boundary.account import group, to_replace
 from tacit.boundary.odds import Odds, odds, posterior
-from tacit.cli.options import print_json
+from tacit.cli.display import print_json
 
 #: How sure an attacker may have been before; and the guarantees that the given one is compared with.
 PRIORS = (0.5, 0.1, 0.01, 0.001)
@@ -86,7 +86,6 @@ def _table(found: Odds) -> dict[str, Any]:
 
 
 def _compared(found: Odds) -> Table:
-    """The guarantee between its neighbours."""
     table = Table(box=None, pad_edge=False)
     for name in ("ε", "from 1 in 2 to", "from 1 in 1000 to", "best attacker right", "verdict"):
         table.add_column(name, justify="left" if name == "verdict" else "right")

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from tacit.cli.options import print_json
+from tacit.cli.display import print_json
 from tacit.cli.verified_ledgers import check_finished
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.model import Linear, Model, NonNegative, storage
-from tacit.report.record import RunRecord
+from tacit.report.folder import RunRecord
 from tacit.report.words import plural
 
 README = """# {method}: the shared model
@@ -127,7 +127,6 @@ def _readme(model: Model) -> str:
 
 
 def _words(model: Model) -> str:
-    """How other programs predict from the tables."""
     match model.form:
         case NonNegative(low=low):
             return f"A rating is predicted as {low:g} + u·v, where a user's u is fitted to their own ratings."

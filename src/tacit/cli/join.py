@@ -13,8 +13,7 @@ import typer
 from rich.console import Console
 
 from tacit.boundary.lock import exclusive
-from tacit.cli.options import print_json
-from tacit.cli.signals import stoppable
+from tacit.cli.display import print_json, stoppable
 from tacit.config import RunFile
 from tacit.deploy.certificates import identity_text
 from tacit.deploy.health import Health as HealthProbe
@@ -154,7 +153,6 @@ def _check(site: Joining, as_json: bool) -> None:
 
 
 def _take_part(site: Joining, wait: float, stay: bool, health: int | None, as_json: bool, quiet: bool) -> None:
-    """Serve until a run has ended, and print where the record of what left is."""
     name, folder = site.kit.name, site.folder
     site.kit.check()
     stopped = json.dumps({"state": str(folder)}) if as_json else None
@@ -171,7 +169,6 @@ def _take_part(site: Joining, wait: float, stay: bool, health: int | None, as_js
 
 
 def _serve(site: Joining, wait: float, stay: bool, health: int | None, quiet: bool) -> dict[str, Any]:
-    """The service, until a run has ended."""
     kit, folder, ledgers = site.kit, site.folder, site.ledgers
 
     def say(words: str) -> None:

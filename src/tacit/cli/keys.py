@@ -13,10 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.options import print_json
+from tacit.cli.display import print_json
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.invitations import Invitation
-from tacit.deploy.keyring import Keyring, check_name
+from tacit.deploy.keyring import Invitation, Keyring, check_name
 from tacit.errors import UsageError
 from tacit.report.words import MISSING, listing, moment, plural
 

@@ -22,19 +22,15 @@ from tacit import files
 from tacit.boundary.account import prefix_costs
 from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import ACCOUNTED
-from tacit.cli.options import print_json
+from tacit.cli.display import print_json
 from tacit.cli.verified_ledgers import DELTA, Checked, Run, verified
 from tacit.errors import TamperingFound, UsageError
 from tacit.report.description import StatedGuarantee
 from tacit.report.guarantee_words import one_line
-from tacit.report.release_words import device_count, event_text
-from tacit.report.site_ledger import RunNote, SiteLedger, first_page, run_notes
+from tacit.report.site_ledger import RunNote, SiteLedger, device_count, event_text, first_page, run_notes
 from tacit.report.words import count, epsilon_so_far, listing, plural, size
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
-
-
-# -- the commands ---------------------------------------------------------------------------------------------
 
 
 def show(place: Path, delta: float | None, as_json: bool, html: Path | None) -> None:
@@ -146,9 +142,6 @@ def _write(rows: Sequence[dict[str, Any]], path: Path, ending: str) -> None:
         parquet.write_table(table, path, compression="zstd")
 
 
-# -- one ledger and what is known of its runs -----------------------------------------------------------------
-
-
 def _site_ledger(ledger: Checked, run: Run | None, delta: float | None) -> SiteLedger:
     """A verified ledger with the notes about its runs; ε at `delta`, or else at that of its latest known run."""
     page = first_page(ledger.path)
@@ -163,13 +156,11 @@ def _site_ledger(ledger: Checked, run: Run | None, delta: float | None) -> SiteL
 
 
 def _around(path: Path) -> Run | None:
-    """The run that a ledger's folder belongs to, if any."""
     folder = path.absolute().parent.parent
     return Run(folder) if path.absolute().parent.name == "ledger" and (folder / "run.toml").exists() else None
 
 
 def _from_run(run: Run | None) -> dict[str, RunNote]:
-    """What a run's folder states about the run."""
     if run is None or not run.run_id or run.file.privacy is None:
         return {}
     privacy, guarantee = run.file.privacy, None
@@ -188,9 +179,6 @@ def _page(ledger: SiteLedger, path: Path) -> Path:
     from tacit.report.site_report import write_site_report
 
     return write_site_report(ledger, path, datetime.now(UTC).isoformat(timespec="seconds"), __version__)
-
-
-# -- printing -------------------------------------------------------------------------------------------------
 
 
 def _as_json(checked: Checked, ledger: SiteLedger) -> dict[str, Any]:

@@ -132,6 +132,5 @@ def new(file: Path, source: str, setting: str) -> None:
 
 
 def _choices(setting: str) -> str:
-    """The methods for a setting, on as many lines as they need."""
     names = [name for name, method in known().working().items() if Setting(setting) in method.sides]
     return f" ·\n{'':26}# ".join(" · ".join(names[at : at + 8]) for at in range(0, len(names), 8))

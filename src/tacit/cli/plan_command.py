@@ -14,7 +14,7 @@ from rich.table import Table
 from tacit.boundary.code import SEALED
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value, encode
-from tacit.cli.options import print_json, read_run_file
+from tacit.cli.display import print_json, read_run_file
 from tacit.config import RunFile
 from tacit.errors import UsageError
 from tacit.federation.messages import Choice, Floats, Integer, Schema
@@ -23,9 +23,8 @@ from tacit.partition import Setting
 from tacit.prepare.plan import Plan
 from tacit.prepare.run_file import check, setting_in_data, setting_of
 from tacit.prepare.run_file import plan as planned
-from tacit.report.guarantee_words import assumed_public, explained, in_several_silos
-from tacit.report.record import StatedGuarantee
-from tacit.report.secagg_words import loss_warning, secagg_sentences
+from tacit.report.folder import StatedGuarantee
+from tacit.report.guarantee_words import assumed_public, explained, in_several_silos, loss_warning, secagg_sentences
 from tacit.report.words import count, delta, epsilon, percent, plural, size
 
 #: Other choices of ε that are shown, as multiples of the requested one.
@@ -53,7 +52,6 @@ def plan(file: Path, changes: list[str] | None, as_json: bool) -> None:
 
 
 def _setting(file: RunFile) -> Setting:
-    """The setting that the run will have."""
     setting = setting_in_data(file)
     if setting is None and file.engine.name == "flare":  # sites hold what they hold
         return setting_of(file)
@@ -66,7 +64,6 @@ def _setting(file: RunFile) -> Setting:
 
 
 def _table(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
-    """The plan as one JSON object."""
     guarantee, facts, context = made.terms.guarantee, made.context.facts, made.context
     alone = made.epsilon_of_one()
     up, down = _bytes(method, made.parameters, made)
@@ -115,7 +112,6 @@ def clarity(ratio: float) -> str:
 def _instead(
     file: RunFile, method: Method, parameters: Parameters, setting: Setting, words: str, factor: float
 ) -> dict[str, Any]:
-    """The noise for another ε, everything else unchanged."""
     privacy = file.privacy
     if privacy is None:
         raise UsageError("There is no [privacy] section to change.")
@@ -130,7 +126,6 @@ def _instead(
 
 
 def _notes(file: RunFile, made: Plan) -> list[str]:
-    """What the plan assumes."""
     by, context, facts = file.partition.by, made.context, made.context.facts
     notes = [assumed_public(facts.items, file.public.features)]
     if facts.features:
@@ -149,9 +144,6 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
         )
     notes.append("Signal is forecast from public facts for a typical cell; a rarely rated item has less.")
     return notes
-
-
-# -- bytes ----------------------------------------------------------------------------------------------------
 
 
 def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int]:
@@ -181,7 +173,6 @@ def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int
 
 
 def _sealed(cells: int, bits: int) -> int:
-    """How long a sealed contribution is."""
     return len(encode({SEALED: np.zeros(cells * bits // 8, dtype=np.uint8)}))
 
 
@@ -202,11 +193,7 @@ def _message(schema: Schema, dimensions: Mapping[str, int]) -> int:
     return len(encode(payload))
 
 
-# -- words ----------------------------------------------------------------------------------------------------
-
-
 def _print(table: Mapping[str, Any], console: Console) -> None:
-    """The plan, for a person."""
     stated, setting = StatedGuarantee(**table["guarantee"]), table["setting"]
     parties = "devices" if setting == "device" else "parties"
     console.print(

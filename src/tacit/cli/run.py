@@ -1,4 +1,4 @@
-"""`tacit run`."""
+"""`tacit run`, `tacit up` and `tacit report`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
-from tacit.cli.display import Live, live, print_summary
-from tacit.cli.options import print_json, read_run_file
+from tacit.cli.display import Live, live, print_json, print_summary, read_run_file, stoppable
 from tacit.cli.verified_ledgers import check_finished
-from tacit.config import RunFile
+from tacit.config import EngineSection, RunFile
+from tacit.engine.cells import check_installed
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.prepare.run_file import method_of
-from tacit.report.folder import RunFolder
+from tacit.prepare.run_file import check, method_of, setting_in_data
+from tacit.report.folder import PARTS, RunFolder
 from tacit.report.run_page import write_card, write_report
 
 #: The pages of a run folder, which are written after its summary.
@@ -87,3 +88,97 @@ def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
             write(folder)
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary
+
+
+def report(run: Path, as_json: bool = False) -> None:
+    """Write a run's report and privacy card again, and print where they are; a run that was changed gets none."""
+    with RunFolder(run) if (run / "summary.json").exists() else nullcontext():
+        if all((run / part).is_file() for part in PARTS):
+            check_finished(run)
+        page, card = write_report(run), write_card(run)
+    if as_json:
+        print_json({"run": str(run), "report": str(page), "card": str(card)})
+    else:
+        typer.echo(f"Report: {page}\nPrivacy card: {card}")
+
+
+def up(
+    file: Path,
+    local: int | None,
+    keys: Path | None,
+    changes: list[str] | None,
+    seed: int | None,
+    out: Path | None,
+    resume: Path | None,
+    wait: float,
+    listen: str | None,
+    health: int | None,
+    insecure: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Coordinate a run between sites, or run a whole federation on this machine."""
+    check_installed()
+    run_file = read_run_file(file, changes, seed)
+    folder = run_folder(out, resume)
+    if (local is None) == (keys is None):
+        raise UsageError(
+            "Name the sites: --local N for processes on this machine, or --keys KEYS for sites that were invited with: "
+            "tacit keys invite KEYS party-1 …"
+        )
+    run_file = on_one_machine(run_file, local) if local is not None else _for_sites(run_file)
+    summary = finished(resume, run_file) if resume is not None else None
+    if summary is None:
+        method, _parameters = check(run_file, setting=None if local is None else setting_in_data(run_file))
+        place = "its run folder" if folder is None else f'"{folder}"'
+        waiting = "" if keys is None else "sites wait, and "
+        stopped = f"tacit: Stopped; {waiting}the run goes on with --resume and {place}."
+        with stoppable(stopped, 130), live(method.name, quiet, run_file) as line:
+            if keys is None:
+                summary = simulate(run_file, folder, line)
+            else:
+                summary = _coordinate(run_file, keys, folder, (wait, listen, health), insecure, line)
+    print_result(summary, as_json)
+
+
+def _for_sites(file: RunFile) -> RunFile:
+    from tacit.deploy.deployment import for_sites
+
+    return for_sites(file)
+
+
+def _coordinate(
+    file: RunFile,
+    keys: Path,
+    folder: Path | None,
+    terms: tuple[float, str | None, int | None],
+    insecure: bool,
+    line: Live | None,
+) -> dict[str, Any]:
+    """Coordinate a run between the sites that `keys` invited; `terms` are wait, listen and health."""
+    from tacit.deploy.deployment import CoordinatorOptions
+    from tacit.deploy.deployment import up as coordinate
+    from tacit.deploy.keyring import Keyring
+
+    keyring = Keyring.open(keys)
+    if keyring.insecure and not insecure:
+        raise UsageError(
+            "These keys were made with --insecure, so nothing would be encrypted; add --insecure here too to accept "
+            "that, or make new keys."
+        )
+    watch, say = (_ignore, _ignore) if line is None else (line, line.say)
+    return coordinate(file, keyring, folder, CoordinatorOptions(*terms), watch, say)
+
+
+def on_one_machine(file: RunFile, parties: int) -> RunFile:
+    """The run file with every party in its own process here; the number must be the file's."""
+    into = file.partition.into
+    if into is not None and into != parties:
+        raise UsageError(f"--local {parties} and [partition] into = {into} differ; make them the same number.")
+    engine = EngineSection.model_validate({**file.engine.model_dump(), "name": "flare"})
+    division = file.partition.model_copy(update={"into": parties})
+    return file.model_copy(update={"engine": engine, "partition": division})
+
+
+def _ignore(_what: object) -> None:
+    """Nobody is watching."""

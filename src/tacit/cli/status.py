@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.options import print_json
+from tacit.cli.display import print_json
 from tacit.deploy.service_status import FINAL, NAME, PeerState, State, Status
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
 from tacit.report.words import epsilon, listing, seconds
@@ -36,9 +36,6 @@ def status(place: Path | None, as_json: bool) -> None:
                 console.print(words, soft_wrap=True)
     if codes:
         raise typer.Exit(max(codes))
-
-
-# -- finding --------------------------------------------------------------------------------------------------
 
 
 def _under(place: Path) -> list[dict[str, Any]]:
@@ -69,9 +66,6 @@ def _newest() -> list[dict[str, Any]]:
 
 def _ordered(services: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(services, key=lambda s: (s["role"] != "coordinator", len(s["role"]), s["role"], s["folder"]))
-
-
-# -- words ----------------------------------------------------------------------------------------------------
 
 
 def _problems(service: dict[str, Any]) -> list[tuple[int, str]]:
@@ -116,7 +110,6 @@ def _spent(service: dict[str, Any]) -> str:
 
 
 def _peers(service: dict[str, Any]) -> str:
-    """How many peers are in each state, the states in a fixed order."""
     states = [peer["state"] for peer in service["peers"].values()]
     return ", ".join(f"{states.count(state)} {state}" for state in PeerState if state in states) or "–"
 

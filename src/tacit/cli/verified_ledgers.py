@@ -238,7 +238,6 @@ def _left(entry: Entry) -> bool:
 
 
 def _files(place: Path, run: Run | None) -> list[Path]:
-    """The ledgers that are here, and those that should be."""
     if place.is_file():
         return [place]
     inside = place / "ledger" if (place / "ledger").is_dir() else place  # a site's folder

@@ -161,9 +161,6 @@ def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column if padded or column.null_count == len(column) else numbers
 
 
-# -- only once something is wrong ----------------------------------------------------------------------------
-
-
 def _explain(path: Path, layout: Layout, problem: str) -> None:
     """Raise the sentence for a line that is not UTF-8 or has too few or too many values, if there is one."""
     for line, cells in _rows(path, layout):

@@ -133,7 +133,6 @@ def _items(table: str, events: pa.Table) -> pa.ChunkedArray:
 
 
 def _patients(stays: pa.Table, folder: Path) -> pa.Table:
-    """One row per patient: the first stay's."""
     ordered = stays.sort_by([(name, "ascending") for name in _ORDER])
     _, first = np.unique(ordered["uniquepid"].to_numpy(zero_copy_only=False).astype(str), return_index=True)
     stay = ordered.take(first)
@@ -159,7 +158,6 @@ def _patients(stays: pa.Table, folder: Path) -> pa.Table:
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text, null where it is blank."""
     column = pc.utf8_trim_whitespace(column.cast(pa.string()))
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 

@@ -23,11 +23,18 @@ import pyarrow as pa
 
 from tacit.data import named_sets, sql
 from tacit.data.arrow_tables import is_frame, read_file, read_frame
-from tacit.data.catalogue import Catalogue
+from tacit.data.catalogue import (
+    Catalogue,
+    align,
+    catalogue_of,
+    listed_ids,
+    public_attributes,
+    read_catalogue,
+    read_side,
+)
 from tacit.data.columns import ATTRIBUTE, Origin, Records
 from tacit.data.public_facts import PUBLISHED
 from tacit.data.ratings import Feedback, Ratings, Scale
-from tacit.data.side_tables import align, catalogue_of, listed_ids, public_attributes, read_catalogue, read_side
 from tacit.data.tables import ratings_from_table
 from tacit.errors import DataError, UsageError, check_type, did_you_mean, is_number
 
@@ -185,7 +192,6 @@ def side_columns(
 
 
 def _sides(source: str) -> tuple[pa.Table | None, pa.Table | None]:
-    """The source's own tables of users and items, None where it has no such table."""
     if sql.is_address(source) or not (path := named_sets.find(source)).is_dir():
         return None, None
     return named_sets.sides(path)
@@ -228,7 +234,6 @@ def _demo(declared: Scale | None, features: Sequence[str], **sizes: Any) -> Rati
 
 
 def _with_features(ratings: Ratings, table: pa.Table | None, origin: Origin, features: Sequence[str]) -> Ratings:
-    """The ratings with the items' public attributes, from the table that lists or describes the items."""
     if not features:
         return ratings
     public, others = public_attributes(table, ratings.item_ids, origin, features), ratings.item_attributes

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tacit.data import eicu, movielens
 from tacit.data.arrow_tables import read_file, read_whole
+from tacit.data.catalogue import read_side
 from tacit.data.columns import ATTRIBUTE, Records
 from tacit.data.ratings import Feedback, Scale
-from tacit.data.side_tables import read_side
 from tacit.errors import DataError, UsageError, did_you_mean
 
 #: The published scales, by the name of a set's folder.

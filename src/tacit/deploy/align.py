@@ -42,9 +42,6 @@ REVEALS = {
 Send = Callable[[str, str, Mapping[str, Value]], Mapping[str, Any]]
 
 
-# -- the coordinator's side -------------------------------------------------------------------------------------------
-
-
 def align_sites(offer: Offer, sizes: Mapping[str, int], send: Send, path: Path) -> tuple[int, dict[str, Array]]:
     """How many rows the common list has, and by site the row of each of its tags, or −1; stored for a resumed run."""
     if path.exists():
@@ -79,9 +76,6 @@ def _list(reply: Mapping[str, Any], name: str, size: int) -> Array:
 
 def _id(offer: Offer, *words: str) -> str:
     return hashlib.sha256("|".join(("align", offer.hash, *words)).encode()).hexdigest()
-
-
-# -- a site's side ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

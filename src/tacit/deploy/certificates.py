@@ -47,9 +47,6 @@ def _is_address(host: str) -> bool:
     return True
 
 
-# -- making -------------------------------------------------------------------------------------------------------
-
-
 def new_key() -> EllipticCurvePrivateKey:
     return generate_private_key(SECP256R1())
 
@@ -134,9 +131,6 @@ def _usage(authority: bool) -> x509.KeyUsage:
     return x509.KeyUsage(digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, **never)
 
 
-# -- reading ------------------------------------------------------------------------------------------------------
-
-
 def read_certificate(text: str) -> x509.Certificate:
     """One PEM certificate; ValueError if it is not one."""
     return x509.load_pem_x509_certificate(text.encode())
@@ -188,9 +182,6 @@ def _read_private(text: str) -> object:
         return serialization.load_pem_private_key(text.encode(), password=None)
     except (TypeError, UnsupportedAlgorithm) as error:  # it has a password, or is of an unknown kind
         raise ValueError(str(error)) from None
-
-
-# -- texts and files ----------------------------------------------------------------------------------------------
 
 
 def certificate_text(certificate: x509.Certificate) -> str:

@@ -18,19 +18,16 @@ import numpy as np
 from cryptography import x509
 
 from tacit.boundary.wire import Array, Value
-from tacit.deploy.admission import Admission
 from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.certificates import common_name, fingerprint
-from tacit.deploy.handshake import LATER
-from tacit.deploy.invitations import OWN
-from tacit.deploy.keyring import Keyring
+from tacit.deploy.handshake import LATER, Admission
+from tacit.deploy.keyring import OWN, Keyring
 from tacit.deploy.logs import ServiceLog, one_line
 from tacit.deploy.offer import Offer, SiteSizes, facts_content
 from tacit.deploy.service_status import PeerState, State, Status
 from tacit.engine.cells import COORDINATOR, LARGEST, Bounds, Cell
-from tacit.engine.coordinator_channel import TAKEN, Content, CoordinatorChannel
+from tacit.engine.coordinator_channel import TAKEN, Content, CoordinatorChannel, Flare
 from tacit.engine.envelope import open_message
-from tacit.engine.flare import Flare
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation import Transcript
 from tacit.federation.calls import Log as CallLog
@@ -116,8 +113,6 @@ class Coordinator:
         self.channel.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._cell.stop()
-
-    # -- before the run ----------------------------------------------------------------------------------------------
 
     def gather(self, names: tuple[str, ...], seconds: float, offer: Offer | None = None) -> None:
         """Wait until all have joined.
@@ -254,8 +249,6 @@ class Coordinator:
         self._status.set(state=State.SERVING, peers=dict.fromkeys(offer.everybody, PeerState.CONNECTED))
         self._log.info("serving", run=self.run, parties=len(offer.roster))
 
-    # -- the run -----------------------------------------------------------------------------------------------------
-
     def conduct(
         self,
         prepared: PreparedRun,
@@ -309,8 +302,6 @@ class Coordinator:
         self._log.error("failed", run=self.run)
         present = [name for name, here in self.channel.present().items() if here and name in names]
         self._send_all("end", f"end|{self.run}|{why}", _same(present, {"why": why}), 5.0)
-
-    # -- messages ----------------------------------------------------------------------------------------------------
 
     def receive(self, sender: str, topic: str, body: bytes) -> bytes:
         """Handle one message from a service; what is sent back."""

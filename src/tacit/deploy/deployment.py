@@ -14,8 +14,7 @@ from typing import Any
 
 from tacit import files
 from tacit.config import EngineSection, RunFile
-from tacit.data.catalogue import Catalogue
-from tacit.data.side_tables import read_catalogue
+from tacit.data.catalogue import Catalogue, read_catalogue
 from tacit.deploy.align import REVEALS
 from tacit.deploy.coordinator_service import Coordinator, RunResult
 from tacit.deploy.health import Health
@@ -33,9 +32,8 @@ from tacit.partition import Setting
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import RoundProgress, progress_reporter
 from tacit.prepare.run_file import check, roles_of, seeded, setting_of, stops
-from tacit.report.describe import describe, metrics_table
+from tacit.report.describe import describe, metrics_table, sent_after, sent_before, shared_metrics, site_metrics
 from tacit.report.folder import RunFolder
-from tacit.report.site_messages import sent_after, sent_before, shared_metrics, site_metrics
 from tacit.report.words import count, plural
 
 INSECURE = "INSECURE: nothing was encrypted on its way, since the keys were made with --insecure."
@@ -103,7 +101,6 @@ def _serve(
     watch: Callable[[RoundProgress], None],
     report: Callable[[str], None],
 ) -> tuple[Finished, list[str]]:
-    """The coordinator's service for one run; what came of it, and a sentence for each party that refused."""
     log = ServiceLog(folder.path, "coordinator")
     quiet_engine(log)
     with ExitStack() as stack:
@@ -181,7 +178,6 @@ def _enough(file: RunFile, names: tuple[str, ...]) -> None:
 
 
 def _roles(file: RunFile, names: tuple[str, ...], keyring: Keyring) -> tuple[str, ...]:
-    """The roles that the run needs; refuses where one of them is not invited."""
     roles = roles_of(file, setting_of(file), len(names))
     if missing := [name for name in roles if name not in keyring.invited]:
         raise UsageError(
@@ -242,7 +238,6 @@ def _ledger_heads(coordinator: Coordinator, offer: Offer, calls: CallLog) -> Ite
 
 
 def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str], keyring: Keyring) -> dict[str, Any]:
-    """Fill the run folder with what the coordinator has seen."""
     prepared, done, replies = held.prepared, held.done, held.replies
     facts = prepared.facts
     metrics, judged = shared_metrics(replies, len(facts.roster))

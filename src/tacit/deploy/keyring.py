@@ -3,41 +3,37 @@
     ca.key ca.pem                        the federation's certificate authority
     coordinator.key coordinator.crt      the coordinator's TLS key and certificate
     identity.key                         the coordinator's signing key
-    federation.json, lock                all invitations (`invitations`)
+    federation.json, lock                all invitations (`Record`)
 
 Only its owner can read the folder. A site's TLS key is generated here and leaves in its kit; no copy stays. Its signing
-key is generated at the site, and pinned here at its first hello.
+key is generated at the site, and pinned here at its first hello. The record of invitations is read for every question,
+so that a revocation takes effect at once, and changed by one process at a time.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from tacit import files
 from tacit.deploy import certificates as x509
-from tacit.deploy.certificates import (
-    certificate_text,
-    identity_text,
-    key_text,
-    new_key,
-    now,
-    read_certificate,
-    read_key,
-)
-from tacit.deploy.invitations import NAME, RECORD, Invitation, Record, change, damaged, read_record, read_text
-from tacit.deploy.kit import Kit
+from tacit.deploy.kit import NAME, SHA, Kit
 from tacit.engine.cells import Credentials
 from tacit.errors import BadMessage, PeerFailed, TamperingFound, UsageError, did_you_mean
 from tacit.report.words import moment
 
+RECORD = "federation.json"
 _SECRETS = ("ca.key", "coordinator.key", "identity.key")
 _PARTS = (*_SECRETS, "ca.pem", "coordinator.crt", RECORD)
 
@@ -101,8 +97,6 @@ class Keyring:
         _check_whole(folder)
         return cls(folder, record.federation, record.host, record.port, record.insecure)
 
-    # -- invitations ----------------------------------------------------------------------------------------------
-
     def invite(self, name: str, *, days: int = 365) -> Kit:
         """A new kit for a site; its earlier kits are refused from now on.
 
@@ -111,14 +105,17 @@ class Keyring:
         check_name(name)
         x509.check_days(days)
         self._check_time()
-        ca, ca_key = read_certificate(read_text(self.folder, "ca.pem")), read_key(read_text(self.folder, "ca.key"))
-        key = new_key()
+        ca, ca_key = (
+            x509.read_certificate(read_text(self.folder, "ca.pem")),
+            x509.read_key(read_text(self.folder, "ca.key")),
+        )
+        key = x509.new_key()
         certificate = x509.site_certificate(name, key, ca, ca_key, days)
         new = Invitation(
             name=name,
             fingerprint=x509.fingerprint(certificate),
             serial=f"{certificate.serial_number:x}",
-            made=now(),
+            made=x509.now(),
             until=certificate.not_valid_after_utc,
         )
         change(self.folder, lambda record: record.added(new))
@@ -128,10 +125,10 @@ class Keyring:
             host=self.host,
             port=self.port,
             insecure=self.insecure,
-            ca=certificate_text(ca),
-            certificate=certificate_text(certificate),
-            key=key_text(key),
-            coordinator=identity_text(self.identity.public_key()),
+            ca=x509.certificate_text(ca),
+            certificate=x509.certificate_text(certificate),
+            key=x509.key_text(key),
+            coordinator=x509.identity_text(self.identity.public_key()),
         )
 
     def revoke(self, name: str) -> None:
@@ -144,7 +141,7 @@ class Keyring:
                 raise UsageError(f'"{name}" was never invited, so nothing was revoked.{did_you_mean(name, known)}')
             if found.revoked is not None:
                 raise UsageError(f"The invitation of {name} was revoked already, on {_shown(found.revoked)}.")
-            return record.noted(found, revoked=now())
+            return record.noted(found, revoked=x509.now())
 
         change(self.folder, revoked)
 
@@ -174,8 +171,6 @@ class Keyring:
         if found.state == "expired":
             return f"The certificate of {name} expired on {_shown(found.until)}; ask the operator for a new invitation."
         return None
-
-    # -- identities -----------------------------------------------------------------------------------------------
 
     def enrol(self, name: str, identity: str, *, fingerprint: str | None = None) -> None:
         """Pin a site's public signing key (hex) at its first hello, until the site is invited anew.
@@ -216,10 +211,8 @@ class Keyring:
         self._check_time()
         return Credentials(self.folder / "ca.pem", self.folder / "coordinator.crt", self.folder / "coordinator.key")
 
-    # -- inside ---------------------------------------------------------------------------------------------------
-
     def _check_time(self) -> None:
-        certificate, when = read_certificate(read_text(self.folder, "coordinator.crt")), now()
+        certificate, when = x509.read_certificate(read_text(self.folder, "coordinator.crt")), x509.now()
         if when < certificate.not_valid_before_utc:
             raise UsageError(
                 f'The keys of "{self.federation}" are valid from {_shown(certificate.not_valid_before_utc)} on, and '
@@ -245,8 +238,8 @@ def _check_whole(folder: Path) -> None:
     """Raise TamperingFound unless all keys are readable and belong together."""
     texts = {name: read_text(folder, name) for name in _PARTS}
     try:
-        ca, certificate = read_certificate(texts["ca.pem"]), read_certificate(texts["coordinator.crt"])
-        ca_key, key = read_key(texts["ca.key"]), read_key(texts["coordinator.key"])
+        ca, certificate = x509.read_certificate(texts["ca.pem"]), x509.read_certificate(texts["coordinator.crt"])
+        ca_key, key = x509.read_key(texts["ca.key"]), x509.read_key(texts["coordinator.key"])
         x509.read_identity(texts["identity.key"])
     except ValueError:
         raise damaged(folder) from None
@@ -255,15 +248,14 @@ def _check_whole(folder: Path) -> None:
 
 
 def _new_texts(federation: str, host: str, days: int) -> dict[str, str]:
-    """All keys and certificates of a new federation, by file."""
-    ca_key, key = new_key(), new_key()
+    ca_key, key = x509.new_key(), x509.new_key()
     ca = x509.authority(federation, ca_key, days)
     return {
-        "ca.key": key_text(ca_key),
-        "ca.pem": certificate_text(ca),
-        "coordinator.key": key_text(key),
-        "coordinator.crt": certificate_text(x509.coordinator_certificate(host, key, ca, ca_key)),
-        "identity.key": key_text(Ed25519PrivateKey.generate()),
+        "ca.key": x509.key_text(ca_key),
+        "ca.pem": x509.certificate_text(ca),
+        "coordinator.key": x509.key_text(key),
+        "coordinator.crt": x509.certificate_text(x509.coordinator_certificate(host, key, ca, ca_key)),
+        "identity.key": x509.key_text(Ed25519PrivateKey.generate()),
     }
 
 
@@ -290,3 +282,97 @@ def _shown(when: datetime) -> str:
 
 def _cannot_store(folder: Path, error: OSError) -> UsageError:
     return UsageError(f'No keys can be stored in "{folder}": {error.strerror}; name another folder.')
+
+
+class Unreadable(UsageError):
+    """The keyring's files cannot be read or changed now."""
+
+
+class Damaged(TamperingFound):
+    """The keyring's files do not belong together."""
+
+
+#: The coordinator's own problems, whose messages name its files: sites are only asked to try later.
+OWN = (Unreadable, Damaged, OSError)
+
+
+class Invitation(BaseModel):
+    """One kit: its certificate (`fingerprint` and `serial`, hex), times, and the site's pinned signing key (hex)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str = Field(pattern=f"^({NAME.pattern})$")
+    fingerprint: str = Field(pattern=SHA)
+    serial: str
+    made: AwareDatetime
+    until: AwareDatetime
+    revoked: AwareDatetime | None = None
+    replaced: AwareDatetime | None = None
+    identity: str | None = Field(default=None, pattern=SHA)
+
+    @property
+    def state(self) -> Literal["valid", "expired", "revoked", "replaced"]:
+        if self.revoked is not None:
+            return "revoked"
+        if self.replaced is not None:
+            return "replaced"
+        return "expired" if datetime.now(UTC) > self.until else "valid"
+
+
+class Record(BaseModel):
+    """A federation: where its coordinator is, and its invitations in order."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    format: Literal["tacit keyring 1"] = "tacit keyring 1"
+    federation: str
+    host: str
+    port: int
+    insecure: bool
+    invitations: tuple[Invitation, ...] = ()
+
+    def latest(self, name: str) -> Invitation | None:
+        return next((one for one in reversed(self.invitations) if one.name == name), None)
+
+    def noted(self, one: Invitation, **facts: object) -> Record:
+        """The record with changes to one invitation."""
+        known = one.model_copy(update=facts)
+        return self.model_copy(update={"invitations": tuple(known if i is one else i for i in self.invitations)})
+
+    def added(self, new: Invitation) -> Record:
+        """The record with one more invitation, which replaces the site's earlier one."""
+        old = self.latest(new.name)
+        ended = self if old is None or old.revoked else self.noted(old, replaced=new.made)
+        return self.model_copy(update={"invitations": (*ended.invitations, new)})
+
+
+def change(folder: Path, how: Callable[[Record], Record]) -> None:
+    """Read, change and write the record under a lock."""
+    try:
+        with os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            record = read_record(folder)
+            changed = how(record)
+            if changed != record:
+                files.write_private(folder / RECORD, changed.model_dump_json(indent=2) + "\n")
+    except OSError as error:
+        raise Unreadable(f'The keys in "{folder}" cannot be changed: {error.strerror}; their owner can.') from None
+
+
+def read_record(folder: Path) -> Record:
+    text = read_text(folder, RECORD)
+    try:
+        return Record.model_validate_json(text)
+    except ValueError:
+        raise damaged(folder / RECORD) from None
+
+
+def read_text(folder: Path, name: str) -> str:
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Unreadable(f'"{folder / name}" cannot be read: {error.strerror}; its owner can.') from None
+    except UnicodeDecodeError:
+        raise damaged(folder / name) from None
+
+
+def damaged(place: Path) -> Damaged:
+    return Damaged(f'"{place}" is damaged; restore the folder from your copy, or make new keys and invite anew.')

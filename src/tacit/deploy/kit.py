@@ -25,11 +25,15 @@ import tomli_w
 from tacit import files
 from tacit.config import toml_table
 from tacit.deploy.certificates import belongs, common_name, fingerprint, is_host, is_issued, read_certificate, read_key
-from tacit.deploy.invitations import NAME, SHA
 from tacit.engine.cells import Credentials
 from tacit.errors import PeerFailed, TamperingFound, UsageError
+from tacit.federation.role import ROLE
 from tacit.report.words import moment
 
+#: What a site may be called.
+NAME = re.compile(f"party-[1-9][0-9]{{0,8}}|{ROLE.pattern}")
+#: A fingerprint or a public signing key, hex.
+SHA = "^[0-9a-f]{64}$"
 FORMAT = "tacit kit 1"
 #: Bytes. A kit has about 2,100; nothing longer is read.
 MOST = 2**16
@@ -170,7 +174,6 @@ def _text(path: Path) -> str:
 
 
 def _table(path: Path, text: str) -> dict[str, Any]:
-    """The table of a kit of this version, without its format."""
     try:
         table = toml_table(text)
     except ValueError:

@@ -259,7 +259,6 @@ def _wait_for_sites(coordinator: Coordinator, sites: LocalSites, names: tuple[st
 
 
 def _assembled(sites: LocalSites, parties: Parties, which: str) -> Predictor | None:
-    """All sites' predictors as one, as in one process."""
     found = sites.predictors(parties.names, which)
     if found is None:
         return None

@@ -102,7 +102,6 @@ class Policy:
         return str(replace(guarantee, against=guarantee.against.replace(ROSTER_REPORTED, own)))
 
     def _check_roster(self, offer: Offer, name: str) -> None:
-        """Refuse a roster other than the pinned one."""
         offered = set(offer.roster)
         if not self.roster_option(offer):
             return
@@ -122,7 +121,6 @@ class Policy:
             )
 
     def _check_role(self, offer: Offer, name: str) -> None:
-        """Refuse a role that the code installed here does not have."""
         if not self.local and offer.setting is not setting_of(offer.file):
             raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
         if name not in roles_of(offer.file, offer.setting, len(offer.roster)):

@@ -31,7 +31,7 @@ from tacit.engine.envelope import Address, open_message, read_failure, sign_mess
 from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.report.secagg_words import loss_warning
+from tacit.report.guarantee_words import loss_warning
 from tacit.report.words import listing, plural
 
 
@@ -70,7 +70,7 @@ def preflight(kit: Kit, folder: Path, data: Source | RoleTable, policy: Policy, 
     if not any(finding.error for finding in findings):
         offer = run_check("coordinator, versions and clocks", lambda: fetch_offer(kit, folder, wait))
     if offer is None and policy.file is not None:
-        what, offer = "the run file", run_check("run file", lambda: _own(policy, kit))
+        what, offer = "the run file", run_check("run file", lambda: _own(policy))
     good = offer
     if good is not None:
         run_check("this site's rules", lambda: (_rules(policy, good, kit, what), True))
@@ -183,7 +183,7 @@ def _kit(kit: Kit) -> str:
     return f"{kit.name} of the federation {kit.federation}, certificate {kit.fingerprint[:16]}…"
 
 
-def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
+def _own(policy: Policy) -> tuple[str, Offer]:
     from tacit.deploy.deployment import for_sites, public_items
     from tacit.deploy.offer import offered_file
     from tacit.prepare.run_file import roles_of, setting_of
@@ -212,7 +212,6 @@ def _rules(policy: Policy, offer: Offer, kit: Kit, what: str) -> str:
 
 
 def _read(data: Source) -> str:
-    """A description of the data, where no run is known to compare it with."""
     ratings = data.ratings
     words = f"{_sizes(ratings)} on {ratings.scale}"
     listed = "" if data.listed is None else f", and {plural(len(data.listed), 'item')} in the file of --items"

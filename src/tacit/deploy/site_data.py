@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tacit.data.catalogue import Catalogue
+from tacit.data.catalogue import Catalogue, align, catalogue_of, read_side
 from tacit.data.columns import Origin
 from tacit.data.load import load
 from tacit.data.ratings import Ratings, Scale, row_order
-from tacit.data.side_tables import align, catalogue_of, read_side
 from tacit.data.split import split
 from tacit.data.values import quoted_id
 from tacit.data.vocabulary import Vocabulary
@@ -237,9 +236,6 @@ class StoredShare:
 
 def _people(share: Share) -> tuple[str, ...]:
     return tuple(str(user) for user in share.ratings.user_ids.ids)
-
-
-# -- roles ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

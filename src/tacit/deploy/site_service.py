@@ -19,9 +19,8 @@ from tacit.deploy.certificates import key_text, read_identity
 from tacit.deploy.handshake import LATER, hello_content
 from tacit.deploy.logs import ServiceLog
 from tacit.deploy.offer import Offer
-from tacit.deploy.role_run import RoleRun
 from tacit.deploy.service_status import State, Status, ending_message
-from tacit.deploy.site_run import Home, SiteRun
+from tacit.deploy.site_run import Home, RoleRun, SiteRun
 from tacit.engine.envelope import TimedRequest, answer_content, failure_content
 from tacit.engine.serve import checking_file
 from tacit.engine.site_channel import BEAT, Handlers, SiteChannel
@@ -136,8 +135,6 @@ class Site:
         if self._part is not None:
             self._part.leave()
         self._part = None
-
-    # -- inside ------------------------------------------------------------------------------------------------------
 
     def _replied(self) -> None:
         """A reply was taken: the run's end, or a refusal, ends the service."""

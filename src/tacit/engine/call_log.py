@@ -17,19 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import files
-from tacit.boundary.sealed_database import (
-    DATABASE_ERRORS,
-    clear_mark,
-    connect,
-    create_tables,
-    database_error,
-    expected_schema,
-    keyed_hash,
-    mark_creation,
-    mark_path,
-    open_read_only,
-    schema_of,
-)
+from tacit.boundary import sealed_database as sealed
 from tacit.errors import PeerFailed, TamperingFound, UsageError
 from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
@@ -54,19 +42,19 @@ class CallLog:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            mark_creation(path)
+            sealed.mark_creation(path)
             self._key = _key_beside(path, new=not path.exists())
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files get the same mode
             os.chmod(path, 0o600)
         except OSError as error:
             raise UsageError(f'The log "{path}" cannot be written: {error.strerror}; name another folder.') from None
         with self._reading():
-            self._database = connect(path)
+            self._database = sealed.connect(path)
         try:
             with self._reading():
-                if not schema_of(self._database):
+                if not sealed.schema_of(self._database):
                     self._begin()
-                clear_mark(path)
+                sealed.clear_mark(path)
             self.verify()
         except BaseException:
             self._database.close()
@@ -81,7 +69,7 @@ class CallLog:
             path.open("rb").close()
         except OSError as error:
             raise UsageError(f'The log "{path}" cannot be read: {error.strerror}.') from None
-        log._database = open_read_only(path)
+        log._database = sealed.open_read_only(path)
         try:
             with log._reading():
                 log._database.execute("begin")  # one consistent view
@@ -90,8 +78,6 @@ class CallLog:
             log.close()
             raise
         return log
-
-    # -- calls ------------------------------------------------------------------------------------------------
 
     def recall(self, key: str, request: str) -> Logged | None:
         """The logged result of a call, if there is one; the same call with another request is an error."""
@@ -131,8 +117,6 @@ class CallLog:
             rows = self._database.execute("select heads from calls order by number").fetchall()
         return {party: head for (text,) in rows for party, head in json.loads(text).items()}
 
-    # -- the end ----------------------------------------------------------------------------------------------
-
     def finish(self, record: Mapping[str, Any]) -> None:
         """Seal the record of the run's results, durably."""
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -149,12 +133,10 @@ class CallLog:
         record: dict[str, Any] = json.loads(found[0])
         return record
 
-    # -- checking ---------------------------------------------------------------------------------------------
-
     def verify(self) -> None:
         """Check every row of every table."""
         with self._reading():
-            if schema_of(self._database) != expected_schema(_SCHEMA):
+            if sealed.schema_of(self._database) != sealed.expected_schema(_SCHEMA):
                 raise TamperingFound(
                     f'The log "{self.path}" was changed, or is of a version without seals; start a new run.'
                 )
@@ -176,32 +158,28 @@ class CallLog:
     def close(self) -> None:
         self._database.close()
 
-    # -- inside -----------------------------------------------------------------------------------------------
-
     def _begin(self) -> None:
         with self._transaction():
-            if not mark_path(self.path).exists():
+            if not sealed.mark_path(self.path).exists():
                 raise TamperingFound(
                     f'The log "{self.path}" is missing or empty, and its key is still there; restore the log, or '
                     "start a new run."
                 )
-            create_tables(self._database, _SCHEMA)
+            sealed.create_tables(self._database, _SCHEMA)
             self._set_latest(0, START)
 
     def _set_latest(self, number: int, seal: str) -> None:
-        """Record the latest call."""
         self._database.execute(
             "insert or replace into latest values (1, ?, ?)", (number, self._seal("latest", number, seal))
         )
 
     def _latest(self) -> tuple[int, str]:
-        """Number and seal of the latest call."""
         query = "select number, seal from calls order by number desc limit 1"
         found: tuple[int, str] | None = self._database.execute(query).fetchone()
         return (0, START) if found is None else found
 
     def _seal(self, *values: object) -> str:
-        return keyed_hash(self._key, FORMAT, *values)
+        return sealed.keyed_hash(self._key, FORMAT, *values)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -219,8 +197,8 @@ class CallLog:
         """Translate SQLite's errors: damage is tampering, and a full disk is not."""
         try:
             yield
-        except DATABASE_ERRORS as error:
-            found = database_error(self.path, error, "log")
+        except sealed.DATABASE_ERRORS as error:
+            found = sealed.database_error(self.path, error, "log")
             if isinstance(found, TamperingFound):
                 raise found from error
             raise PeerFailed(

@@ -204,8 +204,6 @@ class Cell:
         """Why the coordinator refused this cell's certificate at the latest connection; None if it did not."""
         return self._guard.refused
 
-    # -- inside -----------------------------------------------------------------------------------------------
-
     def _unwanted(self, message: Any) -> Any:
         """A reply that drops a message which is not allowed; None accepts it."""
         headers = self._headers

@@ -73,9 +73,6 @@ def _signed(message: bytes) -> bytes:
     return _CONTEXT + hashlib.sha256(message).digest()
 
 
-# -- requests and answers -------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TimedRequest:
     """One request, and the seconds that are left for it.

@@ -132,7 +132,6 @@ class Heads:
         return {**heads, **{who.get(name, name): head for name, head in logged.items()}}
 
     def _logged(self, log: Path) -> dict[str, str]:
-        """The last heads in the log of a run that has not ended."""
         if not log.exists():
             raise TamperingFound(
                 f'The log "{log}" of the latest run with these ledgers is missing, so an old copy would not be '

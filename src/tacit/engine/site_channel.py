@@ -115,8 +115,6 @@ class SiteChannel:
                 self._news.notify_all()
         return TAKEN
 
-    # -- inside ------------------------------------------------------------------------------------------------------
-
     def _work(self) -> None:
         while True:
             with self._news:

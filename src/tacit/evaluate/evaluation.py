@@ -14,10 +14,9 @@ from tacit.data.ratings import Feedback, Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, check_integer, check_type
 from tacit.evaluate.bootstrap import bootstrap_interval
-from tacit.evaluate.metrics import metric_named
+from tacit.evaluate.metrics import PerUser, check_test, metric_named, rating_errors
 from tacit.evaluate.positions import Positions, find_positions
 from tacit.evaluate.ranking import mean_percentile, ranking_metrics
-from tacit.evaluate.rating import PerUser, check_test, rating_errors
 from tacit.model.predictor import FittedEstimator, Predictor
 from tacit.rng import id_keys
 
@@ -211,7 +210,6 @@ def _check(
 def _ranking(
     positions: Positions, test: Ratings, relevance: float | None, cuts: tuple[int, ...], negatives: int
 ) -> tuple[dict[str, PerUser], list[str]]:
-    """Ranking metrics per evaluated user, and notes on them."""
     values = test.values[positions.entries]
     if relevance is None and test.feedback is Feedback.EXPLICIT:
         relevance = test.scale.low + 0.75 * test.scale.span
@@ -249,7 +247,6 @@ def _on_all_rows(column: PerUser, users: np.ndarray, n: int) -> PerUser:
 def _summarised(
     columns: dict[str, PerUser], users: np.ndarray, notes: list[str], bootstrap: int, seed: int
 ) -> Evaluation:
-    """Values, intervals and values per user of all metrics that some user has."""
     columns = {name: column for name, column in columns.items() if column.denominator.any()}
     metrics: dict[str, float] = {}
     intervals: dict[str, tuple[float, float]] = {}

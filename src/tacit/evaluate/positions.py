@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
-from tacit.evaluate.rating import check_finite
+from tacit.evaluate.metrics import check_finite
 from tacit.kernels.blas import one_blas_thread
 from tacit.kernels.entries import entries_of
 from tacit.kernels.ranks import floyd, not_finite, ranks
@@ -179,13 +179,11 @@ def _scores(predictor: Predictor, rows: np.ndarray, m: int) -> np.ndarray:
 
 
 def _rows(block: slice, starts: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Some of the compressed rows."""
     first, last = starts[block.start], starts[block.stop]
     return starts[block.start : block.stop + 1] - first, columns[first:last]
 
 
 def _seen_cells(seen: Ratings | None, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What some users have seen, as compressed rows."""
     if seen is None:
         return np.zeros(len(rows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     starts, entries = entries_of(seen.indptr, rows)

@@ -1,26 +1,36 @@
-"""References for a run: local biases, popularity and central training, on the same split and test.
+"""What a run is compared with: its floor, and references without privacy, on the same split and test.
 
-They are for simulations, where the experimenter holds all data, and NON-PRIVATE. They are only computed where that is
-cheap compared to the run; where it is not, `missing` has the reason.
+The floor has the metrics of `bias` on the same parties, at the same guarantee: a model that does not beat item and user
+biases has learned nothing. References are local biases, popularity and central training; they are only computed where
+that is cheap compared to the run, and where it is not, `missing` has the reason.
+
+Both are for simulations, where the experimenter holds all data. The floor's ledgers are temporary, no budget is
+charged, nothing of it is released, and a deployment has no floor. References are NON-PRIVATE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.errors import TacitError
-from tacit.evaluate.evaluation import Evaluation
+from tacit.evaluate.evaluation import Evaluation, evaluate_as_configured
+from tacit.evaluate.paired import compare_paired
 from tacit.federation import Facts
 from tacit.methods import chosen, find
 from tacit.model import Fitted, Linear, Part, Predictor, assemble
 from tacit.partition import Setting
 from tacit.prepare.loaded import LoadedRun
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.simulate import train, with_newcomers
+from tacit.prepare.progress import ProgressLine
+from tacit.prepare.simulate import Trained, train, with_newcomers
+from tacit.prepare.simulated_ledgers import Records
 
 #: Training ratings up to which all of them are pooled and trained on once more.
 CENTRAL = 100_000
@@ -88,7 +98,6 @@ def _central(prepared: LoadedRun) -> Predictor:
 
 
 def _local(prepared: LoadedRun) -> Predictor:
-    """Every party's own biases, for its own users and items."""
     parties = prepared.parties
     if parties.setting is Setting.DEVICE:
         return _leveled(prepared.train, items=False)
@@ -118,3 +127,67 @@ def local_biases(ratings: Ratings, items: bool = True) -> tuple[np.ndarray, np.n
     base = mean if items else middle  # a device knows its own user's ratings only
     levels = (sums + k * base) / (ratings.counts + k)
     return levels.astype(np.float32), biases.astype(np.float32)
+
+
+def bias_floor(
+    prepared: LoadedRun, evaluation: Evaluation | None = None, make_line: Callable[[], ProgressLine] | None = None
+) -> dict[str, Any] | None:
+    """The floor of a run, for about.json; None for `bias` itself and for feedback that it cannot learn from.
+
+    `evaluation` is of the run's final model, to compare the two user by user; `make_line` makes a progress line.
+
+    Returns
+    -------
+    `method`, `metrics`, `intervals` and `guarantee` as in a summary; `user_means`, the means over users of every
+    metric; `paired`, by metric, the run minus the floor. If the floor failed, `missing` has the reason.
+    """
+    method = find("bias")
+    if prepared.run.method.name == method.name or prepared.parties.feedback not in method.feedback:
+        return None
+    try:
+        line = None if make_line is None else make_line()
+        if line is not None:
+            line.phase("training")
+        floor = prepared.run.comparison(method.name)
+        with TemporaryDirectory(prefix="tacit-floor-") as folder:
+            records = Records.unlimited(floor, Path(folder))
+            shown = None if line is None else prepared.test
+            trained = train(floor, prepared.parties, records=records, test=shown, watch=line)
+        mine = _judged(prepared, trained, None if line is None else partial(line.phase, "evaluating"))
+    except TacitError as error:
+        return {"method": method.name, "metrics": {}, "missing": str(error)}
+    return {
+        "method": method.name,
+        "metrics": mine.metrics,
+        "intervals": {name: list(interval) for name, interval in mine.intervals.items()},
+        "guarantee": floor.guarantee.to_json(),
+        "user_means": {name: float(np.nanmean(values)) for name, values in mine.per_user.items()},
+        "paired": {} if evaluation is None else _paired(evaluation, mine, prepared.test),
+    }
+
+
+def _judged(prepared: LoadedRun, trained: Trained, progress: Callable[[float], None] | None) -> Evaluation:
+    predictor = with_newcomers(trained, prepared.support, prepared.test.n_users)
+    file = prepared.file
+    return evaluate_as_configured(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
+
+
+def _paired(run: Evaluation, floor: Evaluation, test: Ratings) -> dict[str, Mapping[str, Any]]:
+    """The run against the floor, user by user: run − floor by squared error, or by NDCG where a run only ranks."""
+    both = [metric for metric in run.per_user if metric in floor.per_user]
+    name = "mse" if "mse" in both else next((metric for metric in both if metric.startswith("ndcg")), None)
+    if name is None:
+        return {}
+    weights = test.counts.astype(np.float64) if name == "mse" else None
+    result = compare_paired(run.per_user[name], floor.per_user[name], metric=name, weights=weights)
+    interval = None if np.isnan(result.interval).any() else list(result.interval)
+    return {
+        name: {
+            "users": result.users,
+            "difference": result.difference,
+            "interval": interval,
+            "p_value": result.p_value,
+            "share_better": result.share_better,
+            "share_worse": result.share_worse,
+        }
+    }

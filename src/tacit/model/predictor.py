@@ -124,7 +124,6 @@ def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -
 
 
 def _groups(owner: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """The positions of each distinct owner."""
     order = np.argsort(owner, kind="stable")
     numbers, starts = np.unique(owner[order], return_index=True)
     return list(zip(numbers.tolist(), np.split(order, starts)[1:], strict=True))

@@ -97,9 +97,6 @@ def _first(scale: Scale, rates: bool, arrays: dict[str, np.ndarray]) -> tuple[Fo
     return Linear.scores(arrays["item_scores"], scale, rates=rates), None
 
 
-# -- exports ----------------------------------------------------------------------------------------------------------
-
-
 def columns_of(form: Form) -> dict[str, np.ndarray]:
     """A form's arrays over items as columns of a table: `factor_1` … for `items`, other arrays by their own names."""
     columns: dict[str, np.ndarray] = {}
@@ -127,7 +124,6 @@ def _prefix(name: str) -> str:
 
 
 def _exported(folder: Path) -> Model:
-    """The model that `tacit export` wrote as tables."""
     import pyarrow.parquet as pq
 
     about, items = json.loads((folder / "guarantee.json").read_text()), pq.read_table(folder / "items.parquet")

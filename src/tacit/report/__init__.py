@@ -2,7 +2,7 @@
 
 from tacit.report.card import privacy_card
 from tacit.report.comparison import compare_report, write_comparison
-from tacit.report.record import RunRecord
+from tacit.report.folder import RunRecord
 from tacit.report.run_page import report, write_card, write_report
 
 __all__ = [

@@ -91,7 +91,6 @@ def stacked_rounds(
 def _stacks(
     starts: np.ndarray, ends: np.ndarray, tables: tuple[np.ndarray, np.ndarray], x: svg.Axis, y: svg.Axis
 ) -> list[svg.Mark]:
-    """One group of boxes for each stretch of rounds."""
     lefts, rights = x(starts - 0.5), x(ends + 0.5)
     gap = np.where(rights - lefts > 8, 1.0, 0.0)
     edges = [y(sign * np.pad(t.cumsum(axis=1), ((0, 0), (1, 0)))) for sign, t in zip((1, -1), tables, strict=True)]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit import aggregation as aggregations
-from tacit.report import guarantee_words, page, traffic
+from tacit.report import guarantee_words, page, readings
 from tacit.report.description import Crossing
 from tacit.report.floor_verdict import Verdict, verdict
-from tacit.report.record import RunRecord
+from tacit.report.folder import RunRecord
 from tacit.report.words import MISSING, count, epsilon, listing, moment, percent, plural, sentence, short, size
 
 NON_PRIVATE = "Nothing limits what the coordinator or another party can learn from the messages."
@@ -97,7 +97,6 @@ def card(record: RunRecord) -> Card:
 
 
 def _stamp(record: RunRecord) -> tuple[str, str]:
-    """What a reader must see first, and the sentence below it."""
     stated, hidden = record.guarantee, record.about.hidden
     if stated is not None:
         statement = "What this covers and what it does not is stated below."
@@ -112,7 +111,6 @@ def _stamp(record: RunRecord) -> tuple[str, str]:
 
 
 def _metrics_shared(record: RunRecord) -> bool:
-    """Whether sites reported metrics of their own test ratings."""
     return any(row.kind == "metrics" for row in record.about.beside)
 
 
@@ -143,7 +141,6 @@ def _facts(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _totals(record: RunRecord) -> list[tuple[str, str]]:
-    """Bytes that left the parties and that reached them."""
     about, summary = record.about, record.summary
     if not about.beside:
         return [("Left the parties", size(summary.bytes_up)), ("Reached the parties", size(summary.bytes_down))]
@@ -192,7 +189,6 @@ def _assumptions(record: RunRecord) -> Section:
 
 
 def _noise(record: RunRecord) -> list[Section]:
-    """The noise of each private step and its signal, as forecast before the run."""
     steps = record.about.steps_noise[:20]
     if not steps:
         return []
@@ -217,7 +213,6 @@ def _noise(record: RunRecord) -> list[Section]:
 
 
 def _three(number: float) -> str:
-    """Three digits, as people write them."""
     if not math.isfinite(number):
         return MISSING
     return f"{number:,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.3g}".replace("-", "−")
@@ -229,13 +224,13 @@ def _sent(record: RunRecord) -> Section:
     rows = [*outside["before"], *_message_rows(record), *outside["after"]]
     if not rows:
         return Section("What crossed", ["Nothing: no message passed between any two roles."])
-    steps = {step.step for step in traffic.by_step(record)}
+    steps = {step.step for step in readings.by_step(record)}
     kinds = [crossing.kind for crossing in record.about.crossings if crossing.step in steps]
     kinds += [row.kind for row in record.about.beside]
     meant = [f"{kind}: {_KINDS.get(kind, 'a kind that this card does not know')}" for kind in dict.fromkeys(kinds)]
     points = [f"{sentence('; '.join(meant))} Up is what left the parties, down what was sent to them."]
     points += [_TOTALS] if record.about.beside else []
-    if troubles := traffic.troubles(record):
+    if troubles := readings.troubles(record):
         points.append(f"{listing(f'{count(n)} {status}' for status, n in troubles.items())}, among the answers.")
     head = ("Step", "What left the parties", "Kind", "Seen by", "Answers", "Up", "Down")
     return Section("What crossed", (), points, head, rows, numeric=(4, 5, 6))
@@ -246,7 +241,7 @@ def _message_rows(record: RunRecord) -> list[tuple[str, ...]]:
     for crossing in record.about.crossings:
         described.setdefault(crossing.step, []).append(crossing)
     rows: list[tuple[str, ...]] = []
-    for step in traffic.by_step(record):
+    for step in readings.by_step(record):
         found = described.get(step.step, [])
         what = " ".join(sentence(crossing.what) for crossing in found) or "NOT DESCRIBED by the run."
         kind = listing(dict.fromkeys(crossing.kind for crossing in found)) or MISSING
@@ -257,7 +252,6 @@ def _message_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 def _outside_rows(record: RunRecord, when: str) -> list[tuple[str, ...]]:
-    """What sites sent before the run, or after it."""
     rows: list[tuple[str, ...]] = []
     for row in (row for row in record.about.beside if row.when == when):
         words = (f"{short(row.step, 60)} ({when} the run)", short(sentence(row.what), 400), row.kind, "coordinator")
@@ -268,7 +262,7 @@ def _outside_rows(record: RunRecord, when: str) -> list[tuple[str, ...]]:
 def _unprotected(record: RunRecord) -> Section:
     stated, about, crossings = record.guarantee, record.about, record.about.crossings
     disclosed = list(dict.fromkeys(crossing.step for crossing in crossings if crossing.kind == "disclose"))
-    unknown = sorted({step.step for step in traffic.by_step(record)} - {crossing.step for crossing in crossings})
+    unknown = sorted({step.step for step in readings.by_step(record)} - {crossing.step for crossing in crossings})
     points = []
     if stated is None:
         points.append(f"{'All that is seen' if about.hidden else 'Everything'} in the table that is not marked public.")

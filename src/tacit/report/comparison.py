@@ -21,10 +21,9 @@ from tacit.report import floor_verdict, page, readings
 from tacit.report.bars import Estimate, estimates
 from tacit.report.card import Card, card
 from tacit.report.charts import Reference, Series, line_chart
-from tacit.report.glossary import leading, meaning
+from tacit.report.folder import RunRecord
 from tacit.report.guarantee_words import brief
-from tacit.report.page import Figure
-from tacit.report.record import RunRecord
+from tacit.report.page import Figure, leading, meaning
 from tacit.report.run_page import up_and_down
 from tacit.report.svg import COLOURS
 from tacit.report.words import INTERVAL, decimals, epsilon, listing, metric, plural, sentence, short, size, spelled
@@ -65,9 +64,6 @@ def compare_report(records: Sequence[RunRecord]) -> str:
     )
 
 
-# -- what runs are called, and whether they can be compared -----------------------------------------------------------
-
-
 def labels(records: Sequence[RunRecord]) -> list[str]:
     """A name for each run: its method's, with as much detail as sets it apart from the others."""
     details: list[Callable[[RunRecord], str]] = [
@@ -106,7 +102,6 @@ def differences(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _common(records: Sequence[RunRecord], different: Sequence[str]) -> str:
-    """What the runs have in common."""
     data = records[0].about.data
     if "data" in different:
         return "These runs learned from different data."
@@ -116,7 +111,6 @@ def _common(records: Sequence[RunRecord], different: Sequence[str]) -> str:
 
 
 def _headline(records: Sequence[RunRecord], names: Sequence[str], lead: str | None) -> str:
-    """The number of runs, and the best of them by the metric `lead`."""
     runs = f"{spelled(len(records))} run{'' if len(records) == 1 else 's'} compared".capitalize()
     best = None if lead is None else _best(records, lead)
     if best is None or lead is None:
@@ -140,9 +134,6 @@ def _run(record: RunRecord, name: str, content: Card) -> dict[str, Any]:
 def _head(run: dict[str, Any]) -> Markup:
     """A run's name over its guarantee, as the head of a column."""
     return Markup('{name}<span class="under"><span class="chip {kind}">{guarantee}</span></span>').format(**run)
-
-
-# -- metrics ----------------------------------------------------------------------------------------------------------
 
 
 def _metrics(records: Sequence[RunRecord]) -> list[str]:
@@ -183,7 +174,6 @@ def _result(records: Sequence[RunRecord], name: str, ranked: bool) -> dict[str, 
 
 
 def _pairs(records: Sequence[RunRecord], names: Sequence[str], name: str) -> list[tuple[str, Paired]]:
-    """The first run against each other one, where they have users in common."""
     found = [
         (label, compare_users(records[0], record, name, permutations=_PERMUTATIONS))
         for label, record in zip(names[1:], records[1:], strict=True)
@@ -208,9 +198,6 @@ def compare_users(
         return None
     called = names or (first.name, second.name)
     return compare_paired(a[known], b[known], metric=name, names=called, permutations=permutations)
-
-
-# -- charts -----------------------------------------------------------------------------------------------------------
 
 
 def _estimates(records: Sequence[RunRecord], names: Sequence[str], lead: str) -> Figure:

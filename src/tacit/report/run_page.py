@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.report import floor_verdict, page, readings, traffic
+from tacit.report import floor_verdict, page, readings
 from tacit.report.bars import DOWN, UP, Bar, bars, stacked_rounds
 from tacit.report.card import card, privacy_card
 from tacit.report.charts import Reference, Series, histogram, line_chart
-from tacit.report.contenders import compared_metrics, contenders, missing, remarks
 from tacit.report.description import AboutParty
-from tacit.report.glossary import leading, meaning
-from tacit.report.page import Figure
-from tacit.report.record import RunRecord
+from tacit.report.floor_verdict import compared_metrics, contenders, missing, remarks
+from tacit.report.folder import RunRecord
+from tacit.report.page import Figure, leading, meaning
 from tacit.report.svg import COLOURS
 from tacit.report.words import count, decimals, listing, metric, moment, plural, short
 
@@ -81,11 +80,7 @@ def _columns(n: int) -> int:
     return max((5, 4, 3), key=lambda columns: (-(-n % columns), columns)) if n > 3 else 3
 
 
-# -- charts -----------------------------------------------------------------------------------------------------------
-
-
 def _learning(record: RunRecord) -> list[Figure]:
-    """Metrics over the rounds, the leading one first."""
     names, lead = record.scope_metrics("round"), readings.lead_metric(record)
     first = lead if lead in names else leading(names)
     if first is None:
@@ -103,7 +98,7 @@ def _learning_curve(record: RunRecord, name: str, height: float) -> Figure:
         if shared is not None:
             references.append(Reference(f"after fine-tuning: {metric(final)}", final))
         else:
-            reading = " ".join([reading, *readings.read_final(name, values, final)])
+            reading = " ".join([reading, *readings.read_final(values, final)])
     if np.isfinite(values).sum() < 2:
         return Figure(reading)
     drawing = line_chart(
@@ -118,7 +113,6 @@ def _learning_curve(record: RunRecord, name: str, height: float) -> Figure:
 
 
 def _users(record: RunRecord) -> Figure | None:
-    """The leading metric's spread over users."""
     names, lead = record.scope_metrics("user"), readings.lead_metric(record)
     name = lead if lead in names else leading(names)
     if name is None:
@@ -137,9 +131,8 @@ def _users(record: RunRecord) -> Figure | None:
 
 
 def _sending(record: RunRecord) -> list[Figure]:
-    """Bytes by party, and by round and step."""
-    everyone, noun = traffic.by_party(record), readings.who(record)[1]
-    shown, others = traffic.largest(everyone, _MOST_PARTIES)
+    everyone, noun = readings.by_party(record), readings.who(record)[1]
+    shown, others = readings.largest(everyone, _MOST_PARTIES)
     reading = readings.read_parties(everyone, others, noun)
     rows = [(_party(row), float(row.up), float(row.down)) for row in shown]
     if others is not None and readings.all_alike(everyone):
@@ -160,7 +153,7 @@ def up_and_down(reading: str, label: str, rows: list[tuple[str, float, float]]) 
 
 
 def _by_round(record: RunRecord) -> Figure:
-    moved = traffic.few_steps(traffic.by_round(record), COLOURS)
+    moved = readings.few_steps(readings.by_round(record), COLOURS)
     reading = readings.read_rounds(moved)
     if len(moved.rounds) < 2:
         return Figure(reading)
@@ -169,11 +162,8 @@ def _by_round(record: RunRecord) -> Figure:
     return Figure(reading, drawing, moved.steps, range(COLOURS))
 
 
-def _party(row: traffic.PartyTraffic) -> str:
+def _party(row: readings.PartyTraffic) -> str:
     return f"{row.title}, {plural(row.devices, 'device')}" if row.devices else row.title
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def _roster(parties: list[AboutParty]) -> tuple[tuple[str, ...], list[tuple[str, ...]], range]:
@@ -194,7 +184,6 @@ def _roster(parties: list[AboutParty]) -> tuple[tuple[str, ...], list[tuple[str,
 
 
 def _setting(value: Any) -> str:
-    """A parameter's value in words."""
     if value is None or isinstance(value, bool):
         return {None: "not set", True: "yes", False: "no"}[value]
     if isinstance(value, float):

@@ -2,11 +2,13 @@
 
 A ledger holds all but two things. Whether a contribution was masked follows from the exchanges of the same round; the
 federation and the budget of a run are in `runs.json` next to the ledger, where the site's service wrote them.
+Below are one release's words: what it was, who received it, and what protects it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,21 +18,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tacit.boundary import events
+from tacit.boundary.events import merge
 from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import Budget
 from tacit.boundary.sealed_database import open_read_only
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
-from tacit.report.release_words import (
-    COORDINATOR,
-    is_free,
-    is_metrics,
-    is_unprotected,
-    masked_numbers,
-    recipient,
-    total_bytes,
-)
-from tacit.report.words import listing
+from tacit.report.words import count, epsilon, listing, percent, plural
 
 
 class RunNote(BaseModel):
@@ -196,3 +190,142 @@ class SiteLedger:
 
     def note(self, run: str) -> RunNote:
         return self.notes.get(run, RunNote())
+
+
+COORDINATOR = "the coordinator"
+#: The messages of a secure sum and of the roster, by the first part of their step: what each is, and for whom.
+_EXCHANGES = {
+    "advertise": ("fresh public keys for one secure sum", "{coordinator}, who passes them to neighbouring sites"),
+    "share": (
+        "shares of its masks and of its spare noise",
+        "neighbouring sites, through {coordinator}: each message is encrypted for one neighbour",
+    ),
+    "collect": ("which neighbours' messages arrived damaged", "{coordinator}"),
+    "confirm": ("a signature on the list of sites that stayed", "{coordinator}, who shows it to the others"),
+    "sizes": ("how many users the site has; where all sites have the same users, also which items", "{coordinator}"),
+    "first": ("the list of its users, blinded", "{coordinator}, who has it blinded by every other site"),
+    "tags": ("the list of its users, as keyed hashes", "{coordinator}, who has no key to them"),
+    "again": ("another site's blinded list, blinded once more", "{coordinator}"),
+    "metrics": ("metrics of its own test ratings, which the site chose to share", "{coordinator}"),
+    "rows": ("a confirmation that it knows its rows on the common list of users", "{coordinator}"),
+    "unmask": ("what removes the masks from the total, and from nothing else", "{coordinator}"),
+}
+_KINDS = {
+    "chain": "the result of the site's own computation, with noise added in every step",
+    "sum": "the site's contribution to a sum over all sites",
+    "report": "randomised reports of single devices",
+    "public": "a fact that is not computed from data, such as “done”",
+    "disclose": "data without any change",
+}
+
+
+def total_bytes(row: Row) -> int:
+    """Bytes that left with a row, of all devices in it."""
+    return row.size * row.contributors
+
+
+def device_count(row: Row) -> int | None:
+    """How many devices of a cohort a row stands for; None for a silo."""
+    return row.contributors if row.present is not None or row.contributors > 1 else None
+
+
+def is_free(row: Row) -> bool:
+    """Whether a release costs nothing, because it was not computed from ratings."""
+    return isinstance(row.spent, events.Public) and not is_metrics(row)
+
+
+def is_metrics(row: Row) -> bool:
+    """Whether a release is metrics that the site chose to share."""
+    return isinstance(row.spent, events.Metrics)
+
+
+def is_unprotected(row: Row) -> bool:
+    """Whether a release was computed from ratings and nothing protects it."""
+    return is_metrics(row) or merge([row.spent]) is None
+
+
+def masked_numbers(rows: Sequence[Row]) -> frozenset[int]:
+    """The numbers of the releases that left under masks: those of a secure sum in the same run, round and attempt."""
+    sums = {(row.run, row.round, row.attempt, row.step) for row in rows if row.step.startswith("collect:")}
+    sent = (row for row in rows if not is_free(row))
+    return frozenset(r.number for r in sent if (r.run, r.round, r.attempt, f"collect:{r.step}") in sums)
+
+
+def what_left(row: Row) -> str:
+    """What a release was."""
+    exchange = _exchange(row)
+    return _EXCHANGES[exchange][0] if exchange else _KINDS.get(row.kind, "a kind that this page does not know")
+
+
+def recipient(row: Row, masked: bool, coordinator: str = COORDINATOR) -> str:
+    """Who received a release, and what they can read of it."""
+    if exchange := _exchange(row):
+        return _EXCHANGES[exchange][1].format(coordinator=coordinator)
+    if masked:
+        return f"{coordinator}, masked: it sees only the sum of all"
+    if isinstance(row.spent, events.Shuffled):
+        return f"a proxy, which mixes it with others' before {coordinator} sees it"
+    return coordinator
+
+
+def _exchange(row: Row) -> str:
+    """Which message of a secure sum or of the roster a release is; empty for others and for anything that costs."""
+    name, colon, _of = row.step.partition(":")
+    return name if colon and name in _EXCHANGES and isinstance(row.spent, events.Public) else ""
+
+
+def mechanism(event: events.Event, unit: str = "", shared: bool = False) -> str:
+    """What protects a release; `shared` if all sites together add the noise to the sum, each a share."""
+    one = unit or "unit"
+    most = f"× the most that one {one} can change"
+    by = " on the sum of all, of which the site adds its share" if shared else ""
+    match event:
+        case events.Metrics():
+            return "nothing: computed from ratings, and no ε covers it; the site chose to share it (--share-metrics)"
+        case events.Roster():
+            return "being on the roster is public under this guarantee: no ε covers it"
+        case events.Public():
+            return "not computed from data, so it costs nothing"
+        case events.Gaussian(multiplier, n):
+            return f"{_answers(n)} with Gaussian noise: σ is {multiplier:.3g} {most}"
+        case events.SampledGaussian(multiplier, rate, n):
+            return f"{_answers(n)}{_sampled(rate, one)} with Gaussian noise: σ is {multiplier:.3g} {most}"
+        case events.Skellam(variance, _l1, l2, n):
+            return f"{_answers(n)} as integers with Skellam noise{by}: σ is {_ratio(variance, l2)} {most}"
+        case events.SampledSkellam(variance, _l1, l2, rate, n):
+            noise = f"with Skellam noise{by}: σ is {_ratio(variance, l2)} {most}"
+            return f"{_answers(n)} as integers{_sampled(rate, one)} {noise}"
+        case events.DiscreteGaussian(variance, l2, _dimensions, shares, n):
+            noise = f"with discrete Gaussian noise{by}: σ is {_ratio(variance * shares, l2)} {most}"
+            return f"{_answers(n)} as integers {noise}"
+        case events.Laplace(multiplier, n):
+            return f"{_answers(n)} with Laplace noise: its scale is {multiplier:.3g} {most}"
+        case events.Pure(e, name, n):
+            return f"{_answers(n)} by {name}, ε = {epsilon(e)} each by its own proof"
+        case events.PerturbedObjective(multiplier, _curvature, n):
+            solved = f"{plural(n, 'solution')} of a convex problem with a random linear term"
+            return f"{solved}: σ is {multiplier:.3g} × the norm of one {one}'s gradient"
+        case events.Shuffled(e, crowd, n):
+            mixed = f"mixed among those of at least {plural(crowd, 'device')}"
+            return f"{plural(n, 'randomised report')} of each device, ε = {epsilon(e)} by itself, {mixed}"
+    return "no protection: nothing limits what it reveals"
+
+
+def _sampled(rate: float, unit: str) -> str:
+    return f", each over a fresh, secret sample of {percent(rate)} of the {unit}s,"
+
+
+def _answers(n: int) -> str:
+    return "one answer" if n == 1 else f"{count(n)} answers"
+
+
+def _ratio(variance: float, l2: float) -> str:
+    return f"{math.sqrt(variance) / l2:.3g}" if l2 > 0 else "∞"
+
+
+def event_text(event: str, exact: bool = False) -> str:
+    """A recorded event on one line, as in Gaussian(count=2, multiplier=0.63); `exact` with every digit."""
+    table = json.loads(event)
+    kind = table.pop("kind")
+    values = (f"{k}={v:g}" if isinstance(v, float) and not exact else f"{k}={v}" for k, v in table.items())
+    return f"{kind}({', '.join(values)})"

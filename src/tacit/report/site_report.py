@@ -13,13 +13,12 @@ import numpy as np
 
 from tacit.boundary.ledger import Row
 from tacit.boundary.protection import Budget
-from tacit.report import guarantee_words, release_words
+from tacit.report import guarantee_words, site_ledger
 from tacit.report.bars import DOWN, UP, Bar, bars
 from tacit.report.charts import Reference, Series, line_chart
 from tacit.report.description import StatedGuarantee
 from tacit.report.page import render, save
-from tacit.report.release_words import is_free, is_metrics, is_unprotected, total_bytes
-from tacit.report.site_ledger import SiteLedger
+from tacit.report.site_ledger import SiteLedger, is_free, is_metrics, is_unprotected, total_bytes
 from tacit.report.words import (
     count,
     decimals,
@@ -75,7 +74,7 @@ def site_page(ledger: SiteLedger, made: str, version: str = "") -> str:
         place=shlex.quote(str(ledger.path)),
         colours=(UP, DOWN),
         metrics_words=METRICS,
-        words=release_words,
+        words=site_ledger,
         utc=_utc,
         epsilon_so_far=epsilon_so_far,
         all_open=len(ledger.rows) <= OPEN,
@@ -83,7 +82,6 @@ def site_page(ledger: SiteLedger, made: str, version: str = "") -> str:
 
 
 def _lede(ledger: SiteLedger) -> str:
-    """How much left since when and to whom, and how much of it was computed from ratings."""
     if not ledger.rows:
         since = f" since its ledger was begun, {moment(ledger.begun)}" if ledger.begun else ""
         return f"Nothing has left {ledger.party}{since}."
@@ -137,7 +135,6 @@ def _stamps(ledger: SiteLedger) -> Iterator[tuple[str, str, str]]:
 
 
 def _meaning(ledger: SiteLedger, stated: StatedGuarantee, several: bool, held: Budget | None) -> Iterator[str]:
-    """The sentences below the total ε."""
     if ledger.shares_metrics:
         yield "For all but the metrics:"
     yield from guarantee_words.explained(stated)
@@ -161,7 +158,6 @@ def _meaning(ledger: SiteLedger, stated: StatedGuarantee, several: bool, held: B
 
 
 def _cost(ledger: SiteLedger) -> dict[str, Any] | None:
-    """The ε reached, release by release: a sentence and a chart."""
     costs = [place for place, row in enumerate(ledger.rows) if not is_free(row) and not is_metrics(row)]
     if not costs:
         return None
@@ -191,8 +187,8 @@ def _by_step(ledger: SiteLedger) -> dict[str, list[tuple[str, str, str, int, int
     found: dict[tuple[str, str, str, str], list[int]] = {}
     for row in ledger.rows:
         heading = FREE if is_free(row) else UNPROTECTED if is_unprotected(row) else NOISED
-        to_whom = release_words.recipient(row, row.number in ledger.masked)
-        found.setdefault((heading, short(row.step, 60), release_words.what_left(row), to_whom), []).append(
+        to_whom = site_ledger.recipient(row, row.number in ledger.masked)
+        found.setdefault((heading, short(row.step, 60), site_ledger.what_left(row), to_whom), []).append(
             total_bytes(row)
         )
     tables: dict[str, list[tuple[str, str, str, int, int]]] = {UNPROTECTED: [], NOISED: [], FREE: []}
@@ -202,7 +198,6 @@ def _by_step(ledger: SiteLedger) -> dict[str, list[tuple[str, str, str, int, int
 
 
 def _step_bars(ledger: SiteLedger) -> dict[str, Any]:
-    """Bytes by step, the largest first: a sentence and a chart."""
     sizes: dict[tuple[str, bool], int] = {}
     for row in ledger.rows:
         sizes[row.step, is_free(row)] = sizes.get((row.step, is_free(row)), 0) + total_bytes(row)
@@ -240,7 +235,6 @@ def _run(ledger: SiteLedger, run: str) -> dict[str, Any]:
 
 
 def _group(ledger: SiteLedger, places: list[int]) -> dict[str, Any]:
-    """Releases of one run that differ only in round and time."""
     rows = [ledger.rows[place] for place in places]
     first, last = rows[0], rows[-1]
     rounds = f"round {first.round}" if first.round == last.round else f"rounds {first.round} to {last.round}"
@@ -250,7 +244,7 @@ def _group(ledger: SiteLedger, places: list[int]) -> dict[str, Any]:
     return {
         "first": first,
         "summary": " · ".join([plural(len(rows), "release"), rounds, total, cost]),
-        "cohort": any(release_words.device_count(row) is not None for row in rows),
+        "cohort": any(site_ledger.device_count(row) is not None for row in rows),
         "rows": [(row, ledger.reached[place]) for place, row in zip(places, rows, strict=True)],
     }
 

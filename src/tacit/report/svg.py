@@ -81,7 +81,6 @@ class Axis:
     end: float
 
     def __call__(self, values: Any) -> Any:
-        """The pixels of one value or of an array."""
         share = (np.clip(values, self.low, self.high) - self.low) / ((self.high - self.low) or 1.0)
         return self.start + np.nan_to_num(share) * (self.end - self.start)
 
