@@ -42,9 +42,10 @@ def explain(epsilon: float, delta: float, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold](ε = {epsilon:g}, δ = {delta:g})-differential privacy[/bold] · {VERDICTS[found.verdict]}")
     console.print("\nAn attacker who sees everything that left, and knows everything else, can raise their certainty")
-    console.print(f"about one user from …{_except(delta)}")
+    exception = "" if delta == 0 else f" (except with probability δ = {delta:g}; see below)"
+    console.print(f"about one user from …{exception}")
     for prior in PRIORS:
-        console.print(f"  {_one_in(prior):>9}  to at most {_percent(posterior(prior, epsilon))}")
+        console.print(f"  {f'1 in {round(1 / prior)}':>9}  to at most {_percent(posterior(prior, epsilon))}")
     console.print(
         f"\nThe best attacker, who decides which of two things is true of a user, is right {_percent(found.accuracy)} "
         f"of the time; a coin is right 50 %. At a false-alarm rate of 1 % they find {_percent(found.caught)} of the "
@@ -106,14 +107,6 @@ def _delta_words(found: Odds) -> str:
         f"the number of users: it suits data of up to {found.people:,.0f} users; with {10 * found.people:,.0f} or "
         "more, even publishing one user's whole record would satisfy it."
     )
-
-
-def _except(delta: float) -> str:
-    return "" if delta == 0 else f" (except with probability δ = {delta:g}; see below)"
-
-
-def _one_in(prior: float) -> str:
-    return f"1 in {round(1 / prior)}"
 
 
 def _percent(share: float) -> str:

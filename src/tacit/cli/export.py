@@ -58,7 +58,9 @@ def export(run: Path, to: Path | None, as_json: bool) -> None:
 def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
     """Write all files to a temporary folder, then rename it; returns their names."""
     promised = _promised(record, model)
-    tables = {"items.parquet": _items(model)}
+    tables = {
+        "items.parquet": pa.table({"item": pa.array(model.item_ids.ids), **storage.columns_of(model.form)}),
+    }
     if model.user_factors is not None:
         rows = pa.array(np.arange(len(model.user_factors)), pa.int64())
         columns = {f"factor_{k}": column for k, column in enumerate(model.user_factors.T, start=1)}
@@ -97,10 +99,6 @@ def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
         "digest": record.summary.digest,
         "tacit": record.about.tacit,
     }
-
-
-def _items(model: Model) -> pa.Table:
-    return pa.table({"item": pa.array(model.item_ids.ids), **storage.columns_of(model.form)})
 
 
 def _readme(model: Model) -> str:

@@ -96,11 +96,13 @@ def join(
         items_table = RoleTable(None if data is None else Path(data))
         site = Joining(own, folder, items_table, Policy(file=file, peers=known_peers))
     else:
+        if unit not in ("user", "rating"):
+            raise UsageError(f'--unit is "user" or "rating", not "{unit}".')
         policy = Policy(
             max_epsilon=_positive(max_epsilon, "--max-epsilon"),
             delta=_positive(delta, "--delta"),
             days=days,
-            unit=_unit(unit),
+            unit=unit,
             non_private=non_private,
             file=file,
             peers=known_peers,
@@ -229,12 +231,6 @@ def _columns(pairs: list[str]) -> dict[str, str] | None:
     if len(named) != len(pairs) or not named.keys() <= {"user", "item", "rating", "timestamp"}:
         raise UsageError('--column takes "user=NAME", "item=NAME", "rating=NAME" or "timestamp=NAME", one of each.')
     return named or None
-
-
-def _unit(word: str) -> str:
-    if word not in ("user", "rating"):
-        raise UsageError(f'--unit is "user" or "rating", not "{word}".')
-    return word
 
 
 def _positive(value: float | None, option: str) -> float | None:

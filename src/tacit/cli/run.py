@@ -118,6 +118,8 @@ def up(
     quiet: bool,
 ) -> None:
     """Coordinate a run between sites, or run a whole federation on this machine."""
+    from tacit.deploy.deployment import for_sites
+
     check_installed()
     run_file = read_run_file(file, changes, seed)
     folder = run_folder(out, resume)
@@ -126,7 +128,7 @@ def up(
             "Name the sites: --local N for processes on this machine, or --keys KEYS for sites that were invited with: "
             "tacit keys invite KEYS party-1 …"
         )
-    run_file = on_one_machine(run_file, local) if local is not None else _for_sites(run_file)
+    run_file = on_one_machine(run_file, local) if local is not None else for_sites(run_file)
     summary = finished(resume, run_file) if resume is not None else None
     if summary is None:
         method, _parameters = check(run_file, setting=None if local is None else setting_in_data(run_file))
@@ -139,12 +141,6 @@ def up(
             else:
                 summary = _coordinate(run_file, keys, folder, (wait, listen, health), insecure, line)
     print_result(summary, as_json)
-
-
-def _for_sites(file: RunFile) -> RunFile:
-    from tacit.deploy.deployment import for_sites
-
-    return for_sites(file)
 
 
 def _coordinate(

@@ -41,7 +41,7 @@ def read(source: str, query: str | None, columns: Mapping[str, str] | None, feed
     """The rows of a query, or of the only table."""
     shown = displayed(source)
     if source.startswith(_POSTGRES):
-        table = _postgres(source, shown, query)
+        table = _adbc("PostgreSQL", source, shown, query, _TABLES, {}, autocommit=False)
     else:
         kind, _, rest = source.partition(":") if source.startswith(_FILES) else ("", "", source)
         path = Path(rest)
@@ -127,10 +127,6 @@ def _sqlite(path: Path, shown: str, query: str | None) -> pa.Table:
     options = {"adbc.sqlite.query.batch_rows": _ALL_ROWS}
     address = f"file:{quote(str(path))}?mode=ro"
     return _adbc("SQLite", address, shown, query, tables, options, autocommit=True)
-
-
-def _postgres(address: str, shown: str, query: str | None) -> pa.Table:
-    return _adbc("PostgreSQL", address, shown, query, _TABLES, {}, autocommit=False)
 
 
 def _adbc(

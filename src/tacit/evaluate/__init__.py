@@ -8,10 +8,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tacit.evaluate.bootstrap import bootstrap_interval
 from tacit.evaluate.evaluation import Evaluation, evaluate
 from tacit.evaluate.metrics import METRICS, Metric, lower_is_better
-from tacit.evaluate.paired import Paired, compare_paired
+from tacit.evaluate.paired import Paired, bootstrap_interval, compare_paired
 
 __all__ = [
     "METRICS",

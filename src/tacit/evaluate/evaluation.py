@@ -13,8 +13,8 @@ from tacit.config import EvaluateSection
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, check_integer, check_type
-from tacit.evaluate.bootstrap import bootstrap_interval
 from tacit.evaluate.metrics import PerUser, check_test, metric_named, rating_errors
+from tacit.evaluate.paired import bootstrap_interval
 from tacit.evaluate.positions import Positions, find_positions
 from tacit.evaluate.ranking import mean_percentile, ranking_metrics
 from tacit.model.predictor import FittedEstimator, Predictor

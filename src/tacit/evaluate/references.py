@@ -29,7 +29,7 @@ from tacit.partition import Setting
 from tacit.prepare.loaded import LoadedRun
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.progress import ProgressLine
-from tacit.prepare.simulate import Trained, train, with_newcomers
+from tacit.prepare.simulate import train, with_newcomers
 from tacit.prepare.simulated_ledgers import Records
 
 #: Training ratings up to which all of them are pooled and trained on once more.
@@ -153,7 +153,9 @@ def bias_floor(
             records = Records.unlimited(floor, Path(folder))
             shown = None if line is None else prepared.test
             trained = train(floor, prepared.parties, records=records, test=shown, watch=line)
-        mine = _judged(prepared, trained, None if line is None else partial(line.phase, "evaluating"))
+        predictor = with_newcomers(trained, prepared.support, prepared.test.n_users)
+        file, progress = prepared.file, None if line is None else partial(line.phase, "evaluating")
+        mine = evaluate_as_configured(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
     except TacitError as error:
         return {"method": method.name, "metrics": {}, "missing": str(error)}
     return {
@@ -164,12 +166,6 @@ def bias_floor(
         "user_means": {name: float(np.nanmean(values)) for name, values in mine.per_user.items()},
         "paired": {} if evaluation is None else _paired(evaluation, mine, prepared.test),
     }
-
-
-def _judged(prepared: LoadedRun, trained: Trained, progress: Callable[[float], None] | None) -> Evaluation:
-    predictor = with_newcomers(trained, prepared.support, prepared.test.n_users)
-    file = prepared.file
-    return evaluate_as_configured(predictor, prepared.test, prepared.train, file.evaluate, file.seed, progress)
 
 
 def _paired(run: Evaluation, floor: Evaluation, test: Ratings) -> dict[str, Mapping[str, Any]]:

@@ -165,13 +165,10 @@ def _terms(stated: StatedGuarantee | None, floor: AboutFloor) -> str:
     its = floor.guarantee
     if its is None:
         return ", both without privacy" if stated is None else " as it is without privacy"
-    if stated is not None and (stated.unit, stated.delta) == (its.unit, its.delta) and _close(stated, its):
+    close = stated is not None and math.isclose(stated.epsilon or math.inf, its.epsilon or math.inf, rel_tol=0.01)
+    if stated is not None and (stated.unit, stated.delta) == (its.unit, its.delta) and close:
         return " at the same guarantee"
     return f" at {guarantee_words.bounds(its)} per {its.unit}"
-
-
-def _close(a: StatedGuarantee, b: StatedGuarantee) -> bool:
-    return math.isclose(a.epsilon or math.inf, b.epsilon or math.inf, rel_tol=0.01)
 
 
 #: The guarantee of references, wherever they are shown.

@@ -134,7 +134,8 @@ def _sending(record: RunRecord) -> list[Figure]:
     everyone, noun = readings.by_party(record), readings.who(record)[1]
     shown, others = readings.largest(everyone, _MOST_PARTIES)
     reading = readings.read_parties(everyone, others, noun)
-    rows = [(_party(row), float(row.up), float(row.down)) for row in shown]
+    titles = [f"{row.title}, {plural(row.devices, 'device')}" if row.devices else row.title for row in shown]
+    rows = [(title, float(row.up), float(row.down)) for title, row in zip(titles, shown, strict=True)]
     if others is not None and readings.all_alike(everyone):
         rows = [(f"each {noun}", *rows[0][1:])]
     elif others is not None:
@@ -160,10 +161,6 @@ def _by_round(record: RunRecord) -> Figure:
     label = f"Stacked bars of bytes in each round. {reading}"
     drawing = stacked_rounds(moved.rounds, moved.up, moved.down, label=label)
     return Figure(reading, drawing, moved.steps, range(COLOURS))
-
-
-def _party(row: readings.PartyTraffic) -> str:
-    return f"{row.title}, {plural(row.devices, 'device')}" if row.devices else row.title
 
 
 def _roster(parties: list[AboutParty]) -> tuple[tuple[str, ...], list[tuple[str, ...]], range]:
