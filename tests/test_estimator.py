@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.data.ratings import Scale
 from tacit.errors import DataError, PeerFailed, PrivacyRefused, UsageError
 
 RATINGS = tacit.load("demo", users=80, items=40, ratings=1200)
@@ -43,12 +42,6 @@ def test_predictions_are_those_of_the_predictor():
     np.testing.assert_array_equal(got, model.predictor_.predict(np.full(3, 5), columns))
 
 
-def test_constructors_only_store():
-    assert tacit.SGDMF(factors=-3).factors == -3
-    with pytest.raises(UsageError, match=r"SGDMF, factors = -3 is not possible"):
-        tacit.SGDMF(factors=-3).fit(SILOS)
-
-
 def test_parameters_can_be_set_and_unknown_ones_not():
     model = tacit.SGDMF().set_params(factors=3, rounds=1)
     assert (model.factors, model.rounds) == (3, 1)
@@ -61,11 +54,6 @@ def test_nothing_can_be_asked_before_fit():
     for ask in (lambda m: m.recommend("u1"), lambda m: m.predict("u1", [1]), lambda m: m.save("x")):
         with pytest.raises(UsageError, match="call fit"):
             ask(tacit.SGDMF())
-
-
-def test_ratings_are_no_parties():
-    with pytest.raises(UsageError, match=r"tacit\.partition"):
-        tacit.SGDMF().fit(TRAIN)
 
 
 def test_an_unknown_user_gets_a_suggestion():
@@ -86,21 +74,6 @@ def test_what_was_seen_is_the_training_part_however_it_was_divided(by, into):
     np.testing.assert_array_equal(seen.indptr, TRAIN.indptr)
     np.testing.assert_array_equal(seen.items, TRAIN.items)
     np.testing.assert_array_equal(seen.values, TRAIN.values)
-
-
-def test_somebody_new_is_folded_in_and_gets_what_she_likes():
-    """A new user with the ratings of a known one is predicted much like her."""
-    learned = tacit.load("demo")
-    model = tacit.SGDMF(rounds=50).fit(tacit.partition(learned, into=3))
-    errors, spread = [], []
-    for row in range(0, 1000, 25):
-        items, values = learned.row(row)
-        half = len(items) // 2
-        history = dict(zip(learned.item_ids[items[:half]].tolist(), values[:half].tolist(), strict=True))
-        predicted = model.model_.predict(history, learned.item_ids[items[half:]].tolist())
-        errors += list((predicted - values[half:]) ** 2)
-        spread += list((values[half:] - learned.values.mean()) ** 2)
-    assert np.mean(errors) < 0.8 * np.mean(spread)
 
 
 def test_the_public_names_are_all_there():
@@ -127,17 +100,6 @@ def test_a_private_fit_gives_the_guarantee_that_was_asked_for(by, unit):
     assert "SIMULATED" in str(promise)
 
 
-def test_privacy_changes_what_is_learned_and_seeds_repeat_it():
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
-
-    def factors(**others):
-        return tacit.SGDMF(**PRIVATE, users="pretrained", trim=10, **others).fit(parties).model_.item_factors
-
-    noisy = factors(privacy=tacit.DP(1, 1e-6))
-    np.testing.assert_array_equal(noisy, factors(privacy=tacit.DP(1, 1e-6)))
-    assert np.abs(noisy - factors(sampling=0.01)).max() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -150,17 +112,6 @@ def test_privacy_changes_what_is_learned_and_seeds_repeat_it():
 def test_a_wrong_promise_gets_one_sentence(wrong, words):
     with pytest.raises(UsageError, match=words):
         tacit.DP(**wrong)
-
-
-def test_a_scale_or_items_read_off_ratings_are_refused_with_privacy():
-    columns = ["a", "b", "c", "a"], [1, 2, 3, 2], np.array([1.0, 4.0, 5.0, 2.0], np.float32)
-    private = tacit.SGDMF(**PRIVATE, privacy=tacit.DP(1, 1e-6))
-    guessed = tacit.Ratings.from_columns(*columns)
-    with pytest.raises(UsageError, match="scale"):
-        private.fit(tacit.partition(guessed, into=2))
-    declared = tacit.Ratings.from_columns(*columns, scale=Scale(1, 5))
-    with pytest.raises(UsageError, match="catalogue"):
-        private.fit(tacit.partition(declared, into=2))
 
 
 def test_a_private_fit_can_keep_its_ledgers(tmp_path):
@@ -177,12 +128,6 @@ def test_a_private_model_says_so_when_it_is_saved(tmp_path):
     model = tacit.Bias(privacy=tacit.DP(1, 1e-6)).fit(parties)
     assert tacit.Model.load(model.save(tmp_path / "m")).stamp == str(model.guarantee_)
     assert tacit.Bias().fit(parties).model_.stamp == "NON-PRIVATE"
-
-
-def test_a_budget_that_holds_no_step_is_refused_with_what_the_fit_costs():
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
-    with pytest.raises(PrivacyRefused, match=r"ε = 1\.000 .* budget is 0\.5"):
-        tacit.Bias(privacy=tacit.DP(1, 1e-6, budget=0.5)).fit(parties)
 
 
 def test_an_aggregation_is_a_name_or_a_table_and_is_kept_to():

@@ -85,6 +85,7 @@ WRONG = {
     "a scale of words": lambda w: tacit.load("demo", scale=("a", "b")),
     "a split of text": lambda w: tacit.split(w[0], test="a"),
     "a split of nothing": lambda w: tacit.split(5),
+    "ratings for parties": lambda w: tacit.SGDMF().fit(w[0]),
     "parties of nothing": lambda w: tacit.partition(5, into=2),
     "a skew of words": lambda w: tacit.partition(w[0], into=2, size_skew="a"),
     "privacy as a number": lambda w: tacit.SGDMF(privacy=1.0).fit(w[2]),
@@ -108,7 +109,8 @@ def test_a_mistake_gets_a_sentence(world, what):
 
 
 def test_a_constructor_only_stores_and_fit_checks(world):
-    with pytest.raises(UsageError, match="factors = -3"):
+    assert tacit.SGDMF(factors=-3).factors == -3
+    with pytest.raises(UsageError, match="SGDMF, factors = -3 is not possible"):
         tacit.SGDMF(factors=-3).fit(world[2])
 
 

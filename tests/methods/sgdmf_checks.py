@@ -7,7 +7,6 @@ import numpy as np
 from sgdmf_cases import (
     DELTA,
     EPSILON,
-    FACTORS,
     FINAL,
     ITEMS,
     LOCAL,
@@ -23,7 +22,6 @@ from sgdmf_talks import Heard, axes, converse, to_corner, wild
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian, SampledGaussian
-from tacit.errors import DataError
 from tacit.guarantee import Relation
 from tacit.kernels.embed import embed
 from tacit.partition import Setting
@@ -60,69 +58,6 @@ def _apart(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> fl
     assert one.keys() == other.keys()
     assert all(np.isfinite(block).all() for answer in (one, other) for block in answer.values())
     return math.sqrt(sum(float(np.square(one[name] - other[name]).sum()) for name in one))
-
-
-def worst(case: Case) -> tuple[Records, Records, dict[str, object]]:
-    """Neighbours that attain Δ (in the replace case: go beyond zero-out's), and how to get there, for η = 1.
-
-    Where u and v are corners on one axis and r is lowest, or on two axes and r is highest, |slope| = 2R. Factors that
-    are fitted at home are led to a corner by what a lying coordinator has them fitted to.
-    """
-    low, high = case.scale
-    if case.replaced:  # item 0 or item 1 decides which corner she is fitted to, and the others show it
-        rest, others = [(8, high), (9, high)], [[] for _ in range(USERS - 1)]
-
-        def send(step: str, t: int, rows: int) -> np.ndarray:
-            corners, sent = math.sqrt(case.span) * np.eye(FACTORS), np.zeros((rows, FACTORS))
-            sent[:2] = corners[:2]
-            return sent if step == "pretrain" else np.tile(corners[2], (rows, 1))
-
-        return [[(0, high), *rest], *others], [[(1, high), *rest], *others], {"send": send}
-    if case.users in ("pretrained", "together"):
-        others = [[(j, high) for j in range(ITEMS)]] * (USERS - 1)
-        return [others[0][:5], *others], [[], *others], {"send": axes(case.span, pretrain=0, improve=1)}
-    others = [[(j, low) for j in range(ITEMS)]] * (USERS - 1)
-    near = [] if case.unit == "user" else others[0][1:]
-    return [others[0], *others], [near, *others], {"pin": to_corner, "send": axes(case.span)}
-
-
-def check_attained(case: Case) -> None:
-    """The worst neighbours are within Δ and attain it: no smaller noise would do, and no larger one is needed."""
-    records, near, how = worst(case)
-    furthest = check_neighbours(case, records, near, **how)
-    least = {"pretrained": 1.35 if case.replaced else 0.99, "together": 0.25}.get(case.users, 0.99999)
-    assert all(reached > least for reached in furthest.values()), furthest
-
-
-def check_own_factors(case: Case) -> None:
-    """A user whose ratings decide what she is fitted to, among others who show it if it is they who are fitted."""
-    corner = math.sqrt(case.span) * np.eye(FACTORS)[0]
-
-    def send(step: str, t: int, rows: int) -> np.ndarray:
-        sent = np.zeros((rows, FACTORS))
-        sent[0] = corner
-        return sent
-
-    others = [[(j, case.scale[1]) for j in range(5, ITEMS)]] * (USERS - 1)
-    check_neighbours(case, [[(0, case.scale[1])], *others], [[], *others], send=send)
-
-
-def check_duplicates(case: Case) -> None:
-    """A user who rated one item again and again is refused, or else moves no further than anybody."""
-    again, others = [(0, case.scale[1])] * 3, [[] for _ in range(USERS - 1)]
-    try:
-        check_neighbours(case, [again, *others], [[], *others], send=axes(case.span, pretrain=0, improve=1))
-    except DataError as refusal:
-        assert "rate an item once" in str(refusal)  # noqa: PT017
-
-
-def check_lies(case: Case, seed: int) -> None:
-    """Whatever a coordinator sends, the answers of neighbours are within Δ; negative corners for high ratings, too."""
-    records, near, how = worst(case)
-    check_neighbours(case, records, near, **{**how, "send": wild(seed, case.span)})
-    high, near = ([[(j, case.scale[1]) for j, _ in record] for record in those] for those in (records, near))
-    below = axes(case.span)
-    check_neighbours(case, high, near, **{**how, "send": lambda *given: -below(*given)})
 
 
 def check_public_quantities(case: Case) -> None:

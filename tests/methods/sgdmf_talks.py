@@ -8,7 +8,6 @@ exact before the noise is written down.
 """
 
 import math
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ import numpy as np
 from sgdmf_cases import DELTA, FACTORS, ITEMS, Case, Records, parties_of
 
 from tacit.boundary import Gate
-from tacit.boundary.ledger import Ledger, Row
+from tacit.boundary.ledger import Row
 from tacit.boundary.mechanisms import Gaussian
 from tacit.boundary.protection import Budget
 from tacit.boundary.query import Rows
@@ -36,6 +35,7 @@ from tacit.prepare.prepared import PreparedRun, Record
 from tacit.prepare.simulate import Trained, train
 from tacit.prepare.simulated_ledgers import Records as Kept
 from tacit.rng import derive
+from tacit.testing.adversary import InMemory
 
 # -- what noised answers are pinned to --------------------------------------------------------------------------------
 
@@ -116,14 +116,10 @@ def axes(span: float, **of_step: int) -> Callable[[str, int, int], np.ndarray]:
 # -- the conversation -------------------------------------------------------------------------------------------------
 
 
-class InMemory(Ledger):
-    """A ledger that forgets when the process ends; all else is as on disk."""
+class Book(InMemory):
+    """A ledger in memory whose rows outlive it."""
 
-    def __init__(self, party: str) -> None:
-        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self.kept: list[Row] = []
-        self._begin()
+    kept: Sequence[Row] = ()
 
     def close(self) -> None:
         self.kept = self.rows()
@@ -134,10 +130,10 @@ class InMemory(Ledger):
 class Quick(Kept):
     """Records whose ledgers are in memory, so that many conversations can be held; `books` are kept by party."""
 
-    books: dict[str, InMemory] = field(default_factory=dict)
+    books: dict[str, Book] = field(default_factory=dict)
 
     def of_party(self, share):
-        book = self.books[share.name] = InMemory(share.name)
+        book = self.books[share.name] = Book(share.name)
         return Record(book, self.budget, [str(user) for user in share.ratings.user_ids.ids])
 
 
@@ -158,7 +154,7 @@ class Heard:
     answers: Mapping[tuple[str, str, int, int], Answered]
     started: Sequence[Mapping[str, np.ndarray]]
     trained: Trained
-    rows: Mapping[str, list[Row]]
+    rows: Mapping[str, Sequence[Row]]
 
 
 @contextmanager
@@ -212,7 +208,7 @@ def converse(
     items: int = ITEMS,
     coordinator: Callable | None = None,
     party: type | None = None,
-    books: dict[str, InMemory] | None = None,
+    books: dict[str, Book] | None = None,
     payloads: Path | None = None,
 ) -> Heard:
     """A whole run over these records: with the method's own sides, with a coordinator that lies, or with others."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from method_runs import plan_of, run_file
 
 from tacit.config import RunFile
 from tacit.data.public_facts import PublicFacts
@@ -23,22 +24,23 @@ from tacit.methods.sgdmf.update_rule import Steps
 from tacit.partition import Setting
 from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.run_file import check, plan
 from tacit.prepare.simulate import train
 
-SMALL = {"data": {"source": "demo", "users": 60, "items": 30, "ratings": 900}, "partition": {"by": "user", "into": 3}}
 QUICK = {"factors": 3, "rounds": 2, "local_steps": 2}
-DP = {"epsilon": 2.0, "delta": 1e-6}
 
 
 def file(name, by="user", unit="user", aggregation="plain", **parameters) -> RunFile:
-    table = {**SMALL, "partition": {"by": by, "into": 3}, "method": {"name": name, **parameters}}
-    return RunFile.model_validate({**table, "privacy": {**DP, "unit": unit}, "aggregation": {"name": aggregation}})
+    return run_file(
+        data={"source": "demo", "users": 60, "items": 30, "ratings": 900},
+        partition={"by": by, "into": 3},
+        method={"name": name, **parameters},
+        privacy={"epsilon": 2.0, "delta": 1e-6, "unit": unit},
+        aggregation={"name": aggregation},
+    )
 
 
 def planned(*args, **parameters):
-    wanted = file(*args, **parameters)
-    return plan(wanted, *check(wanted))
+    return plan_of(file(*args, **parameters))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tacit.data.ratings import Ratings, Scale
 from tacit.data.synthetic import demo
 from tacit.deploy.offer import Offer, offered_file
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
-from tacit.estimator import DP, SGDMF, Bias
+from tacit.estimator import DP, Bias
 from tacit.federation import Facts
 from tacit.guarantee import NON_PRIVATE, Trust
 from tacit.methods import chosen
@@ -110,19 +110,6 @@ def test_a_name_changes_nothing_that_requests_bind():
 # -- beside -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_runs_beside_it_shares_facts_and_promise():
-    run = made(method=CHAIN, privacy={**PRIVATE, "unit": "rating"})
-    floor = run.comparison("bias")
-    assert floor.method.name == "bias"
-    assert floor.facts.roster == run.facts.roster
-    assert (floor.facts.ratings, floor.facts.seed) == (run.facts.ratings, run.facts.seed)
-    for word in ("delta", "unit", "trust", "simulated"):
-        assert getattr(floor.guarantee, word) == getattr(run.guarantee, word)
-    assert floor.guarantee.epsilon == pytest.approx(run.guarantee.epsilon, rel=1e-3)
-    assert floor.run != run.run
-    assert made(method=CHAIN, private=False).comparison("bias").guarantee == NON_PRIVATE
-
-
 def test_it_keeps_an_aggregation_that_protects_it_and_no_other():
     sealed = made(method={"name": "synsgd", "factors": 2, "rounds": 2}, aggregation={"name": "secagg"})
     assert sealed.comparison("bias").sealed
@@ -204,11 +191,6 @@ def test_what_was_read_off_the_ratings_is_no_public_fact():
     listed = replace(Facts.of(parties, 7), scale=Scale(1, 5))
     with pytest.raises(UsageError, match="items are known from ratings alone"):
         PreparedRun.of(*chosen(SUM), listed, **asked)
-
-
-def test_an_estimator_refuses_an_aggregation_that_would_protect_nothing():
-    with pytest.raises(PrivacyRefused, match="hides contributions to a sum alone, and sgdmf has none here"):
-        SGDMF(factors=2, rounds=1, privacy=DP(**PRIVATE), aggregation="ideal").fit(partition(RATINGS, into=3))
 
 
 def test_a_plan_that_is_there_already_brings_its_own_parameters_and_facts():
