@@ -1,10 +1,11 @@
-"""Estimators have scikit-learn's manners."""
+"""What an engineer meets in Python: estimators with scikit-learn's manners, tables from memory, sentences."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import tacit
-from tacit.errors import DataError, PeerFailed, PrivacyRefused, UsageError
+from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 
 RATINGS = tacit.load("demo", users=80, items=40, ratings=1200)
 TRAIN, TEST = tacit.split(RATINGS, test=0.2, seed=7)
@@ -115,19 +116,16 @@ def test_a_wrong_promise_gets_one_sentence(wrong, words):
 
 
 def test_a_private_fit_can_keep_its_ledgers(tmp_path):
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
     privacy = tacit.DP(1, 1e-6, ledger=str(tmp_path), budget=1.05)
-    tacit.Bias(privacy=privacy).fit(parties)
+    tacit.Bias(privacy=privacy).fit(SILOS)
     assert sorted(path.name for path in tmp_path.glob("*.sqlite")) == [f"party-{k}.sqlite" for k in (1, 2, 3)]
     with pytest.raises(PrivacyRefused, match="budget"):
-        tacit.Bias(privacy=privacy, seed=8).fit(parties)
+        tacit.Bias(privacy=privacy, seed=8).fit(SILOS)
 
 
 def test_a_private_model_says_so_when_it_is_saved(tmp_path):
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
-    model = tacit.Bias(privacy=tacit.DP(1, 1e-6)).fit(parties)
+    model = tacit.Bias(privacy=tacit.DP(1, 1e-6)).fit(SILOS)
     assert tacit.Model.load(model.save(tmp_path / "m")).stamp == str(model.guarantee_)
-    assert tacit.Bias().fit(parties).model_.stamp == "NON-PRIVATE"
 
 
 def test_an_aggregation_is_a_name_or_a_table_and_is_kept_to():
@@ -150,3 +148,105 @@ def test_what_only_ranks_predicts_no_ratings():
     with pytest.raises(UsageError, match="Popularity predicts no ratings, it only ranks"):
         model.predict(TRAIN.user_ids[0], [TRAIN.item_ids[0]])
     assert len(model.recommend(TRAIN.user_ids[0], n=2)) == 2
+
+
+# -- tables, descriptions and mistakes --------------------------------------------------------------------------------
+
+TABLE = pa.table({"user": ["a", "b", "a"], "item": [1, 2, 2], "rating": [1.0, 2.0, 3.0]})
+
+
+class Streamed:
+    """A frame of another library, as Arrow's interface shows it."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return tacit.SGDMF(factors=2, rounds=1).fit(SILOS)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        TABLE,
+        Streamed(TABLE),
+        TABLE.set_column(0, "user", pa.array(["a", "b", "a"], pa.string_view())),
+        TABLE.set_column(
+            0, "user", pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", "b"], pa.string_view()))
+        ),
+    ],
+    ids=["an Arrow table", "a frame", "views of text", "a dictionary of views"],
+)
+def test_tables_in_memory_are_loaded_as_files_are(table):
+    loaded = tacit.load(table, scale=(1, 5))
+    assert loaded.user_ids.ids.tolist() == ["a", "b"]
+    assert loaded.values.tolist() == [1.0, 3.0, 2.0]
+    assert (loaded.scale.low, loaded.scale.high) == (1.0, 5.0)
+
+
+def test_a_mistake_in_a_table_in_memory_names_its_row():
+    with pytest.raises(TacitError, match="Row 2 of the Table"):
+        tacit.load(TABLE.set_column(2, "rating", pa.array([1.0, None, 3.0])))
+
+
+def test_recommendations_are_for_a_known_user_or_for_a_history(fitted):
+    history = {RATINGS.item_ids[0].item(): 5.0}
+    assert len(fitted.recommend("u1", n=3)) == 3
+    assert fitted.recommend(history, n=3) == fitted.model_.recommend(history, n=3)
+
+
+def test_descriptions_are_short(fitted):
+    assert repr(fitted) == "SGDMF(factors=2, rounds=1)"
+    assert repr(fitted.model_) == "Model(sgdmf: 40 items, 2 factors; NON-PRIVATE)"
+    assert repr(RATINGS.user_ids) == "Vocabulary(80 users)"
+    for thing in (RATINGS, SILOS, SILOS[0], tacit.evaluate(fitted, TEST)):
+        assert len(repr(thing)) < 120
+        assert " object at " not in repr(thing)
+
+
+WRONG = {
+    "n as text": lambda m: m.recommend("u1", n="3"),
+    "half a recommendation": lambda m: m.recommend("u1", n=2.5),
+    "several users": lambda m: m.recommend([1, 2]),
+    "one item for a list": lambda m: m.predict("u1", 1),
+    "no items": lambda m: m.predict("u1", None),
+    "a user of a shared model": lambda m: m.model_.recommend("u1"),
+    "a list for a history": lambda m: m.model_.recommend([1]),
+    "no path": lambda m: tacit.load(None),
+    "a list for a path": lambda m: tacit.load([1, 2]),
+    "half a scale": lambda m: tacit.load("demo", scale=5),
+    "a scale of words": lambda m: tacit.load("demo", scale=("a", "b")),
+    "a split of text": lambda m: tacit.split(RATINGS, test="a"),
+    "a split of nothing": lambda m: tacit.split(5),
+    "ratings for parties": lambda m: tacit.SGDMF().fit(RATINGS),
+    "parties of nothing": lambda m: tacit.partition(5, into=2),
+    "a skew of words": lambda m: tacit.partition(RATINGS, into=2, size_skew="a"),
+    "privacy as a number": lambda m: tacit.SGDMF(privacy=1.0).fit(SILOS),
+    "factors as words": lambda m: tacit.SGDMF(factors="many").fit(SILOS),
+    "a seed of words": lambda m: tacit.SGDMF(rounds=1, seed="x").fit(SILOS),
+    "ratings as words": lambda m: tacit.SGDMF(rounds=1, privacy=tacit.DP(1)).fit(SILOS, ratings="x"),
+    "ratings below none": lambda m: tacit.SGDMF(rounds=1, privacy=tacit.DP(1)).fit(SILOS, ratings=-1),
+    "no test": lambda m: tacit.evaluate(m, 5),
+    "nothing to evaluate": lambda m: tacit.evaluate(5, TEST),
+    "not fitted yet": lambda m: tacit.evaluate(tacit.SGDMF(), TEST),
+    "no folder to load": lambda m: tacit.Model.load(None),
+    "no folder to save": lambda m: m.save(None),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_mistake_gets_a_sentence(fitted, what):
+    with pytest.raises(UsageError) as caught:
+        WRONG[what](fitted)
+    assert str(caught.value).endswith(".")
+
+
+def test_a_constructor_only_stores_and_fit_checks():
+    assert tacit.SGDMF(factors=-3).factors == -3
+    with pytest.raises(UsageError, match="SGDMF, factors = -3 is not possible"):
+        tacit.SGDMF(factors=-3).fit(SILOS)

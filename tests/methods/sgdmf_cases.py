@@ -61,11 +61,6 @@ class Case:
         return self.unit == "user" or self.replaced
 
     @property
-    def shared(self) -> str:
-        """The block that crosses in both directions."""
-        return "items" if self.setting is Setting.HORIZONTAL else "users"
-
-    @property
     def span(self) -> float:
         return self.scale[1] - self.scale[0]
 

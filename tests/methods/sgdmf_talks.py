@@ -209,7 +209,6 @@ def converse(
     coordinator: Callable | None = None,
     party: type | None = None,
     books: dict[str, Book] | None = None,
-    payloads: Path | None = None,
 ) -> Heard:
     """A whole run over these records: with the method's own sides, with a coordinator that lies, or with others."""
     plan, own = case.plan(), SGDMF.sides[case.setting]
@@ -221,5 +220,5 @@ def converse(
     with written_down(pin) as (answers, started):
         parties = parties_of(case, records, items)
         run = PreparedRun.by_plan(method, Facts.of(parties, 7), plan, run="run")
-        trained = train(run, parties, records=quick, payloads=payloads)
+        trained = train(run, parties, records=quick)
     return Heard(plan, answers, started, trained, {name: book.kept for name, book in books.items()})

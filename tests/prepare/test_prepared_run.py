@@ -43,6 +43,12 @@ def made(**asked) -> PreparedRun:
     return prepared(wanted, facts_of(wanted), run="run-1")
 
 
+def offered(wanted: RunFile, **options) -> Offer:
+    facts, public = facts_of(wanted), PublicSection(scale=(1, 5), users=30, ratings=300)
+    roster = tuple(member.name for member in facts.roster)
+    return Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue, **options)
+
+
 # -- one run, wherever it is prepared ---------------------------------------------------------------------------------
 
 
@@ -60,9 +66,7 @@ def made(**asked) -> PreparedRun:
 def test_its_deployed_twin_binds_the_same_into_every_request(method, by, private, aggregation):
     wanted = file(method, by, private, aggregation={"name": aggregation}, engine={"name": "flare", "seeded": True})
     here, facts = prepared(wanted, facts_of(wanted), run="run-1"), facts_of(wanted)
-    public = PublicSection(scale=(1, 5), users=30, ratings=300)
-    roster = tuple(member.name for member in facts.roster)
-    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue, local=True)
+    offer = offered(wanted, local=True)
     there = Offer.of("run-1", offer.content()).prepared(facts)
     assert there.bound == here.bound
     assert there.guarantee == here.guarantee
@@ -72,12 +76,8 @@ def test_its_deployed_twin_binds_the_same_into_every_request(method, by, private
 
 
 def test_an_offer_is_planned_as_it_will_be_prepared():
-    wanted = file(CHAIN)
-    facts = facts_of(wanted)
-    public = PublicSection(scale=(1, 5), users=30, ratings=300)
-    roster = tuple(member.name for member in facts.roster)
-    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue)
-    assert offer.planned(12, 3).terms == offer.prepared(facts).plan.terms
+    offer = offered(file(CHAIN))
+    assert offer.planned(12, 3).terms == offer.prepared(facts_of(file(CHAIN))).plan.terms
 
 
 def test_an_estimator_fits_the_run_that_a_run_file_describes(tmp_path):
