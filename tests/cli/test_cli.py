@@ -121,7 +121,7 @@ def test_new_writes_a_file_that_runs_and_never_overwrites(tmp_path):
     refused(tacit("new", "other.toml", "--setting", "vertcal", cwd=tmp_path), 2, "vertical")
 
 
-def test_compare_runs_files_and_reads_folders(folder):
+def test_compare_runs_files_and_reads_folders_of_the_same_test(folder):
     (folder / "mean.toml").write_text(RUN.split("[method]")[0] + '[method]\nname = "item-mean"\n')
     tacit("run", "run.toml", "--quiet", "--out", "fed", cwd=folder)
     answer = tacit("compare", "fed", "mean.toml", "--json", cwd=folder)
@@ -132,13 +132,9 @@ def test_compare_runs_files_and_reads_folders(folder):
     assert (folder / result["report"]).is_file()
     readable = tacit("compare", "fed", result["runs"][1]["run"], cwd=folder)
     assert "comparison.html" in readable.stdout
-
-
-def test_runs_with_different_tests_are_not_compared(folder):
-    for seed in (1, 2):
-        tacit("run", "run.toml", "--quiet", "--seed", seed, "--out", f"s{seed}", cwd=folder)
-    refused(tacit("compare", "s1", "s2", cwd=folder), 2, "seed", "different test sets")
-    refused(tacit("compare", "s1", cwd=folder), 2, "two or more")
+    tacit("run", "run.toml", "--quiet", "--seed", 1, "--out", "other", cwd=folder)
+    refused(tacit("compare", "fed", "other", cwd=folder), 2, "seed", "different test sets")
+    refused(tacit("compare", "fed", cwd=folder), 2, "two or more")
 
 
 def test_report_writes_anew_what_was_lost(folder):
@@ -169,15 +165,12 @@ def test_doctor_looks_at_the_machine(tmp_path):
         ("method.nmae='x'", 2, ["nmae"]),
         ("method.name=sgdfm", 2, ["sgdfm", 'Did you mean "sgdmf"']),
         ("method.factors=0", 2, ["factors"]),
-        ("split.by=radnom", 2, ["split.by"]),
         ("data={source='nowhere.csv'}", 3, ["nowhere.csv"]),
         ("partition.by=colour", 2, ["colour"]),
         ("partition.into=999", 2, ["999"]),
         ("privacy={epsilon=1.0, delta=1e-6, accounting='paper', unit='rating'}", 4, ["paper", "rating"]),
-        ("privacy={epsilon=0.0}", 2, ["epsilon"]),
         ("aggregation.name=shuffle", 4, ["shuffle", "sgdmf has none here", "plain"]),
         ("aggregation.name=secag", 2, ["secag", 'Did you mean "secagg"']),
-        ("nonsense", 2, ["section.key=value"]),
     ],
 )
 def test_a_mistake_gets_one_sentence_its_exit_code_and_no_folder(folder, change, code, words):

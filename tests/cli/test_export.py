@@ -48,11 +48,15 @@ WITHOUT_USERS = {"README.md": [], "guarantee.json": [], "items.parquet": ["item"
         ("user", {"name": "random"}, {**WITHOUT_USERS, "items.parquet": ["item", "keys"]}),
     ],
 )
-def test_it_holds_what_is_shared_and_nothing_else(tmp_path, by, method, expected):
+def test_it_is_a_model_of_what_is_shared_and_nothing_else(tmp_path, by, method, expected):
     a_run(tmp_path / "done", by, method)
     answer = tacit("export", "done", "--out", "out", cwd=tmp_path)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert tables(tmp_path / "out") == expected
+    own, exported = Model.load(tmp_path / "done"), Model.load(tmp_path / "out")
+    history = {own.item_ids[0].item(): 5.0, own.item_ids[3].item(): 1.0}
+    assert exported.recommend(history) == own.recommend(history)
+    assert (exported.stamp, exported.method, exported.item_ids) == (own.stamp, own.method, own.item_ids)
     assert {path.name for path in tmp_path.iterdir()} == {"done", "out"}
 
 

@@ -46,7 +46,7 @@ def test_the_privacy_section_holds_as_it_stands_once_the_marks_are_off(tmp_path,
     file = with_privacy(written(tmp_path, setting))
     made = plan(file, *check(file))
     assert made.terms.guarantee.epsilon == pytest.approx(1, rel=1e-3)
-    assert made.parameters.sampling == (None if setting == "device" else 0.01)
+    assert made.parameters.sampling == (1.0 if setting == "device" else 0.01)
 
 
 @pytest.mark.parametrize(

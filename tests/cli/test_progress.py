@@ -76,6 +76,7 @@ def test_what_takes_long_gets_a_line_and_what_does_not_gets_none(monkeypatch):
     line.phase("reading data")
     line.done()
     assert said(line) == ""
+    line.phase("evaluating")
     line.phase("evaluating", 0.25)
     line.done()
     assert said(line) == "bias: evaluating, 25%\n"
