@@ -11,10 +11,8 @@ import sys
 import numpy as np
 import pytest
 from plugged import FOLDER, installed, plugged
-from tacit_slopes import FEATURE_SLOPES
 
 from tacit.config import RunFile
-from tacit.methods import find, known
 from tacit.model import Model
 from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
@@ -114,17 +112,6 @@ def test_it_beats_means_that_nothing_protects_and_features_help(tmp_path):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     return installed(tmp_path_factory.mktemp("site"))
-
-
-def test_its_package_brings_it_by_an_entry_point(site, monkeypatch):
-    monkeypatch.syspath_prepend(site)
-    known.cache_clear()
-    try:
-        assert find("feature-slopes").name == FEATURE_SLOPES.name
-        assert known().origin("feature-slopes") == "tacit-slopes 0.1.0"
-    finally:
-        known.cache_clear()
-        known()[FEATURE_SLOPES.name] = FEATURE_SLOPES  # which the fixture takes out again
 
 
 def test_the_command_line_runs_its_own_run_file_where_it_is_installed(site, tmp_path):

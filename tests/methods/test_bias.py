@@ -1,6 +1,5 @@
 """`bias`, the first private method, in simulation: for users and for single ratings, wherever these are held."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -216,17 +215,6 @@ def test_one_noise_for_all_is_better_than_each_its_own(tmp_path):
         for name in ("plain", "ideal")
     )
     assert one < own
-
-
-@pytest.mark.parametrize("aggregation", ["ideal", "secagg"])
-def test_a_hidden_sum_without_privacy_is_the_same_sum_and_non_private(tmp_path, aggregation):
-    """In fixed point as fine as float32; that single contributions are hidden limits nothing that the sum says."""
-    plain = mse(tmp_path, "plain", privacy=None)
-    hidden = mse(tmp_path, "hidden", privacy=None, aggregation={"name": aggregation})
-    assert hidden == pytest.approx(plain, rel=1e-4)
-    stamp = json.loads((tmp_path / "hidden" / "model" / "model.json").read_text())["stamp"]
-    assert stamp.startswith("NON-PRIVATE")
-    assert not list((tmp_path / "hidden" / "ledger").glob("*.sqlite"))
 
 
 def test_one_silo_with_all_items_is_one_silo_with_all_users():

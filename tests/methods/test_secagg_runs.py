@@ -1,6 +1,7 @@
 """Whole runs under secure sums: what they promise, how they end, how they are resumed, and what is seen of them."""
 
 import shutil
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.engine.call_log import CallLog
 from tacit.engine.inprocess import InProcess
-from tacit.errors import PeerFailed, PrivacyRefused, UsageError
+from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 from tacit.experiment import run
 from tacit.federation.dropout import Attendance
 from tacit.model import Model
@@ -115,27 +116,6 @@ def test_a_void_round_ends_the_run_with_one_sentence(tmp_path):
     assert rows_of(tmp_path / "run").keys() == {f"party-{k}" for k in range(1, 11)}
 
 
-def test_a_void_round_is_charged_and_with_retries_the_run_goes_on(tmp_path, monkeypatch):
-    """Four silos leave the first sum when the others' vectors are under way."""
-
-    def over(facts, dropout, round, call, exchanges):
-        away = {f"party-{k}": np.array([False]) for k in (1, 2, 3, 4)} if call == 0 else {}
-        return [Attendance.full()] * 3 + [Attendance(away, away)] * 2
-
-    monkeypatch.setattr(Attendance, "over", over)
-    with pytest.raises(PeerFailed, match="what left is charged"):
-        run(file(), tmp_path / "void")
-    left = contributions(tmp_path / "void")
-    assert {party: charged for party, charged in left.items() if not charged}.keys() == {
-        f"party-{k}" for k in (1, 2, 3, 4)
-    }
-    summary = run(file(aggregation={"retries": 2}), tmp_path / "retried")
-    again = contributions(tmp_path / "retried")
-    assert again["party-1"] == [(1, 1)]
-    assert again["party-10"] == [(1, 0), (1, 1)]
-    assert summary["guarantee"]["epsilon"] <= 4.0
-
-
 def test_a_signed_survivor_list_is_for_a_coordinator_that_lies(tmp_path):
     summary = run(file(aggregation={"signed": True, "tolerate": 0.2}), tmp_path / "run")
     assert "who may lie about who stayed" in summary["guarantee"]["against"]
@@ -207,9 +187,14 @@ def test_another_payload_for_the_same_rounds_vector_is_refused_and_recorded(tmp_
 
     monkeypatch.setattr(InProcess, "deliver", lying)
     run(file(6, method={**SGDMF, "rounds": 1, "local_steps": 1}), tmp_path / "run")
-    with closing(Ledger.open(tmp_path / "run" / "ledger" / "party-1.sqlite")) as ledger:
+    path = tmp_path / "run" / "ledger" / "party-1.sqlite"
+    with closing(Ledger.open(path)) as ledger:
         assert [told["why"] for told in ledger.refusals()["told"]] == caught != []
     assert contributions(tmp_path / "run")["party-1"] == [(1, 0)]
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("""update about set value = '{"number": 0, "told": []}' where name = 'refusals'""")
+    with pytest.raises(TamperingFound, match="first page"):
+        rows_of(tmp_path / "run")
 
 
 def test_a_silo_whose_budget_is_spent_is_left_out_and_the_others_go_on(tmp_path):

@@ -53,12 +53,12 @@ def put(**blocks):
     return lambda state, answer, number: {**state, **blocks}
 
 
-def chained(update, release=("items",), **state):
+def chained(update, **state):
     """A chain of honest answers whose state, or whose update, brings what it should not."""
 
     def act(silo):
         made = {name: block(silo) for name, block in state.items()} or {"items": flat()}
-        return silo.gate.chain(silo.ratings, at=silo._at_home(), update=update(silo), state=made, release=release)
+        return silo.gate.chain(silo.ratings, at=silo._at_home(), update=update(silo), state=made, release=("items",))
 
     return act
 
@@ -71,29 +71,18 @@ def unchanged(silo):
     return lambda state, answer, number: state
 
 
-#: Ways out: the verb that a step ends in, and what an evil silo does there. "loss" is kept as a number.
+#: Ways out: the verb that a step ends in, and what an evil silo does there; tests/boundary has every disguise.
 EVIL = {
     "U in a chain's state": (Kind.CHAIN, chained(unchanged, items=lambda s: flat(), users=kept("users"))),
     "U under another name": (Kind.CHAIN, chained(unchanged, items=lambda s: flat(), m=kept("users", np.copy))),
-    "U let out by name": (Kind.CHAIN, chained(unchanged, ("users",))),
-    "U by the update": (Kind.CHAIN, chained(lambda s: put(momentum=s.home["users"].astype(np.float64)))),
     "fine-tuned U by the update": (Kind.CHAIN, chained(lambda s: put(users=s.home["own users"].copy()))),
     "V_k as the state": (Kind.CHAIN, chained(unchanged, items=kept("own items"))),
-    "V_k copied": (Kind.CHAIN, chained(unchanged, items=kept("own items", np.copy))),
-    "V_k by the update": (Kind.CHAIN, chained(lambda s: put(items=s.home["own items"].copy()))),
     "V_k as a view, by the update": (Kind.CHAIN, chained(lambda s: put(items=s.home["own items"][::-1]))),
-    "loss by the update": (Kind.CHAIN, chained(lambda s: put(loss=np.array(s.home["loss"])))),
-    "loss under another name": (Kind.CHAIN, chained(lambda s: put(so_far=float(s.home["loss"])), ("items", "so_far"))),
     "V_k as a sum": (Kind.SUM, lambda s: s.gate.sum(s.home["own items"])),
     "V_k as a sum over ratings": (
         Kind.SUM,
         lambda s: s.gate.sum(s.ratings, at={"users": s.home["users"], "items": s.home["own items"]}),
     ),
-    "V_k disclosed": (Kind.DISCLOSE, lambda s: s.gate.disclose(items=s.home["own items"])),
-    "U disclosed": (Kind.DISCLOSE, lambda s: s.gate.disclose(items=s.home["users"])),
-    "V_k as reports": (Kind.REPORT, lambda s: s.gate.report(s.home["own items"])),
-    "V_k as a public fact": (Kind.PUBLIC, lambda s: s.gate.public("done", s.home["own items"])),
-    "loss as a public fact": (Kind.PUBLIC, lambda s: s.gate.public("loss", float(s.home["loss"]))),
     "V_k past the gate": (Kind.CHAIN, lambda s: s.home["own items"]),
 }
 
@@ -104,8 +93,6 @@ def evil(kind, act):
     class Evil(HorizontalSilo):
         @step(kind, takes=HorizontalSilo.steps["improve"].takes, gives=HorizontalSilo.steps["improve"].gives, what="U")
         def improve(self, items, t):
-            errors = self.home["own users"] @ self.home["own items"].T
-            self.gate.store_private("loss", float(np.mean(np.square(errors))))
             return act(self)
 
     return Evil
@@ -115,7 +102,7 @@ FIRST = [("pretrain", flat()), ("finish", flat(0.7)), ("improve", flat(0.4))]
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_user_factors_fine_tuned_factors_and_losses_are_refused_and_nothing_leaves(name):
+def test_user_factors_and_fine_tuned_factors_are_refused_and_nothing_leaves(name):
     """Noise that was drawn before is charged: a row without anything in it."""
     books = {}
     with pytest.raises(PrivacyRefused):
