@@ -5,8 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from sgdmf_cases import extreme_records, ratings_of
-from sgdmf_talks import wild
+from sgdmf_conversations import extreme_records, ratings_of, wild
 
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.events import Public, Skellam

@@ -6,11 +6,10 @@ import pytest
 from method_runs import plan_of, run_file
 
 from tacit.boundary.account import epsilon
-from tacit.boundary.code import Floats, Grid
-from tacit.boundary.events import SampledGaussian, SampledSkellam
+from tacit.boundary.code import Grid
+from tacit.boundary.events import SampledSkellam
 from tacit.boundary.gdp import delta as delta_of
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.spec import event_of, times
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.load import load
 from tacit.data.public_facts import PublicFacts
@@ -50,17 +49,6 @@ def test_where_no_delta_is_asked_for_it_is_a_hundredth_of_one_in_n():
     assert planned(delta=None).delta == planned(delta=None).terms.guarantee.delta == 1e-6
 
 
-@pytest.mark.parametrize("rate", [0.3, 0.05])
-def test_sampled_answers_are_planned_at_the_rate_of_the_sample(rate):
-    plan = planned("sgdmf", users="pretrained", sampling=rate, **CHAIN)
-    assert plan.terms.events == (SampledGaussian(plan.multiplier, rate, 4),)
-    plan = planned("sgdmf", setting=Setting.VERTICAL, sampling=rate, final_steps=2, **CHAIN)
-    z = plan.multiplier
-    assert plan.terms.events == (SampledGaussian(z, rate, 16), SampledGaussian(z, rate, 8))
-    per_rating = planned("sgdmf", "rating", sampling=rate, **{**CHAIN, "trim": None})
-    assert per_rating.terms.steps["improve"].query.sampling == rate
-
-
 def test_sampled_sums_are_planned_at_the_rate_of_the_sample():
     plan = planned("sgdmf", how="ideal", users="pretrained", sampling=0.2, **{**CHAIN, "local_steps": 1})
     (terms,), z = plan.terms.steps.values(), plan.multiplier
@@ -77,15 +65,6 @@ def test_planted_a_grid_with_less_variance_than_is_charged_is_noticed(monkeypatc
     monkeypatch.setattr(Grid, "variance", property(lambda self: real(self) / 2))
     with pytest.raises(AssertionError):
         test_sampled_sums_are_planned_at_the_rate_of_the_sample()
-
-
-def test_every_mechanism_is_charged_for_every_answer():
-    """An event of many answers is as many events of one."""
-    for plan in (planned(), planned("gd-dr", setting=Setting.DEVICE, rounds=3, factors=2)):
-        for terms in plan.terms.steps.values():
-            one = event_of(terms.query, terms.multiplier, 1, terms.code)
-            assert times(one, 5) == event_of(terms.query, terms.multiplier, 5, terms.code)
-            assert isinstance(terms.code, Floats)
 
 
 @pytest.mark.parametrize("method", ["sgdmf", "objective-perturbation", "synsgd"])

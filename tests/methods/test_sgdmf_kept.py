@@ -6,8 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sgdmf_cases import CASES, FACTORS, ITEMS, USERS, parties_of
-from sgdmf_talks import converse
+from sgdmf_conversations import CASES, FACTORS, ITEMS, USERS, converse, parties_of
 
 from tacit.boundary import Gate
 from tacit.boundary.release import Kind

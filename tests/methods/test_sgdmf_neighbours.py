@@ -6,11 +6,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import sgdmf_cases
+import sgdmf_conversations
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sgdmf_cases import CASES, ITEMS, USERS, Case, Records, everybody, extreme_records, neighbour_of, parties_of
-from sgdmf_talks import PINS, Heard, axes, converse, to_corner, wild
+from sgdmf_conversations import (
+    CASES,
+    ITEMS,
+    PINS,
+    USERS,
+    Case,
+    Heard,
+    Records,
+    axes,
+    converse,
+    everybody,
+    extreme_records,
+    neighbour_of,
+    parties_of,
+    to_corner,
+    wild,
+)
 
 from tacit.boundary import Gate
 from tacit.boundary import clipped_gradients as gradients
@@ -318,6 +333,6 @@ def test_a_planted_bug_is_noticed(name, monkeypatch):
     plant, check, case = PLANTED[name]
     check(case)
     plant(monkeypatch)
-    monkeypatch.setattr(sgdmf_cases, "_plan", sgdmf_cases._plan.__wrapped__)  # plans are made anew
+    monkeypatch.setattr(sgdmf_conversations, "_plan", sgdmf_conversations._plan.__wrapped__)  # plans are made anew
     with pytest.raises(AssertionError):
         check(case)

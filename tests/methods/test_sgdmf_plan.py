@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 from method_runs import rows_of, run_file
-from sgdmf_cases import CASES, DELTA, EPSILON, FINAL, LOCAL, ROUNDS, SILOS
+from sgdmf_conversations import CASES, DELTA, EPSILON, FINAL, LOCAL, ROUNDS, SILOS
 from typer.testing import CliRunner
 
 from tacit.aggregation.plain import Plain
@@ -65,23 +65,6 @@ def test_a_plan_counts_every_answer(case):
     reached = float(epsilon([event], DELTA, Relation.REPLACE if case.replaced else Relation.ZERO_OUT))
     assert reached <= plan.terms.guarantee.epsilon * (1 + 1e-9) <= EPSILON * (1 + 1e-9)
     assert reached > 0.999 * EPSILON
-
-
-def test_what_each_setting_composes():
-    """Plain Gaussians, where z ∝ √answers: T·T' = 8, κ = 2, in one silo or, for a user of a vertical run, in four."""
-    small = {"rounds": 4, "local_steps": 2, "sampling": 1.0}
-
-    def z(**given):
-        return planned(parties=4, **given).multiplier
-
-    one = z(parameters={**small, "rounds": 1, "local_steps": 1})
-    kappa = {**small, "final_steps": 2}
-    assert z(parameters=small) / one == pytest.approx(math.sqrt(8), rel=1e-4)
-    assert z(parameters=small, unit="rating") / one == pytest.approx(math.sqrt(8), rel=1e-4)
-    at_home = {**small, "users": "pretrained"}
-    assert z(parameters=at_home, unit="rating") / one == pytest.approx(2 * math.sqrt(8), rel=1e-4)
-    assert z(setting=VERTICAL, parameters=kappa, unit="rating") / one == pytest.approx(math.sqrt(10), rel=1e-4)
-    assert z(setting=VERTICAL, parameters=kappa) / one == pytest.approx(math.sqrt(4 * 10), rel=1e-4)
 
 
 @pytest.mark.parametrize(
