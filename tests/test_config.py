@@ -6,10 +6,9 @@ import tomllib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from tacit import config
-from tacit.config import Frozen, RunFile
+from tacit.config import RunFile
 from tacit.errors import UsageError
 
 WHOLE = """
@@ -281,14 +280,3 @@ def test_a_change_is_checked_like_the_file(tmp_path, change, words):
 
 
 # -- values that never change --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("section", SECTIONS)
-def test_every_section_is_frozen_and_closed(tmp_path, section):
-    model = getattr(read(tmp_path, WHOLE), section)
-    assert isinstance(model, Frozen)
-    for name in type(model).model_fields:
-        with pytest.raises(ValidationError):
-            setattr(model, name, getattr(model, name))
-    with pytest.raises(ValidationError):
-        type(model)(**{**model.model_dump(), "unheard": 1})

@@ -32,14 +32,6 @@ def test_the_summary_has_the_contracts_keys():
     }
 
 
-@pytest.mark.parametrize("change", [{"epsilon": 2.0}, {"simulated": False}, {"unit": Unit.RATING}])
-def test_it_cannot_be_changed_and_compares_by_value(change):
-    assert dataclasses.replace(SILO) == SILO
-    assert dataclasses.replace(SILO, **change) != SILO
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        SILO.epsilon = 0.1
-
-
 @pytest.mark.parametrize("guarantee", [SILO, NON_PRIVATE])
 def test_it_is_no_number(guarantee):
     with pytest.raises(TypeError):

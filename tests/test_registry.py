@@ -1,6 +1,5 @@
 """Methods of other packages are found by name, and say clearly what is wrong with them."""
 
-import os
 import subprocess
 import sys
 import tomllib
@@ -23,18 +22,6 @@ from tacit.methods.baselines.means import ITEM_MEAN
 PLUGGED = replace(ITEM_MEAN, name="plugged")
 OTHER = replace(ITEM_MEAN, name="another")
 NOTHING = 5
-"""
-
-RUN = """\
-[data]
-users = 40
-items = 20
-ratings = 300
-[partition]
-into = 2
-[method]
-name = "plugged"
-shrinkage = 2
 """
 
 
@@ -112,17 +99,6 @@ def test_a_method_of_another_package_is_found_by_name(site):
     assert known().origin("plugged") == "plugin 1.2"
 
 
-def test_the_command_line_of_another_process_finds_it(tmp_path):
-    site = install(tmp_path / "site", "plugin", {"plugged": "plugin_module:PLUGGED"}, plugin_module=PLUGIN)
-    (tmp_path / "run.toml").write_text(RUN)
-    line = [sys.executable, "-c", "from tacit.cli import app; app()", "run", "run.toml", "--quiet", "--out", "done"]
-    done = subprocess.run(
-        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(site)}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(tacit.Model.load(tmp_path / "done").recommend({}, n=3)) == 3
-
-
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
@@ -169,18 +145,6 @@ def test_an_installation_older_than_the_code_is_told_from_an_unknown_name(site, 
 
 
 # -- tests of one's own -----------------------------------------------------------------------------------------------
-
-
-def test_a_method_can_be_added_in_one_process_and_taken_out_again():
-    from dataclasses import replace
-
-    method = replace(find("item-mean"), name="tried")
-    known()["tried"] = method
-    assert (find("tried"), known().origin("tried")) == (method, "this process")
-    assert list(known())[-1] == "tried"
-    del known()["tried"]
-    with pytest.raises(UsageError, match="There is no method"):
-        find("tried")
 
 
 def test_other_kinds_of_things_are_found_alike(site):

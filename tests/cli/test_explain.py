@@ -67,18 +67,3 @@ def test_no_promise_is_called_none(capsys):
 def test_impossible_guarantees_get_one_sentence(epsilon, delta):
     with pytest.raises(UsageError, match="not possible"):
         explain(epsilon, delta, as_json=False)
-
-
-@pytest.mark.parametrize(
-    ("share", "shown"),
-    [
-        (0.5, "50.0 %"),
-        (0.73106, "73.2 %"),
-        (0.0027136, "0.28 %"),
-        (0.99966, "99.966 %"),
-        (1.0, "100 %"),
-        (0.0, "0 %"),
-    ],
-)
-def test_shares_are_rounded_up(share, shown):
-    assert _percent(share) == shown

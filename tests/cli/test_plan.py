@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from ledger_runs import RUN
 from test_cli import process, refused, tacit
 
 from tacit.boundary.account import epsilon
@@ -11,20 +12,6 @@ from tacit.boundary.events import Gaussian
 from tacit.cli.plan_command import clarity
 from tacit.guarantee import Relation
 
-DEMO = """
-[data]
-source = "demo"
-users = 200
-items = 30
-ratings = 2000
-[partition]
-into = 3
-[method]
-name = "bias"
-[privacy]
-epsilon = 2
-delta = 1e-6
-"""
 #: Data that is not there; all that a plan needs is declared.
 ABSENT = """
 [data]
@@ -44,16 +31,24 @@ epsilon = 1
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "run.toml").write_text(DEMO)
+    (tmp_path / "run.toml").write_text(RUN)
     (tmp_path / "absent.toml").write_text(ABSENT)
     (tmp_path / "items.csv").write_text("item\n" + "\n".join(map(str, range(100))) + "\n")
     return tmp_path
 
 
-def planned(folder, file="run.toml", *changes):
-    answer = tacit("plan", file, "--json", *(word for change in changes for word in ("--set", change)), cwd=folder)
+def command(folder, *words, changes=()):
+    answer = tacit("plan", *words, *(word for change in changes for word in ("--set", change)), cwd=folder)
     assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
+    return answer.stdout
+
+
+def planned(folder, file="run.toml", *changes):
+    return json.loads(command(folder, file, "--json", changes=changes))
+
+
+def page(folder, *changes):
+    return command(folder, "run.toml", changes=changes)
 
 
 def test_no_data_is_touched_and_nothing_is_written(folder):
@@ -67,22 +62,21 @@ def test_no_data_is_touched_and_nothing_is_written(folder):
 
 
 def test_a_person_reads_guarantee_noise_cost_and_forecast(folder):
-    answer = tacit("plan", "run.toml", cwd=folder)
-    assert answer.returncode == 0, answer.stderr
-    lines = answer.stdout.splitlines()
-    assert "(2.00, 1e-06)-DP · per user and silo · zero-out · against the coordinator and other silos" in answer.stdout
-    assert "SIMULATED" in answer.stdout
-    assert "by a factor of at most 7.39" in answer.stdout
-    assert "in two and at most" in answer.stdout  # a person in several silos
-    assert "Noise multiplier z = 2.23048" in answer.stdout
-    assert "In total, ε = 2.00 at δ = 1e-06" in answer.stdout
+    text = page(folder)
+    lines = text.splitlines()
+    assert "(2.00, 1e-06)-DP · per user and silo · zero-out · against the coordinator and other silos" in text
+    assert "SIMULATED" in text
+    assert "by a factor of at most 7.39" in text
+    assert "in two and at most" in text  # a person in several silos
+    assert "Noise multiplier z = 2.23048" in text
+    assert "In total, ε = 2.00 at δ = 1e-06" in text
     head = next(n for n, line in enumerate(lines) if line.startswith("step "))
     assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everyone", "2.00", "60", "3.13"]
-    assert "Noise is at most a third of the signal per cell" in answer.stdout
+    assert "Noise is at most a third of the signal per cell" in text
     assert any(line.startswith("Forecast: 1 round · ") for line in lines)
     asked = next(n for n, line in enumerate(lines) if line.startswith("What changes with ε"))
     assert [line.split()[0] for line in lines[asked + 2 : asked + 5]] == ["half", "as", "double"]
-    assert "WARNING" not in answer.stdout
+    assert "WARNING" not in text
 
 
 def test_json_is_one_object_that_the_accountant_confirms(folder):
@@ -142,11 +136,9 @@ def test_every_signal_to_noise_ratio_gets_an_honest_sentence():
     for ratio in (0.0, 0.002, math.nan):
         assert "expect no better than bias" in clarity(ratio)
     assert "Noise is 2 × the signal per cell: only results over many cells" in clarity(0.6)
-    assert [clarity(r).split()[4:6] for r in (1, 2.9, 3, 9.9, 10, math.inf)] == [
-        *(2 * [["the", "signal"]]),
-        *(2 * [["a", "third"]]),
-        *(2 * [["a", "tenth"]]),
-    ]
+    for ratio, words in ((1, "the signal"), (2.9, "the signal"), (3, "a third"), (9.9, "a third"), (10, "a tenth")):
+        assert clarity(ratio).split()[4:6] == words.split()
+    assert clarity(math.inf) == clarity(10)
 
 
 def test_delta_is_chosen_by_the_number_of_users_and_a_large_one_is_warned_of(folder):
@@ -161,19 +153,7 @@ def test_assumptions_are_stated(folder):
     assert "√3 times" in " ".join(planned(folder)["notes"])
 
 
-def test_per_rating_is_never_cheaper(folder):
-    users, ratings = planned(folder), planned(folder, "run.toml", "privacy.unit=rating")
-    assert ratings["guarantee"]["unit"] == "rating"
-    assert ratings["steps"][0]["sigma"] >= users["steps"][0]["sigma"]
-
-
 CHAIN = ("method={name='sgdmf', rounds=3, local_steps=10}", "aggregation.name=secagg")
-
-
-def page(folder, *changes):
-    answer = tacit("plan", "run.toml", *(word for change in changes for word in ("--set", change)), cwd=folder)
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout
 
 
 @pytest.mark.parametrize("parties", [3, 6])
@@ -206,9 +186,8 @@ def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
     (three,) = warnings()
     assert three.startswith("Secure sums among 3 parties tolerate no loss: one lost site voids every sum")
     assert "no [aggregation] tolerate is possible among so few, so add parties" in three
-    refused(
-        tacit("plan", "run.toml", "--set", CHAIN[1], "--set", "aggregation.tolerate=0.34", cwd=folder), 4, "tolerate"
-    )
+    too_many = ("--set", CHAIN[1], "--set", "aggregation.tolerate=0.34")
+    refused(tacit("plan", "run.toml", *too_many, cwd=folder), 4, "tolerate")
     (four,) = warnings("partition.into=4", "aggregation.tolerate=0.1")
     assert "; raise [aggregation] tolerate, or add parties." in four
     assert warnings("partition.into=4") == []
@@ -219,15 +198,10 @@ def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
     ("file", "change", "code", "words"),
     [
         ("run.toml", "privacy.epsilon=0", 2, ["epsilon"]),
-        ("run.toml", "privacy.epsilon=-1", 2, ["epsilon"]),
-        ("run.toml", "privacy.epsilon=nan", 2, ["epsilon"]),
-        ("run.toml", "privacy.delta=0", 2, ["delta"]),
         ("run.toml", "privacy.delta=0.005", 2, ["delta = 0.005", "1/users = 0.005"]),
         ("run.toml", "privacy.delta=0.5", 2, ["delta = 0.5", "1e-06 or less"]),
         ("run.toml", "privacy.unit=usr", 2, ["privacy.unit", "'user'", "'rating'"]),
-        ("run.toml", "privacy.epsilom=1", 2, ["epsilom", "epsilon"]),
         ("run.toml", "method={name='central'}", 4, ["central", "no guarantee", "NON-PRIVATE"]),
-        ("run.toml", "method={name='bais'}", 2, ["bais", "bias"]),
         ("run.toml", "privacy.accounting=paper", 4, ["paper"]),
         ("absent.toml", "public={scale=[1,5], catalogue='items.csv'}", 2, ["users", "public fact"]),
         ("absent.toml", "public={users=5000, catalogue='items.csv'}", 2, ["scale", "public fact"]),
@@ -241,7 +215,7 @@ def test_what_cannot_be_promised_gets_one_sentence_and_its_exit_code(folder, fil
 
 
 def test_a_run_without_privacy_has_no_plan(folder):
-    (folder / "open.toml").write_text(DEMO.split("[privacy]")[0])
+    (folder / "open.toml").write_text(RUN.split("[privacy]")[0])
     refused(tacit("plan", "open.toml", cwd=folder), 2, "open.toml", "[privacy]", "NON-PRIVATE")
     assert planned(folder, "open.toml", "privacy.epsilon=1")["guarantee"]["epsilon"] <= 1
     refused(tacit("plan", "nowhere.toml", cwd=folder), 2, "nowhere.toml")

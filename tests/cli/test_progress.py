@@ -1,4 +1,4 @@
-"""What is said while a run is at work: every phase that takes long, on stderr, and nothing where nobody wants it."""
+"""What is said while a run is at work and when it ends: long phases on stderr, nothing where nobody wants it."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tacit.cli import app, display
-from tacit.cli.display import Live
+from tacit.cli.display import Live, print_summary
 from tacit.config import RunFile
 from tacit.evaluate import positions
 from tacit.experiment import run
@@ -76,19 +76,14 @@ def test_what_takes_long_gets_a_line_and_what_does_not_gets_none(monkeypatch):
     line.phase("reading data")
     line.done()
     assert said(line) == ""
-    monkeypatch.setattr(display, "LONG", 0.0)
-    line.phase("evaluating")
-    line._later.join(60)
-    assert said(line) == "bias: evaluating …\n"
-
-
-def test_a_part_that_is_known_is_said(monkeypatch):
-    monkeypatch.setattr(display, "LONG", 3600.0)
-    line = line_on(terminal=False)
     line.phase("evaluating")
     line.phase("evaluating", 0.25)
     line.done()
     assert said(line) == "bias: evaluating, 25%\n"
+    monkeypatch.setattr(display, "LONG", 0.0)
+    line.phase("training")
+    line._later.join(60)
+    assert said(line).endswith("\nbias: training …\n")
 
 
 def test_the_bar_of_a_phase_starts_anew_and_rounds_follow_it():
@@ -124,25 +119,18 @@ def test_a_floor_that_takes_long_is_named_where_lines_cannot_be_redrawn(monkeypa
     assert said(line) == "bias, the floor: training …\n"
 
 
+def invoked(folder, *words, **sections):
+    folder.mkdir(exist_ok=True)
+    (folder / "run.toml").write_text(RunFile.model_validate({**SHAPE, **sections}).to_toml())
+    return CliRunner().invoke(app, ["run", str(folder / "run.toml"), "--out", str(folder / "out"), *words])
+
+
 def test_the_result_has_the_run_and_its_floor_under_each_other_unless_it_is_off(tmp_path):
-    done = invoked(tmp_path)
-    rows = [text.split("  ")[0] for text in done.stdout.splitlines()]
+    rows = [text.split("  ")[0] for text in invoked(tmp_path / "on").stdout.splitlines()]
     assert rows.index("bias, the floor") == rows.index("sgdmf, this run") + 1
-    (tmp_path / "off").mkdir()
-    (tmp_path / "off" / "run.toml").write_text(
-        RunFile.model_validate({**SHAPE, "evaluate": {"floor": False}}).to_toml()
-    )
-    words = ["run", str(tmp_path / "off" / "run.toml"), "--out", str(tmp_path / "off" / "out")]
-    off = CliRunner().invoke(app, words)
-    assert "the floor" not in off.output
-    assert set(json.loads((tmp_path / "off" / "out" / "summary.json").read_text())) == set(
-        json.loads((tmp_path / "out" / "summary.json").read_text())
-    )
-
-
-def invoked(tmp_path, *words):
-    (tmp_path / "run.toml").write_text(RunFile.model_validate(SHAPE).to_toml())
-    return CliRunner().invoke(app, ["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), *words])
+    assert "the floor" not in invoked(tmp_path / "off", evaluate={"floor": False}).output
+    keys = [set(json.loads((tmp_path / name / "out" / "summary.json").read_text())) for name in ("on", "off")]
+    assert keys[0] == keys[1]
 
 
 def test_stdout_is_one_object_while_phases_are_said_on_stderr(tmp_path, monkeypatch):
@@ -161,3 +149,24 @@ def test_quiet_says_nothing_and_a_run_that_goes_on_says_from_where(tmp_path, mon
     again = invoked(tmp_path, "--json")
     assert "Resuming" in again.stderr
     assert json.loads(again.stdout)["digest"] == first["digest"]
+
+
+SUMMARY = {"run": "r", "method": "bias", "setting": "horizontal", "metrics": {"mse": 0.9}, "intervals": {}}
+SUMMARY |= {"guarantee": None, "rounds": 1, "bytes_up": 10, "bytes_down": 20, "seconds": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"metrics_of": "1 of 3 sites"}, "Metrics are of 1 of 3 sites"),
+        ({"metrics": {}}, "Metrics stayed at the sites"),
+        ({"void": 2}, "Void because too few parties stayed: 2 sums"),
+    ],
+)
+def test_what_is_special_about_a_run_is_said(changes, words):
+    shown = []
+    for summary in (SUMMARY, {**SUMMARY, **changes}):
+        console = Console(file=io.StringIO(), width=150)
+        print_summary(summary, console)
+        shown.append(words in console.file.getvalue())
+    assert shown == [False, True]

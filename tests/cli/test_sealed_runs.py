@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ledger_runs import edit
 
 from tacit.cli.compare import compare
 from tacit.cli.export import export
@@ -24,11 +24,8 @@ from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.report.folder import file_hash
 
-PUBLIC = {
-    "data": {"source": "demo", "users": 60, "items": 20, "ratings": 600},
-    "partition": {"into": 2},
-    "method": {"name": "bias"},
-}
+DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 600}
+PUBLIC = {"data": DATA, "partition": {"into": 2}, "method": {"name": "bias"}}
 OPEN = RunFile.model_validate(PUBLIC)
 PRIVATE = RunFile.model_validate({**PUBLIC, "privacy": {"epsilon": 2.0, "delta": 1e-6}})
 
@@ -60,13 +57,12 @@ def change_json(path: Path, change) -> None:
 def refused(folder: Path, words: str, file: RunFile = PRIVATE) -> None:
     """Verify, report and resume all say so, and nothing is written."""
     card = (folder / "card.md").read_bytes()
-    with pytest.raises(TamperingFound, match=words):
-        verified(folder)
-    with pytest.raises(TamperingFound, match=words):
-        report(folder)
+    looks = [lambda: verified(folder), lambda: report(folder)]
     if (folder / "run.toml").read_bytes() == file.to_toml().encode():
+        looks.append(lambda: finished(folder, file))
+    for look in looks:
         with pytest.raises(TamperingFound, match=words):
-            finished(folder, file)
+            look()
     assert (folder / "card.md").read_bytes() == card
 
 
@@ -184,13 +180,6 @@ def kept_log(path: Path, calls: int = 3) -> Path:
     return path
 
 
-def edit(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        for statement in statements:
-            database.execute(statement)
-        database.commit()
-
-
 def swap(*pairs: tuple[int, int]) -> list[str]:
     return [f"update calls set number = {new} where number = {old}" for old, new in pairs]
 
@@ -250,13 +239,6 @@ def test_a_log_that_was_emptied_or_removed_is_not_begun_again(tmp_path):
         path.unlink()
 
 
-def test_a_log_of_a_version_that_sealed_nothing_is_refused_in_one_sentence(tmp_path):
-    path = tmp_path / "log.sqlite"
-    edit(path, "create table calls (key text primary key, request text, result blob, entries text, heads text) strict")
-    with pytest.raises(TamperingFound, match="is missing"):
-        CallLog(path)
-
-
 @pytest.mark.parametrize("statement", [TAMPERINGS["one word"][0].replace("2", "1"), "delete from calls"])
 def test_a_run_is_not_resumed_from_a_changed_log(tmp_path, statement):
     def killed(glance):
@@ -293,14 +275,8 @@ def test_nothing_prints_a_guarantee_that_was_not_verified(private, tmp_path):
 def test_the_stated_guarantee_is_held_to_the_relation_of_the_ledgers(tmp_path, monkeypatch):
     """A rating that moves factors fitted at home is counted as a replaced user, which costs more than zero-out."""
     method = {"name": "sgdmf", "factors": 2, "rounds": 1, "local_steps": 1, "users": "pretrained", "sampling": 1.0}
-    table = {
-        "data": {"source": "demo", "users": 40, "items": 12, "ratings": 300},
-        "partition": {"into": 2},
-        "method": method,
-        "privacy": {"epsilon": 2.0, "delta": 1e-6, "unit": "rating"},
-        "evaluate": {"floor": False},
-    }
-    run(RunFile.model_validate(table), tmp_path / "run")
+    privacy = {"epsilon": 2.0, "delta": 1e-6, "unit": "rating"}
+    run(RunFile.model_validate({**PUBLIC, "method": method, "privacy": privacy}), tmp_path / "run")
     change_json(tmp_path / "run" / "summary.json", lambda table: table["guarantee"].update(epsilon=1.8))
     monkeypatch.setattr(Run, "check_record", lambda self: None)
     refused(tmp_path / "run", "the run released what costs ε = 2")

@@ -112,12 +112,6 @@ def test_nothing_there_is_bad_usage(tmp_path, monkeypatch, place, words):
     assert words in answer.stderr
 
 
-def test_a_damaged_file_is_one_sentence(tmp_path):
-    (tmp_path / NAME).write_text("{")
-    answer = status(tmp_path)
-    assert (answer.exit_code, answer.stdout, answer.stderr.count("\n")) == (2, "", 1)
-
-
 def test_by_default_the_newest_run_and_its_sites(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     service(tmp_path / "site-1", role="party-1")

@@ -5,13 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from sgdmf_cases import extreme_records, ratings_of
-from sgdmf_talks import InMemory, wild
+from sgdmf_conversations import extreme_records, ratings_of, wild
 
-from tacit.boundary import clipped_gradients as gradient_queries
-from tacit.boundary.account import epsilon
-from tacit.boundary.clipped_gradients import GradientSum
-from tacit.boundary.clipped_records import RecordSum
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.events import Public, Skellam
 from tacit.boundary.protection import Budget
@@ -23,17 +18,17 @@ from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
 from tacit.federation.messages import Request
-from tacit.guarantee import Relation
 from tacit.kernels.embed import embed
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.device import DeviceCohort
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Setting, partition
-from tacit.prepare.plan import AS_REPLACED, plan_run
+from tacit.prepare.plan import plan_run
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import derive
 from tacit.secure.masks import unpack
 from tacit.secure.quantize import Rounding, centred
+from tacit.testing.adversary import InMemory
 
 USERS, ITEMS, FACTORS, ROUNDS, SPAN = 6, 9, 3, 3, 4.0
 SENDS = pytest.mark.parametrize("send", ["rating", "record"])
@@ -136,77 +131,24 @@ def one_axis(step: str, t: int, rows: int) -> np.ndarray:
     return np.tile([2.0, 0.0, 0.0], (rows, 1))
 
 
-@SENDS
-@pytest.mark.parametrize("bad", [np.nan, 1e30, -1e30])
-def test_ratings_off_the_scale_move_no_further(send, bad):
-    """Values that no loader lets through."""
-    records = extreme_records(3, (1, 5), USERS, ITEMS)
-    poisoned = [[(j, bad) for j in range(ITEMS)], *records[1:]]
-    check_whole_numbers(planned(send), poisoned, [[], *records[1:]], 0, 1)
-
-
-# -- a cohort is many devices, and each is alone ----------------------------------------------------------------------
-
-
-def pieces_and_users(made, records, send=honest):
-    """By round, what each device of one cohort adds before rounding, (devices, cells), and its own factors."""
-    (cohort,), caught, seen = devices(made, records, into=1), [], []
-    answering = {"rating": GradientSum, "record": RecordSum}[made.parameters.send]
-    real = answering.chunks
-
-    def noting(self, state, stream):
-        caught.append(self.contributions({}, derive(1, "draws")))
-        return real(self, state, stream)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answering, "chunks", noting)
-        for request in requests(send):
-            cohort.answer(request)
-            seen.append(cohort.home["users"].copy())
-    dense = np.zeros((ROUNDS, USERS, ITEMS * FACTORS))
-    for t, pieces in enumerate(caught):
-        owners = np.repeat(np.arange(USERS), np.diff(pieces.starts))
-        np.add.at(dense[t], (owners, pieces.cells), pieces.values)
-    return dense, np.array(seen)
-
-
-def check_alone(send: str, how: str, sent=honest) -> None:
-    """Another record of one device: nobody else's factors or pieces change by a bit, and hers are short enough."""
-    for seed in range(3):
-        records, i = extreme_records(seed, (1, 5), USERS, ITEMS), seed % USERS
-        here, U = pieces_and_users(planned(send), records, sent)
-        there, W = pieces_and_users(planned(send), changed(records, i, how, seed), sent)
-        assert np.array_equal(np.delete(U, i, axis=1), np.delete(W, i, axis=1))
-        assert np.array_equal(np.delete(here, i, axis=1), np.delete(there, i, axis=1))
-        for pieces in (here, there):
-            assert np.linalg.norm(pieces, axis=2).max() <= CLIPS[send]
-            rows = pieces.reshape(ROUNDS, USERS, ITEMS, FACTORS).any(axis=3).sum(axis=2)
-            assert rows.max() <= (1 if send == "rating" else ITEMS)
-
-
-@SENDS
-@pytest.mark.parametrize("how", ["emptied", "replaced", "one rating"])
-def test_what_a_device_fits_and_adds_is_its_own(send, how):
-    check_alone(send, how)
-    check_alone(send, how, wild(5, SPAN))
+# -- cohorts ----------------------------------------------------------------------------------------------------------
 
 
 @SENDS
 def test_item_factors_are_projected_before_a_device_fits_to_them(send):
-    """What a coordinator sends and what Π leaves of it come to the same, in u, in the sum, and in what is kept."""
-    records, lies, told = extreme_records(2, (1, 5), USERS, ITEMS), wild(3, SPAN), []
+    """What a coordinator sends and what Π leaves of it come to the same in what is fitted and kept."""
+    records, lies, kept = extreme_records(2, (1, 5), USERS, ITEMS), wild(3, SPAN), []
 
     def projected(step: str, t: int, rows: int) -> np.ndarray:
         return embed(lies(step, t, rows).astype(np.float32), SPAN)
 
     for sent in (lies, projected):
-        pieces, users = pieces_and_users(planned(send), records, sent)
-        (cohort,) = devices(planned(send), records, into=1)
+        (cohort,) = devices(planned(send, sealed=False), records, into=1)
         for request in requests(sent):
             cohort.answer(request)
-        told.append((pieces, users, cohort.home["items"]))
+        kept.append((cohort.home["users"], cohort.home["items"]))
         assert np.linalg.norm(cohort.home["items"], axis=1).max() <= math.sqrt(SPAN) * (1 + 1e-6)
-    for here, there in zip(*told, strict=True):
+    for here, there in zip(*kept, strict=True):
         np.testing.assert_allclose(here, there, atol=1e-4)
 
 
@@ -262,41 +204,6 @@ def test_all_rounds_are_plain_answers_of_the_grids_sensitivity(send, unit):
     assert CLIPS[send] < grid.l2 * grid.rounding.step < 1.01 * CLIPS[send]
     assert grid.variance == pytest.approx((made.multiplier * grid.l2) ** 2)
     assert made.terms.steps["contribute"].query.sampling == 1.0
-
-
-@SENDS
-def test_per_rating_is_the_replace_case_and_never_cheaper(send):
-    user, rating = planned(send), planned(send, "rating")
-    assert (user.terms.relation, rating.terms.relation) == (Relation.ZERO_OUT, Relation.REPLACE)
-    assert str(rating.terms.guarantee.unit) == "rating"
-    assert rating.warnings[-1] == AS_REPLACED
-    for made in (user, rating):
-        as_user, as_rating = (epsilon(made.terms.events, 1e-6, r) for r in (Relation.ZERO_OUT, Relation.REPLACE))
-        assert as_rating > 1.5 * as_user
-    assert rating.multiplier > 1.9 * user.multiplier  # at equal ε
-
-
-# -- planted bugs -----------------------------------------------------------------------------------------------------
-
-
-@SENDS
-def test_factors_that_others_ratings_are_in_are_noticed(send, monkeypatch):
-    real = DeviceCohort._fitted
-
-    def shared(self, V):
-        users = real(self, V)
-        return users + np.float32(0.01) * users.mean(axis=0)
-
-    monkeypatch.setattr(DeviceCohort, "_fitted", shared)
-    with pytest.raises(AssertionError):
-        check_alone(send, "replaced")
-
-
-def test_a_device_that_sends_two_ratings_is_noticed(monkeypatch):
-    real = gradient_queries.trim
-    monkeypatch.setattr(gradient_queries, "trim", lambda part, items, limit, stream: real(part, items, 2, stream))
-    with pytest.raises(AssertionError):
-        check_alone("rating", "emptied")
 
 
 CORNERED = [[(j, 1.0 if j == i else 5.0) for j in range(ITEMS)] for i in range(USERS)]

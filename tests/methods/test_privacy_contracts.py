@@ -9,14 +9,18 @@ import pytest
 from tacit.boundary import clipped_gradients as gradients
 from tacit.boundary import clipped_sums as bounded
 from tacit.boundary import projected
-from tacit.boundary.clipped_gradients import EmbeddingGradient
+from tacit.boundary.clipped_gradients import EmbeddingGradient, GradientSum
 from tacit.boundary.code import Floats, Grid
 from tacit.boundary.gate import Gate
+from tacit.boundary.query import Rows
 from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
 from tacit.methods.bias import BiasParty
+from tacit.methods.sgdmf.device import DeviceCohort
+from tacit.methods.sgdmf.horizontal import HorizontalSilo
+from tacit.methods.sgdmf.update_rule import UpdateRule
 from tacit.partition import Setting
 from tacit.prepare import plan
 from tacit.testing.privacy_contract import PrivacyContract
@@ -175,10 +179,84 @@ def caught(case, setting, unit):
     return str(found.value)
 
 
-def test_planted_a_sensitivity_without_the_root_of_theta(monkeypatch):
-    monkeypatch.setattr(EmbeddingGradient, "_of_ratings", staticmethod(lambda size, kept, blocks: 2 * size**1.5))
-    assert "times as far apart" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
-    assert "times as far apart" in caught(TestVerticalUsers, Setting.VERTICAL, Unit.USER)
+def factor_two_is_missing(patch):
+    real = EmbeddingGradient._of_ratings
+    patch.setattr(EmbeddingGradient, "_of_ratings", staticmethod(lambda *given: real(*given) / 2))
+
+
+def the_root_of_theta_is_missing(patch):
+    patch.setattr(EmbeddingGradient, "_of_ratings", staticmethod(lambda size, kept, blocks: 2 * size**1.5))
+
+
+def trimming_is_ignored(patch):
+    patch.setattr(gradients, "trim", lambda part, *given: part)
+
+
+def two_ratings_are_sent_for_one(patch):
+    real = gradients.trim
+    patch.setattr(gradients, "trim", lambda part, items, limit, stream: real(part, items, 2, stream))
+
+
+def nobody_projects(patch):
+    patch.setattr(UpdateRule, "project", lambda self, parameters, received, span: received.copy())
+    patch.setattr(EmbeddingGradient, "clipped", lambda self, x, rows: np.clip(bounded.finite(x[rows]), -1e18, 1e18))
+
+
+def negative_entries_stay(patch):
+    """Rows are scaled to √R, but keep their signs: |u·v − r| reaches 2R."""
+
+    def scaled(self, x, rows):
+        x = np.clip(bounded.finite(x[rows]), -1e18, 1e18)
+        return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True) / math.sqrt(self.scale.span))
+
+    nobody_projects(patch)
+    patch.setattr(EmbeddingGradient, "clipped", scaled)
+
+
+def factors_are_shared(patch):
+    """Others' ratings are in what is fitted to one user."""
+    for party in (HorizontalSilo, DeviceCohort):
+
+        def shared(self, *given, real=party._fitted):
+            users = real(self, *given)
+            return (users + users.mean(axis=0)) / 2
+
+        patch.setattr(party, "_fitted", shared)
+
+
+def answers_are_divided_by_what_was_sampled(patch):
+    """An expected count over the realised one, so that sizes stay as they are on average."""
+    real = GradientSum.exact
+
+    def mean(self, state, stream):
+        answer = real(self, state, stream)
+        rows = max(1, len(answer["items"].rows))
+        return {name: Rows(b.n, b.rows, b.values * self.ratings.n_items / rows) for name, b in answer.items()}
+
+    patch.setattr(GradientSum, "exact", mean)
+
+
+SILOS, COLUMNS, ENTRIES = (TestPretrained, "user"), (TestVerticalUsers, "user"), (TestVerticalRatings, "rating")
+SENT, RECORDS = (TestDevicesThatSendARating, "user"), (TestDevicesThatSendTheirRecord, "user")
+
+
+@pytest.mark.parametrize(
+    ("plant", "cases"),
+    [
+        (factor_two_is_missing, [SILOS, COLUMNS, ENTRIES]),
+        (the_root_of_theta_is_missing, [SILOS, COLUMNS]),
+        (trimming_is_ignored, [SILOS, COLUMNS]),
+        (two_ratings_are_sent_for_one, [SENT]),
+        (nobody_projects, [SILOS, COLUMNS]),
+        (negative_entries_stay, [ENTRIES]),
+        (factors_are_shared, [SILOS, SENT, RECORDS]),
+        (answers_are_divided_by_what_was_sampled, [SILOS]),
+    ],
+)
+def test_a_planted_bug_of_gradients_is_caught(plant, cases, monkeypatch):
+    plant(monkeypatch)
+    for case, unit in cases:
+        assert "times as far" in caught(case, case.settings[0], Unit(unit))
 
 
 def test_planted_a_clip_that_is_not_applied(monkeypatch):

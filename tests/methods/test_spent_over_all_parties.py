@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from method_runs import plan_of, rows_of, run_file
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
-from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection, total_epsilon
-from tacit.config import AggregationSection, RunFile
+from tacit.config import AggregationSection
 from tacit.data.public_facts import public_facts
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused
@@ -23,7 +24,6 @@ from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
 from tacit.prepare.plan import plan_run
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.run_file import plan
 from tacit.prepare.simulate import train
 from tacit.prepare.simulated_ledgers import Records
 
@@ -34,14 +34,9 @@ DATA = {"source": "demo", "users": 40, "items": 24, "ratings": 400}
 
 
 def planned(method: dict | None = None, unit: str = "user"):
-    table = {
-        "data": DATA,
-        "partition": {"by": "item", "into": SILOS},
-        "method": method or {"name": "bias"},
-        "privacy": {"epsilon": 1.0, "delta": DELTA, "unit": unit},
-    }
-    file = RunFile.model_validate(table)
-    return file, chosen(file.method), plan(file, *chosen(file.method))
+    privacy, divided = {"epsilon": 1.0, "delta": DELTA, "unit": unit}, {"by": "item", "into": SILOS}
+    file = run_file(data=DATA, partition=divided, method=method or {"name": "bias"}, privacy=privacy)
+    return file, chosen(file.method), plan_of(file)
 
 
 def runs(folder: Path, budget: float, count: int, **asked) -> list[PreparedRun]:
@@ -57,12 +52,8 @@ def runs(folder: Path, budget: float, count: int, **asked) -> list[PreparedRun]:
 
 
 def rows_in(folder: Path) -> dict[str, list]:
-    found = {}
-    for path in ledgers_in(folder):
-        ledger = Ledger.open(path)
-        found[path.stem] = [row for row in ledger.rows() if hasattr(row.spent, "count")]
-        ledger.close()
-    return found
+    """By party, the rows that cost something."""
+    return {party: [row for row in rows if hasattr(row.spent, "count")] for party, rows in rows_of(folder).items()}
 
 
 def true_epsilon(made, times: int) -> float:

@@ -13,7 +13,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
-from tacit.engine.serve import kind_of, serve_request
+from tacit.engine.serve import serve_request
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
@@ -87,12 +87,6 @@ def test_whoever_makes_masks_is_who_was_planned_for(tmp_path):
                     serve_request(party, asked)
 
 
-def test_a_cohort_of_devices_makes_no_masks():
-    cohort = replace(SEALED.facts, roster=(replace(SEALED.facts.roster[0], devices=5), *SEALED.facts.roster[1:]))
-    assert "advertise" in SEALED.how.exchanges
-    assert not replace(SEALED, facts=cohort).how.exchanges
-
-
 def test_signing_keys_are_the_peers_only_where_survivors_sign(tmp_path):
     key = Ed25519PrivateKey.from_private_bytes(b"1" * 32)
     keys = Keys({name: key.public_key() for name in PARTIES.names}, key)
@@ -163,12 +157,6 @@ def test_a_spent_budget_is_an_answer_and_other_refusals_are_raised(tmp_path):
     with pytest.raises(BadMessage, match="not a step"):
         serve_request(poor, request(PRIVATE, "nosuch"))
     ledger.close()
-
-
-def test_a_kind_is_the_step_s_own():
-    party = FREE.party(PARTIES[0])
-    assert kind_of(party, request(FREE, "contribute")) is Kind.SUM
-    assert kind_of(party, request(FREE, "nosuch")) is Kind.PUBLIC
 
 
 def raises(error):

@@ -1,4 +1,4 @@
-"""Whole conversations of private SGDMF, with every noised answer pinned.
+"""Whole conversations of private SGDMF, with every noised answer pinned, and the cases in which they are held.
 
 Composition argues so: *given the same noised answers so far*, everything that leaves is the same for two neighbours,
 and the next answer, before its noise, moves by at most Δ. `converse` makes that happen: it holds the real conversation
@@ -8,34 +8,175 @@ exact before the noise is written down.
 """
 
 import math
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from sgdmf_cases import DELTA, FACTORS, ITEMS, Case, Records, parties_of
 
+from tacit.aggregation.plain import Plain
 from tacit.boundary import Gate
-from tacit.boundary.ledger import Ledger, Row
+from tacit.boundary.ledger import Row
 from tacit.boundary.mechanisms import Gaussian
 from tacit.boundary.protection import Budget
 from tacit.boundary.query import Rows
+from tacit.data.public_facts import PublicFacts
+from tacit.data.ratings import Ratings, Scale
+from tacit.data.vocabulary import Vocabulary
 from tacit.federation import Facts
+from tacit.guarantee import Unit
 from tacit.methods import Sides
+from tacit.methods.context import Context, Target
 from tacit.methods.sgdmf import SGDMF
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.model import Model, NonNegative
-from tacit.partition import Setting
-from tacit.prepare.plan import Plan
+from tacit.partition import Parties, Setting, partition
+from tacit.prepare.plan import Plan, make_plan
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.prepare.simulate import Trained, train
 from tacit.prepare.simulated_ledgers import Records as Kept
 from tacit.rng import derive
+from tacit.testing.adversary import InMemory
+
+USERS, ITEMS, FACTORS, SILOS = 7, 10, 3, 2
+ROUNDS, LOCAL, FINAL, THETA = 2, 2, 2, 3
+EPSILON, DELTA = 4.0, 1e-6
+
+Records = list[list[tuple[int, float]]]
+
+
+# -- who is protected how ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run private SGDMF.
+
+    Attributes
+    ----------
+    by, unit, users : as in a run file
+    stated : by step, Δ under zero-out in units of 2R^1.5, from the rule book and not from the code
+    replaced : whether the guarantee rests on the replace relation
+    sampling : η
+    scale : of the ratings
+    others : further parameters of the method
+    """
+
+    by: str
+    unit: str
+    users: str | None
+    stated: Mapping[str, float]
+    replaced: bool = False
+    sampling: float = 0.5
+    scale: tuple[float, float] = (1, 5)
+    others: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def setting(self) -> Setting:
+        return Setting.HORIZONTAL if self.by == "user" else Setting.VERTICAL
+
+    @property
+    def trimmed(self) -> bool:
+        return self.unit == "user" or self.replaced
+
+    @property
+    def span(self) -> float:
+        return self.scale[1] - self.scale[0]
+
+    @property
+    def parameters(self) -> SGDMFParameters:
+        table = {"rounds": ROUNDS, "local_steps": LOCAL, "factors": FACTORS, "sampling": self.sampling}
+        if self.trimmed:
+            table["trim"] = THETA
+        own = {"users": self.users, "fine_tuning": 1} if self.by == "user" else {"final_steps": FINAL}
+        return SGDMFParameters.model_validate({**table, **own, **dict(self.others)})
+
+    def with_(self, **others: object) -> "Case":
+        return replace(self, others=(*self.others, *others.items()))
+
+    def sensitivity(self, step: str) -> float:
+        """Δ under zero-out, as the rule book has it."""
+        return 2 * self.span**1.5 * self.stated[step]
+
+    def plan(self) -> Plan:
+        return _plan(self.by, self.unit, self.scale, self.parameters.model_dump_json())
+
+
+@cache
+def _plan(by: str, unit: str, scale: tuple[float, float], parameters: str) -> Plan:
+    """A run's plan; as many ratings are declared as there could be, since nothing may depend on how many there are."""
+    setting = Setting.HORIZONTAL if by == "user" else Setting.VERTICAL
+    facts = PublicFacts(USERS, ITEMS, Scale(*scale), USERS * ITEMS)
+    context = Context(facts, setting, SILOS, Target(EPSILON, DELTA, Unit(unit)))
+    asked = SGDMFParameters.model_validate_json(parameters)
+    return make_plan(SGDMF, asked, context, Plain(setting, SILOS), seeded=True)
+
+
+ROOT = math.sqrt(THETA)
+CASES = {
+    "horizontal, user, pretrained": Case("user", "user", "pretrained", {"improve": ROOT}),
+    "horizontal, user, together": Case("user", "user", "together", {"improve": ROOT}),
+    "horizontal, rating, noised": Case("user", "rating", "noised", {"improve": math.sqrt(2)}, sampling=1.0),
+    "horizontal, rating, pretrained": Case("user", "rating", "pretrained", {"improve": ROOT}, replaced=True),
+    "horizontal, rating, together": Case("user", "rating", "together", {"improve": ROOT}, replaced=True),
+    "vertical, user": Case("item", "user", None, {"improve": math.sqrt(THETA**2 + THETA), "finish": ROOT}),
+    "vertical, rating": Case("item", "rating", None, {"improve": math.sqrt(2), "finish": 1.0}, sampling=1.0),
+}
+
+
+def everybody(case: Case) -> Case:
+    """The same case with η = 1, so that nobody's part is left to a coin, and with users fitted to the end."""
+    return replace(case, sampling=1.0).with_(**({"pretraining": 10_000} if case.users == "pretrained" else {}))
+
+
+# -- ratings ----------------------------------------------------------------------------------------------------------
+
+
+def ratings_of(records: Records, scale: tuple[float, float] = (1, 5), items: int = ITEMS) -> Ratings:
+    """Ratings from one list of (item, value) a user, taken as they are: nothing is checked here."""
+    pairs = [pair for record in records for pair in record]
+    return Ratings(
+        indptr=np.cumsum([0, *map(len, records)]).astype(np.int64),
+        items=np.array([j for j, _ in pairs], dtype=np.int32),
+        values=np.array([r for _, r in pairs], dtype=np.float32),
+        user_ids=Vocabulary(np.arange(len(records)), "user"),
+        item_ids=Vocabulary(np.arange(items), "item"),
+        scale=Scale(*scale),
+    )
+
+
+def parties_of(case: Case, records: Records, items: int = ITEMS) -> Parties:
+    return partition(ratings_of(records, case.scale, items), into=SILOS, by=case.by)
+
+
+def extreme_records(seed: int, scale: tuple[float, float], users: int = USERS, items: int = ITEMS) -> Records:
+    """Nothing, one rating, some, or all items, mostly at the ends of the scale; the last item is rated by one user."""
+    stream, records = derive(seed, "records"), []
+    for _ in range(users):
+        rated = np.sort(stream.choice(items - 1, int(stream.choice([0, 1, 4, items - 1, items - 1])), replace=False))
+        choices = [*scale, *scale, sum(scale) / 2]
+        same = float(stream.choice(choices))
+        alike = stream.random() < 0.6
+        records.append([(int(j), same if alike else float(stream.choice(choices))) for j in rated])
+    records[int(stream.integers(users))].append((items - 1, float(stream.choice(scale))))
+    return records
+
+
+def neighbour_of(case: Case, records: Records, seed: int) -> Records:
+    """A neighbour as the guarantee means it: one record emptied, or one rating gone or replaced."""
+    stream = derive(seed, "neighbour")
+    i = int(stream.choice([i for i, record in enumerate(records) if record]))
+    gone = int(stream.integers(len(records[i])))
+    rest = [pair for place, pair in enumerate(records[i]) if place != gone and case.unit == "rating"]
+    if case.replaced and stream.random() < 0.5:
+        free = sorted(set(range(ITEMS)) - {j for j, _ in rest})
+        rest = sorted([*rest, (int(stream.choice(free)), float(stream.choice(case.scale)))])
+    return [*records[:i], rest, *records[i + 1 :]]
+
 
 # -- what noised answers are pinned to --------------------------------------------------------------------------------
 
@@ -116,14 +257,10 @@ def axes(span: float, **of_step: int) -> Callable[[str, int, int], np.ndarray]:
 # -- the conversation -------------------------------------------------------------------------------------------------
 
 
-class InMemory(Ledger):
-    """A ledger that forgets when the process ends; all else is as on disk."""
+class Book(InMemory):
+    """A ledger in memory whose rows outlive it."""
 
-    def __init__(self, party: str) -> None:
-        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self.kept: list[Row] = []
-        self._begin()
+    kept: Sequence[Row] = ()
 
     def close(self) -> None:
         self.kept = self.rows()
@@ -134,10 +271,10 @@ class InMemory(Ledger):
 class Quick(Kept):
     """Records whose ledgers are in memory, so that many conversations can be held; `books` are kept by party."""
 
-    books: dict[str, InMemory] = field(default_factory=dict)
+    books: dict[str, Book] = field(default_factory=dict)
 
     def of_party(self, share):
-        book = self.books[share.name] = InMemory(share.name)
+        book = self.books[share.name] = Book(share.name)
         return Record(book, self.budget, [str(user) for user in share.ratings.user_ids.ids])
 
 
@@ -158,7 +295,7 @@ class Heard:
     answers: Mapping[tuple[str, str, int, int], Answered]
     started: Sequence[Mapping[str, np.ndarray]]
     trained: Trained
-    rows: Mapping[str, list[Row]]
+    rows: Mapping[str, Sequence[Row]]
 
 
 @contextmanager
@@ -212,8 +349,7 @@ def converse(
     items: int = ITEMS,
     coordinator: Callable | None = None,
     party: type | None = None,
-    books: dict[str, InMemory] | None = None,
-    payloads: Path | None = None,
+    books: dict[str, Book] | None = None,
 ) -> Heard:
     """A whole run over these records: with the method's own sides, with a coordinator that lies, or with others."""
     plan, own = case.plan(), SGDMF.sides[case.setting]
@@ -225,5 +361,5 @@ def converse(
     with written_down(pin) as (answers, started):
         parties = parties_of(case, records, items)
         run = PreparedRun.by_plan(method, Facts.of(parties, 7), plan, run="run")
-        trained = train(run, parties, records=quick, payloads=payloads)
+        trained = train(run, parties, records=quick)
     return Heard(plan, answers, started, trained, {name: book.kept for name, book in books.items()})
