@@ -9,7 +9,7 @@ import pytest
 from tacit.config import RunFile
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.experiment import run
-from tacit.methods.bias.shrink import item_biases
+from tacit.methods.bias import item_biases
 from tacit.rng import derive
 from tacit.testing.method_contract import MethodContract
 

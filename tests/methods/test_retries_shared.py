@@ -12,10 +12,9 @@ from sgdmf_talks import InMemory
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.protection import Budget, Protection, Tally
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, Terms, times
-from tacit.boundary.tally import Tally
 from tacit.boundary.wire import encode
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts

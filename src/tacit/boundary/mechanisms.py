@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,8 @@ from tacit.boundary import events
 from tacit.boundary.discrete import discrete_gaussian, discrete_laplace, skellam
 from tacit.boundary.query import Exact, Rows
 from tacit.boundary.randomness import Source
-from tacit.boundary.wire import all_finite
+from tacit.boundary.wire import Array, all_finite
 from tacit.errors import PrivacyRefused, UsageError
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,8 @@ class Gaussian:
                 )
         for name in sorted(blocks):
             source.add_normal(blocks[name], self.sigma)
-            _finite(name, blocks[name])
+            if not all_finite(blocks[name]):
+                raise _not_finite(name, blocks[name])
         return dict(blocks)
 
     def noised(self, blocks: Mapping[str, Exact], source: Source) -> dict[str, Array]:
@@ -195,12 +193,6 @@ def _sensitivity(value: float) -> float:
             f"No noise protects an answer whose sensitivity is {value:g}; bound what a unit can move, by clipping it."
         )
     return value
-
-
-def _finite(name: str, x: Array) -> None:
-    """Refuse a number that is not finite, which noise does not cover."""
-    if not all_finite(x):
-        raise _not_finite(name, x)
 
 
 def _not_finite(name: str, x: Array) -> PrivacyRefused:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 from tacit.boundary.endpoint import Peers
@@ -66,6 +65,7 @@ class Federation:
 
     Attributes
     ----------
+    rounds_done : the round that requests belong to now
     void : how many sums were void so far, because too few parties stayed
     rejected : by party, why its latest bad message was left out of a hidden sum
     """
@@ -93,11 +93,12 @@ class Federation:
         self._terms, self._how = terms, how
         self._peers = peers or Peers("", tuple(member.name for member in facts.roster))
         self._dropout, self._observer = dropout, observer
-        self._round, self._announced, self._retries, self.void = 0, 0, terms.retries, 0
+        self.rounds_done, self._announced, self._retries, self.void = 0, 0, terms.retries, 0
         self.rejected: dict[str, str] = {}
         sizes = dict(dimensions or {})
-        self._messenger = Messenger(engine, facts, steps, how.exchanges, sizes, self.transcript, log)
-        self._messenger.private, self._messenger.stop_on_refusal = terms.private, stop_on_refusal
+        self._messenger = Messenger(
+            engine, facts, steps, how.exchanges, sizes, self.transcript, log, terms.private, stop_on_refusal
+        )
 
     # -- the coordinator's verbs ------------------------------------------------------------------------------
 
@@ -105,12 +106,8 @@ class Federation:
         """0 … count−1; what is asked meanwhile belongs to rounds 1 … count."""
         self._announced += count
         for t in range(count):
-            self._round += 1
+            self.rounds_done += 1
             yield t
-
-    @property
-    def rounds_done(self) -> int:
-        return self._round
 
     def noise(self, step: str) -> float:
         """σ of the noise on a cell of one answer of a step, or of a hidden sum; 0 where none is added."""
@@ -146,7 +143,7 @@ class Federation:
 
         by_party: dict[str, dict[str, Any]] = {}
         verb = "ask" if to is None else f"ask {to}"
-        result = self._messenger.call(f"{self._round}/{step}/{verb}", request.hash, compute)
+        result = self._messenger.call(f"{self.rounds_done}/{step}/{verb}", request.hash, compute)
         for place, value in result.items():
             party, _, name = place.partition("/")
             by_party.setdefault(party, {})[name] = value
@@ -167,7 +164,7 @@ class Federation:
         total = self.sum_unless_void(step, **payload)
         if total is None:
             raise PeerFailed(
-                f'Too few parties stayed for the sum of step "{step}" in round {self._round}, and at least '
+                f'Too few parties stayed for the sum of step "{step}" in round {self.rounds_done}, and at least '
                 f"{self._how.fewest:,} must; {self.void} of the run's sums were void so far, and what left is "
                 "charged. Allow for more drop-outs with [aggregation] tolerate, or for more tries with retries."
             )
@@ -194,7 +191,7 @@ class Federation:
         """What the coordinator shares now. In a simulation the experimenter looks; a deployment sends the last of it to
         every site when the run is over, for what each predicts at home."""
         if self._observer is not None:
-            self._observer(self._round, max(self._announced, self._round), shared)
+            self._observer(self.rounds_done, self._announced, shared)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -215,7 +212,7 @@ class Federation:
     def _record_result(self, call: Call, blocks: Mapping[str, Array]) -> None:
         """Record what the coordinator sees of contributions that are hidden from it: their sum, mean or mix."""
         if call.terms.sealed:
-            body, place = encode(blocks), (self._messenger.calls - 1, self._round, call.request.step)
+            body, place = encode(blocks), (self._messenger.calls - 1, self.rounds_done, call.request.step)
             self.transcript.record(Entry(*place, "sum", "up", "sum", 0, 0, digest(body), "ok"), body)
 
     def _call(self, step: str, kind: Kind, payload: Mapping[str, Value], attempt: int = 0) -> Call:
@@ -224,6 +221,7 @@ class Federation:
             raise BadMessage(f'Step "{step}" of {self._method} is a {known.kind}; it cannot be used as a {kind}.')
         terms = self._terms.step(step, kind)
         sizes = {**self.facts.dimensions_of(self._names[0]), **self._messenger.dimensions}
+        hidden = terms.integers or self._how.seals(terms)
         return Call(
             self._messenger,
             self._request(step, payload, attempt),
@@ -232,7 +230,7 @@ class Federation:
             self._peers,
             {} if kind is Kind.REPORT else known.gives.shapes(sizes),
             0.0 if kind is Kind.CHAIN else self._dropout,
-            partial(self._check_sealed, terms) if terms.integers or self._how.seals(terms) else None,
+            (lambda body, cells, who: self._how.check_sealed(body, terms, cells, who)) if hidden else None,
             self.rejected,
         )
 
@@ -243,8 +241,5 @@ class Federation:
             )
         return self._steps[step]
 
-    def _check_sealed(self, terms: StepTerms, body: Mapping[str, Value], cells: int, who: str) -> None:
-        self._how.check_sealed(body, terms, cells, who)
-
     def _request(self, step: str, payload: Mapping[str, Value], attempt: int = 0) -> Request:
-        return Request(self._method, self._parameters, step, self._round, attempt, encode(payload))
+        return Request(self._method, self._parameters, step, self.rounds_done, attempt, encode(payload))
