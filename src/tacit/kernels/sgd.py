@@ -55,18 +55,8 @@ def sgd_epoch(
     span: float,
 ) -> None:
     """One pass over the ratings in `order` (nnz,), in place; u: (n, p), v: (m, p) float32; users, items: int32."""
-    _sgd_epoch(
-        users,
-        items,
-        values,
-        np.float32(shift),
-        order,
-        u,
-        v,
-        np.float32(rate),
-        np.float32(regularization),
-        np.float32(span),
-    )
+    sizes = (np.float32(x) for x in (rate, regularization, span))
+    _sgd_epoch(users, items, values, np.float32(shift), order, u, v, *sizes)
 
 
 def sgd_epoch_numpy(users, items, values, shift, order, u, v, rate, regularization, span):
