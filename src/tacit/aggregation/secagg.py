@@ -5,8 +5,6 @@ serve that request alone and a new attempt has new ones. A party saves what it d
 after a crash. A malformed message is left out under its sender's name, and the sum continues without it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

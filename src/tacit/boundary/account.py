@@ -19,8 +19,6 @@ multiplier was made with a replace sensitivity, twice that, may be accounted for
 may not, since then the δ of zero-out can lie below that of replacing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@
 the row durably, and only then returns the bytes. What may be released, and with which noise, is in `gate`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ cached in the user's cache folder, as JSON. A cached value is used only if the r
 same versions, and the schedule still makes exactly the events that were checked; otherwise it is computed again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -15,8 +15,6 @@ integers throughout. What is *not* hidden is time: a sampler that rejects takes 
 (Jin et al. 2022, "Are we there yet?"), so an observer should see the time of complete releases only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

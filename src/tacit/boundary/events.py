@@ -9,8 +9,6 @@ replace already; sampled Skellam noise and a perturbed objective, which go by wa
 and `renyi`).
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable, Mapping

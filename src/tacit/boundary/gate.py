@@ -7,8 +7,6 @@ terms: a step brings data and nothing else. With a protection every release is n
 before it leaves; without one it is NON-PRIVATE. *Private* state stays at home: under a protection it is never released.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

@@ -9,8 +9,6 @@ so anyone who stored an earlier head finds a shortened or restored ledger. Every
 state, is bound by a keyed hash that stays at home: a plain hash of private factors would itself be a release.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Every fact, like everything else in the file that no head binds, is under a keyed hash whose key stays at home.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping

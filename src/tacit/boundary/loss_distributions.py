@@ -19,8 +19,6 @@ that moves by Δ₁ dominates (the difference of the loss distributions of one m
 `shuffle_amplification`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import lru_cache, reduce

@@ -7,8 +7,6 @@ is drawn anew for each call and never stored. There is no floating-point Laplace
 depends on the answer (Mironov 2012), so an answer is quantised and gets `DiscreteLaplace`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ detect a private array that was changed first: that the update of a chain is pur
 only, is the method's responsibility.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ gives what reading every row again would give. Rows that another process or conn
 of such commits; then everything is read again.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Randomised response: each user reports a value that may not be the true one, and counts are corrected afterwards."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext

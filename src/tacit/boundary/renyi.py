@@ -23,8 +23,6 @@ Formal guarantee
 The conversion to (ε, δ) is that of Canonne, Kamath and Steinke (2020, Proposition 12).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -5,8 +5,6 @@ created, and removed once the tables exist: an empty database with the mark was 
 created again; one without it was emptied.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hmac
 import os

@@ -4,8 +4,6 @@ Everything here depends on a user's own record and on fresh secret randomness, n
 are made per user of the public roster, so one user's record does not shift another's draws.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

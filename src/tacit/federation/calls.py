@@ -4,8 +4,6 @@ A `Messenger` does this for one run. A `Call` is one sum, one mean or one round 
 an aggregation sees it; each of its exchanges is logged, so a resumed run continues in the middle of a sum.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

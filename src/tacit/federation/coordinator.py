@@ -1,7 +1,5 @@
 """The coordinator's side: straight-line code over a `Federation`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol

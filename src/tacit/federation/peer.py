@@ -1,7 +1,5 @@
 """`Peer`: answers requests by steps, ordinary methods that end in a gate. `Party`: a peer that holds ratings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar

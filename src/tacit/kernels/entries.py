@@ -4,8 +4,6 @@ Rows are given by pointers: row i has the entries indptr[i] â€¦ indptr[i + 1] âˆ
 number an entry.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

@@ -1,7 +1,5 @@
 """How kernels are compiled: without the GIL, and cached between runs wherever a folder can be written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

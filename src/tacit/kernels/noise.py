@@ -18,8 +18,6 @@ with Cephes' polynomials for logarithm, sine and cosine. No operation is contrac
 kernel and twin agree in every bit, on every machine that rounds as IEEE 754 says.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

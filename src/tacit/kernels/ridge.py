@@ -1,7 +1,5 @@
 """Ridge regression for many users at once, the item factors fixed: how linear models fold in a new user."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled

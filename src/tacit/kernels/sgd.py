@@ -5,8 +5,6 @@ For each rating in turn, with e = r_ij − u_i·v_j,
     u_i ← Π(u_i + rate (e v_j − regularization u_i))        v_j ← Π(v_j + rate (e u_i − regularization v_j))
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy

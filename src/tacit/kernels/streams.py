@@ -5,8 +5,6 @@ pool of four words is mixed with every word of the key, and the state is hashed 
 that, so that a step that draws a few hundred numbers does not spend more time on its seed than on its draws.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

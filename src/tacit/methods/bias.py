@@ -16,8 +16,6 @@ without the user's mean or weight, and moves the sum by at most √((R/2)² + s�
 item lies from the middle of the scale, shrunk towards the mean over all ratings; levels are fitted as before.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

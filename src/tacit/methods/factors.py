@@ -3,8 +3,6 @@
 Starts and step sizes depend on public quantities and the seed alone.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Simulations, deployments, estimators, the floor and the contract suites all begin with one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """What is shown of a run while it goes on: one entry a round, and in words what is done between the rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

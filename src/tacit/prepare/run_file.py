@@ -1,7 +1,5 @@
 """A run file, checked and planned before any data is touched."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

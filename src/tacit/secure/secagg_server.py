@@ -1,7 +1,5 @@
 """The server's side of one secure sum; `secagg_protocol` describes the protocol and its guarantee."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

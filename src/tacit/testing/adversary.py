@@ -5,8 +5,6 @@ real party is asked, through its real gate, with payloads as bad as the schema a
 answers; the exact answer before the noise, and how much noise there was, are recorded.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ exact answers, over the noise that was added, is held to what the release is cha
 record holds, what is asked and what noise made of it looks for the largest distance.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Parties tell, once a round, the sum of their deviations; the catalogue remembers
 weight for each item that it alone knows. Nothing of it is a good recommender.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

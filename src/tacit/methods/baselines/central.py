@@ -1,7 +1,5 @@
 """`central`, the ceiling: every party sends its ratings as they are, and one model is trained on all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.boundary import Release

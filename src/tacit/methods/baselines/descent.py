@@ -1,7 +1,5 @@
 """Plain stochastic gradient descent over all ratings of one holder. Shared by `central`, `local` and fine-tuning."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Literal

@@ -5,8 +5,6 @@ factors stay at home and are fitted there; item factors follow an estimate of th
 tacit.boundary.projected for what is reported and why it is private.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """`local`: each party trains on its own ratings alone. Nothing leaves it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.boundary import Release

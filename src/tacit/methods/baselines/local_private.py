@@ -4,8 +4,6 @@ Each silo makes T·T' noisy steps on its own ratings and releases its own factor
 at the same noise: the difference is what cooperation is worth. (`local` releases nothing and needs no noise.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

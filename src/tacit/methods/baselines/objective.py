@@ -7,8 +7,6 @@ least-squares problem for every item, convex, in a ball, and solved exactly with
 start: drawn to 0 they would predict the bottom of the scale.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Self

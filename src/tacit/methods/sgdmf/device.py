@@ -12,8 +12,6 @@ Under a secure sum all devices share one noise. Under `plain` each adds a whole 
 privacy it is the same method at no noise, and a device may send the gradient of *all* its ratings as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ noise.
 What is fine-tuned afterwards never leaves. It protects nobody from others of the same silo.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """SGDMF's parameters and those of its variants, and which defaults a run with or without privacy gives them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
