@@ -319,7 +319,6 @@ class SecAgg(_Terms):
             call.rejected.update(server.rejected)
 
     def _run(self, server: SecAggServer, call: Call) -> _Unmasked:
-        """The protocol of Bonawitz et al. 2017."""
         names, exchange = call.peers.names, call.exchange
         context: dict[str, Value] = {"context": call.request.hash}
         there = call.attendance(exchanges=5)

@@ -66,9 +66,6 @@ def multiplier(schedule: Schedule, epsilon: float, delta: float, relation: Relat
     return found
 
 
-# -- search ---------------------------------------------------------------------------------------------------
-
-
 def _closed_form(schedule: Schedule, epsilon: float, delta: float, relation: Relation) -> float | None:
     """Plain Gaussians in proportion to z: μ(z) = μ(1)/z, so z = μ(1)/μ*. None for any other schedule."""
     once, twice = (merge(schedule(z)) for z in (1.0, 2.0))
@@ -136,9 +133,6 @@ def _smallest_on_grid(schedule: Schedule, epsilon: float, delta: float, relation
 
 def _on_grid(z: float) -> Decimal:
     return _GRID.create_decimal(repr(z))
-
-
-# -- cache ----------------------------------------------------------------------------------------------------
 
 
 def folder() -> Path:

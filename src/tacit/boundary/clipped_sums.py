@@ -239,9 +239,6 @@ class ClippedAnswer(Bounded):
         return {name: part.reshape(x.shape) for (name, x), part in zip(self.blocks.items(), parts, strict=True)}
 
 
-# -- bounds -------------------------------------------------------------------------------------------------------
-
-
 def as_float32(block: Exact) -> Array:
     """An exact block as it travels: dense, in float32."""
     return (block.dense() if isinstance(block, Rows) else block).astype(np.float32)
@@ -316,9 +313,6 @@ def user_batches(indptr: Array, most: int) -> Iterator[tuple[int, int]]:
         last = min(max(first + 1, int(np.searchsorted(indptr, reach, side="right")) - 1), n)
         yield first, last
         first = last
-
-
-# -- checks -------------------------------------------------------------------------------------------------------
 
 
 def participants(present: Array | None, n: int) -> Array:

@@ -84,9 +84,6 @@ def skellam(source: Source, variance: float, n: int) -> Integers:
     return poisson(source, variance / 2, n) - poisson(source, variance / 2, n)
 
 
-# -- inside --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Table:
     """How Poisson candidates of one mean are made. Bins come first, then the right tail, then the left if there is one.

@@ -261,7 +261,6 @@ def check(event: Event) -> None:
 
 
 def _without_full_sampling(event: Noised) -> Noised:
-    """A sample of everybody is no sample."""
     match event:
         case SampledGaussian(rate=1):
             return Gaussian(event.multiplier)

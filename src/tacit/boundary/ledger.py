@@ -192,10 +192,7 @@ class Ledger(LedgerFile):
         return set()
 
     def _has_row(self, key: str | tuple[str, int, str, int]) -> bool:
-        """Whether a request, or a (run, round, step, attempt), has a row.
-
-        Rows are read again only after another connection wrote; SQLite counts that.
-        """
+        """Whether a request, or a (run, round, step, attempt), has a row; read again once another connection wrote."""
         commits = self.version[0]  # read first: what is written after it is noticed next time
         if commits != self._read_at:
             for row in self.rows():
@@ -212,8 +209,6 @@ class Ledger(LedgerFile):
         """The bytes of the latest release."""
         found = self._database.execute("select body from releases order by number desc limit 1").fetchone()
         return b"" if found is None else bytes(found[0])
-
-    # -- checking ---------------------------------------------------------------------------------------------
 
     def verify(self, head: str | None = None) -> int:
         """Check every row of every table; returns how many releases there are.

@@ -80,7 +80,6 @@ def interval(events: tuple[Noised, ...], relation: Relation, bound: float) -> fl
 
 @lru_cache(maxsize=16)
 def _composed(events: tuple[Noised, ...], relation: Relation, interval: float) -> Any:
-    """The distribution of all events together."""
     from dp_accounting.pld import privacy_loss_distribution as library
 
     gaussians = [seen for event in events if isinstance(seen := under(event, relation), Gaussian)]
@@ -97,7 +96,6 @@ def _composed(events: tuple[Noised, ...], relation: Relation, interval: float) -
 
 @lru_cache(maxsize=64)
 def _single(event: Noised, relation: Relation, interval: float) -> Any:
-    """The distribution of one answer."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as library
 

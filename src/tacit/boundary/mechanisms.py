@@ -177,9 +177,6 @@ class DiscreteLaplace(_Discrete):
         return events.Pure(math.nextafter(_sensitivity(l1) / self.scale, math.inf), "discrete Laplace", count)
 
 
-# -- checks of parameters and answers ---------------------------------------------------------------------------
-
-
 def _positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise PrivacyRefused(f"Noise with {name} = {value:g} protects nobody; give a positive number.")

@@ -59,7 +59,6 @@ class PrivateState:
 
 
 def _arrays(thing: object) -> Iterator[Array]:
-    """Every array and number in a possibly nested object."""
     if isinstance(thing, Mapping):
         for inside in thing.values():
             yield from _arrays(inside)

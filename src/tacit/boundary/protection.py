@@ -172,8 +172,6 @@ class Protection:
         """Whether the guarantee says SIMULATED: only then may anything private come from a seed."""
         return isinstance(self.terms.guarantee, Guarantee) and self.terms.guarantee.simulated
 
-    # -- the veto ---------------------------------------------------------------------------------------------
-
     def admit(self, step: str) -> None:
         """Refuse a release that was not planned, or that the party's budget does not cover.
 

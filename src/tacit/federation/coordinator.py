@@ -98,8 +98,6 @@ class Federation:
             engine, facts, steps, how.exchanges, sizes, self.transcript, log, terms.private, stop_on_refusal
         )
 
-    # -- the coordinator's verbs ------------------------------------------------------------------------------
-
     def rounds(self, count: int) -> Iterator[int]:
         """0 … count−1; what is asked meanwhile belongs to rounds 1 … count."""
         self._announced += count
@@ -191,14 +189,11 @@ class Federation:
         if self._observer is not None:
             self._observer(self.rounds_done, self._announced, shared)
 
-    # -- inside -----------------------------------------------------------------------------------------------
-
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(member.name for member in self.facts.roster)
 
     def _attempt(self, step: str, payload: Mapping[str, Value], attempt: int) -> Total | None:
-        """One attempt at a sum; None if it is void."""
         call = self._call(step, Kind.SUM, payload, attempt)
         total = self._how.add(call)
         if total is None:

@@ -89,10 +89,7 @@ class Peer:
 
 
 class Party(Peer):
-    """A peer that holds data: a silo, a group, or a cohort of devices (one row each). Subclasses add `at_home`.
-
-    `ratings` are in its own rows and columns.
-    """
+    """A peer that holds `ratings`, in its own rows and columns: a silo, a group, or a cohort of devices, one a row."""
 
     gate: Gate
 

@@ -64,7 +64,6 @@ def _rank(key, item):
 
 @register_jitable
 def _lowest(ranks, limit):
-    """The `limit`-th lowest of some ranks."""
     if limit > 32:
         return np.partition(ranks, limit - 1)[limit - 1]
     lowest, last = ranks[:limit].copy(), 0

@@ -20,7 +20,6 @@ _u = np.uint32
 
 @register_jitable
 def _hashed(value, factor, multiplier):
-    """A word's hash, and the factor of the next one."""
     value, factor = _u(value ^ factor), _u(factor * multiplier)
     value = _u(value * factor)
     return _u(value ^ _u(value >> _u(16))), factor

@@ -228,10 +228,7 @@ def shared_model(b: np.ndarray, parameters: BiasParameters, facts: Facts) -> Mod
 
 
 def specs(parameters: BiasParameters, context: Context) -> Sequence[Spec]:
-    """One release of one answer; where items are divided, one of every silo.
-
-    Forecast: every user has |Ω|/n ratings, divided evenly.
-    """
+    """One release of one answer, of every silo where items are divided; forecast for |Ω|/n ratings of each user."""
     facts, silos = context.facts, context.parties if context.setting is Setting.VERTICAL else 1
     s, deviation, each = parameters.count_weight, facts.scale.span / 4, facts.ratings / facts.users / silos
     query: Query = Normalised(("errors", "weights"))

@@ -196,10 +196,7 @@ class RecordedQuery(Query):
 
 @contextmanager
 def observing(party: Party, pin: Callable[[str, tuple[int, ...]], Array]) -> Iterator[Observed]:
-    """While it lasts, what the party is asked is observed, and `pin` replaces what was noised.
-
-    Nothing is recorded or held to a schedule or a budget, since nothing leaves.
-    """
+    """While it lasts, what the party is asked is observed, `pin` replaces what was noised, and nothing is recorded."""
     observed, gate = Observed(), party.gate
     assert gate.protection is not None
 

@@ -88,8 +88,6 @@ class PrivacyContract:
         settings = self.settings or tuple(find(self.name).sides)
         metafunc.parametrize(("setting", "unit"), [(setting, unit) for setting in settings for unit in self.units])
 
-    # -- the tests ----------------------------------------------------------------------------------------------
-
     def test_no_neighbour_moves_an_answer_further_than_stated(self, setting: Setting, unit: Unit) -> None:
         """Zero-out within what is charged, replace within twice that, per step; also in sums of integers."""
         plan = self.plan(setting, unit)

@@ -176,10 +176,7 @@ class DeviceGradient(Query):
 
 
 def flat_factors(facts: Facts, factors: int) -> np.ndarray:
-    """Item factors that are nearly alike: a user's own factors then encode little but their mean; (m, p) float32.
-
-    Their small differences let directions part once gradients come.
-    """
+    """Item factors nearly alike, so that a user's own encode little but their mean, until gradients come; (m, p)."""
     entry = LENGTH * math.sqrt(facts.scale.span / factors)
     uniform = derive(facts.seed, "start", "flat").random((facts.items, factors), dtype=np.float32)
     return embed(np.float32(entry) * (1 + np.float32(SPREAD) * (2 * uniform - 1)), facts.scale.span)
