@@ -12,7 +12,7 @@ state, is bound by a keyed hash that stays at home: a plain hash of private fact
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -23,9 +23,6 @@ from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound
 
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
-_ROW = (
-    "number, moment, run, round, step, attempt, kind, request, event, payload, size, contributors, present, state, head"
-)
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,10 @@ class Row:
     @property
     def spent(self) -> Event:
         return _parsed(self.event)
+
+
+#: The columns of a row, in their order.
+_ROW = ", ".join(column.name for column in fields(Row))
 
 
 def next_head(previous: str, event: str, request: str, payload: str) -> str:
@@ -247,7 +248,7 @@ class Ledger(LedgerFile):
         seal, body = self._database.execute(query, (row.number,)).fetchone()
         if row.head != next_head(before, row.event, row.request, row.payload):
             raise TamperingFound(f"{where}, release {row.number} was changed, or one before it was removed.")
-        if seal != self._seal(*(getattr(row, name) for name in _ROW.split(", "))):
+        if seal != self._seal(*vars(row).values()):
             raise TamperingFound(f"{where}, release {row.number} was changed.")
         if (body is not None) != latest:
             raise TamperingFound(f"{where}, the stored bytes of release {row.number} are not as they should be.")

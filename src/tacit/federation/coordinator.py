@@ -1,6 +1,6 @@
 """The coordinator's side: straight-line code over a `Federation`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,11 +15,8 @@ from tacit.federation.facts import Facts
 from tacit.federation.messages import Exchange, Request, Step
 from tacit.federation.transcript import Entry, Transcript
 
-
-class Observer(Protocol):
-    """An experimenter who looks on; a deployment has none. `rounds` is how many were announced so far."""
-
-    def __call__(self, round: int, rounds: int, shared: Mapping[str, Array]) -> None: ...
+#: An experimenter who looks on; a deployment has none. Gets the round, how many are announced, and what is shared.
+Observer = Callable[[int, int, Mapping[str, Array]], None]
 
 
 class CoordinatorSide(Protocol):
