@@ -17,11 +17,10 @@ from tacit.boundary.code import SEALED
 from tacit.boundary.events import Event, Gaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import BudgetSpent, Protection, total_epsilon
+from tacit.boundary.protection import BudgetSpent, Protection, Tally, total_epsilon
 from tacit.boundary.query import Unbounded
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Terms
-from tacit.boundary.tally import Tally
 from tacit.boundary.wire import decode
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation

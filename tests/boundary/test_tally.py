@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tacit.boundary.events import Gaussian, Laplace, NonPrivate, Public, SampledGaussian, merge
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.tally import Tally, together
+from tacit.boundary.protection import Tally, together
 
 EVENTS = [Gaussian(2.0), Gaussian(2.0, 3), SampledGaussian(1.5, 0.1, 10), Laplace(4.0), Public()]
 OLD, NEW = "2020-01-01T00:00:00+00:00", datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

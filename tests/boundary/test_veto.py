@@ -9,7 +9,7 @@ from stated import promise, record, step_terms
 
 import tacit
 from tacit.boundary import ledger as ledgers
-from tacit.boundary import tally
+from tacit.boundary import protection as protections
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_gradients import EmbeddingGradient
 from tacit.boundary.clipped_sums import Clipped
@@ -105,7 +105,7 @@ def site(ledger, monkeypatch):
 
     def at(hours: float, days: float | None = 30.0, run: str = "run-2") -> None:
         now = NOON + timedelta(hours=hours)
-        monkeypatch.setattr(tally, "clock", lambda: now)
+        monkeypatch.setattr(protections, "clock", lambda: now)
         monkeypatch.setattr(ledgers, "now", lambda: now.isoformat(timespec="seconds"))
         protection(ledger, ONE_RUN, run=run, days=days).check_budget()
 

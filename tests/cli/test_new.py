@@ -3,10 +3,10 @@
 import re
 
 import pytest
+from tacit.cli.options import read_run_file
 from test_cli import tacit
 
 from tacit.cli.new import new
-from tacit.cli.options import read_run_file
 from tacit.config import RunFile
 from tacit.deploy.coordinator_service import STEP
 from tacit.errors import UsageError

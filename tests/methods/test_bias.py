@@ -24,8 +24,7 @@ from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
-from tacit.methods.bias import BiasParameters, VerticalBiasParty, estimated, specs
-from tacit.methods.bias.shrink import item_biases
+from tacit.methods.bias import BiasParameters, VerticalBiasParty, estimated, item_biases, specs
 from tacit.methods.context import Context
 from tacit.model import Model
 from tacit.partition import Setting, partition

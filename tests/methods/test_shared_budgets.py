@@ -9,6 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from method_runs import rows_of
+from tacit.boundary.tally import Tally
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Normalised
@@ -16,7 +17,6 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, Terms, times
-from tacit.boundary.tally import Tally
 from tacit.boundary.wire import encode
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts

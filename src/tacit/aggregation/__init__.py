@@ -1,7 +1,5 @@
 """Aggregations: how several parties' contributions become one; one file each, with both sides."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from tacit.aggregation.aggregation import Aggregation

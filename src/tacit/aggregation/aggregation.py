@@ -7,7 +7,7 @@ the aggregation decides who sees what, whose noise a sum carries, and which furt
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -110,9 +110,11 @@ class Aggregation(PartySide):
         """The sum of contributions that the coordinator sees; None where too few stayed."""
 
         def reduce(answers: Answers, _there: Attendance) -> dict[str, Value]:
-            decoded = [call.terms.code.blocks(body, call.shapes) for _answer, body in require(answers, call.request)]
-            contributors = sum(answer.contributors for answer, _body in answers)
-            return {"contributors": contributors, **{f"sum/{name}": x for name, x in exact_sum(decoded).items()}}
+            totals = {f"sum/{name}": np.zeros(shape) for name, shape in call.shapes.items()}
+            for _answer, body in require(answers, call.request):  # in roster order, whoever was faster
+                for name, block in call.terms.code.blocks(body, call.shapes).items():
+                    totals[f"sum/{name}"] += block
+            return {"contributors": sum(answer.contributors for answer, _body in answers), **totals}
 
         result = call.contributions(reduce)
         contributors = result.pop("contributors")
@@ -151,15 +153,6 @@ def shuffled(call: Call, answers: Answers) -> dict[str, Value]:
     stream = derive(call.facts.seed, call.request.round, "shuffle", call.messenger.calls)
     order = stream.permutation(sizes.pop() if sizes else 0)
     return {name: array[order] for name, array in joined.items()}
-
-
-def exact_sum(contributions: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """Add in float64, in the order given, so that the result does not depend on who was faster."""
-    totals = {name: np.zeros(block.shape, dtype=np.float64) for name, block in contributions[0].items()}
-    for contribution in contributions:
-        for name, total in totals.items():
-            total += contribution[name]
-    return totals
 
 
 def colluding(fraction: float, parties: int) -> int:

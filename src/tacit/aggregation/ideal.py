@@ -1,7 +1,5 @@
 """`ideal`: the ideal functionality of a secure sum, for simulations. Cohorts of devices run `secagg` this way too."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`plain`: the coordinator sees every contribution, so each party adds all of the noise itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tacit.aggregation.aggregation import Aggregation

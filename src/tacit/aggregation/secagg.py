@@ -5,8 +5,6 @@ serve that request alone and a new attempt has new ones. A party saves what it d
 after a crash. A malformed message is left out under its sender's name, and the sum continues without it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -321,7 +319,6 @@ class SecAgg(_Terms):
             call.rejected.update(server.rejected)
 
     def _run(self, server: SecAggServer, call: Call) -> _Unmasked:
-        """The protocol of Bonawitz et al. 2017."""
         names, exchange = call.peers.names, call.exchange
         context: dict[str, Value] = {"context": call.request.hash}
         there = call.attendance(exchanges=5)

@@ -3,8 +3,6 @@
 The shuffler is simulated here: only it sees who sent a report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

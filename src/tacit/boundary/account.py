@@ -19,8 +19,6 @@ multiplier was made with a replace sensitivity, twice that, may be accounted for
 may not, since then the δ of zero-out can lie below that of replacing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -81,10 +79,7 @@ def delta(events: Iterable[Event], epsilon: float, relation: Relation) -> float:
 
 
 def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """What (ε, δ) per unit means for `size` units at once: (kε, δ·Σ_{i<k} e^(iε)), δ at most 1.
-
-    For instance a person with two accounts, or a household. It is never applied silently.
-    """
+    """What (ε, δ) per unit means for `size` units, such as a household: (kε, δ·Σ_{i<k} e^(iε)), δ at most 1."""
     if size < 1:
         raise UsageError(f"A group of {size} is not possible; it has at least 1 unit.")
     if delta == 0 or epsilon == 0:
@@ -94,10 +89,7 @@ def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
 
 
 def to_replace(epsilon: float, delta: float) -> tuple[float, float]:
-    """(ε, δ) under zero-out or add/remove, as it reads under replace: (2ε, (1 + e^ε)·δ).
-
-    It holds for any mechanism. `epsilon(events, …, Relation.REPLACE)` is smaller, for it knows the mechanism.
-    """
+    """(ε, δ) of any mechanism under zero-out or add/remove, as it reads under replace: (2ε, (1 + e^ε)·δ)."""
     return group(epsilon, delta, 2)
 
 
@@ -174,7 +166,6 @@ def prefix_costs(events: Sequence[Event], delta: float, relation: Relation, firs
 
 
 def _rounded_epsilon(together: tuple[Noised, ...], units: dict[Noised, int], delta: float, relation: Relation) -> float:
-    """ε of the events with their counts rounded up."""
     if plain_mu(together, relation) is not None:
         return merged_epsilon(together, delta, relation)
     rounded = (replace(event, count=_rounded_up(event.count, units[replace(event, count=1)])) for event in together)

@@ -4,8 +4,6 @@
 the row durably, and only then returns the bytes. What may be released, and with which noise, is in `gate`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -176,7 +174,6 @@ class BaseGate:
         return Seeded(self._key(*place, *more, request.hash))
 
     def _key(self, *purpose: str | int) -> bytes:
-        """32 private bytes for one purpose."""
         return stream_key(self._seed, self.party, *purpose) if self._seeded else os.urandom(32)
 
     def _require_simulation(self, what: str) -> None:
@@ -184,8 +181,6 @@ class BaseGate:
             raise PrivacyRefused(
                 f"{self.party} was about to {what}, which only a simulation may do; nothing was released."
             )
-
-    # -- inside -----------------------------------------------------------------------------------------------
 
     def _serving(self) -> Served:
         if self._request is None:

@@ -8,8 +8,6 @@ cached in the user's cache folder, as JSON. A cached value is used only if the r
 same versions, and the schedule still makes exactly the events that were checked; otherwise it is computed again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -66,9 +64,6 @@ def multiplier(schedule: Schedule, epsilon: float, delta: float, relation: Relat
     if file is not None:
         _write(file, found, schedule)
     return found
-
-
-# -- search ---------------------------------------------------------------------------------------------------
 
 
 def _closed_form(schedule: Schedule, epsilon: float, delta: float, relation: Relation) -> float | None:
@@ -138,9 +133,6 @@ def _smallest_on_grid(schedule: Schedule, epsilon: float, delta: float, relation
 
 def _on_grid(z: float) -> Decimal:
     return _GRID.create_decimal(repr(z))
-
-
-# -- cache ----------------------------------------------------------------------------------------------------
 
 
 def folder() -> Path:

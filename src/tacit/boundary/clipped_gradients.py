@@ -100,10 +100,7 @@ class Gradient(Query):
 
     @property
     def clip(self) -> float | None:
-        """A, of item gradients alone: a contribution is all that a user adds.
-
-        Where users' factors are public, and a rating moves less, sums are not sealed.
-        """
+        """A, of item gradients alone, with users' factors at home: a contribution is all that a user adds."""
         most = self.sensitivity(Unit.USER, Relation.ZERO_OUT)
         return most if most < math.inf and self.blocks == ("items",) and not self.users_are_public else None
 
@@ -277,8 +274,6 @@ class GradientSum(Bounded):
         owners = np.repeat(np.arange(len(part.rows)), np.diff(part.indptr))
         cells = rows[places][:, None] * p + np.arange(p)
         return Contributions(part.indptr * p, cells.ravel(), (slopes[:, None] * u[owners]).ravel(), V.size)
-
-    # -- inside -----------------------------------------------------------------------------------------------
 
     def _part(self, stream: np.random.Generator) -> Part:
         """The ratings that this answer looks at: a fresh sample, trimmed."""

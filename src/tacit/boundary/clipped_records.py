@@ -105,7 +105,6 @@ class RecordSum(Bounded):
         return {"items": total.reshape(self.items.shape)}
 
     def _of(self, first: int, last: int) -> Contributions:
-        """The contributions of users first … last − 1."""
         indptr, p = self.ratings.indptr, self.items.shape[1]
         entries = np.arange(indptr[first], indptr[last])
         starts = indptr[first : last + 1] - indptr[first]

@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tacit.boundary.query import Blocks, Exact, Query, Rows
 from tacit.boundary.trim import check_rows
 from tacit.boundary.wire import Array
+from tacit.data.ratings import Ratings
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.secure.quantize import Contributions
@@ -27,19 +28,6 @@ from tacit.secure.quantize import Contributions
 #: Limits are met a millionth early: rounding lifts a norm of k numbers by less than k·2⁻⁵³ of itself, so no norm of
 #: fewer than 2³² numbers exceeds its limit in float64 either.
 MARGIN = 1 - 2.0**-20
-
-
-class Compressed(Protocol):
-    """Who rated which items, as `Ratings` has it: compressed rows, items increasing within a row."""
-
-    @property
-    def indptr(self) -> Array: ...
-    @property
-    def items(self) -> Array: ...
-    @property
-    def n_users(self) -> int: ...
-    @property
-    def n_items(self) -> int: ...
 
 
 class Bounded:
@@ -99,7 +87,7 @@ class Normalised(Query):
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
         return record_sensitivity(self.clip, unit, relation)
 
-    def over(self, ratings: Compressed, channels: Blocks, present: Array | None = None) -> NormalisedSum:
+    def over(self, ratings: Ratings, channels: Blocks, present: Array | None = None) -> NormalisedSum:
         return NormalisedSum(self, ratings, channels, present)
 
 
@@ -109,7 +97,7 @@ class NormalisedSum(Bounded):
     `channels` are name → (nnz,); a user's entries may depend on their own record and on released state only.
     """
 
-    def __init__(self, query: Normalised, ratings: Compressed, channels: Blocks, present: Array | None = None) -> None:
+    def __init__(self, query: Normalised, ratings: Ratings, channels: Blocks, present: Array | None = None) -> None:
         check_ratings(ratings)
         check_blocks("channels", query.channels, channels)
         if any(np.shape(x) != (len(ratings.items),) for x in channels.values()):
@@ -239,9 +227,6 @@ class ClippedAnswer(Bounded):
         return {name: part.reshape(x.shape) for (name, x), part in zip(self.blocks.items(), parts, strict=True)}
 
 
-# -- bounds -------------------------------------------------------------------------------------------------------
-
-
 def as_float32(block: Exact) -> Array:
     """An exact block as it travels: dense, in float32."""
     return (block.dense() if isinstance(block, Rows) else block).astype(np.float32)
@@ -294,7 +279,7 @@ def on_grid(x: Array, limit: float, n: int) -> Array:
     return cut
 
 
-def item_sums(ratings: Compressed, values: Blocks) -> dict[str, Array]:
+def item_sums(ratings: Ratings, values: Blocks) -> dict[str, Array]:
     """Numbers per rating, (nnz,) per block, summed by item."""
     sums = {name: np.bincount(ratings.items, weights=x, minlength=ratings.n_items) for name, x in values.items()}
     return {name: x.astype(np.float64) for name, x in sums.items()}
@@ -318,9 +303,6 @@ def user_batches(indptr: Array, most: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-# -- checks -------------------------------------------------------------------------------------------------------
-
-
 def participants(present: Array | None, n: int) -> Array:
     """Who takes part, (n,) bool; None means all. It is public, and may not depend on data."""
     if present is not None and np.shape(present) != (n,):
@@ -328,7 +310,7 @@ def participants(present: Array | None, n: int) -> Array:
     return np.ones(n, dtype=bool) if present is None else np.asarray(present, dtype=bool)
 
 
-def check_ratings(ratings: Compressed) -> None:
+def check_ratings(ratings: Ratings) -> None:
     """Refuse rows that are not one per user, with one rating per user and item."""
     check_rows(ratings.indptr, ratings.items, ratings.n_items)
     if len(ratings.indptr) != ratings.n_users + 1:

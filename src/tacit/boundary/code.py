@@ -131,7 +131,9 @@ class Grid(Integers):
 
     def event(self, sampling: float, count: int) -> Event:
         """What `count` answers spend."""
-        return skellam_event(self.multiplier, self.l1, self.l2, sampling, count)
+        if sampling < 1:
+            return SampledSkellam(self.variance, self.l1, self.l2, sampling, count)
+        return Skellam(self.variance, self.l1, self.l2, count)
 
     def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
         """The answer in integers, each contribution rounded by itself; (size,) int64."""
@@ -151,14 +153,6 @@ class Grid(Integers):
     @property
     def unit(self) -> float:
         return self.rounding.step
-
-
-def skellam_event(multiplier: float, l1: float, l2: float, sampling: float, count: int) -> Event:
-    """`count` answers of that sensitivity with Skellam noise of standard deviation multiplier·Δ₂."""
-    variance = (multiplier * l2) ** 2
-    if sampling < 1:
-        return SampledSkellam(variance, l1, l2, sampling, count)
-    return Skellam(variance, l1, l2, count)
 
 
 #: Steps to the largest number of an un-noised sum: 2²⁴, as fine as float32.

@@ -15,8 +15,6 @@ integers throughout. What is *not* hidden is time: a sampler that rejects takes 
 (Jin et al. 2022, "Are we there yet?"), so an observer should see the time of complete releases only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,9 +82,6 @@ def skellam(source: Source, variance: float, n: int) -> Integers:
     """The difference of two Poisson variables of mean variance/2, (n,) int64. Shares add up: variances do."""
     _check("variance", variance, LARGEST)
     return poisson(source, variance / 2, n) - poisson(source, variance / 2, n)
-
-
-# -- inside --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """A party's side of an aggregation: what it may use while one request is served, and what it does with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -9,8 +9,6 @@ replace already; sampled Skellam noise and a perturbed objective, which go by wa
 and `renyi`).
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable, Mapping
@@ -263,7 +261,6 @@ def check(event: Event) -> None:
 
 
 def _without_full_sampling(event: Noised) -> Noised:
-    """A sample of everybody is no sample."""
     match event:
         case SampledGaussian(rate=1):
             return Gaussian(event.multiplier)

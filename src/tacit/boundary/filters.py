@@ -17,8 +17,6 @@ before the first release, as a function of the budget and of the first schedule 
   to orders around it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -7,8 +7,6 @@ terms: a step brings data and nothing else. With a protection every release is n
 before it leaves; without one it is NON-PRIVATE. *Private* state stays at home: under a protection it is never released.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -197,8 +195,6 @@ class Gate(BaseGate):
             multiplier = terms.multiplier
         return problem.minimisers(linear, multiplier, self.stream("sample", 0))
 
-    # -- checks -----------------------------------------------------------------------------------------------
-
     def _contributors(self, present: Array | None) -> int:
         """How many devices are in a release; one silo is one."""
         if not self._devices:
@@ -220,10 +216,7 @@ class Gate(BaseGate):
             self._require_simulation("release by itself what only a mean may show")
 
     def _averaged(self, blocks: Mapping[str, Array], terms: StepTerms) -> Mapping[str, Value]:
-        """What leaves of a chain: its blocks, or where a mean hides them, weighted and sealed.
-
-        They carry their noise already: encoding and sealing them is post-processing.
-        """
+        """What leaves of a chain, noised already: its blocks, or where a mean hides them, weighted and sealed."""
         if self.aggregation.seals(terms):
             return self.aggregation.seal(AVERAGED.encoded(blocks, self._weight), terms, self._endpoint(1))
         return blocks if self._seeded else {name: on_public_grid(block) for name, block in blocks.items()}

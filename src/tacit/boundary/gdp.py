@@ -14,8 +14,6 @@ There is no central-limit form here: for *sampled* steps it gives an ε below th
 `loss_distributions` accounts for those.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 

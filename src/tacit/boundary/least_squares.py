@@ -15,7 +15,6 @@ import numpy as np
 
 from tacit.boundary.clipped_sums import (
     Bounded,
-    Compressed,
     block_names,
     bounded_rows,
     check_ratings,
@@ -28,6 +27,7 @@ from tacit.boundary.clipped_sums import (
 )
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
+from tacit.data.ratings import Ratings
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
 from tacit.secure.quantize import Contributions
@@ -78,7 +78,7 @@ class Weighted(Query):
         return record_sensitivity(self.clip, unit, relation)
 
     def over(
-        self, ratings: Compressed, weights: Array, targets: Array, factors: Array, present: Array | None = None
+        self, ratings: Ratings, weights: Array, targets: Array, factors: Array, present: Array | None = None
     ) -> WeightedSum:
         return WeightedSum(self, ratings, weights, targets, factors, present)
 
@@ -96,7 +96,7 @@ class WeightedSum(Bounded):
     def __init__(
         self,
         query: Weighted,
-        ratings: Compressed,
+        ratings: Ratings,
         weights: Array,
         targets: Array,
         factors: Array,

@@ -9,12 +9,10 @@ so anyone who stored an earlier head finds a shortened or restored ledger. Every
 state, is bound by a keyed hash that stays at home: a plain hash of private factors would itself be a release.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -25,9 +23,6 @@ from tacit.boundary.wire import digest
 from tacit.errors import PrivacyRefused, TamperingFound
 
 START = hashlib.sha256(FORMAT.encode()).hexdigest()
-_ROW = (
-    "number, moment, run, round, step, attempt, kind, request, event, payload, size, contributors, present, state, head"
-)
 
 
 @dataclass(frozen=True)
@@ -53,6 +48,10 @@ class Row:
     @property
     def spent(self) -> Event:
         return _parsed(self.event)
+
+
+#: The columns of a row, in their order.
+_ROW = ", ".join(column.name for column in fields(Row))
 
 
 def next_head(previous: str, event: str, request: str, payload: str) -> str:
@@ -194,10 +193,7 @@ class Ledger(LedgerFile):
         return set()
 
     def _has_row(self, key: str | tuple[str, int, str, int]) -> bool:
-        """Whether a request, or a (run, round, step, attempt), has a row.
-
-        Rows are read again only after another connection wrote; SQLite counts that.
-        """
+        """Whether a request, or a (run, round, step, attempt), has a row; read again once another connection wrote."""
         commits = self.version[0]  # read first: what is written after it is noticed next time
         if commits != self._read_at:
             for row in self.rows():
@@ -214,8 +210,6 @@ class Ledger(LedgerFile):
         """The bytes of the latest release."""
         found = self._database.execute("select body from releases order by number desc limit 1").fetchone()
         return b"" if found is None else bytes(found[0])
-
-    # -- checking ---------------------------------------------------------------------------------------------
 
     def verify(self, head: str | None = None) -> int:
         """Check every row of every table; returns how many releases there are.
@@ -254,7 +248,7 @@ class Ledger(LedgerFile):
         seal, body = self._database.execute(query, (row.number,)).fetchone()
         if row.head != next_head(before, row.event, row.request, row.payload):
             raise TamperingFound(f"{where}, release {row.number} was changed, or one before it was removed.")
-        if seal != self._seal(*(getattr(row, name) for name in _ROW.split(", "))):
+        if seal != self._seal(*vars(row).values()):
             raise TamperingFound(f"{where}, release {row.number} was changed.")
         if (body is not None) != latest:
             raise TamperingFound(f"{where}, the stored bytes of release {row.number} are not as they should be.")

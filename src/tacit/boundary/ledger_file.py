@@ -3,8 +3,6 @@
 Every fact, like everything else in the file that no head binds, is under a keyed hash whose key stays at home.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -171,7 +169,7 @@ class LedgerFile:
         return {person for person, hashed in zip(given, self._hashed(given), strict=True) if hashed in known}
 
     def _hashed(self, people: Iterable[str]) -> list[str]:
-        return [hashed[:16] for hashed in files.keyed_hashes(self._key, FORMAT, people)]
+        return [self._seal(person)[:16] for person in people]
 
     def _about(self) -> dict[str, str]:
         return {str(k): str(v) for k, v in self._database.execute("select name, value from about order by rowid")}

@@ -1,7 +1,5 @@
 """One process per folder: two that shared a run, its ledgers or a site's state would overwrite each other."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Iterator

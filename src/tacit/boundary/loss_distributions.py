@@ -19,11 +19,9 @@ that moves by Δ₁ dominates (the difference of the loss distributions of one m
 `shuffle_amplification`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -82,32 +80,22 @@ def interval(events: tuple[Noised, ...], relation: Relation, bound: float) -> fl
 
 @lru_cache(maxsize=16)
 def _composed(events: tuple[Noised, ...], relation: Relation, interval: float) -> Any:
-    """The distribution of all events together."""
-    with np.errstate(all="ignore"):  # the library looks past overflow on purpose, when it bounds its tails
-        return _compose(events, relation, interval)
-
-
-def _compose(events: tuple[Noised, ...], relation: Relation, interval: float) -> Any:
-    gaussians = [seen for event in events if isinstance(seen := under(event, relation), Gaussian)]
-    parts = [_plain(gdp.mu_of(gaussians), interval)] if gaussians else []
-    for event in events:
-        if not isinstance(event, Gaussian):
-            parts.append(_single(replace(event, count=1), relation, interval).self_compose(event.count))
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.compose(part)
-    return whole
-
-
-def _plain(mu: float, interval: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as library
 
-    return library.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval)
+    gaussians = [seen for event in events if isinstance(seen := under(event, relation), Gaussian)]
+    with np.errstate(all="ignore"):  # the library looks past overflow on purpose, when it bounds its tails
+        parts = []
+        if gaussians:
+            spread = 1 / gdp.mu_of(gaussians)
+            parts.append(library.from_gaussian_mechanism(spread, value_discretization_interval=interval))
+        for event in events:
+            if not isinstance(event, Gaussian):
+                parts.append(_single(replace(event, count=1), relation, interval).self_compose(event.count))
+        return reduce(lambda whole, part: whole.compose(part), parts)
 
 
 @lru_cache(maxsize=64)
 def _single(event: Noised, relation: Relation, interval: float) -> Any:
-    """The distribution of one answer."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as library
 

@@ -7,12 +7,9 @@ is drawn anew for each call and never stored. There is no floating-point Laplace
 depends on the answer (Mironov 2012), so an answer is quantised and gets `DiscreteLaplace`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +18,8 @@ from tacit.boundary import events
 from tacit.boundary.discrete import discrete_gaussian, discrete_laplace, skellam
 from tacit.boundary.query import Exact, Rows
 from tacit.boundary.randomness import Source
-from tacit.boundary.wire import all_finite
+from tacit.boundary.wire import Array, all_finite
 from tacit.errors import PrivacyRefused, UsageError
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,8 @@ class Gaussian:
                 )
         for name in sorted(blocks):
             source.add_normal(blocks[name], self.sigma)
-            _finite(name, blocks[name])
+            if not all_finite(blocks[name]):
+                raise _not_finite(name, blocks[name])
         return dict(blocks)
 
     def noised(self, blocks: Mapping[str, Exact], source: Source) -> dict[str, Array]:
@@ -181,9 +177,6 @@ class DiscreteLaplace(_Discrete):
         return events.Pure(math.nextafter(_sensitivity(l1) / self.scale, math.inf), "discrete Laplace", count)
 
 
-# -- checks of parameters and answers ---------------------------------------------------------------------------
-
-
 def _positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise PrivacyRefused(f"Noise with {name} = {value:g} protects nobody; give a positive number.")
@@ -195,12 +188,6 @@ def _sensitivity(value: float) -> float:
             f"No noise protects an answer whose sensitivity is {value:g}; bound what a unit can move, by clipping it."
         )
     return value
-
-
-def _finite(name: str, x: Array) -> None:
-    """Refuse a number that is not finite, which noise does not cover."""
-    if not all_finite(x):
-        raise _not_finite(name, x)
 
 
 def _not_finite(name: str, x: Array) -> PrivacyRefused:

@@ -5,8 +5,6 @@ shows about one unit can be computed from a coin. With probability δ the coin r
 truth with odds e^ε to 1. So no attacker, with any knowledge and any computer, does better than one who sees that coin.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ detect a private array that was changed first: that the update of a chain is pur
 only, is the method's responsibility.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -61,7 +59,6 @@ class PrivateState:
 
 
 def _arrays(thing: object) -> Iterator[Array]:
-    """Every array and number in a possibly nested object."""
     if isinstance(thing, Mapping):
         for inside in thing.values():
             yield from _arrays(inside)

@@ -70,18 +70,12 @@ class Query:
 
     @property
     def clip(self) -> float | None:
-        """The largest ℓ2 norm of one contribution to a sum: that of one user, or of one rating.
-
-        None: the answer exposes no bounded contributions, so it cannot be summed in integers.
-        """
+        """The largest ℓ2 norm of a user's or rating's contribution; None: it cannot be summed in integers."""
         return None
 
     @property
     def largest(self) -> float | None:
-        """The largest absolute value that one user adds to a cell: un-noised integers are cut to it.
-
-        None: nothing bounds it, and the sum cannot be hidden.
-        """
+        """The most that one user adds to a cell, to which un-noised integers are cut; None: it cannot be hidden."""
         return self.clip
 
     def nonzero_coordinates(self, shapes: Mapping[str, tuple[int, ...]]) -> int:

@@ -1,21 +1,17 @@
 """Randomised response: each user reports a value that may not be the true one, and counts are corrected afterwards."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.boundary import events
 from tacit.boundary.randomness import Source
+from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused, UsageError
-
-Array = np.ndarray[Any, Any]
 
 SMALLEST = 2.0**-20  # where ε is near k·2⁻⁶³, p rounded down could make a lie likelier than e^ε allows
 

@@ -1,7 +1,5 @@
 """`Release`: what leaves a party. Only a gate makes one, in `BaseGate._release`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

@@ -23,8 +23,6 @@ Formal guarantee
 The conversion to (ε, δ) is that of Canonne, Kamath and Steinke (2020, Proposition 12).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -88,7 +86,6 @@ def overhead(orders: Floats, delta: float) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _single(event: Noised, relation: Relation, orders: tuple[float, ...]) -> tuple[float, ...]:
-    """One answer's cost at each order."""
     alpha = np.array(orders)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         match under(event, relation):

@@ -4,8 +4,6 @@ A score's sensitivity Δ is the most that one unit can move any single score. Sc
 all of them in one direction, as counts do when a record is emptied; under the replace relation they are not.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

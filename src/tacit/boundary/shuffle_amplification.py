@@ -21,8 +21,6 @@ The sharper bounds of "Stronger Privacy Amplification by Shuffling" (SODA 2023) 
 not name its own.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

@@ -5,8 +5,6 @@ accountant, ledger, card, forecast and curve read this one value. The gate takes
 name, so that a step brings data and cannot choose the query.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ Everything here depends on a user's own record and on fresh secret randomness, n
 are made per user of the public roster, so one user's record does not shift another's draws.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,10 +31,7 @@ class Part:
 
 
 def check_rows(indptr: Array, items: Array, n_items: int) -> None:
-    """Refuse what is not compressed rows with one rating per user and item.
-
-    Sensitivities rest on it: two ratings of one item would add up in one row.
-    """
+    """Refuse what is not compressed rows with one rating per user and item, on which sensitivities rest."""
     if indptr.ndim != 1 or len(indptr) < 1 or indptr[0] != 0 or indptr[-1] != len(items) or (np.diff(indptr) < 0).any():
         raise DataError(f"The row pointers do not run from 0 to {len(items):,} without falling; build them again.")
     entry = first_fault(indptr, items, n_items)
@@ -69,10 +64,7 @@ def sample_users(indptr: Array, rate: float, stream: np.random.Generator, presen
 
 
 def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, present: Array | None = None) -> Part:
-    """A Poisson sample of ratings: each is in it with probability `rate`, independently.
-
-    That is a binomial number of entries, every set of that size being equally likely.
-    """
+    """Ratings, each with probability `rate`: a binomial number of them, every set of that size equally likely."""
     total = int(indptr[-1])
     if rate == 1:
         return sample_users(indptr, 1, stream, present)

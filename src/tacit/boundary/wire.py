@@ -7,8 +7,6 @@ allocates nothing: arrays are read-only views of the message, and every byte mus
 promise more than was sent.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -4,8 +4,6 @@ A `Messenger` does this for one run. A `Call` is one sum, one mean or one round 
 an aggregation sees it; each of its exchanges is logged, so a resumed run continues in the middle of a sum.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -199,10 +197,7 @@ class Messenger:
                 self.transcript.record(Entry(*place, direction, "protocol", each * copies, copies, "", "ok"))
 
     def _check_head(self, request: Request, answer: Answer, view: View) -> None:
-        """Each answer's ledger head must continue from the one before; that of a shortened or restored ledger does not.
-
-        Roles have no ratings and no ledger.
-        """
+        """Each ledger head must continue from the one before; of a shortened or restored ledger it does not."""
         if answer.status == "bad":  # its ledger may have advanced all the same
             self.heads.pop(answer.party, None)
             raise BadMessage(answer.why if answer.party in answer.why else f"{answer.party}: {answer.why}")
@@ -354,7 +349,6 @@ def _joined(bodies: Mapping[str, bytes], roster: Sequence[str]) -> dict[str, Val
 
 
 def _parted(result: Mapping[str, Any], roster: Sequence[str]) -> dict[str, bytes]:
-    """The answers that `_joined` put together."""
     here = named_parties(result["who"], roster)
     ends = np.cumsum(result["lengths"])
     raw = result["bodies"].tobytes()

@@ -1,10 +1,7 @@
 """The coordinator's side: straight-line code over a `Federation`."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 from tacit.boundary.endpoint import Peers
@@ -18,11 +15,8 @@ from tacit.federation.facts import Facts
 from tacit.federation.messages import Exchange, Request, Step
 from tacit.federation.transcript import Entry, Transcript
 
-
-class Observer(Protocol):
-    """An experimenter who looks on; a deployment has none. `rounds` is how many were announced so far."""
-
-    def __call__(self, round: int, rounds: int, shared: Mapping[str, Array]) -> None: ...
+#: An experimenter who looks on; a deployment has none. Gets the round, how many are announced, and what is shared.
+Observer = Callable[[int, int, Mapping[str, Array]], None]
 
 
 class CoordinatorSide(Protocol):
@@ -66,6 +60,7 @@ class Federation:
 
     Attributes
     ----------
+    rounds_done : the round that requests belong to now
     void : how many sums were void so far, because too few parties stayed
     rejected : by party, why its latest bad message was left out of a hidden sum
     """
@@ -93,24 +88,19 @@ class Federation:
         self._terms, self._how = terms, how
         self._peers = peers or Peers("", tuple(member.name for member in facts.roster))
         self._dropout, self._observer = dropout, observer
-        self._round, self._announced, self._retries, self.void = 0, 0, terms.retries, 0
+        self.rounds_done, self._announced, self._retries, self.void = 0, 0, terms.retries, 0
         self.rejected: dict[str, str] = {}
         sizes = dict(dimensions or {})
-        self._messenger = Messenger(engine, facts, steps, how.exchanges, sizes, self.transcript, log)
-        self._messenger.private, self._messenger.stop_on_refusal = terms.private, stop_on_refusal
-
-    # -- the coordinator's verbs ------------------------------------------------------------------------------
+        self._messenger = Messenger(
+            engine, facts, steps, how.exchanges, sizes, self.transcript, log, terms.private, stop_on_refusal
+        )
 
     def rounds(self, count: int) -> Iterator[int]:
         """0 … count−1; what is asked meanwhile belongs to rounds 1 … count."""
         self._announced += count
         for t in range(count):
-            self._round += 1
+            self.rounds_done += 1
             yield t
-
-    @property
-    def rounds_done(self) -> int:
-        return self._round
 
     def noise(self, step: str) -> float:
         """σ of the noise on a cell of one answer of a step, or of a hidden sum; 0 where none is added."""
@@ -146,7 +136,7 @@ class Federation:
 
         by_party: dict[str, dict[str, Any]] = {}
         verb = "ask" if to is None else f"ask {to}"
-        result = self._messenger.call(f"{self._round}/{step}/{verb}", request.hash, compute)
+        result = self._messenger.call(f"{self.rounds_done}/{step}/{verb}", request.hash, compute)
         for place, value in result.items():
             party, _, name = place.partition("/")
             by_party.setdefault(party, {})[name] = value
@@ -167,7 +157,7 @@ class Federation:
         total = self.sum_unless_void(step, **payload)
         if total is None:
             raise PeerFailed(
-                f'Too few parties stayed for the sum of step "{step}" in round {self._round}, and at least '
+                f'Too few parties stayed for the sum of step "{step}" in round {self.rounds_done}, and at least '
                 f"{self._how.fewest:,} must; {self.void} of the run's sums were void so far, and what left is "
                 "charged. Allow for more drop-outs with [aggregation] tolerate, or for more tries with retries."
             )
@@ -194,16 +184,13 @@ class Federation:
         """What the coordinator shares now. In a simulation the experimenter looks; a deployment sends the last of it to
         every site when the run is over, for what each predicts at home."""
         if self._observer is not None:
-            self._observer(self._round, max(self._announced, self._round), shared)
-
-    # -- inside -----------------------------------------------------------------------------------------------
+            self._observer(self.rounds_done, self._announced, shared)
 
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(member.name for member in self.facts.roster)
 
     def _attempt(self, step: str, payload: Mapping[str, Value], attempt: int) -> Total | None:
-        """One attempt at a sum; None if it is void."""
         call = self._call(step, Kind.SUM, payload, attempt)
         total = self._how.add(call)
         if total is None:
@@ -215,7 +202,7 @@ class Federation:
     def _record_result(self, call: Call, blocks: Mapping[str, Array]) -> None:
         """Record what the coordinator sees of contributions that are hidden from it: their sum, mean or mix."""
         if call.terms.sealed:
-            body, place = encode(blocks), (self._messenger.calls - 1, self._round, call.request.step)
+            body, place = encode(blocks), (self._messenger.calls - 1, self.rounds_done, call.request.step)
             self.transcript.record(Entry(*place, "sum", "up", "sum", 0, 0, digest(body), "ok"), body)
 
     def _call(self, step: str, kind: Kind, payload: Mapping[str, Value], attempt: int = 0) -> Call:
@@ -224,6 +211,7 @@ class Federation:
             raise BadMessage(f'Step "{step}" of {self._method} is a {known.kind}; it cannot be used as a {kind}.')
         terms = self._terms.step(step, kind)
         sizes = {**self.facts.dimensions_of(self._names[0]), **self._messenger.dimensions}
+        hidden = terms.integers or self._how.seals(terms)
         return Call(
             self._messenger,
             self._request(step, payload, attempt),
@@ -232,7 +220,7 @@ class Federation:
             self._peers,
             {} if kind is Kind.REPORT else known.gives.shapes(sizes),
             0.0 if kind is Kind.CHAIN else self._dropout,
-            partial(self._check_sealed, terms) if terms.integers or self._how.seals(terms) else None,
+            (lambda body, cells, who: self._how.check_sealed(body, terms, cells, who)) if hidden else None,
             self.rejected,
         )
 
@@ -243,8 +231,5 @@ class Federation:
             )
         return self._steps[step]
 
-    def _check_sealed(self, terms: StepTerms, body: Mapping[str, Value], cells: int, who: str) -> None:
-        self._how.check_sealed(body, terms, cells, who)
-
     def _request(self, step: str, payload: Mapping[str, Value], attempt: int = 0) -> Request:
-        return Request(self._method, self._parameters, step, self._round, attempt, encode(payload))
+        return Request(self._method, self._parameters, step, self.rounds_done, attempt, encode(payload))

@@ -18,10 +18,7 @@ from tacit.rng import derive
 
 @dataclass(frozen=True, eq=False)
 class Attendance:
-    """Who receives a request, and whose answer arrives: by name one bool for a silo, one per device for a cohort.
-
-    A name that is missing takes part.
-    """
+    """Who receives a request, whose answer arrives: by name a bool, or one per device; who is missing takes part."""
 
     receives: Mapping[str, Array]
     arrives: Mapping[str, Array]

@@ -96,10 +96,7 @@ class Facts:
         return (*self.roster, *self.roles)[self._places[name]]
 
     def weight(self, name: str) -> float:
-        """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2).
-
-        A role that is not a party has none.
-        """
+        """A party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2)."""
         member = self.member(name)
         if member in self.roles:
             return 0.0

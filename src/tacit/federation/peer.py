@@ -1,7 +1,5 @@
 """`Peer`: answers requests by steps, ordinary methods that end in a gate. `Party`: a peer that holds ratings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -91,10 +89,7 @@ class Peer:
 
 
 class Party(Peer):
-    """A peer that holds data: a silo, a group, or a cohort of devices (one row each). Subclasses add `at_home`.
-
-    `ratings` are in its own rows and columns.
-    """
+    """A peer that holds `ratings`, in its own rows and columns: a silo, a group, or a cohort of devices, one a row."""
 
     gate: Gate
 

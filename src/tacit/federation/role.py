@@ -1,7 +1,5 @@
 """Roles without ratings: a catalogue, decrypters, a proxy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

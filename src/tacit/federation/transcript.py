@@ -1,7 +1,5 @@
 """What the coordinator saw, in order: digests always, payloads if the run saves them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable

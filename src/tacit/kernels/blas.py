@@ -4,8 +4,6 @@ OpenBLAS spreads every product over all cores. Where several parties, or blocks 
 already, these wait for each other: the products are small, and distributing them costs more than computing them.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ For L = Σ (r_ij − u_i·v_j)² one rating's gradient is 2 (u_i·v_j − r_ij)�
 u_i's to item j's. So clipping the pair to norm C scales its slope by min(1, C / (|slope|·‖(v_j, u_i)‖)).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled

@@ -4,8 +4,6 @@ The two moves together are the projection onto {x ≥ 0, ‖x‖² ≤ R}: clipp
 point of a cone towards the origin stays in the cone and is the projection onto the ball.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Rows are given by pointers: row i has the entries indptr[i] … indptr[i + 1] �
 number an entry.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 
@@ -14,7 +12,8 @@ from tacit.rng import mix
 
 
 @compiled()
-def _entries_of(indptr, rows):
+def entries_of(indptr: Array, rows: Array) -> tuple[Array, Array]:
+    """All entries of some rows, (nnz,) int64, and the pointers of these rows into them."""
     pointers = np.zeros(len(rows) + 1, dtype=np.int64)
     for a in range(len(rows)):
         pointers[a + 1] = pointers[a] + indptr[rows[a] + 1] - indptr[rows[a]]
@@ -26,11 +25,6 @@ def _entries_of(indptr, rows):
     return pointers, entries
 
 
-def entries_of(indptr: Array, rows: Array) -> tuple[Array, Array]:
-    """All entries of some rows, (nnz,) int64, and the pointers of these rows into them."""
-    return _entries_of(indptr, rows)
-
-
 def entries_of_numpy(indptr, rows):
     """The twin of `entries_of`."""
     counts = np.diff(indptr)[rows]
@@ -39,7 +33,8 @@ def entries_of_numpy(indptr, rows):
 
 
 @compiled()
-def _rows_of(indptr, entries):
+def rows_of(indptr: Array, entries: Array) -> tuple[Array, Array]:
+    """The rows that some entries, which increase, are in, int64; and the pointers of these rows into them."""
     rows, pointers = np.empty(len(entries), dtype=np.int64), np.zeros(len(entries) + 1, dtype=np.int64)
     i, count = 0, 0
     for e in range(len(entries)):
@@ -50,11 +45,6 @@ def _rows_of(indptr, entries):
             count += 1
         pointers[count] = e + 1
     return rows[:count], pointers[: count + 1]
-
-
-def rows_of(indptr: Array, entries: Array) -> tuple[Array, Array]:
-    """The rows that some entries, which increase, are in, int64; and the pointers of these rows into them."""
-    return _rows_of(indptr, entries)
 
 
 def rows_of_numpy(indptr, entries):
@@ -74,7 +64,6 @@ def _rank(key, item):
 
 @register_jitable
 def _lowest(ranks, limit):
-    """The `limit`-th lowest of some ranks."""
     if limit > 32:
         return np.partition(ranks, limit - 1)[limit - 1]
     lowest, last = ranks[:limit].copy(), 0
@@ -89,8 +78,13 @@ def _lowest(ranks, limit):
 
 
 @compiled()
-def _trimmed(pointers, entries, items, keys, limit):
-    """Ranks are uniform, so that the lowest are mostly among the few below about limit/count, and only those count."""
+def trimmed(pointers: Array, entries: Array, items: Array, keys: Array, limit: int) -> tuple[Array, Array]:
+    """The `limit` ≥ 1 entries of each row that rank lowest, and the pointers of the rows into them.
+
+    An entry's rank is `mix` of its row's key and its item. entries: (nnz,) int64, row a's being those from pointers[a]
+    to pointers[a + 1]; items: the columns of all entries there are; keys: uint64, one a row.
+    Ranks are uniform, so that the lowest are mostly among the few below about limit/count, and only those count.
+    """
     after, most = np.zeros(len(pointers), dtype=np.int64), len(entries)
     kept = np.empty(min(most, limit * len(keys)), dtype=np.int64)
     ranks, few, place = np.empty(most, np.uint64), np.empty(most, np.uint64), np.empty(most, np.int64)
@@ -126,15 +120,6 @@ def _trimmed(pointers, entries, items, keys, limit):
                     at += 1
         after[a + 1] = at
     return after, kept[:at]
-
-
-def trimmed(pointers: Array, entries: Array, items: Array, keys: Array, limit: int) -> tuple[Array, Array]:
-    """The `limit` ≥ 1 entries of each row that rank lowest, and the pointers of the rows into them.
-
-    An entry's rank is `mix` of its row's key and its item. entries: (nnz,) int64, row a's being those from pointers[a]
-    to pointers[a + 1]; items: the columns of all entries there are; keys: uint64, one a row.
-    """
-    return _trimmed(pointers, entries, items, keys, limit)
 
 
 def trimmed_numpy(pointers, entries, items, keys, limit):
@@ -195,7 +180,8 @@ def shifted_numpy(values, entries, low, span):
 
 
 @compiled()
-def _first_fault(indptr, items, m):
+def first_fault(indptr: Array, items: Array, m: int) -> int:
+    """The first entry whose item is outside [0, m), or not above the one before it in its row; −1 if there is none."""
     for i in range(len(indptr) - 1):
         row, falls = items[indptr[i] : indptr[i + 1]], 0
         for e in range(len(row) - 1):  # counted rather than looked for, which compilers can do many at a time
@@ -205,11 +191,6 @@ def _first_fault(indptr, items, m):
                 if row[e] < 0 or row[e] >= m or (e and row[e] <= row[e - 1]):
                     return indptr[i] + e
     return -1
-
-
-def first_fault(indptr: Array, items: Array, m: int) -> int:
-    """The first entry whose item is outside [0, m), or not above the one before it in its row; −1 if there is none."""
-    return int(_first_fault(indptr, items, m))
 
 
 def first_fault_numpy(indptr, items, m):

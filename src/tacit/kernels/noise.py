@@ -18,8 +18,6 @@ with Cephes' polynomials for logarithm, sine and cosine. No operation is contrac
 kernel and twin agree in every bit, on every machine that rounds as IEEE 754 says.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 
@@ -172,9 +170,6 @@ def _noised_rows(out, rows, values, sigma):
     return k == len(rows)
 
 
-# -- what others call ----------------------------------------------------------------------------------------------
-
-
 def random_words(key: bytes, n: int, stream: int = 0, start: int = 0) -> Array:
     """Words start … start + n − 1 of a stream, (n,) uint32; key: 32 bytes."""
     out = np.empty(n, dtype=np.uint32)
@@ -212,9 +207,6 @@ def noised_rows(n: int, rows: Array, values: Array, sigma: float, key: bytes, st
     if not _noised_rows(out, rows, values, float(sigma)):
         raise ValueError(f"the rows of a noised block must increase, from 0 at least to {n - 1} at most")
     return out
-
-
-# -- twins ---------------------------------------------------------------------------------------------------------
 
 
 def random_words_numpy(key: bytes, n: int, stream: int = 0, start: int = 0, rounds: int = ROUNDS) -> Array:

@@ -1,7 +1,5 @@
 """Predictions of a factor model for pairs: u_i·v_j."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled

@@ -1,7 +1,5 @@
 """Where items land in a user's list: how many others score above, how many the same. And draws without replacement."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled

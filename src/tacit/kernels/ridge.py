@@ -1,7 +1,5 @@
 """Ridge regression for many users at once, the item factors fixed: how linear models fold in a new user."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled
@@ -54,8 +52,8 @@ def ridge(indptr: Array, items: Array, targets: Array, weights: Array, factors: 
     neither Λ nor an entry has weight stays 0.
     """
     out = np.empty((len(indptr) - 1, factors.shape[1]), dtype=np.float64)
-    wide = (np.asarray(array, dtype=np.float64) for array in (targets, weights))
-    _ridge(indptr, items, *wide, factors, np.asarray(precision, dtype=np.float64), out)
+    targets, weights, precision = (np.asarray(array, dtype=np.float64) for array in (targets, weights, precision))
+    _ridge(indptr, items, targets, weights, factors, precision, out)
     return out
 
 

@@ -1,7 +1,5 @@
 """Round contributions to integers and add them up; a contribution that became too long is marked instead."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled

@@ -5,8 +5,6 @@ For each rating in turn, with e = r_ij − u_i·v_j,
     u_i ← Π(u_i + rate (e v_j − regularization u_i))        v_j ← Π(v_j + rate (e u_i − regularization v_j))
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy
@@ -55,18 +53,8 @@ def sgd_epoch(
     span: float,
 ) -> None:
     """One pass over the ratings in `order` (nnz,), in place; u: (n, p), v: (m, p) float32; users, items: int32."""
-    _sgd_epoch(
-        users,
-        items,
-        values,
-        np.float32(shift),
-        order,
-        u,
-        v,
-        np.float32(rate),
-        np.float32(regularization),
-        np.float32(span),
-    )
+    sizes = (np.float32(x) for x in (rate, regularization, span))
+    _sgd_epoch(users, items, values, np.float32(shift), order, u, v, *sizes)
 
 
 def sgd_epoch_numpy(users, items, values, shift, order, u, v, rate, regularization, span):

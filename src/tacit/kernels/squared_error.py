@@ -5,8 +5,6 @@ For L = Σ (r_ij − u_i·v_j)² over the ratings of the sampled rows,
     ∂L/∂u_i = Σ_j −2 (r_ij − u_i·v_j) v_j        ∂L/∂v_j = Σ_i −2 (r_ij − u_i·v_j) u_i
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled

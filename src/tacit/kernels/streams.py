@@ -5,8 +5,6 @@ pool of four words is mixed with every word of the key, and the state is hashed 
 that, so that a step that draws a few hundred numbers does not spend more time on its seed than on its draws.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,6 @@ _u = np.uint32
 
 @register_jitable
 def _hashed(value, factor, multiplier):
-    """A word's hash, and the factor of the next one."""
     value, factor = _u(value ^ factor), _u(factor * multiplier)
     value = _u(value * factor)
     return _u(value ^ _u(value >> _u(16))), factor

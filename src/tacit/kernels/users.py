@@ -4,8 +4,6 @@ Descent on ½·Σ_j (r_j − u·v_j)² over the user's own ratings. Since ‖v_j
 and a step of 1/(R·count) never overshoots; it depends on the user's own record alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy

@@ -1,7 +1,5 @@
 """Methods: the mathematics of one paper each, written once, knowing neither engine nor aggregation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any

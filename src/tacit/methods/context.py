@@ -1,7 +1,5 @@
 """All that is public before a run: what a method's specs and the defaults of its parameters may rest on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

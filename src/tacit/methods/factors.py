@@ -1,19 +1,30 @@
-"""Factors: where they start, how step sizes decay, and users' factors fitted at home.
+"""Factors: how many there are, where they start, how step sizes decay, and users' factors fitted at home.
 
 Starts and step sizes depend on public quantities and the seed alone.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
+from pydantic import Field
 
 from tacit.data.ratings import Ratings
 from tacit.federation import Facts
 from tacit.kernels.embed import embed
 from tacit.kernels.users import user_descent
+from tacit.methods.method import Parameters
+from tacit.model import NonNegative
 from tacit.rng import derive
+
+
+class FactorParameters(Parameters):
+    """The parameters of every method with two blocks of factors begin with p, the columns of both."""
+
+    factors: int = Field(default=20, ge=1, le=1024)
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        return {"factors": self.factors}
 
 
 def start_factors(facts: Facts, rows: int, factors: int, *purpose: str) -> np.ndarray:
@@ -24,6 +35,11 @@ def start_factors(facts: Facts, rows: int, factors: int, *purpose: str) -> np.nd
     a = math.sqrt(0.6 * facts.scale.span / factors)
     uniform = derive(facts.seed, "start", *purpose).random((rows, factors), dtype=np.float32)
     return embed(uniform * np.float32(2 * a), facts.scale.span)
+
+
+def nonnegative(facts: Facts, V: np.ndarray) -> NonNegative:
+    """The form of a model over item factors that Π keeps non-negative and short."""
+    return NonNegative(facts.scale.low, facts.scale.high, V)
 
 
 def linear_decay(steps: int, last: float) -> np.ndarray:

@@ -1,7 +1,5 @@
 """What a method is: two sides of one conversation, its parameters, and where it can be held."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

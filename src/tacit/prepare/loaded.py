@@ -1,7 +1,5 @@
 """The data of a run file, loaded, split and divided, and the run that was prepared over it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -364,10 +364,7 @@ def _promise(
 
 
 def _hidden(steps: Mapping[str, StepTerms], how: Aggregation, disclosed: Sequence[str]) -> str:
-    """What an aggregation hides of a run without noise, and from whom; empty for nothing.
-
-    Only the hidden steps are named where something else leaves as it is.
-    """
+    """What an aggregation hides of a run without noise, and from whom; empty for nothing."""
     hidden = [name for name, terms in steps.items() if terms.sealed]
     if not hidden:
         return ""

@@ -3,8 +3,6 @@
 Simulations, deployments, estimators, the floor and the contract suites all begin with one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -345,10 +343,7 @@ def check_cohorts(facts: Facts, seeded: bool) -> None:
 
 
 def declared_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
-    """The public facts of a run that declares none; refuses what was only read off the ratings.
-
-    `ratings` is how many there are, as everyone may know it.
-    """
+    """The public facts of a run that declares none, but how many `ratings`; refuses what was read off those."""
     if not facts.scale.declared:
         raise UsageError(
             f"The scale {facts.scale} was read off the ratings, which would be a leak with privacy; declare it, "

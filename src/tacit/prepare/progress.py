@@ -1,7 +1,5 @@
 """What is shown of a run while it goes on: one entry a round, and in words what is done between the rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,10 +37,7 @@ class ProgressLine(Protocol):
 def progress_reporter(
     prepared: PreparedRun, watch: Callable[[RoundProgress], None]
 ) -> Callable[[int, int, Transcript], float | None]:
-    """A function that shows `watch` every round of a deployment and returns the ε requested by then.
-
-    The ε is this run's: what a site has spent over all its runs is in its own ledger.
-    """
+    """A function that shows `watch` every round of a deployment and returns the ε that this run requested by then."""
 
     def report(round: int, rounds: int, transcript: Transcript) -> float | None:
         spent = prepared.spent(transcript.requests_by_step)

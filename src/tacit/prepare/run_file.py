@@ -1,7 +1,5 @@
 """A run file, checked and planned before any data is touched."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -132,10 +130,7 @@ def plan(
 def prepared(
     file: RunFile, facts: Facts, public: PublicFacts | None = None, run: str = "", expected: Plan | None = None
 ) -> PreparedRun:
-    """The run of a run file among the parties that `facts` lists.
-
-    `public` are the public facts, if not the file's own; `expected` is its `expected_plan`, reused where it fits.
-    """
+    """The run of a run file among the parties of `facts`, with these `public` facts and `expected_plan` where given."""
     method, parameters = method_of(file)
     if file.privacy is not None:
         public = public or public_facts(file.data, file.public, file.seed)

@@ -1,7 +1,5 @@
 """A simulation: one run over parties in this process, observed by an experimenter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The parties' records in a simulated private run: a folder of ledgers, one budget for each, and the run's log."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

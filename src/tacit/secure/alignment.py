@@ -15,8 +15,6 @@ users each site has and which tags are at which sites, and nothing about ids; an
 test any id. `psi` has no such key. docs/explanation/alignment.md has the consequences and proofs.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Mapping, Sequence
 

@@ -24,8 +24,6 @@ Signed shapes (against a coordinator that lies) are complete and have 2t > n + c
 secrets of one party, would need 2t ≤ (n − c) + 2c signatures or shares, since honest parties give one each.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ parties agree on is uniform to anyone else under the gap Diffie–Hellman assump
 random oracle.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

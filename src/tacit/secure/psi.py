@@ -20,8 +20,6 @@ blinded users are on which; a site alone the sizes and its own rows. Nothing hol
 in docs/explanation/alignment.md.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from hashlib import sha256

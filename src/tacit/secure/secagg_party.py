@@ -222,8 +222,6 @@ class SecAggParty:
         self._reveal = None if saved["reveal"] is None else tuple(saved["reveal"])
         self.rejected = dict(saved["rejected"])
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
     def _next(self, step: str) -> None:
         at = STEPS.index(step)
         if self._done > at:

@@ -173,8 +173,6 @@ class SecureSum:
         pair = self.pair(name, other)
         return agree(private, theirs.mask, self.bound("pair mask", *pair)), 1 if pair[0] == name else -1
 
-    # -- stamps ----------------------------------------------------------------------------------------------------
-
     def stamped(self, name: str, what: str, body: bytes, identity: Ed25519PrivateKey | None, *about: bytes) -> bytes:
         """The body, followed by a stamp over it and what it is about."""
         stamp = self.bound(what, name, body, *about)
@@ -194,8 +192,6 @@ class SecureSum:
                 f'The {what} of "{name}" is not genuine: altered, cut off, or of another sum; leave it out.'
             )
         return body
-
-    # -- advertisements and mail -----------------------------------------------------------------------------------
 
     def read_keys(self, name: str, message: bytes) -> Keys:
         body = self.genuine(name, "advertisement", message)
@@ -223,8 +219,6 @@ class SecureSum:
 
     def _about(self, sender: str, receiver: str, keys: Sequence[Keys]) -> bytes:
         return self.bound("mail", sender, receiver, *(k.message for k in keys))
-
-    # -- answers ---------------------------------------------------------------------------------------------------
 
     def listed(self, survivors: Sequence[str]) -> bytes:
         """What a survivor list is signed as."""

@@ -1,7 +1,5 @@
 """The server's side of one secure sum; `secagg_protocol` describes the protocol and its guarantee."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -100,8 +98,6 @@ class SecAggServer:
                     add_mask(total, seed, bits, sign)
         return Unmasked(total, {name: self._extras_of(name, read) for name in survivors} if self._sum.extras else {})
 
-    # -- what arrives ----------------------------------------------------------------------------------------------
-
     def _known(self, given: Iterable[str]) -> tuple[str, ...]:
         for name in set(given) - set(self._sum.names):
             self.rejected[name] = f'"{name}" is not on the roster of this sum.'
@@ -141,8 +137,6 @@ class SecAggServer:
                         f'"{name}" got other mail than was sent: it and "{other}" do not agree on a mask; try again.'
                     )
         return read
-
-    # -- secrets ---------------------------------------------------------------------------------------------------
 
     def _seed_of(self, name: str, read: Mapping[str, Answer]) -> bytes:
         def good(seed: bytes) -> bool:

@@ -11,8 +11,6 @@ gives any given values there (interpolation through those points and 0), and coe
 So threshold − 1 shares are uniform whatever the secret is: they reveal nothing about it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache

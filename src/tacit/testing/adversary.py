@@ -5,8 +5,6 @@ real party is asked, through its real gate, with payloads as bad as the schema a
 answers; the exact answer before the noise, and how much noise there was, are recorded.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -198,10 +196,7 @@ class RecordedQuery(Query):
 
 @contextmanager
 def observing(party: Party, pin: Callable[[str, tuple[int, ...]], Array]) -> Iterator[Observed]:
-    """While it lasts, what the party is asked is observed, and `pin` replaces what was noised.
-
-    Nothing is recorded or held to a schedule or a budget, since nothing leaves.
-    """
+    """While it lasts, what the party is asked is observed, `pin` replaces what was noised, and nothing is recorded."""
     observed, gate = Observed(), party.gate
     assert gate.protection is not None
 

@@ -1,7 +1,5 @@
 """What every method must do, as tests to inherit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What every partition must do, as tests to inherit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

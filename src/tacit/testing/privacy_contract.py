@@ -5,8 +5,6 @@ exact answers, over the noise that was added, is held to what the release is cha
 record holds, what is asked and what noise made of it looks for the largest distance.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,8 +87,6 @@ class PrivacyContract:
         """Every setting, every unit."""
         settings = self.settings or tuple(find(self.name).sides)
         metafunc.parametrize(("setting", "unit"), [(setting, unit) for setting in settings for unit in self.units])
-
-    # -- the tests ----------------------------------------------------------------------------------------------
 
     def test_no_neighbour_moves_an_answer_further_than_stated(self, setting: Setting, unit: Unit) -> None:
         """Zero-out within what is charged, replace within twice that, per step; also in sums of integers."""

@@ -4,8 +4,6 @@ Parties tell, once a round, the sum of their deviations; the catalogue remembers
 weight for each item that it alone knows. Nothing of it is a good recommender.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,9 +14,9 @@ from tacit.boundary import Release
 from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Integer, Party, Role, Schema, step
+from tacit.federation import Federation, Floats, Integer, Party, Role, Schema, step
 from tacit.methods.context import Context
-from tacit.methods.method import Method, Parameters, Sides
+from tacit.methods.method import Coordinator, Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 
@@ -31,11 +29,8 @@ class WeighedParameters(Parameters):
     rounds: int = Field(default=3, ge=1, le=100)
 
 
-class WeighedCoordinator:
+class WeighedCoordinator(Coordinator):
     """A sum over parties each round, weighed by what the catalogue says to it."""
-
-    def __init__(self, parameters: WeighedParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
         items = np.zeros(self.facts.items, dtype=np.float32)

@@ -1,7 +1,5 @@
 """Parties in processes of their own, kept up for all tests of one test process: what engines must agree on is cheap."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """`central`, the ceiling: every party sends its ratings as they are, and one model is trained on all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.boundary import Release
@@ -9,8 +7,9 @@ from tacit.boundary.release import Kind
 from tacit.federation import Federation, Floats, Party, Schema, step
 from tacit.federation.messages import Ints
 from tacit.methods.baselines.descent import DescentParameters, descend, started
+from tacit.methods.factors import nonnegative
 from tacit.methods.method import RATED, Coordinator, Method, Sides
-from tacit.model import Fitted, Model, NonNegative
+from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
 
@@ -26,8 +25,7 @@ class CentralCoordinator(Coordinator):
         descent = descend(columns, facts.scale, (U, V), self.parameters, derive(facts.seed, "epochs"))
         for _t, (U, V) in zip(federation.rounds(self.parameters.epochs), descent, strict=True):
             federation.show(users=U, items=V)
-        form = NonNegative(facts.scale.low, facts.scale.high, V)
-        return Model("central", facts.scale, facts.item_ids, form, states=U)
+        return Model("central", facts.scale, facts.item_ids, nonnegative(facts, V), states=U)
 
     def _pooled(self, answers: dict[str, dict[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All parties' ratings, users stacked in roster order, or items at their columns of the whole."""
@@ -57,13 +55,13 @@ class DisclosingParty(Party):
         return self.gate.disclose(users=ratings.users, items=ratings.items, values=ratings.values)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        U, V, scale = shared["users"], shared["items"], self.facts.scale
+        U, V = shared["users"], shared["items"]
         if self.facts.setting is Setting.VERTICAL:
             V = V[self.member.columns]
         else:
             first = self.facts.first_user(self.name)
             U = U[first : first + self.member.users]
-        return Fitted(NonNegative(scale.low, scale.high, V), U)
+        return Fitted(nonnegative(self.facts, V), U)
 
 
 CENTRAL = Method(

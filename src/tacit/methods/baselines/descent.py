@@ -1,7 +1,5 @@
 """Plain stochastic gradient descent over all ratings of one holder. Shared by `central`, `local` and fine-tuning."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Literal
@@ -13,14 +11,13 @@ from tacit.data.ratings import Scale
 from tacit.federation import Facts
 from tacit.kernels.embed import embed
 from tacit.kernels.sgd import sgd_epoch
-from tacit.methods.factors import linear_decay, start_factors
-from tacit.methods.method import Parameters
+from tacit.methods.factors import FactorParameters, linear_decay, start_factors
 
 #: How much of a random start a flat one keeps; found on synthetic data.
 FLAT = 0.3
 
 
-class DescentParameters(Parameters):
+class DescentParameters(FactorParameters):
     """Parameters of plain SGD.
 
     Parameters
@@ -33,15 +30,10 @@ class DescentParameters(Parameters):
         ratings show them; better for users with few ratings
     """
 
-    factors: int = Field(default=20, ge=1, le=1024)
     epochs: int = Field(default=40, ge=1, le=10_000)
     rate: float = Field(default=0.32, gt=0)
     regularization: float = Field(default=0.0125, ge=0)
     start: Literal["random", "flat"] = "random"
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
 
 
 def started(parameters: DescentParameters, facts: Facts, rows: int, *purpose: str) -> np.ndarray:

@@ -10,8 +10,6 @@ would need a chain that has mixed (against Liu, Wang, Smola 2015, §3). The nois
 function of noised values and fresh coins, and costs nothing.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -5,8 +5,6 @@ factors stay at home and are fitted there; item factors follow an estimate of th
 tacit.boundary.projected for what is reported and why it is private.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -22,9 +20,9 @@ from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, 
 from tacit.federation.messages import Ints
 from tacit.kernels.embed import embed
 from tacit.methods.context import Context
-from tacit.methods.factors import fitted_users, linear_decay, start_factors
-from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
-from tacit.model import Fitted, Model, NonNegative
+from tacit.methods.factors import FactorParameters, fitted_users, linear_decay, nonnegative, start_factors
+from tacit.methods.method import RATED, Coordinator, Method, Sides
+from tacit.model import Fitted, Model
 from tacit.partition import Setting, Share
 from tacit.rng import derive
 
@@ -42,7 +40,7 @@ FINAL_STEPS = 100
 ITEMS = Schema(items=Floats("items", "factors"))
 
 
-class ReducedParameters(Parameters):
+class ReducedParameters(FactorParameters):
     """Parameters of `gd-dr`.
 
     Parameters
@@ -55,16 +53,11 @@ class ReducedParameters(Parameters):
     local_steps : the same before every later report
     """
 
-    factors: int = Field(default=20, ge=1, le=1024)
     rounds: int = Field(default=10, ge=1, le=100_000)
     projection: int | None = Field(default=None, ge=1, le=100_000)
     rate: float | None = Field(default=None, gt=0)
     pretraining: int = Field(default=30, ge=1, le=10_000)
     local_steps: int = Field(default=10, ge=1, le=10_000)
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
 
     def shape(self, items: int) -> tuple[int, int]:
         """(q, p), the shape of a projected gradient."""
@@ -112,7 +105,7 @@ class ReducedCoordinator(Coordinator):
             V = embed(V - np.float32(rates[t] * facts.users) * (phi.T @ mean), facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("gd-dr", facts.scale, facts.item_ids, NonNegative(facts.scale.low, facts.scale.high, V))
+        return Model("gd-dr", facts.scale, facts.item_ids, nonnegative(facts, V))
 
     def first(self, one_bit: OneBit) -> float:
         """c as given, or the smaller of what curvature and noise allow.
@@ -160,8 +153,7 @@ class ReducedCohort(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        V, scale = self._latest("items", shared), self.facts.scale
-        return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
+        return Fitted(nonnegative(self.facts, self._latest("items", shared)), self.home["users"])
 
     def _fitted(self, V: np.ndarray, rows: np.ndarray, steps: int) -> np.ndarray:
         return fitted_users(self.ratings, self.home["users"], V, rows, steps)

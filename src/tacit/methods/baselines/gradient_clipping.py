@@ -4,8 +4,6 @@ Abadi et al. 2016, as compared with embedding clipping in P0, §4.3. Nothing bou
 guarantee is that of SGDMF with C in the place of 2R^1.5: see `tacit.boundary.clipped_gradients.ClippedGradient`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

@@ -1,15 +1,14 @@
 """`local`: each party trains on its own ratings alone. Nothing leaves it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.federation import Facts, Federation, Integer, Party, Schema, step
 from tacit.methods.baselines.descent import DescentParameters, descend, started
+from tacit.methods.factors import nonnegative
 from tacit.methods.method import RATED, Coordinator, Method, Sides
-from tacit.model import Fitted, Linear, Model, NonNegative
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 from tacit.rng import derive
 
@@ -41,8 +40,7 @@ class Alone(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        form = NonNegative(self.facts.scale.low, self.facts.scale.high, self.home["items"])
-        return Fitted(form, self.home["users"])
+        return Fitted(nonnegative(self.facts, self.home["items"]), self.home["users"])
 
 
 class AloneOnDevice(Party):

@@ -4,8 +4,6 @@ Each silo makes T·T' noisy steps on its own ratings and releases its own factor
 at the same noise: the difference is what cooperation is worth. (`local` releases nothing and needs no noise.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -17,11 +15,11 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
-from tacit.methods.factors import start_factors
+from tacit.methods.factors import nonnegative, start_factors
 from tacit.methods.method import RATED, Coordinator, Method, Sides
 from tacit.methods.sgdmf.parameters import StepParameters
 from tacit.methods.sgdmf.update_rule import Steps, typical_signal
-from tacit.model import Fitted, Model, NonNegative
+from tacit.model import Fitted, Model
 from tacit.partition import Setting
 
 BOTH = ("users", "items")
@@ -54,8 +52,7 @@ class AloneCoordinator(Coordinator):
             for party, answer in federation.ask("train", t=t).items():
                 V[self.facts.member(party).columns] = answer["items"]
             federation.show()
-        form = NonNegative(self.facts.scale.low, self.facts.scale.high, V)
-        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form)
+        return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, nonnegative(self.facts, V))
 
 
 class AloneSilo(Party):
@@ -81,8 +78,7 @@ class AloneSilo(Party):
         return self.gate.chain(self.ratings, update=update, state=state, release=BOTH)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        form = NonNegative(self.facts.scale.low, self.facts.scale.high, self.home["items"])
-        return Fitted(form, self.home["users"])
+        return Fitted(nonnegative(self.facts, self.home["items"]), self.home["users"])
 
 
 def specs(parameters: AloneParameters, context: Context) -> Sequence[Spec]:

@@ -1,7 +1,5 @@
 """Baselines that are the same for everyone: the global mean, item means, popularity. Each needs one sum."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

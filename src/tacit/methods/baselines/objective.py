@@ -7,8 +7,6 @@ least-squares problem for every item, convex, in a ball, and solved exactly with
 start: drawn to 0 they would predict the bottom of the scale.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Self
@@ -23,15 +21,15 @@ from tacit.boundary.spec import Spec
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.kernels.embed import embed
 from tacit.methods.context import Context
-from tacit.methods.factors import fitted_users, start_factors
-from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
-from tacit.model import Fitted, Model, NonNegative
+from tacit.methods.factors import FactorParameters, fitted_users, nonnegative, start_factors
+from tacit.methods.method import RATED, Coordinator, Method, Sides
+from tacit.model import Fitted, Model
 from tacit.partition import Setting, Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
 
 
-class ObjectiveParameters(Parameters):
+class ObjectiveParameters(FactorParameters):
     """Parameters of `objective-perturbation`.
 
     Parameters
@@ -42,14 +40,9 @@ class ObjectiveParameters(Parameters):
     regularization : the least weight λ of an item's start factors; privacy asks for more
     """
 
-    factors: int = Field(default=20, ge=1, le=1024)
     trim: int | None = Field(default=None, ge=1, le=1_000_000)
     pretraining: int = Field(default=30, ge=1, le=10_000)
     regularization: float = Field(default=1.0, gt=0)
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
 
     def resolved(self, context: Context) -> Self:
         return self if context.unit is None or self.trim is not None else self.model_copy(update={"trim": 10})
@@ -65,8 +58,7 @@ class ObjectiveCoordinator(Coordinator):
             V = embed(federation.mean("solve", items=V), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        form = NonNegative(self.facts.scale.low, self.facts.scale.high, V)
-        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, form)
+        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, nonnegative(self.facts, V))
 
 
 class ObjectiveSilo(Party):
@@ -100,11 +92,9 @@ class ObjectiveSilo(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        V, scale = self._latest("items", shared), self.facts.scale
-        return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
+        return Fitted(nonnegative(self.facts, self._latest("items", shared)), self.home["users"])
 
     def _fitted(self, items: np.ndarray) -> np.ndarray:
-        """Every user's factors after some more steps on their own ratings."""
         V, rows = embed(items, self.facts.scale.span), np.arange(self.member.users)
         return fitted_users(self.ratings, self.home["users"], V, rows, self.parameters.pretraining)
 

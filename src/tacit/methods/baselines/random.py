@@ -1,7 +1,5 @@
 """The floor: a random order of items for each user. Nothing leaves a party."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.boundary import Release

@@ -5,8 +5,6 @@ VFL-SGDMF, HFL-SGDMF and LFL-SGDMF. Its privacy analysis is corrected: see tacit
 `horizontal`, `vertical`, `device` and tacit.secure.noise_shares.
 """
 
-from __future__ import annotations
-
 from tacit.methods.method import RATED, Method, Sides
 from tacit.methods.sgdmf import device, horizontal, vertical
 from tacit.methods.sgdmf.parameters import SGDMFParameters

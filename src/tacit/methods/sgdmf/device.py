@@ -12,8 +12,6 @@ Under a secure sum all devices share one noise. Under `plain` each adds a whole 
 privacy it is the same method at no noise, and a device may send the gradient of *all* its ratings as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,11 +32,11 @@ from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.squared_error import factor_gradients
 from tacit.kernels.users import fold_in
 from tacit.methods.context import Context
-from tacit.methods.factors import linear_decay
+from tacit.methods.factors import linear_decay, nonnegative
 from tacit.methods.method import Coordinator
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.update_rule import typical_signal
-from tacit.model import Fitted, Model, NonNegative
+from tacit.model import Fitted, Model
 from tacit.rng import derive
 
 ITEMS = Schema(items=Floats("items", "factors"))
@@ -71,8 +69,7 @@ class DeviceCoordinator(Coordinator):
                 V = descend_and_embed(V.copy(), gradient, self._rate(total, t), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        form = NonNegative(self.facts.scale.low, self.facts.scale.high, V)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, form)
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, nonnegative(self.facts, V))
 
     def _rate(self, total: Total, t: int) -> float:
         """The smaller of what curvature and noise allow, from public quantities.
@@ -117,8 +114,8 @@ class DeviceCohort(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        V, scale = self._latest("items", shared), self.facts.scale
-        return Fitted(NonNegative(scale.low, scale.high, V), self._fitted(V))
+        V = self._latest("items", shared)
+        return Fitted(nonnegative(self.facts, V), self._fitted(V))
 
     def _fit(self, items: np.ndarray) -> np.ndarray:
         """Fit every device's factors to Π(items), which is returned."""
@@ -179,10 +176,7 @@ class DeviceGradient(Query):
 
 
 def flat_factors(facts: Facts, factors: int) -> np.ndarray:
-    """Item factors that are nearly alike: a user's own factors then encode little but their mean; (m, p) float32.
-
-    Their small differences let directions part once gradients come.
-    """
+    """Item factors nearly alike, so that a user's own encode little but their mean, until gradients come; (m, p)."""
     entry = LENGTH * math.sqrt(facts.scale.span / factors)
     uniform = derive(facts.seed, "start", "flat").random((facts.items, factors), dtype=np.float32)
     return embed(np.float32(entry) * (1 + np.float32(SPREAD) * (2 * uniform - 1)), facts.scale.span)

@@ -18,8 +18,6 @@ noise.
 What is fine-tuned afterwards never leaves. It protects nobody from others of the same silo.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -156,12 +154,12 @@ class HorizontalSilo(Party):
     def at_home(self, **shared: np.ndarray) -> Fitted:
         if "own users" in self.home:
             return self._predictor(self.home["own users"], self.home["own items"])
-        return self._predictor(self.home["users"], shared["items"] if shared else self.home["items"])
+        return self._predictor(self.home["users"], self._latest("items", shared))
 
     def before_fine_tuning(self, **shared: np.ndarray) -> Fitted | None:
         if not self.parameters.fine_tuning:
             return None
-        return self._predictor(self.home["users"], shared["items"] if shared else self.home["items"])
+        return self._predictor(self.home["users"], self._latest("items", shared))
 
     def _predictor(self, U: np.ndarray, V: np.ndarray) -> Fitted:
         return Fitted(self.parameters.rule.form(self.facts.scale, V), U)

@@ -1,7 +1,5 @@
 """SGDMF's parameters and those of its variants, and which defaults a run with or without privacy gives them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -10,7 +8,8 @@ from pydantic import Field
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import Unit
 from tacit.methods.context import Context
-from tacit.methods.method import DEPENDS, Parameters
+from tacit.methods.factors import FactorParameters
+from tacit.methods.method import DEPENDS
 from tacit.methods.sgdmf.update_rule import UpdateRule
 from tacit.partition import Setting
 
@@ -19,7 +18,7 @@ from tacit.partition import Setting
 FINAL, FINE_TUNING = 0.3, 20
 
 
-class StepParameters(Parameters):
+class StepParameters(FactorParameters):
     """What every noisy descent over factors takes. What is `unused` in a setting does nothing there, and is refused.
 
     Parameters
@@ -38,16 +37,11 @@ class StepParameters(Parameters):
     rule: ClassVar[UpdateRule] = UpdateRule()
     unused: ClassVar[Mapping[Setting, tuple[str, ...]]] = {}
 
-    factors: int = Field(default=20, ge=1, le=1024)
     rounds: Annotated[int, DEPENDS] = Field(default=100, ge=1, le=100_000)
     sampling: float | None = Field(default=None, gt=0, le=1)
     trim: int | None = Field(default=None, ge=1, le=1_000_000)
     rate: float | None = Field(default=None, gt=0)
     regularization: float = Field(default=0.0, ge=0)
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
 
     @property
     def eta(self) -> float:

@@ -165,10 +165,7 @@ def typical_signal(parameters: Any, facts: PublicFacts, rows: int, parties: int 
 
 @dataclass(frozen=True)
 class FactorGradient(Query):
-    """Both blocks' gradient sums over a Poisson sample of users, without a sensitivity (P0, §3.1).
-
-    Answers at {"users": U, "items": V} with blocks of the same names and shapes.
-    """
+    """Both blocks' gradient sums at (U, V) over a Poisson sample of users, without a sensitivity (P0, §3.1)."""
 
     scale: Scale
     sampling: float = 1.0

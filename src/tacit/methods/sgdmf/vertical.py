@@ -8,8 +8,6 @@ in one silo: T·T' + κ answers compose. A user's θ ratings move it by 2R^1.5·
 sample and trim by themselves: s·(T·T' + κ) answers compose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
