@@ -34,10 +34,8 @@ from tacit.boundary.clipped_sums import (
     ClippedWhole,
     Normalised,
     NormalisedSum,
-    bounded_rows,
-    on_grid,
 )
-from tacit.boundary.least_squares import Weighted, packed, unpacked
+from tacit.boundary.least_squares import Weighted, unpacked
 from tacit.errors import DataError
 from tacit.rng import derive
 
@@ -259,14 +257,6 @@ def test_statistics_are_those_of_least_squares():
     np.testing.assert_allclose(here["moment"][2], -u[1], rtol=1e-5)
 
 
-@given(SEEDS, st.integers(1, 6))
-@settings(deadline=None, max_examples=30)
-def test_a_packed_outer_product_has_the_squared_norm_of_its_vector(seed, p):
-    u = derive(seed, "packed").normal(size=(3, p))
-    np.testing.assert_allclose(np.linalg.norm(packed(u), axis=1), np.square(u).sum(axis=1))
-    np.testing.assert_allclose(unpacked(packed(u)), u[:, :, None] * u[:, None, :])
-
-
 def weighed(world, seed, blocks, present=None):
     n = sum(map(len, world.records))
     weights = derive(seed, "weights").choice([1.0, 50.0, 1e-3, -2.0, np.inf], n)
@@ -451,12 +441,3 @@ def naive_rows(indptr, x, limit, exactly=False):
     x = bounded.finite(x)
     norms = np.sqrt(np.bincount(owner, weights=np.square(x).sum(axis=0), minlength=len(indptr) - 1))
     return x * limit / np.where(norms > 0, norms, 1)[owner]
-
-
-def test_rows_within_the_limit_keep_their_numbers_and_the_grid_only_shortens():
-    x = derive(5, "rows").normal(size=(2, 9))
-    indptr = np.array([0, 4, 4, 9])
-    np.testing.assert_allclose(bounded_rows(indptr, x, 100.0), x, rtol=1e-15)
-    cut = on_grid(x, 1.0, 10_000)
-    assert (np.abs(cut) <= np.abs(x)).all()
-    assert np.abs(cut - x).max() <= 2.0**-38

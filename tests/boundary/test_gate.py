@@ -1,17 +1,14 @@
 """The gate: what it does to what passes, and what it does not let pass."""
 
-import math
-
 import numpy as np
 import pytest
 from stated import nothing_promised
 
 from tacit.boundary import Gate
-from tacit.boundary.query import Unbounded
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
-from tacit.errors import BadMessage, PrivacyRefused
-from tacit.guarantee import NON_PRIVATE, Relation, Unit
+from tacit.errors import PrivacyRefused
+from tacit.guarantee import NON_PRIVATE
 
 
 def chained(answers):
@@ -41,14 +38,7 @@ def test_a_chain_alternates_query_and_update_and_lets_out_what_is_named():
     np.testing.assert_array_equal(payload["x"], [32, 32])  # x ← 3x + step: 3, 10, 32
     np.testing.assert_array_equal(gate.home["x"], payload["x"])
     assert "secret" in gate.home
-
-
-def test_a_chain_leaves_its_callers_state_alone():
-    gate, request = chained(2)
-    state = {"x": np.ones(2, dtype=np.float32)}
-    with request:
-        gate.chain(lambda s, r: {"x": s["x"]}, update=add, state=state, release=("x",))
-    np.testing.assert_array_equal(state["x"], [1, 1])
+    np.testing.assert_array_equal(state["x"], [1, 1])  # the caller's own
 
 
 def test_every_step_of_a_chain_has_a_stream_of_its_own():
@@ -93,12 +83,6 @@ def test_a_release_is_bytes_that_nobody_can_change(gate):
     assert release.guarantee is NON_PRIVATE
 
 
-def test_one_release_per_request(gate):
-    gate.public("done")
-    with pytest.raises(PrivacyRefused, match="two releases"):
-        gate.disclose(x=1)
-
-
 @pytest.mark.parametrize(("fact", "value"), [("loss", True), ("done", False), ("done", 1), ("done", 0.5), ("", True)])
 def test_only_agreed_facts_are_public(gate, fact, value):
     with pytest.raises(PrivacyRefused, match="public fact"):
@@ -110,14 +94,3 @@ def test_outside_a_request_nothing_leaves_and_nothing_is_drawn():
     for use in (lambda: gate.public("done"), lambda: gate.stream("x"), lambda: gate.disclose(x=1)):
         with pytest.raises(PrivacyRefused, match="outside a request"):
             use()
-
-
-def test_what_cannot_travel_is_refused(gate):
-    with pytest.raises(BadMessage, match="does not travel"):
-        gate.disclose(x=np.array([object()]))
-
-
-@pytest.mark.parametrize("unit", Unit)
-@pytest.mark.parametrize("relation", Relation)
-def test_a_query_that_bounds_nothing_claims_nothing(unit, relation):
-    assert math.isinf(Unbounded().sensitivity(unit, relation))

@@ -4,9 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from stated import deployed as as_deployed
 from stated import gate_of, promise, step_terms
 
@@ -58,7 +55,7 @@ def tricks(home):
         "users, renamed": ({**items, "momentum": users}, descend, ("items",), "users"),
         "users, in part": ({**items, "momentum": users[2:]}, descend, ("items",), "users"),
         "users, inside a list": ({**items, "momentum": [(users.T,)]}, descend, ("items",), "users"),
-        "users, copied": ({**items, "momentum": users.astype(np.float64)}, descend, ("items",), "users"),
+        "users, copied": ({**items, "momentum": users.ravel().astype(np.float64)}, descend, ("items",), "users"),
         "users, by the update": (items, leave("momentum", users.copy()), ("items",), "users"),
         "fine-tuned, as the state": ({"items": own}, descend, ("items",), "own items"),
         "fine-tuned, copied": ({"items": own.copy()}, descend, ("items",), "own items"),
@@ -288,24 +285,6 @@ def test_without_a_protection_nothing_is_refused():
 
 
 # -- what is told apart -------------------------------------------------------------------------------------------
-
-NUMBERS = arrays.arrays(
-    np.float32, arrays.array_shapes(max_dims=2, max_side=4), elements=st.floats(-2, 2, width=32).map(lambda x: x + 0.1)
-)
-
-
-@given(
-    NUMBERS.filter(lambda x: (x != np.rint(x)).any())
-)  # a block that repeats a whole number is found by memory alone
-def test_a_copy_in_another_shape_type_or_place_is_found(secret):
-    kept = PrivateState(home := {"x": secret.copy()})
-    kept.mark("x")
-    for thing in (secret, secret.ravel(), secret.astype(np.float64), {"deep": [(secret,)]}, home["x"][:1]):
-        assert kept.found_in(thing) == "x"
-    if secret.size == 1:
-        assert kept.found_in(float(secret.ravel()[0])) == "x"
-    assert kept.found_in(secret + np.float32(1)) is None
-    assert kept.found_in(np.append(secret, np.float32(0.5))) is None
 
 
 def test_blank_blocks_and_counters_are_no_secrets_copy_but_a_view_is():
