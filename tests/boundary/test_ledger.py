@@ -1,9 +1,10 @@
-"""The ledger: durable, chained, and every change to it is found."""
+"""The ledger: durable, chained, every change to it is found, and one process a folder."""
 
 import os
 import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 
 import pytest
 from stated import record
@@ -11,8 +12,10 @@ from stated import record
 from tacit.boundary import sealed_database
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import START, Ledger, next_head
+from tacit.boundary.lock import exclusive
 from tacit.boundary.wire import digest
-from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.deploy.site_service import own_identity
+from tacit.errors import PeerFailed, PrivacyRefused, TamperingFound, UsageError
 
 
 @pytest.fixture
@@ -142,8 +145,6 @@ def test_a_state_that_stays_the_same_is_as_sealed_as_one_that_changes(tmp_path, 
 
 
 def test_it_belongs_to_one_party_and_needs_its_key(ledger):
-    for path in (ledger.path, ledger.path.with_suffix(".key")):
-        assert path.stat().st_mode & 0o077 == 0
     ledger.close()
     with pytest.raises(PrivacyRefused, match="belongs to party-1"):
         Ledger(ledger.path, "party-2")
@@ -183,3 +184,47 @@ def test_a_second_opener_at_the_worst_moment_gets_the_first_ones_key(tmp_path, m
 def test_half_a_key_from_a_killed_process_is_not_the_key(tmp_path):
     (tmp_path / "party-1.key.part").write_text("abc" * 40)
     assert len(sealed_database.key_of(tmp_path / "party-1.sqlite", True)) == 32
+
+
+STATE = "the state of party-1"
+
+
+def test_a_second_service_in_one_folder_is_refused(tmp_path):
+    folder = tmp_path / "new" / "site"
+    with exclusive(folder, STATE, "name another --state"):
+        with pytest.raises(PeerFailed, match="party-1") as found, exclusive(folder, STATE, "name another --state"):
+            raise AssertionError("two were let in")
+        assert str(folder) in str(found.value)
+        with exclusive(tmp_path / "other", STATE, "name another --state"):
+            pass
+    with exclusive(folder, STATE, "name another --state"):
+        assert (folder / "lock").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_service_that_fails_lets_go(tmp_path):
+    with pytest.raises(ZeroDivisionError), exclusive(tmp_path, STATE, "name another --state"):
+        raise ZeroDivisionError
+    with exclusive(tmp_path, STATE, "name another --state"):
+        pass
+
+
+def test_a_lock_that_a_dead_service_left_is_no_lock(tmp_path):
+    (tmp_path / "lock").write_text("")
+    with exclusive(tmp_path, STATE, "name another --state"):
+        assert (tmp_path / "lock").exists()
+
+
+@pytest.mark.parametrize("what", ["a plain file", "below a plain file", "where nothing can be made"])
+def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, what):
+    (tmp_path / "file").write_text("")
+    places = {"a plain file": tmp_path / "file", "below a plain file": tmp_path / "file" / "x"}
+    folder = places.get(what, Path("/proc/x"))
+    with (
+        pytest.raises(UsageError, match="name another --state") as found,
+        exclusive(folder, STATE, "name another --state"),
+    ):
+        raise AssertionError("it was let in")
+    assert str(found.value).startswith(f'The state of party-1 cannot be stored in "{folder}": ')
+    with pytest.raises(UsageError, match="name another --state"):
+        own_identity(folder)

@@ -272,11 +272,6 @@ def test_two_items_of_one_user_compose_as_the_bound_says(part, epsilon):
         assert stick <= plain_delta(epsilon - 2 * math.log1p(0.4), 1.2 * math.sqrt(2)) + 1e-3
 
 
-def test_without_the_curvature_the_bound_would_be_false():
-    p, q = pair(1.0, 30.0, -0.5, [(-0.02, 0.04, 1.0)], 0.0)
-    assert np.maximum(q - math.exp(1.0) * p, 0).sum() > plain_delta(1.0, 1.0) + 0.01
-
-
 def test_the_routes_are_asked_for_what_they_can_do():
     """Planted: an accountant that takes a perturbed objective for its Gaussian alone is below the truth."""
     event = PerturbedObjective(1.0, 3.4)

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from bounded_cases import ratings_of
 from privacy_loss import ALARM, exceeds, seeded
 from scipy import stats
 
@@ -43,17 +44,14 @@ RECORDS = {
 
 def holding(record, copies=1):
     """Devices that all hold the same record."""
-    items = np.tile(np.array(list(record), dtype=np.int64), copies)
-    ratings = Ratings.from_columns(
-        np.repeat(np.arange(copies), len(record)),
-        items,
-        np.full(len(items), 3.0),
-        scale=(1, 5),
+    one = ratings_of([sorted(record.items())], M)
+    return replace(
+        one,
+        indptr=len(record) * np.arange(copies + 1),
+        items=np.tile(one.items, copies),
+        values=np.tile(one.values, copies),
         user_ids=Vocabulary(np.arange(copies), "user"),
-        item_ids=Vocabulary(np.arange(M), "item"),
     )
-    order = np.array(list(record.values()), dtype=np.float32)[np.argsort(list(record))] if record else np.zeros(0)
-    return replace(ratings, values=np.tile(order, copies).astype(np.float32))
 
 
 def query(record, copies=1, kind=ProjectedGradient, bound=BOUND, present=None):
