@@ -45,9 +45,6 @@ ONE_OF_EACH = [
 ]
 
 
-# -- known answers and traps ----------------------------------------------------------------------------------
-
-
 def test_a_thousand_sampled_steps_cost_what_the_literature_says():
     """q = 0.01, σ = 1, 1000 steps, δ = 1e-5: 1.83 by loss distributions, 2.10 by Rényi."""
     assert account.epsilon([STEPS], 1e-5, ZERO_OUT) == pytest.approx(1.828, abs=2e-3)
@@ -95,9 +92,6 @@ def test_rounding_of_the_transform_is_paid_for():
     assert losses.delta(steps, 60.0, ZERO_OUT, exact) >= losses.slack(steps) > 1e-11
 
 
-# -- Gaussian differential privacy at all sizes ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mu", [1e-9, 1e-5, 1e-3, 0.3, 2.0, 50.0, 1e4, 1e8])
 @pytest.mark.parametrize("delta", [0.4, 1e-5, 1e-12, 1e-200])
 def test_the_exact_trade_off_is_stable(mu, delta):
@@ -110,9 +104,6 @@ def test_the_exact_trade_off_is_stable(mu, delta):
         assert gdp.log_delta(epsilon * (1 - 1e-6), mu) > math.log(delta)
     else:
         assert gdp.delta(0.0, mu) <= delta
-
-
-# -- what composes with what ----------------------------------------------------------------------------------
 
 
 def test_public_facts_are_free_and_bare_data_cost_everything():
@@ -171,9 +162,6 @@ def test_vast_noise_and_rare_samples_cost_next_to_nothing():
     assert account.epsilon([SampledGaussian(1.0, 0.0, 9), Gaussian(math.inf), Gaussian(1.0, 0)], 1e-6, ZERO_OUT) == 0
 
 
-# -- discrete noise -------------------------------------------------------------------------------------------
-
-
 def test_skellam_costs_what_its_theorem_says():
     """Δ₁ = 3, Δ₂² = 5, μ = 4, α = 2: 5/4 + min{(15 + 18)/64, 9/8} = 1.765625; α = 3: 15/8 + min{43/64, 9/8}."""
     event = Skellam(4.0, 3.0, math.sqrt(5))
@@ -200,9 +188,6 @@ def test_shares_of_discrete_gaussians_cost_what_their_proposition_says():
     many = DiscreteGaussian(2.0, 2.0, 3, 200_000)
     assert renyi.curve((many,), ZERO_OUT, np.array([2.0]))[0] > 2 * 4 / (2 * 400_000)
     assert renyi.curve((DiscreteGaussian(0.25, 1.0, 3, 1),), ZERO_OUT, np.array([2.0])) == pytest.approx([4.0])
-
-
-# -- refusals -------------------------------------------------------------------------------------------------
 
 
 class Whisper(Event):
@@ -263,9 +248,6 @@ def test_impossible_deltas_and_epsilons_are_refused(delta):
         account.group(1.0, 1e-6, 0)
 
 
-# -- units, silos, groups -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (0.5, 1e-6), (2.0, 1e-9), (1.0, 0.0)])
 def test_groups_and_replacing_follow_the_stated_rule(epsilon, delta):
     assert account.to_replace(epsilon, delta) == pytest.approx((2 * epsilon, (1 + math.exp(epsilon)) * delta))
@@ -273,9 +255,6 @@ def test_groups_and_replacing_follow_the_stated_rule(epsilon, delta):
         spread = sum(math.exp(i * epsilon) for i in range(size))
         assert account.group(epsilon, delta, size) == pytest.approx((size * epsilon, delta * spread))
     assert account.group(1.0, 1e-6, 10**6)[1] == account.group(math.inf, 1e-6, 2)[1] == 1
-
-
-# -- cost of the reckoning itself -----------------------------------------------------------------------------
 
 
 def test_the_library_is_imported_only_when_it_is_needed():

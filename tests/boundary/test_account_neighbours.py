@@ -59,9 +59,6 @@ def changed(event, **factors):
     return replace(event, **{name: getattr(event, name) * f for name, f in factors.items() if hasattr(event, name)})
 
 
-# -- Rényi divergences ----------------------------------------------------------------------------------------
-
-
 def integer_shifts():
     """Differences between two integer answers, in one to four coordinates: long, flat, and mixed."""
     return [(1,), (4,), (1, 1), (3, -1), (2, 2, 2), (5, 0, 1), (1, 1, 1, 1)]
@@ -192,8 +189,6 @@ def test_sampled_costs_are_those_of_the_closed_form_at_whole_orders(z, rate, ord
     ours = renyi.curve((SampledGaussian(z, rate),), ZERO_OUT, np.array([float(order)]))[0]
     assert ours == pytest.approx(closed, rel=1e-6, abs=1e-12)
 
-
-# -- (ε, δ) ---------------------------------------------------------------------------------------------------
 
 EPSILONS = (0.0, 0.3, 1.0, 2.0)
 

@@ -57,9 +57,6 @@ def aligned(ratings, r, scale=(1, 5), m=12, others=2):
     return World(records, m, scale, np.tile(axis, (1 + others, 1)), np.tile(axis, (m, 1)))
 
 
-# -- what is claimed -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("blocks", "rating", "user"), [(USERS, 1, 5), (ITEMS, 1, math.sqrt(5)), (BOTH, math.sqrt(2), math.sqrt(30))]
 )
@@ -126,9 +123,6 @@ def test_a_rating_is_counted_as_such_only_where_it_is_bounded_by_itself():
         assert query.counted(RATING) == ((RATING, ZERO_OUT) if by_itself else (USER, REPLACE))
         assert query.counted(USER) == (USER, ZERO_OUT)
         assert query.sensitivity(*query.counted(RATING)) >= query.sensitivity(RATING, ZERO_OUT)
-
-
-# -- neighbours ------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -200,9 +194,6 @@ def test_an_empty_record_adds_exactly_nothing_wherever_her_factors_are():
         assert not answer["items"].any()
 
 
-# -- what it computes ------------------------------------------------------------------------------------------------
-
-
 @given(SEEDS)
 @settings(deadline=None, max_examples=25)
 def test_on_factors_that_need_no_clipping_it_is_the_gradient(seed):
@@ -244,9 +235,6 @@ def test_a_sums_factors_can_be_given_beforehand_and_the_absent_stay_out():
     assert not answer["users"][0].any()
     alone = embedding(world.with_record(0, []))(world.state, derive(1, "x"))
     np.testing.assert_array_equal(answer["items"], alone["items"])
-
-
-# -- planted bugs ------------------------------------------------------------------------------------------------------
 
 
 def within(tolerance=0.999, **how):

@@ -65,9 +65,6 @@ def clipped(x, counts=None, limit=1.0, kind=ClippedSum):
     return kind(Clipped(("x",), limit), {"x": x}, np.ones(len(x)) if counts is None else counts)
 
 
-# -- what is claimed -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("unit", "relation"), CASES)
 def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_else(unit, relation):
     times = 1 if (unit, relation) in ((USER, ZERO_OUT), (USER, ADD_REMOVE)) else 2
@@ -79,9 +76,6 @@ def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_el
         assert weighted.sensitivity(unit, relation) == pytest.approx(times * bound)
         assert weighted.clip == pytest.approx(bound)
         assert weighted.sampling == Normalised(("x",)).sampling == ClippedWhole(3.5).sampling == 1
-
-
-# -- normalised sums -------------------------------------------------------------------------------------------------
 
 
 @given(WORLDS, SEEDS, st.sampled_from(CASES))
@@ -148,9 +142,6 @@ def test_an_empty_record_adds_exactly_nothing():
     assert not answer["moment"].any()
 
 
-# -- clipped sums ----------------------------------------------------------------------------------------------------
-
-
 @given(
     st.lists(st.lists(st.sampled_from(HARD), min_size=5, max_size=5), min_size=1, max_size=4),
     st.lists(st.sampled_from(HARD), min_size=5, max_size=5),
@@ -189,9 +180,6 @@ def test_what_is_within_the_clip_is_left_alone():
     query = clipped(x)
     np.testing.assert_allclose(query.bounded_values()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
     np.testing.assert_allclose(ClippedWhole(1.0).over({"x": x[0]})({}, NOWHERE)["x"], x[0], rtol=1e-6)
-
-
-# -- statistics of alternating least squares -------------------------------------------------------------------------
 
 
 def statistics_of(records, m, weights=None, factors=None, present=None, **others):
@@ -287,9 +275,6 @@ def test_nobody_at_all_answers_zeros():
     assert of_values([], 2)({}, NOWHERE)["x"].tolist() == [0, 0]
     assert clipped(np.ones((0, 2)))({}, NOWHERE)["x"].tolist() == [0, 0]
     assert statistics_of([], 2, factors=np.ones((0, 2)))({}, NOWHERE)["moment"].tolist() == [[0, 0], [0, 0]]
-
-
-# -- planted bugs ------------------------------------------------------------------------------------------------------
 
 
 class ClaimsTooLittle(Normalised):

@@ -37,9 +37,6 @@ QUERY = Normalised(("errors", "weights"))
 SAID = {"terms": nothing_promised(QUERY, step="contribute"), "how": Plain(Setting.HORIZONTAL, 2)}
 
 
-# -- forgeries ----------------------------------------------------------------------------------------------------
-
-
 F4 = np.zeros(ITEMS, np.float32)
 SHAPES = [(2**39, 2**39), (2**40,), (2**31, 2**31, 0), (0,), (-1,), (1.5,), (), (1,) * 9, ("12",)]
 DTYPES = ["|O", "<f8", "O", ">f4", "<U9", "", None, 3, "<M8[s]", "<f16"]
@@ -84,9 +81,6 @@ def complaint(error: BaseException, case: object) -> None:
     text = str(error)
     assert 0 < len(text) <= LONGEST, shown
     assert text.isprintable(), shown
-
-
-# -- requests to a party ------------------------------------------------------------------------------------------
 
 
 def private_party(folder) -> BiasParty:
@@ -136,9 +130,6 @@ def ask_party(party: BiasParty, number: int, seed: int = SEED) -> int:
             assert type(release) is Release, request
             assert as_agreed(request), f"{str(request)[:300]} was served"
     return served
-
-
-# -- answers to the coordinator -----------------------------------------------------------------------------------
 
 
 class Forger:
@@ -215,9 +206,6 @@ def hear_coordinator(number: int, seed: int = SEED) -> int:
     return used
 
 
-# -- tests --------------------------------------------------------------------------------------------------------
-
-
 def test_forged_requests_are_rejected_in_one_sentence(tmp_path):
     party = private_party(tmp_path)
     served = ask_party(party, EACH)
@@ -244,9 +232,6 @@ def test_no_single_forgery_costs_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 16 * 2**20
-
-
-# -- the same forgeries find what is broken on purpose ------------------------------------------------------------
 
 
 def found(search, *args) -> bool:

@@ -168,9 +168,6 @@ def trained(tmp_path):
     return party
 
 
-# -- refused ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", TRICKS)
 def test_a_chain_that_lets_a_secret_out_is_refused_and_nothing_leaves(trained, how):
     """Where noise had been drawn before the secret came up, it is charged."""
@@ -231,8 +228,6 @@ def test_a_gate_that_forgets_its_secrets_is_noticed(trained, monkeypatch):
     assert rows(trained) == ["train", "improve"]
 
 
-# -- between organisations ----------------------------------------------------------------------------------------
-
 #: Tricks that need a look at values: the rest is found by name or by memory.
 COPIES = {how for how in TRICKS if "copied" in how or how == "fine-tuned, an earlier one"}
 
@@ -263,9 +258,6 @@ def test_between_organisations_names_and_memory_are_looked_at_all_the_same(deplo
     assert nothing_left(deployed)
 
 
-# -- let out ------------------------------------------------------------------------------------------------------
-
-
 def test_the_fair_step_passes_and_is_charged(trained):
     items = decode(ask(trained, "improve", how="fair").body)["items"]
     assert items.shape == (ITEMS, FACTORS)
@@ -282,9 +274,6 @@ def test_without_a_protection_nothing_is_refused():
     for number, how in enumerate(("fair", "users, renamed", "fine-tuned, by the update"), 2):
         ask(party, "improve", number, how=how)
     np.testing.assert_array_equal(decode(ask(party, "surrender", 9).body)["items"], fitted(ITEMS, 2))
-
-
-# -- what is told apart -------------------------------------------------------------------------------------------
 
 
 def test_blank_blocks_and_counters_are_no_secrets_copy_but_a_view_is():

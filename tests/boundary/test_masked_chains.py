@@ -22,8 +22,8 @@ from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
 from tacit.engine.inprocess import InProcess
-from tacit.errors import PrivacyRefused
-from tacit.federation import Facts
+from tacit.errors import PrivacyRefused, TacitError
+from tacit.federation import Facts, Transcript
 from tacit.federation.messages import Request
 from tacit.guarantee import NoGuarantee
 from tacit.methods.factors import start_factors
@@ -108,6 +108,26 @@ def test_before_keys_and_shares_are_exchanged_nothing_leaves_or_is_charged(tmp_p
                 assert (told["why"], told["step"]) == (str(refusal.value), STEPS[name][2])
             if number == 1:
                 party.answer(asked(agreed, name, "advertise"))
+
+
+@EVERY
+@pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
+def test_a_coordinator_that_skips_the_exchanges_gets_nothing_from_anybody(tmp_path, monkeypatch, name, private):
+    """In process, by its own federation: it takes single answers for a mean, as under plain."""
+    agreed, shares = agreement(name, private=private)
+    ledgers = {share.name: Ledger(tmp_path / f"{share.name}.sqlite", share.name) for share in shares}
+    record = {name: Record(ledger, Budget(5.0, 1e-4)) for name, ledger in ledgers.items() if private}
+    line = InProcess([agreed.party(share, record.get(share.name)) for share in shares], workers=1)
+    federation = agreed.federation(line, transcript=(transcript := Transcript()))
+    monkeypatch.setattr(SecAgg, "mean", lambda self, talk: super(SecAgg, self).mean(talk))
+    averaged, payload = STEPS[name][2], decode(asked(agreed, name).body)
+    next(federation.rounds(1))
+    with pytest.raises(TacitError):
+        federation.mean(averaged, **payload)
+    assert transcript.meter.bytes_up == 0
+    assert all(ledger.rows() == [] for ledger in ledgers.values())
+    with pytest.raises(PrivacyRefused, match="ask for their sum or mean"):
+        federation.ask(averaged, **payload)
 
 
 @EVERY

@@ -113,9 +113,6 @@ def test_other_laws_are_found_out(planted, law, size, n):
     assert fits(planted(seeded("planted"), size, n), *law(size)) < ALARM
 
 
-# -- coins ---------------------------------------------------------------------------------------------------------
-
-
 LARGE = [(sampler, 30, size) for sampler in (discrete_gaussian, poisson, discrete_laplace) for size in (2500.0, 1e12)]
 
 
@@ -197,8 +194,6 @@ def test_fifty_digits_are_fifty_digits():
             assert abs(discrete._log_factorial(k) - Decimal(math.factorial(k)).ln()) < Decimal("1e-48")
 
 
-# -- tables of Poisson candidates ----------------------------------------------------------------------------------
-
 MEANS = (1e-9, 0.3, 3.7, 80.0, 4095.9, 4096.0, 123456.7, 1e9, 2.0**40)
 
 
@@ -263,9 +258,6 @@ def test_tails_follow_the_law_too(mean, side, monkeypatch):
     geometric = discrete._geometric
     monkeypatch.setattr(discrete, "_geometric", lambda source, t, m: geometric(source, 2 * t, m))
     assert fits(poisson(seeded("planted"), mean, N), support, law) < ALARM
-
-
-# -- edges ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sampler", LAWS)

@@ -59,9 +59,6 @@ def query(record, copies=1, kind=ProjectedGradient, bound=BOUND, present=None):
     return kind(ProjectedBit((Q, P), bound), holding(record, copies), users, V, SIGNS, present)
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------
-
-
 def test_a_number_is_the_coordinate_of_the_projected_gradient():
     """Beside the plain product of Φ with each device's own gradient, a device at a time."""
     stream = derive(7, "world")
@@ -90,9 +87,6 @@ def test_everybody_reports_a_coordinate_and_a_bit_whatever_she_holds():
 def test_only_those_who_take_part_report():
     some = query(RECORDS["one"], 50, present=np.isin(np.arange(50), [4, 7, 30]))
     assert len(some.reports(derive(7, "draw"), seeded("some"), EPSILON)["bit"]) == 3
-
-
-# -- what it may tell: the exact law ---------------------------------------------------------------------------------
 
 
 class Script:
@@ -156,9 +150,6 @@ def test_the_law_is_that_of_the_paper(x):
     clipped = max(-BOUND, min(BOUND, x))
     expected = 0.5 + clipped / (2 * BOUND) * math.tanh(EPSILON / 2)
     assert float(law(OneBit(EPSILON, BOUND), x)) == pytest.approx(expected, abs=1e-12)
-
-
-# -- what it may tell: the reports themselves ------------------------------------------------------------------------
 
 
 def leaks(kind=ProjectedGradient, bound=BOUND, epsilon=EPSILON, pairs=tuple(permutations(RECORDS, 2))):
@@ -249,9 +240,6 @@ def test_bits_are_drawn_anew_for_every_call():
     assert 0.3 < np.mean(told.bits(numbers, Secure())) < 0.7  # twelve
 
 
-# -- what it adds up to ----------------------------------------------------------------------------------------------
-
-
 def deviation(told, gain=1.0, rounds=40, n=5000):
     """The largest distance, in standard errors, of the mean estimate from the true mean of clipped numbers."""
     stream = derive(7, "mean")
@@ -288,9 +276,6 @@ def test_the_spread_is_what_it_says():
 def test_nobody_reports():
     nothing = np.zeros(0, dtype=np.int32)
     assert not estimated(nothing, nothing, (Q, P), OneBit(1.0, 1.0)).any()
-
-
-# -- manners ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,6 @@ def noise(release) -> np.ndarray:
     return decode(release.body)["x"]
 
 
-# -- what is added ------------------------------------------------------------------------------------------------
-
 #: Five standard deviations of the sample variance of 4,000 cells: a false alarm in about two million.
 ALARM = 5 * np.sqrt(2 / CELLS)
 
@@ -138,9 +136,6 @@ def test_where_the_aggregation_brings_the_noise_the_contribution_leaves_sealed(t
     from tacit.boundary.wire import digest
 
     assert release.payload != digest(release.body)
-
-
-# -- what is charged ----------------------------------------------------------------------------------------------
 
 
 def test_the_same_request_gets_the_same_bytes_for_free_in_this_process_and_another(tmp_path):
@@ -222,9 +217,6 @@ def test_a_block_that_left_is_kept_once_and_comes_back(tmp_path):
         again.public("done")
     np.testing.assert_array_equal(make(tmp_path, kind=Kind.CHAIN).home["x"], again.home["x"])
     assert again.protection.ledger.verify() == 3
-
-
-# -- what is refused ----------------------------------------------------------------------------------------------
 
 
 def test_what_the_terms_do_not_state_is_refused(tmp_path):

@@ -42,9 +42,6 @@ def assert_same(found, sent):
             assert str(found[name]) == str(value)  # −0.0 is not 0.0
 
 
-# -- there and back ------------------------------------------------------------------------------------------------
-
-
 @given(PAYLOADS)
 @settings(deadline=None, max_examples=200)
 def test_what_is_sent_is_what_arrives(payload):
@@ -86,9 +83,6 @@ def test_known_bytes():
     assert digest(message) == hashlib.sha256(message).hexdigest()
 
 
-# -- what does not travel ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -126,9 +120,6 @@ def test_what_does_not_travel_is_refused_where_it_starts(value, words):
 def test_what_nobody_could_decode_is_refused_where_it_starts(payload):
     with pytest.raises(BadMessage):
         encode(payload)
-
-
-# -- what a peer may send ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -174,9 +165,6 @@ def test_a_promise_allocates_nothing():
         tracemalloc.stop()
     assert peak < 200_000
     assert seen > kept.nbytes
-
-
-# -- anything at all -----------------------------------------------------------------------------------------------
 
 
 def assert_safe(decode, message):
