@@ -130,6 +130,7 @@ def test_every_kind_has_a_price_that_grows_with_each_use(event, relation):
 def test_all_kinds_compose_and_the_order_does_not_matter():
     total = account.epsilon(ONE_OF_EACH, 1e-6, ZERO_OUT)
     assert account.epsilon(ONE_OF_EACH[::-1], 1e-6, ZERO_OUT) == total
+    assert [events.from_json(events.to_json(event)) for event in ONE_OF_EACH] == ONE_OF_EACH
     assert account.epsilon(ONE_OF_EACH[:-1], 1e-6, ADD_REMOVE) == account.epsilon(ONE_OF_EACH[:-1], 1e-6, ZERO_OUT)
     assert {type(event) for event in ONE_OF_EACH} | {Metrics, NonPrivate, Public, Roster} == set(KINDS.values())
     assert max(account.epsilon([event], 1e-6, ZERO_OUT) for event in ONE_OF_EACH) < total < 20

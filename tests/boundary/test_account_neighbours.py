@@ -225,6 +225,12 @@ def test_delta_covers_sampled_neighbours_and_is_tight(relation, z, rate):
     assert overstated(SampledGaussian(z, rate), pairs[0], relation) == []
 
 
+def test_sampling_users_does_not_amplify_the_unit_rating():
+    """If her other ratings show that she was sampled, one more shows over twice what a sampled Gaussian claims."""
+    pair = [true.sampled_gaussian(1.0, 0.1, at, reach=40, cells=6000) for at in (21.0, 20.0)]
+    assert true.hockey_stick(*pair, 1.0) > 2 * account.delta([SampledGaussian(1.0, 0.1)], 1.0, ZERO_OUT)
+
+
 def test_delta_covers_neighbours_in_several_coordinates():
     """Replaced contributions that point anywhere in the plane: opposite is worst, and covered."""
     z, rate = 0.8, 0.3

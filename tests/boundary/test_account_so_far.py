@@ -7,7 +7,18 @@ import pytest
 
 from tacit.boundary import account, filters
 from tacit.boundary.account import epsilon, prefix_costs
-from tacit.boundary.events import Gaussian, Laplace, Metrics, NonPrivate, Public, Pure, SampledGaussian, Skellam
+from tacit.boundary.events import (
+    Gaussian,
+    Laplace,
+    Metrics,
+    NonPrivate,
+    PerturbedObjective,
+    Public,
+    Pure,
+    SampledGaussian,
+    SampledSkellam,
+    Skellam,
+)
 from tacit.boundary.filters import Filter
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
@@ -19,7 +30,10 @@ BUDGETS = [(0.1, 1e-6), (1.0, 1e-6), (5.0, 1e-9), (math.inf, 1e-6)]
 
 @pytest.mark.parametrize(
     "event",
-    [Gaussian(20.0), SampledGaussian(2.0, 0.05, 20), Skellam(1e4, 30.0, 5.0), Laplace(20.0), Pure(0.05, "exponential")],
+    [
+        *(Gaussian(20.0), SampledGaussian(2.0, 0.05, 20), Skellam(1e4, 30.0, 5.0), Laplace(20.0)),
+        *(SampledSkellam(4e6, 1e5, 1e3, 0.01, 50), Pure(0.05, "exponential"), PerturbedObjective(20.0, 0.01)),
+    ],
     ids=lambda event: type(event).__name__,
 )
 @pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
@@ -132,6 +146,7 @@ KINDS = {
     "sampled": (STEP, 300),
     "plain": (Gaussian(30.0), 2000),
     "skellam": (Skellam(1e6, 100.0, 30.0), 700),
+    "sampled skellam": (SampledSkellam(4e6, 1e5, 1e3, 0.01), 300),
     "mixed": ([STEP, Gaussian(50.0)], 60),
 }
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import true_divergences as true
 
-from tacit.boundary import account, events, filters, renyi
+from tacit.boundary import account, events, renyi
 from tacit.boundary import shuffle_amplification as shuffling
-from tacit.boundary.events import Gaussian, NonPrivate, SampledSkellam, Shuffled, Skellam, from_json, to_json
+from tacit.boundary.events import SampledSkellam, Shuffled, Skellam
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 
@@ -150,26 +150,6 @@ def test_sampling_everybody_is_no_sampling_and_nobody_costs_nothing():
         assert events.merge([silent]) == ()
     for bare in (SampledSkellam(0.0, 3.0, 2.0, 0.1), SampledSkellam(4.0, math.inf, 2.0, 0.1)):
         assert account.epsilon([bare], 1e-6, ZERO_OUT) == math.inf
-
-
-STEPS = SampledSkellam(4e6, 1e5, 1e3, 0.01, 1000)  # multiplier 2
-
-
-@pytest.mark.parametrize("relation", [ZERO_OUT, ADD_REMOVE, REPLACE])
-def test_schedules_curves_and_filters_know_it(relation):
-    epsilon = account.epsilon([STEPS], 1e-6, relation)
-    assert 0.5 < epsilon < account.epsilon([Skellam(4e6, 1e5, 1e3, 1000)], 1e-6, relation) / 2
-    assert account.delta([STEPS], epsilon, relation) == pytest.approx(1e-6)
-    assert account.epsilon([STEPS, Gaussian(3.0)], 1e-6, relation) > epsilon
-    assert account.epsilon([STEPS, NonPrivate()], 1e-6, relation) == math.inf
-    planned = [(SampledSkellam(4e6, 1e5, 1e3, 0.01), 1000)]
-    line = [account.epsilon_after(planned, [made], 1e-6, relation) for made in (0, 1, 10, 100, 999, 1000)]
-    assert line[-1] == epsilon
-    assert np.all(np.diff(line) >= 0)
-    veto = filters.Filter(epsilon * 1.001, 1e-6, relation, first=[STEPS])
-    assert veto.admits([], STEPS)
-    assert not veto.admits([STEPS], STEPS)
-    assert from_json(to_json(STEPS)) == STEPS
 
 
 EPSILONS = (0.0, 0.05, 0.2, 0.5, 1.0)

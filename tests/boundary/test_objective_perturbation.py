@@ -13,7 +13,6 @@ from stated import DELTA, gate_of, nothing_promised, promise, step_terms
 from tacit.boundary import Gate, account, gdp, renyi
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.events import Gaussian, PerturbedObjective, Pure, SampledGaussian
-from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.objective_perturbation import ItemObjectives, Objectives, least_in_ball
 from tacit.boundary.release import Kind
@@ -321,17 +320,6 @@ def test_orders_go_up_by_the_weak_triangle_inequality_under_replace():
     bound = renyi.perturbed_objective(PerturbedObjective(z, 0.0), alpha, REPLACE)
     assert (bound >= 2 * alpha / z**2).all()
     np.testing.assert_allclose(bound, (alpha - 0.5) / (alpha - 1) * alpha / z**2 + (2 * alpha - 1) / 2 / z**2)
-
-
-def test_a_filter_counts_it():
-    objective = PerturbedObjective(20.0, 0.01)
-    veto = Filter(1.0, DELTA, ZERO_OUT)
-    assert veto.admits([], objective)
-    assert not veto.admits([objective] * 40, objective)
-    assert veto.spent([objective] * 3) >= account.epsilon([objective] * 3, DELTA, ZERO_OUT)
-    assert Filter(9.0, DELTA, REPLACE).spent([objective]) > Filter(9.0, DELTA, ZERO_OUT).spent([objective])
-    scheduled = Filter(1.0, DELTA, ZERO_OUT, first=[replace(objective, count=5)])
-    assert scheduled.spent([objective] * 5) == account.epsilon([objective] * 5, DELTA, ZERO_OUT)
 
 
 def test_no_noise_is_no_protection_and_no_curvature_is_a_gaussian():
