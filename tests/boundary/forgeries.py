@@ -81,9 +81,6 @@ def each(draw, content, number):
         yield mutated(draw, content)
 
 
-# -- the wire format ------------------------------------------------------------------------------------------------
-
-
 def forged(header, body=b""):
     """A message with any header, its length right and its padding in place."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()

@@ -1,6 +1,5 @@
 """The accountant: known answers, the traps of the rule book, and what it refuses."""
 
-import itertools
 import math
 import subprocess
 import sys
@@ -46,9 +45,6 @@ ONE_OF_EACH = [
 ]
 
 
-# -- known answers and traps ----------------------------------------------------------------------------------
-
-
 def test_a_thousand_sampled_steps_cost_what_the_literature_says():
     """q = 0.01, σ = 1, 1000 steps, δ = 1e-5: 1.83 by loss distributions, 2.10 by Rényi."""
     assert account.epsilon([STEPS], 1e-5, ZERO_OUT) == pytest.approx(1.828, abs=2e-3)
@@ -86,15 +82,6 @@ def test_a_sample_made_with_a_replace_sensitivity_is_not_a_sample_under_zero_out
     assert replaced > 1.004 * account.delta([SampledGaussian(0.5, 0.95, 3)], 0.0, ZERO_OUT)
 
 
-@pytest.mark.parametrize("mu", [0.01, 0.1, 0.5, 1.0, 3.0])
-@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
-def test_plain_gaussians_cost_the_same_by_both_exact_routes(mu, relation):
-    events = (Gaussian(4 / mu, 16),)
-    exact = account.merged_epsilon(events, 1e-6, relation)
-    assert losses.epsilon(events, 1e-6, relation, exact) == pytest.approx(exact, abs=1e-3)
-    assert gdp.mu_of(events) == pytest.approx(mu)
-
-
 def test_rounding_of_the_transform_is_paid_for():
     """10,000 compositions: at δ = 1e-10 the bare library was seen 3e-4 below the truth, and 2e-2 below at 1e-12."""
     steps = (SampledGaussian(100.0, 1.0, 10_000),)  # sampling everybody, so that the exact answer is known
@@ -103,9 +90,6 @@ def test_rounding_of_the_transform_is_paid_for():
         assert exact <= losses.epsilon(steps, delta, ZERO_OUT, exact) < 1.05 * exact
     assert losses.epsilon(steps, 1e-12, ZERO_OUT, exact) == math.inf  # not to be told from rounding: left to Rényi
     assert losses.delta(steps, 60.0, ZERO_OUT, exact) >= losses.slack(steps) > 1e-11
-
-
-# -- Gaussian differential privacy at all sizes ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mu", [1e-9, 1e-5, 1e-3, 0.3, 2.0, 50.0, 1e4, 1e8])
@@ -120,9 +104,6 @@ def test_the_exact_trade_off_is_stable(mu, delta):
         assert gdp.log_delta(epsilon * (1 - 1e-6), mu) > math.log(delta)
     else:
         assert gdp.delta(0.0, mu) <= delta
-
-
-# -- what composes with what ----------------------------------------------------------------------------------
 
 
 def test_public_facts_are_free_and_bare_data_cost_everything():
@@ -149,6 +130,7 @@ def test_every_kind_has_a_price_that_grows_with_each_use(event, relation):
 def test_all_kinds_compose_and_the_order_does_not_matter():
     total = account.epsilon(ONE_OF_EACH, 1e-6, ZERO_OUT)
     assert account.epsilon(ONE_OF_EACH[::-1], 1e-6, ZERO_OUT) == total
+    assert [events.from_json(events.to_json(event)) for event in ONE_OF_EACH] == ONE_OF_EACH
     assert account.epsilon(ONE_OF_EACH[:-1], 1e-6, ADD_REMOVE) == account.epsilon(ONE_OF_EACH[:-1], 1e-6, ZERO_OUT)
     assert {type(event) for event in ONE_OF_EACH} | {Metrics, NonPrivate, Public, Roster} == set(KINDS.values())
     assert max(account.epsilon([event], 1e-6, ZERO_OUT) for event in ONE_OF_EACH) < total < 20
@@ -181,9 +163,6 @@ def test_vast_noise_and_rare_samples_cost_next_to_nothing():
     assert account.epsilon([SampledGaussian(1.0, 0.0, 9), Gaussian(math.inf), Gaussian(1.0, 0)], 1e-6, ZERO_OUT) == 0
 
 
-# -- discrete noise -------------------------------------------------------------------------------------------
-
-
 def test_skellam_costs_what_its_theorem_says():
     """Δ₁ = 3, Δ₂² = 5, μ = 4, α = 2: 5/4 + min{(15 + 18)/64, 9/8} = 1.765625; α = 3: 15/8 + min{43/64, 9/8}."""
     event = Skellam(4.0, 3.0, math.sqrt(5))
@@ -210,23 +189,6 @@ def test_shares_of_discrete_gaussians_cost_what_their_proposition_says():
     many = DiscreteGaussian(2.0, 2.0, 3, 200_000)
     assert renyi.curve((many,), ZERO_OUT, np.array([2.0]))[0] > 2 * 4 / (2 * 400_000)
     assert renyi.curve((DiscreteGaussian(0.25, 1.0, 3, 1),), ZERO_OUT, np.array([2.0])) == pytest.approx([4.0])
-
-
-@pytest.mark.parametrize("variance", [1e2, 1e4, 1e6, 1e8])
-@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
-def test_discrete_noise_costs_at_least_the_gaussians_and_nears_it(variance, relation):
-    z = 3.0
-    l2 = math.sqrt(variance) / z
-    gaussian = renyi.curve((Gaussian(z),), relation)
-    for event in (Skellam(variance, l2 * 4, l2), DiscreteGaussian(variance / 10, l2, 1000, 10)):
-        cost = renyi.curve((event,), relation)
-        assert np.all(cost >= gaussian * (1 - 1e-12))
-        assert account.epsilon([event], 1e-6, relation) >= account.epsilon([Gaussian(z)], 1e-6, relation)
-        if variance == 1e8:
-            assert cost[100] == pytest.approx(gaussian[100], rel=1e-2)
-
-
-# -- refusals -------------------------------------------------------------------------------------------------
 
 
 class Whisper(Event):
@@ -287,9 +249,6 @@ def test_impossible_deltas_and_epsilons_are_refused(delta):
         account.group(1.0, 1e-6, 0)
 
 
-# -- units, silos, groups -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (0.5, 1e-6), (2.0, 1e-9), (1.0, 0.0)])
 def test_groups_and_replacing_follow_the_stated_rule(epsilon, delta):
     assert account.to_replace(epsilon, delta) == pytest.approx((2 * epsilon, (1 + math.exp(epsilon)) * delta))
@@ -297,15 +256,6 @@ def test_groups_and_replacing_follow_the_stated_rule(epsilon, delta):
         spread = sum(math.exp(i * epsilon) for i in range(size))
         assert account.group(epsilon, delta, size) == pytest.approx((size * epsilon, delta * spread))
     assert account.group(1.0, 1e-6, 10**6)[1] == account.group(math.inf, 1e-6, 2)[1] == 1
-
-
-def test_the_general_rule_covers_the_gaussian_under_replace():
-    for z, delta in itertools.product((1.0, 5.0), (1e-5, 1e-9)):
-        epsilon, worse = account.to_replace(account.epsilon([Gaussian(z)], delta, ZERO_OUT), delta)
-        assert account.epsilon([Gaussian(z)], worse, REPLACE) <= epsilon
-
-
-# -- cost of the reckoning itself -----------------------------------------------------------------------------
 
 
 def test_the_library_is_imported_only_when_it_is_needed():

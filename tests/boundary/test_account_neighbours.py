@@ -59,9 +59,6 @@ def changed(event, **factors):
     return replace(event, **{name: getattr(event, name) * f for name, f in factors.items() if hasattr(event, name)})
 
 
-# -- Rényi divergences ----------------------------------------------------------------------------------------
-
-
 def integer_shifts():
     """Differences between two integer answers, in one to four coordinates: long, flat, and mixed."""
     return [(1,), (4,), (1, 1), (3, -1), (2, 2, 2), (5, 0, 1), (1, 1, 1, 1)]
@@ -193,8 +190,6 @@ def test_sampled_costs_are_those_of_the_closed_form_at_whole_orders(z, rate, ord
     assert ours == pytest.approx(closed, rel=1e-6, abs=1e-12)
 
 
-# -- (ε, δ) ---------------------------------------------------------------------------------------------------
-
 EPSILONS = (0.0, 0.3, 1.0, 2.0)
 
 
@@ -228,6 +223,12 @@ def test_delta_covers_sampled_neighbours_and_is_tight(relation, z, rate):
         assert understated(SampledGaussian(z, rate), pair, relation) == []
         assert understated(SampledGaussian(z, rate, 2), [true.twice(d) for d in pair], relation, (0.5, 1.5)) == []
     assert overstated(SampledGaussian(z, rate), pairs[0], relation) == []
+
+
+def test_sampling_users_does_not_amplify_the_unit_rating():
+    """If her other ratings show that she was sampled, one more shows over twice what a sampled Gaussian claims."""
+    pair = [true.sampled_gaussian(1.0, 0.1, at, reach=40, cells=6000) for at in (21.0, 20.0)]
+    assert true.hockey_stick(*pair, 1.0) > 2 * account.delta([SampledGaussian(1.0, 0.1)], 1.0, ZERO_OUT)
 
 
 def test_delta_covers_neighbours_in_several_coordinates():

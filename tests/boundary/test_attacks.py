@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +23,6 @@ from tacit.errors import BadMessage, PrivacyRefused, TacitError, TamperingFound
 from tacit.experiment import run
 from tacit.guarantee import Relation
 from tacit.methods import bias, chosen
-from tacit.methods.method import Sides
-from tacit.partition import Setting
 from tacit.prepare.run_file import plan
 
 DATA = {"source": "demo", "users": 400, "items": 60, "ratings": 8000}
@@ -176,13 +174,6 @@ def test_two_processes_on_one_ledger_do_not_exceed_the_budget(tmp_path, monkeypa
     assert spent <= 1.1 * one
 
 
-def test_more_silos_do_not_reset_the_budget(tmp_path):
-    kept = {"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept")}  # budget = 1.0
-    run(file(privacy=kept, partition={"into": 2}), tmp_path / "one")
-    with pytest.raises(PrivacyRefused):
-        run(file(privacy=kept, partition={"into": 4}, seed=8), tmp_path / "two")
-
-
 def test_a_run_does_not_trust_a_ledger_that_was_changed(tmp_path):
     kept = {"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept"), "budget": 1.3}
     run(file(privacy=kept), tmp_path / "one")
@@ -196,44 +187,13 @@ def test_a_run_does_not_trust_a_ledger_that_was_changed(tmp_path):
         run(file(privacy=kept, seed=8), tmp_path / "two")
 
 
-def test_item_ids_are_never_a_union_of_rated_ids(tmp_path, monkeypatch):
-    folder = tmp_path / "data" / "ml-100k"
-    folder.mkdir(parents=True)
-    rows = [(u, i, 1 + (u + i) % 5, 0) for u in range(1, 40) for i in range(1, 20)]
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
-    shapes = []
-    for extra in ([], [(7, 1500, 5, 0)]):  # user 7 alone rated film 1500
-        (folder / "u.data").write_text("".join("\t".join(map(str, r)) + "\n" for r in rows + extra))
-        name = f"run{len(shapes)}"
-        try:
-            run(file(data={"source": "ml-100k"}), tmp_path / name)
-        except TacitError:
-            return  # refused: as it should be
-        shapes.append(np.load(tmp_path / name / "model/factors.npz")["item_ids"].tolist())
-    assert shapes[0] == shapes[1]
-
-
-def two_sums(self, federation):
-    for _ in federation.rounds(3):
-        total = federation.sum("contribute")
-    b = np.zeros(self.facts.items, np.float32)
-    federation.show(biases=b)
-    federation.ask("finish", biases=b)
-    from tacit.model import Linear, Model
-
-    return Model("bias", self.facts.scale, self.facts.item_ids, Linear.scores(b, self.facts.scale))
-
-
-def test_a_lost_answer_is_not_taken_for_tampering(tmp_path, monkeypatch):
+def test_a_lost_answer_is_not_taken_for_tampering(tmp_path):
     """Three rounds, drop-outs: the party charges what was lost, and its next head is honest."""
-    monkeypatch.setattr(bias.BiasCoordinator, "run", two_sums)
-
-    def longer(*given):
-        return [replace(spec, releases=3) for spec in bias.specs(*given)]
-
-    monkeypatch.setitem(bias.BIAS.sides, Setting.HORIZONTAL, Sides(bias.BiasCoordinator, bias.BiasParty, longer))
-    run(file(aggregation={"name": "plain", "dropout": 0.5}), tmp_path / "run")
-    assert (tmp_path / "run" / "summary.json").exists()
+    method = {"name": "sgdmf", "factors": 2, "rounds": 3, "local_steps": 1}
+    summary = run(file(method=method, aggregation={"name": "plain", "dropout": 0.5}), tmp_path / "run")
+    assert summary["rounds"] == 3
+    with closing(Ledger.open(tmp_path / "run" / "ledger" / "party-2.sqlite")) as ledger:
+        assert [row.step for row in ledger.rows()].count("contribute") == 3  # two of which did not arrive
 
 
 def test_an_answer_without_a_head_is_noticed_in_a_private_run(tmp_path, monkeypatch):
@@ -284,12 +244,6 @@ def test_out_does_not_take_over_the_unfinished_run_of_another_file(tmp_path, mon
     other = file(data={**DATA, "users": 500, "ratings": 9000})
     with pytest.raises(TacitError):
         run(other, tmp_path / "run")
-
-
-def test_a_ledger_folder_that_cannot_be_made_is_one_sentence(tmp_path):
-    (tmp_path / "kept").write_text("a file")
-    with pytest.raises(TacitError):
-        run(file(privacy={"epsilon": 1.0, "delta": 1e-6, "ledger": str(tmp_path / "kept")}), tmp_path / "run")
 
 
 def test_rows_of_this_run_that_its_terms_do_not_hold_still_count(tmp_path):

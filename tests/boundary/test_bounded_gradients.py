@@ -20,7 +20,6 @@ from bounded_cases import (
     make_world,
     moved,
     neighbour,
-    ratings_of,
     row,
 )
 from hypothesis import given, settings
@@ -56,9 +55,6 @@ def aligned(ratings, r, scale=(1, 5), m=12, others=2):
     axis = np.array([size, 0], dtype=np.float32)
     records = [[(j, r) for j in range(ratings)], *[[(j, scale[1]) for j in range(m)]] * others]
     return World(records, m, scale, np.tile(axis, (1 + others, 1)), np.tile(axis, (m, 1)))
-
-
-# -- what is claimed -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -102,31 +98,6 @@ def test_a_sample_amplifies_its_own_unit_only():
         assert make(world, 0.1, sampled=RATING, **AT_HOME).query.sensitivity(RATING, ZERO_OUT) == math.inf
 
 
-def test_sampling_users_does_not_amplify_the_unit_rating():
-    """δ(ε = 1) of one step at noise 1, η = .1: more than twice what a sampled Gaussian claims, if others show her."""
-    x = np.linspace(-12, 40, 400_001)
-    step, rate, far = x[1] - x[0], 0.1, 20.0
-
-    def normal(mean):
-        return np.exp(-((x - mean) ** 2) / 2) / math.sqrt(2 * math.pi)
-
-    def delta(p, q):
-        return float(np.maximum(p - math.e * q, 0).sum() * step)
-
-    claimed = delta((1 - rate) * normal(0) + rate * normal(1), normal(0))
-    true = delta((1 - rate) * normal(0) + rate * normal(far + 1), (1 - rate) * normal(0) + rate * normal(far))
-    assert true == pytest.approx(rate * delta(normal(1), normal(0)), rel=1e-3)
-    assert true > 2 * claimed
-
-
-def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says():
-    world = aligned(1, 9.0, others=0).with_user(0, [0, 2])
-    query = EmbeddingGradient(Scale(1, 5), 1.0, **PUBLIC)
-    wide, near = (query.over(ratings_of(w.records, w.m, (-9, 9))) for w in (world, world.with_record(0, [])))
-    assert 0.999 * query.sensitivity(RATING, ZERO_OUT) < moved(wide, near, world.state)
-    assert_bounded(wide, near, RATING, ZERO_OUT, world.state)
-
-
 def test_pieces_are_bounded_for_item_gradients_of_factors_fitted_at_home():
     for asked, more in ((EmbeddingGradient, {}), (ClippedGradient, {"threshold": 3.0})):
         for sampling in (0.2, 1.0):
@@ -152,9 +123,6 @@ def test_a_rating_is_counted_as_such_only_where_it_is_bounded_by_itself():
         assert query.counted(RATING) == ((RATING, ZERO_OUT) if by_itself else (USER, REPLACE))
         assert query.counted(USER) == (USER, ZERO_OUT)
         assert query.sensitivity(*query.counted(RATING)) >= query.sensitivity(RATING, ZERO_OUT)
-
-
-# -- neighbours ------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -226,9 +194,6 @@ def test_an_empty_record_adds_exactly_nothing_wherever_her_factors_are():
         assert not answer["items"].any()
 
 
-# -- what it computes ------------------------------------------------------------------------------------------------
-
-
 @given(SEEDS)
 @settings(deadline=None, max_examples=25)
 def test_on_factors_that_need_no_clipping_it_is_the_gradient(seed):
@@ -270,9 +235,6 @@ def test_a_sums_factors_can_be_given_beforehand_and_the_absent_stay_out():
     assert not answer["users"][0].any()
     alone = embedding(world.with_record(0, []))(world.state, derive(1, "x"))
     np.testing.assert_array_equal(answer["items"], alone["items"])
-
-
-# -- planted bugs ------------------------------------------------------------------------------------------------------
 
 
 def within(tolerance=0.999, **how):

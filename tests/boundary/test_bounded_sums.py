@@ -34,10 +34,8 @@ from tacit.boundary.clipped_sums import (
     ClippedWhole,
     Normalised,
     NormalisedSum,
-    bounded_rows,
-    on_grid,
 )
-from tacit.boundary.least_squares import Weighted, packed, unpacked
+from tacit.boundary.least_squares import Weighted, unpacked
 from tacit.errors import DataError
 from tacit.rng import derive
 
@@ -67,9 +65,6 @@ def clipped(x, counts=None, limit=1.0, kind=ClippedSum):
     return kind(Clipped(("x",), limit), {"x": x}, np.ones(len(x)) if counts is None else counts)
 
 
-# -- what is claimed -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("unit", "relation"), CASES)
 def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_else(unit, relation):
     times = 1 if (unit, relation) in ((USER, ZERO_OUT), (USER, ADD_REMOVE)) else 2
@@ -81,9 +76,6 @@ def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_el
         assert weighted.sensitivity(unit, relation) == pytest.approx(times * bound)
         assert weighted.clip == pytest.approx(bound)
         assert weighted.sampling == Normalised(("x",)).sampling == ClippedWhole(3.5).sampling == 1
-
-
-# -- normalised sums -------------------------------------------------------------------------------------------------
 
 
 @given(WORLDS, SEEDS, st.sampled_from(CASES))
@@ -150,9 +142,6 @@ def test_an_empty_record_adds_exactly_nothing():
     assert not answer["moment"].any()
 
 
-# -- clipped sums ----------------------------------------------------------------------------------------------------
-
-
 @given(
     st.lists(st.lists(st.sampled_from(HARD), min_size=5, max_size=5), min_size=1, max_size=4),
     st.lists(st.sampled_from(HARD), min_size=5, max_size=5),
@@ -191,9 +180,6 @@ def test_what_is_within_the_clip_is_left_alone():
     query = clipped(x)
     np.testing.assert_allclose(query.bounded_values()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
     np.testing.assert_allclose(ClippedWhole(1.0).over({"x": x[0]})({}, NOWHERE)["x"], x[0], rtol=1e-6)
-
-
-# -- statistics of alternating least squares -------------------------------------------------------------------------
 
 
 def statistics_of(records, m, weights=None, factors=None, present=None, **others):
@@ -259,14 +245,6 @@ def test_statistics_are_those_of_least_squares():
     np.testing.assert_allclose(here["moment"][2], -u[1], rtol=1e-5)
 
 
-@given(SEEDS, st.integers(1, 6))
-@settings(deadline=None, max_examples=30)
-def test_a_packed_outer_product_has_the_squared_norm_of_its_vector(seed, p):
-    u = derive(seed, "packed").normal(size=(3, p))
-    np.testing.assert_allclose(np.linalg.norm(packed(u), axis=1), np.square(u).sum(axis=1))
-    np.testing.assert_allclose(unpacked(packed(u)), u[:, :, None] * u[:, None, :])
-
-
 def weighed(world, seed, blocks, present=None):
     n = sum(map(len, world.records))
     weights = derive(seed, "weights").choice([1.0, 50.0, 1e-3, -2.0, np.inf], n)
@@ -297,9 +275,6 @@ def test_nobody_at_all_answers_zeros():
     assert of_values([], 2)({}, NOWHERE)["x"].tolist() == [0, 0]
     assert clipped(np.ones((0, 2)))({}, NOWHERE)["x"].tolist() == [0, 0]
     assert statistics_of([], 2, factors=np.ones((0, 2)))({}, NOWHERE)["moment"].tolist() == [[0, 0], [0, 0]]
-
-
-# -- planted bugs ------------------------------------------------------------------------------------------------------
 
 
 class ClaimsTooLittle(Normalised):
@@ -451,12 +426,3 @@ def naive_rows(indptr, x, limit, exactly=False):
     x = bounded.finite(x)
     norms = np.sqrt(np.bincount(owner, weights=np.square(x).sum(axis=0), minlength=len(indptr) - 1))
     return x * limit / np.where(norms > 0, norms, 1)[owner]
-
-
-def test_rows_within_the_limit_keep_their_numbers_and_the_grid_only_shortens():
-    x = derive(5, "rows").normal(size=(2, 9))
-    indptr = np.array([0, 4, 4, 9])
-    np.testing.assert_allclose(bounded_rows(indptr, x, 100.0), x, rtol=1e-15)
-    cut = on_grid(x, 1.0, 10_000)
-    assert (np.abs(cut) <= np.abs(x)).all()
-    assert np.abs(cut - x).max() <= 2.0**-38

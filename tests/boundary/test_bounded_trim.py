@@ -70,9 +70,6 @@ def test_every_set_of_ratings_is_kept_equally_often():
     assert ((counts - n / 35) ** 2 / (n / 35)).sum() < 79
 
 
-# -- samples -----------------------------------------------------------------------------------------------------------
-
-
 def test_users_are_sampled_independently_at_the_rate_with_all_their_ratings():
     """n = 40,000: the number sampled and the number of neighbours in the roster both sampled, within 5 deviations."""
     n, rate = 40_000, 0.2
@@ -124,9 +121,6 @@ def test_every_answer_draws_a_sample_and_a_trimming_of_its_own():
     assert query.sensitivity(USER, ZERO_OUT) <= query.sensitivity(RATING, ZERO_OUT)
 
 
-# -- compressed rows ---------------------------------------------------------------------------------------------------
-
-
 @given(RECORDS, st.data())
 @settings(deadline=None, max_examples=100)
 def test_a_repeated_item_anywhere_is_refused(records, data):
@@ -143,9 +137,6 @@ def test_a_repeated_item_anywhere_is_refused(records, data):
 def test_pointers_that_do_not_fit_are_refused(indptr):
     with pytest.raises(DataError, match="row pointers"):
         check_rows(np.array(indptr, dtype=np.int64), np.array([0, 1]), 5)
-
-
-# -- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def kernel_case(seed, p, size):

@@ -88,9 +88,6 @@ def test_a_schedule_that_costs_nothing_needs_the_least_noise():
     assert calibrate.multiplier(lambda z: [SampledGaussian(z, 0.0)], 1.0, 1e-6, ZERO_OUT) == calibrate.LEAST
 
 
-# -- the cache ------------------------------------------------------------------------------------------------
-
-
 def test_a_value_is_kept_as_json_whole_and_for_the_owner_alone(own_cache):
     z = calibrate.multiplier(skellam, 1.0, 1e-6, ZERO_OUT)
     [file] = list(own_cache.iterdir())

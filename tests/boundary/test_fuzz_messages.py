@@ -8,12 +8,11 @@ at the end break a check on purpose, and the same forgeries then find it.
 import json
 import math
 import random
-import resource
 import tracemalloc
 
 import numpy as np
 import pytest
-from forgeries import FORGERIES, forged
+from forgeries import FORGERIES, damaged, forged
 from stated import gate_of, nothing_promised, promise, step_terms
 
 from tacit.aggregation.plain import Plain
@@ -36,9 +35,6 @@ FACTS = Facts.of(PARTIES, SEED)
 EVENT = canonical(Gaussian(2.0))
 QUERY = Normalised(("errors", "weights"))
 SAID = {"terms": nothing_promised(QUERY, step="contribute"), "how": Plain(Setting.HORIZONTAL, 2)}
-
-
-# -- forgeries ----------------------------------------------------------------------------------------------------
 
 
 F4 = np.zeros(ITEMS, np.float32)
@@ -66,7 +62,7 @@ ODD = [-1, 2**31, 2**63, 2**64, 10**40, True, 1.5, math.nan, math.inf, None, "1"
 
 def bent(draw: random.Random, good: bytes) -> bytes:
     """Bytes that are random, prepared, or a good message with something done to it."""
-    way = draw.randrange(8)
+    way = draw.randrange(6)
     if way == 0:
         return draw.randbytes(draw.randrange(200))
     if way == 1:
@@ -75,14 +71,7 @@ def bent(draw: random.Random, good: bytes) -> bytes:
         return draw.choice(HEADERS)
     if way == 4:
         return draw.choice(PAYLOADS)
-    if way == 5:
-        return good[: draw.randrange(len(good))]
-    if way == 6:
-        return good + draw.randbytes(1 + draw.randrange(16))
-    flipped = bytearray(good)
-    for _ in range(1 + draw.randrange(3)):
-        flipped[draw.randrange(len(good))] ^= 1 << draw.randrange(8)
-    return bytes(flipped)
+    return damaged(draw, good)
 
 
 def complaint(error: BaseException, case: object) -> None:
@@ -92,9 +81,6 @@ def complaint(error: BaseException, case: object) -> None:
     text = str(error)
     assert 0 < len(text) <= LONGEST, shown
     assert text.isprintable(), shown
-
-
-# -- requests to a party ------------------------------------------------------------------------------------------
 
 
 def private_party(folder) -> BiasParty:
@@ -144,9 +130,6 @@ def ask_party(party: BiasParty, number: int, seed: int = SEED) -> int:
             assert type(release) is Release, request
             assert as_agreed(request), f"{str(request)[:300]} was served"
     return served
-
-
-# -- answers to the coordinator -----------------------------------------------------------------------------------
 
 
 class Forger:
@@ -223,11 +206,7 @@ def hear_coordinator(number: int, seed: int = SEED) -> int:
     return used
 
 
-# -- tests --------------------------------------------------------------------------------------------------------
-
-
 def test_forged_requests_are_rejected_in_one_sentence(tmp_path):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     party = private_party(tmp_path)
     served = ask_party(party, EACH)
     rows = party.gate.protection.ledger.rows()
@@ -235,14 +214,10 @@ def test_forged_requests_are_rejected_in_one_sentence(tmp_path):
     assert [row.step for row in rows].count("contribute") <= 1
     assert len(rows) < 50
     assert party.gate.protection.ledger.verify() == len(rows)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
 
 
 def test_forged_answers_are_rejected_in_one_sentence():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    used = hear_coordinator(EACH)
-    assert 0 < used < EACH / 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    assert 0 < hear_coordinator(EACH) < EACH / 2
 
 
 def test_no_single_forgery_costs_memory(tmp_path):
@@ -257,9 +232,6 @@ def test_no_single_forgery_costs_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 16 * 2**20
-
-
-# -- the same forgeries find what is broken on purpose ------------------------------------------------------------
 
 
 def found(search, *args) -> bool:

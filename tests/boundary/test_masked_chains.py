@@ -91,9 +91,6 @@ def asked(agreed, name, step=None, number=1, **others):
     return Request(agreed.method.name, agreed.bound, f"{step}:{averaged}", number, 0, encode({"context": whole.hash}))
 
 
-# -- a coordinator that skips the exchange gets nothing -----------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("kind", ["simulated", "deployed", "non-private"])
 def test_before_keys_and_shares_are_exchanged_nothing_leaves_or_is_charged(tmp_path, name, kind):
@@ -113,34 +110,20 @@ def test_before_keys_and_shares_are_exchanged_nothing_leaves_or_is_charged(tmp_p
                 party.answer(asked(agreed, name, "advertise"))
 
 
-class Skips:
-    """An engine that skips no message, and notes every answer that arrived."""
-
-    def __init__(self, engine):
-        self.engine, self.heard = engine, []
-
-    def deliver(self, requests, participants):
-        answers = self.engine.deliver(requests, participants)
-        self.heard += [answer for answer in answers if answer.status == "ok"]
-        return answers
-
-
 @EVERY
 @pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
 def test_a_coordinator_that_skips_the_exchanges_gets_nothing_from_anybody(tmp_path, monkeypatch, name, private):
     """In process, by its own federation: it takes single answers for a mean, as under plain."""
     agreed, shares = agreement(name, private=private)
-    budget = Budget(5.0, 1e-4)
     ledgers = {share.name: Ledger(tmp_path / f"{share.name}.sqlite", share.name) for share in shares}
-    parties = [agreed.party(share, Record(ledgers[share.name], budget) if private else None) for share in shares]
-    line, transcript = Skips(InProcess(parties, workers=1)), Transcript()
-    federation = agreed.federation(line, transcript=transcript)
+    record = {name: Record(ledger, Budget(5.0, 1e-4)) for name, ledger in ledgers.items() if private}
+    line = InProcess([agreed.party(share, record.get(share.name)) for share in shares], workers=1)
+    federation = agreed.federation(line, transcript=(transcript := Transcript()))
     monkeypatch.setattr(SecAgg, "mean", lambda self, talk: super(SecAgg, self).mean(talk))
     averaged, payload = STEPS[name][2], decode(asked(agreed, name).body)
     next(federation.rounds(1))
     with pytest.raises(TacitError):
         federation.mean(averaged, **payload)
-    assert line.heard == []
     assert transcript.meter.bytes_up == 0
     assert all(ledger.rows() == [] for ledger in ledgers.values())
     with pytest.raises(PrivacyRefused, match="ask for their sum or mean"):
@@ -174,27 +157,6 @@ def test_a_party_that_makes_no_masks_refuses_in_a_deployment_alone(tmp_path, nam
                 with pytest.raises(PrivacyRefused, match="only a simulation may do"):
                     party.answer(asked(agreed, name))
             assert len(ledger.rows()) == seeded
-
-
-@EVERY
-def test_without_masks_in_the_terms_the_same_request_is_answered(tmp_path, name):
-    agreed, shares = agreement(name, aggregation="plain")
-    with a_party(tmp_path, agreed, shares) as (party, _ledger):
-        (block,) = decode(party.answer(asked(agreed, name)).body).values()
-        assert np.isfinite(block).all()
-
-
-def test_what_is_in_no_mean_leaves_as_it_is(tmp_path):
-    """The factors of a silo's own items are nobody else's: there is no mean to hide them in."""
-    name = "sgdmf, items divided"
-    agreed, shares = agreement(name)
-    with a_party(tmp_path, agreed, shares) as (party, _ledger):
-        users = start_factors(agreed.facts, agreed.facts.users, 2, "users")
-        finish = replace(asked(agreed, name), step="finish", body=encode({"users": users}))
-        assert decode(party.answer(finish).body).keys() == {"items"}
-
-
-# -- nothing is sealed twice --------------------------------------------------------------------------------------
 
 
 class Watched:

@@ -1,29 +1,31 @@
-"""Mechanisms add noise to every entry, anew at every call, and their events say what was added over what can move."""
+"""Noise is drawn anew at every call and added to every entry; events say what was added over what can move."""
 
+import copy
 import math
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from privacy_loss import seeded
 
 from tacit.boundary import events
+from tacit.boundary.discrete import discrete_gaussian
 from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Skellam
 from tacit.boundary.query import Rows
-from tacit.boundary.randomness import Secure, Seeded
+from tacit.boundary.randomness import Keyed, Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 
 DISCRETE = [Skellam, DiscreteGaussian, DiscreteLaplace]
 
 
-def seeded(*purpose):
-    return Seeded(stream_key(7, "mechanism", *purpose))
-
-
 def blocks():
     return {"users": np.zeros((50, 4), dtype=np.float32), "items": np.ones((30, 4), dtype=np.float64)}
-
-
-# -- Gaussian ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [seeded, Secure])
@@ -36,13 +38,6 @@ def test_gaussian_noise_is_added_in_place_to_every_entry_of_every_block(make):
     for name, was in blocks().items():
         assert np.count_nonzero(found[name] == was) == 0
         assert np.std(found[name] - was) == pytest.approx(2.0, rel=0.3)
-
-
-def test_the_order_of_blocks_does_not_matter():
-    one = Gaussian(1.0).add(blocks(), seeded("order"))
-    other = Gaussian(1.0).add(dict(reversed(blocks().items())), seeded("order"))
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name])
 
 
 def touched():
@@ -94,9 +89,6 @@ def test_what_is_not_finite_is_refused_and_does_not_stay(poison):
         assert not block.any()
 
 
-# -- discrete ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mechanism", DISCRETE)
 @pytest.mark.parametrize("make", [seeded, Secure])
 def test_discrete_noise_makes_a_new_array_of_whole_numbers(mechanism, make):
@@ -118,9 +110,6 @@ def test_adding_wraps_around_rather_than_saturate():
     x = np.full(1000, 2**63 - 1, dtype=np.int64)
     y = Skellam(100.0).add(x, seeded())
     assert 300 < np.count_nonzero(y < 0) < 700
-
-
-# -- events --------------------------------------------------------------------------------------------------------
 
 
 def test_events_are_noise_over_sensitivity():
@@ -164,3 +153,167 @@ def test_an_answer_that_nothing_bounds_has_no_event(name, sensitivity):
 def test_noise_that_protects_nobody_is_refused(mechanism, amount):
     with pytest.raises(PrivacyRefused, match="protects nobody"):
         mechanism(amount)
+
+
+KEY, OTHER = stream_key(7, "party-1", 3, "noise"), stream_key(8, "party-1", 3, "noise")
+SOURCES = {"seeded": lambda: Seeded(KEY), "secure": Secure}
+
+
+@pytest.fixture(params=SOURCES)
+def source(request):
+    return SOURCES[request.param]()
+
+
+def test_shapes_and_dtypes(source):
+    assert (source.words(5).dtype, source.uniform(4).dtype) == (np.uint64, np.float64)
+    assert (source.integers(10, 7).dtype, source.normal(3).dtype) == (np.int64, np.float32)
+    assert (source.uniform((2, 3)).shape, source.normal((3, 2, 1)).shape, source.normal(()).shape) == (
+        (2, 3),
+        (3, 2, 1),
+        (),
+    )
+    assert source.words(0).size == source.uniform((0, 3)).size == source.integers(5, 0).size == source.normal(0).size
+
+
+def test_no_two_calls_give_the_same(source):
+    drawn = np.concatenate([source.words(n) for n in (1, 2, 3, 1000, 70_000, 1000, 1)])
+    assert len(np.unique(drawn)) == len(drawn)
+    noise = np.concatenate([source.normal(1000) for _ in range(5)]).reshape(5, 1000)
+    assert np.all(np.abs(np.corrcoef(noise) - np.eye(5)) < 5 / np.sqrt(1000))
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=50)
+@pytest.mark.parametrize("kind", SOURCES)
+def test_integers_stay_below_their_own_bound(kind, data):
+    highs = data.draw(st.lists(st.one_of(st.integers(1, 3), st.integers(1, 2**63 - 1)), max_size=20))
+    drawn = SOURCES[kind]().integers(np.array(highs, dtype=np.int64), len(highs))
+    assert np.all((drawn >= 0) & (drawn < np.array(highs, dtype=np.int64)))
+
+
+@pytest.mark.parametrize("high", [0, -1])
+def test_integers_below_nothing_are_refused(source, high):
+    with pytest.raises(UsageError, match="at least 1"):
+        source.integers(high, 3)
+
+
+def everything(source):
+    floats = [source.normal(5)] if isinstance(source, Seeded) else []
+    return [source.words(5), source.uniform(5), source.integers(1000, 5), discrete_gaussian(source, 1e6, 9), *floats]
+
+
+@pytest.mark.parametrize("make", [Seeded, Keyed])
+def test_the_same_key_gives_the_same_and_another_one_another(make):
+    for a, b, c in zip(*(everything(make(key)) for key in (KEY, KEY, OTHER)), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert not np.array_equal(a, c)
+    assert make(KEY).simulated == (make is Seeded)
+
+
+@pytest.mark.parametrize("make", [Seeded, Keyed])
+@pytest.mark.parametrize("key", [b"", bytes(31), bytes(33), "x" * 32, bytearray(32), 7, None])
+def test_a_key_is_32_bytes(make, key):
+    with pytest.raises(UsageError, match="32 bytes"):
+        make(key)
+
+
+def test_two_secure_sources_never_agree(monkeypatch):
+    """32 sources, 200 words each: not one word in common (chance of one: 2⁻⁴⁰); with a key that repeats, all are."""
+    drawn = np.concatenate([Secure().words(200) for _ in range(32)])
+    assert len(np.unique(drawn)) == len(drawn)
+    assert not Secure().simulated
+    monkeypatch.setattr(os, "urandom", lambda n: stream_key(7, "fixed")[:n])
+    np.testing.assert_array_equal(Secure().words(200), Secure().words(200))
+
+
+@pytest.mark.parametrize("seed", [7, KEY, None])
+def test_a_secure_source_cannot_be_seeded(seed):
+    with pytest.raises(PrivacyRefused, match="cannot be seeded"):
+        Secure(seed)
+
+
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("make", [Secure, lambda: Keyed(KEY)])
+def test_a_private_source_cannot_be_copied_or_stored(make, copier):
+    source = make()
+    source.words(1)
+    with pytest.raises(PrivacyRefused, match="copied or stored"):
+        copier(source)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda n: (_ for _ in ()).throw(OSError("no entropy")),
+        lambda n: (_ for _ in ()).throw(NotImplementedError("none")),
+        lambda n: b"",
+        lambda n: bytes(n),
+        lambda n: b"\xff" * n,
+        lambda n: os.getrandom(n - 1) if hasattr(os, "getrandom") else b"x",
+    ],
+)
+def test_without_the_operating_systems_randomness_nothing_is_drawn(broken, monkeypatch):
+    source = Secure()
+    monkeypatch.setattr(os, "urandom", broken)
+    for draw in (lambda: source.words(3), lambda: source.normal(3), lambda: source.integers(4, 3)):
+        with pytest.raises(PrivacyRefused, match="operating system"):
+            draw()
+
+
+def test_the_key_is_in_no_attribute(monkeypatch):
+    monkeypatch.setattr(os, "urandom", lambda n: KEY[:n])
+    for source in (Secure(), Keyed(KEY)):
+        source.words(4)
+        assert all(value != KEY for value in vars(source).values())
+        assert KEY.hex() not in repr(source) + repr(vars(source))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_draws_something_else():
+    source = Secure()
+    source.words(3)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, source.words(4).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 32) != source.words(4).tobytes()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_threads_share_a_secure_source_without_repeats():
+    source = Secure()
+    with ThreadPoolExecutor(4) as pool:
+        drawn = np.concatenate(list(pool.map(source.words, [5000] * 40)))
+    assert len(np.unique(drawn)) == len(drawn)
+
+
+def test_a_secure_source_stops_before_its_counter_comes_round(monkeypatch):
+    monkeypatch.setattr(Secure, "_MOST_BLOCKS", 100)
+    source = Secure()
+    source.words(100)
+    with pytest.raises(PrivacyRefused, match="make a new one"):
+        source.words(100)
+
+
+@pytest.mark.parametrize("cut", [[1000], [1, 2, 3, 994], [500, 0, 500], [999, 1]])
+@pytest.mark.parametrize("make", [Secure, lambda: Keyed(KEY)])
+def test_the_words_are_aes_256_in_counter_mode_however_they_are_cut(make, cut, monkeypatch):
+    """Wiping the key after use must not wipe it before."""
+    monkeypatch.setattr(os, "urandom", lambda n: KEY[:n])
+    stated = Cipher(algorithms.AES(KEY), modes.CTR(bytes(16))).encryptor().update(bytes(8000))
+    source = make()
+    drawn = np.concatenate([source.words(n) for n in cut])
+    assert drawn.dtype == np.uint64
+    np.testing.assert_array_equal(drawn, np.frombuffer(stated, dtype="<u8"))
+
+
+def test_it_has_no_gaussians():
+    x = np.zeros(3)
+    for draw in (lambda s: s.add_normal(x, 1.0), lambda s: s.normal(3), lambda s: s.noised_rows(3, [0], x[None], 1.0)):
+        with pytest.raises(PrivacyRefused, match="Skellam"):
+            draw(Keyed(KEY))
+    assert not x.any()

@@ -1,10 +1,12 @@
-"""A veto counts what a run costs at the budget's δ, under the terms' relation, and within the budget's period."""
+"""What was spent: a tally of every row, whoever wrote it, and a veto at the budget's δ, relation and period."""
 
 import json
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stated import promise, record, step_terms
 
 import tacit
@@ -14,16 +16,99 @@ from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_gradients import EmbeddingGradient
 from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import Floats
-from tacit.boundary.events import Gaussian, SampledGaussian
+from tacit.boundary.events import Gaussian, Laplace, Public, SampledGaussian, merge
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent, Protection, total_epsilon
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import event_of
+from tacit.boundary.tally import Tally
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused, TacitError
 from tacit.guarantee import Relation
+
+SOME = [Gaussian(2.0), Gaussian(2.0, 3), SampledGaussian(1.5, 0.1, 10), Laplace(4.0), Public()]
+OLD, NEW = "2020-01-01T00:00:00+00:00", datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def write(ledger, event, run="run-1", admit=None):
+    return record(ledger, len(ledger.rows()) + 1, event=event, run=run, admit=admit)
+
+
+def counted(ledger, mine, days=None):
+    """The same from all rows."""
+    rows = [row for row in ledger.rows() if (row.run == "run-1") == mine and (days is None or row.moment != OLD)]
+    return merge(row.spent for row in rows)
+
+
+def agrees(tally, ledger):
+    return all(
+        (tally.spent(days).mine if mine else tally.spent(days).earlier) == counted(ledger, mine, days)
+        for mine in (True, False)
+        for days in (None, 30.0)
+    )
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(SOME), st.sampled_from(["run-1", "run-2"]), st.sampled_from([OLD, NEW]), st.booleans()),
+    max_size=6,
+)
+
+
+@given(ROWS)
+@settings(deadline=None, max_examples=25)
+def test_it_is_the_sum_of_all_rows_after_every_row_and_writer(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("tally") / "party-1.sqlite"
+    own, other = Ledger(path, "party-1"), Ledger(path, "party-1")
+    tally = Tally(own, "run-1")
+    assert agrees(tally, own)
+    with pytest.MonkeyPatch.context() as patch:
+        for event, run, moment, by_another in rows:
+            patch.setattr("tacit.boundary.ledger.now", lambda moment=moment: moment)
+            write(other if by_another else own, event, run)
+            assert agrees(tally, own)
+    own.close()
+    other.close()
+
+
+def test_a_tally_that_does_not_look_for_other_writers_is_found(tmp_path, monkeypatch):
+    own, other = (Ledger(tmp_path / "party-1.sqlite", "party-1") for _ in range(2))
+    write(own, Gaussian(2.0))
+    tally = Tally(own, "run-1")
+    tally.spent()
+    other._database.execute("update releases set event = ?", ('{"count":7,"kind":"Gaussian","multiplier":2.0}',))
+    assert tally.spent().mine == (Gaussian(2.0, 7),)
+    monkeypatch.setattr(Ledger, "version", (0, 0))
+    blind = Tally(own, "run-1")
+    blind.spent()
+    other._database.execute("update releases set event = ?", ('{"count":9,"kind":"Gaussian","multiplier":2.0}',))
+    assert blind.spent().mine == (Gaussian(2.0, 7),)
+
+
+def test_a_row_that_was_taken_back_is_not_counted(tmp_path):
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    tally = Tally(ledger, "run-1")
+
+    def refuse():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        write(ledger, Gaussian(2.0), admit=refuse)
+    assert tally.spent().mine == ()
+    write(ledger, Gaussian(2.0))
+    assert tally.spent().mine == (Gaussian(2.0),)
+
+
+def test_the_first_schedule_is_the_one_that_stands(tmp_path):
+    own, other = (Ledger(tmp_path / "party-1.sqlite", "party-1") for _ in range(2))
+    tally = Tally(own, "run-1")
+    assert tally.spent().first == ()
+    own.first_schedule([Gaussian(2.0, 5)])
+    assert tally.spent().first == (Gaussian(2.0, 5),)
+    other.first_schedule([Gaussian(3.0, 5)])
+    assert tally.spent().first == (Gaussian(3.0, 5),)
+
 
 Z, DELTA, REPLACE, ZERO_OUT = 4.0, 1e-5, Relation.REPLACE, Relation.ZERO_OUT
 EVENTS = (Gaussian(Z, 3),)
@@ -92,8 +177,6 @@ def test_a_run_that_is_refused_leaves_no_budget_behind(tmp_path):
         assert len({row.run for row in ledger.rows() if row.kind == "sum"}) == 1
         assert json.loads(ledger._about()["budgets"]) == [[1.0, 1e-6, None]]
 
-
-# -- a budget for a period trusts the site's clock, and refuses one that has gone back ------------------------------
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 ONE_RUN = 1.4 * epsilon(EVENTS, DELTA, ZERO_OUT)

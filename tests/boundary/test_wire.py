@@ -3,11 +3,12 @@
 import hashlib
 import json
 import math
+import random
 import tracemalloc
 
 import numpy as np
 import pytest
-from forgeries import FORGERIES, HUGE, forged, nested
+from forgeries import FORGERIES, HUGE, damaged, forged, nested
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
@@ -41,9 +42,6 @@ def assert_same(found, sent):
             assert str(found[name]) == str(value)  # −0.0 is not 0.0
 
 
-# -- there and back ------------------------------------------------------------------------------------------------
-
-
 @given(PAYLOADS)
 @settings(deadline=None, max_examples=200)
 def test_what_is_sent_is_what_arrives(payload):
@@ -51,22 +49,6 @@ def test_what_is_sent_is_what_arrives(payload):
     assert_same(decode(message), payload)
     assert encode(decode(message)) == message
     assert len(message) % 8 == 0
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        {},
-        {"": ""},
-        {"x": np.array(3.5)},
-        {"x": np.zeros((0, 3), dtype=np.float32)},
-        {"x": np.zeros((2, 0, 4, 0), dtype=np.int64)},
-        {"größe": "日本 😀", "n": None, "t": True, "f": False, "i": -(2**70), "z": -0.0, "tiny": 5e-324},
-        {"nan": np.array([np.nan, np.inf, -0.0]), "b": np.arange(5, dtype=np.uint8), "c": np.arange(3, dtype="<u8")},
-    ],
-)
-def test_odd_payloads_come_back(payload):
-    assert_same(decode(encode(payload)), payload)
 
 
 @given(PAYLOADS)
@@ -99,17 +81,6 @@ def test_known_bytes():
     start = b"TCT1" + bytes([len(header), 0, 0, 0]) + header
     assert message == start + bytes(-len(start) % 8) + b"\1\0\0\0\2\0\0\0\3\0\0\0" + bytes(4)
     assert digest(message) == hashlib.sha256(message).hexdigest()
-
-
-def test_different_payloads_give_different_bytes():
-    a = np.arange(4, dtype=np.int32)
-    plain = [{}, {"b": 0}, *({"a": value} for value in (None, 0, 0.0, False, "", "0"))]
-    views = [a, a.reshape(2, 2), a.view(np.uint32), a.view(np.int64), a[:3]]
-    payloads = [*plain, *({"a": view} for view in views), {"a": a, "b": a}]
-    assert len({digest(encode(payload)) for payload in payloads}) == len(payloads)
-
-
-# -- what does not travel ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,9 +120,6 @@ def test_what_does_not_travel_is_refused_where_it_starts(value, words):
 def test_what_nobody_could_decode_is_refused_where_it_starts(payload):
     with pytest.raises(BadMessage):
         encode(payload)
-
-
-# -- what a peer may send ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -199,9 +167,6 @@ def test_a_promise_allocates_nothing():
     assert seen > kept.nbytes
 
 
-# -- anything at all -----------------------------------------------------------------------------------------------
-
-
 def assert_safe(decode, message):
     """Either a well-formed payload, which could have been sent, or a `BadMessage`; True if it was decoded."""
     try:
@@ -232,7 +197,6 @@ def seeds():
     yield encode({"big": 2**80, "float": 1e-300, "yes": True, "empty": np.zeros((0, 7), dtype=np.int64)})
 
 
-WORDS = rb"""" { } [ ] , : NaN 1e999 -1 0 null <f8 |O shape \ud800""".split()
 PARTS = [
     b'"a":1',
     b'"a":null',
@@ -250,40 +214,22 @@ PARTS = [
 ]
 
 
-def fuzzed(stream, valid):
+def fuzzed(draw, valid):
     """One message at random: noise, a damaged message, or a header put together from likely and unlikely parts."""
-
-    def pick(choices):
-        return choices[int(stream.integers(len(choices)))]
-
-    kind = stream.integers(8)
+    kind = draw.randrange(6)
     if kind == 0:
-        return stream.bytes(int(stream.integers(0, 80)))
+        return draw.choice([b"", MAGIC]) + draw.randbytes(draw.randrange(80))
     if kind == 1:
-        return MAGIC + stream.bytes(int(stream.integers(0, 80)))
+        return forged(draw.randbytes(draw.randrange(40)), draw.randbytes(8 * draw.randrange(3)))
     if kind == 2:
-        return forged(stream.bytes(int(stream.integers(0, 40))), stream.bytes(8 * int(stream.integers(3))))
-    if kind == 3:
-        header = b"{" + b",".join(pick(PARTS) for _ in range(stream.integers(4))) + b"}"
-        return forged(header, bytes(8 * int(stream.integers(6))))
-    message = bytearray(pick(valid))
-    for _ in range(stream.integers(1, 4)):
-        at = int(stream.integers(len(message) + 1))
-        if kind == 4 and at < len(message):
-            message[at] ^= 1 << int(stream.integers(8))
-        elif kind == 5:
-            del message[at:]
-        elif kind == 6:
-            message[at:at] = pick(WORDS) if stream.random() < 0.5 else stream.bytes(int(stream.integers(1, 9)))
-        elif kind == 7:
-            word = pick(WORDS)
-            message[at : at + len(word)] = word
-    return bytes(message)
+        header = b"{" + b",".join(draw.choice(PARTS) for _ in range(draw.randrange(4))) + b"}"
+        return forged(header, bytes(8 * draw.randrange(6)))
+    return damaged(draw, draw.choice(valid))
 
 
 def test_twenty_thousand_fuzzed_messages_are_decoded_or_refused():
-    stream, valid = derive(7, "fuzz"), list(seeds())
-    decoded = sum(assert_safe(decode, fuzzed(stream, valid)) for _ in range(20_000))
+    draw, valid = random.Random(7), list(seeds())
+    decoded = sum(assert_safe(decode, fuzzed(draw, valid)) for _ in range(20_000))
     assert 500 < decoded < 15_000, "both ends must happen for the test to mean something"
 
 
@@ -313,11 +259,11 @@ def planted_text(message):
 
 @pytest.mark.parametrize("planted", [planted_error, planted_copy, planted_list, planted_text])
 def test_a_decoder_with_a_planted_bug_is_found_by_the_same_messages(planted):
-    stream, valid = derive(7, "fuzz"), list(seeds())
+    draw, valid = random.Random(7), list(seeds())
 
     def survives():
         for _ in range(2000):
-            assert_safe(planted, fuzzed(stream, valid))
+            assert_safe(planted, fuzzed(draw, valid))
 
     with pytest.raises((AssertionError, ValueError)):
         survives()

@@ -65,20 +65,6 @@ def test_other_clippings_are_found_not_to_be_it(other):
     assert not (feasible and np.all(inner <= 1e-9))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@given(st.integers(0, 2**32), SIZES, SPANS, st.integers(0, 5), st.integers(1, 6))
-@settings(deadline=None)
-def test_it_moves_nothing_twice_and_leaves_its_input(dtype, seed, size, span, n, p):
-    x = points(seed, size, n, p).astype(dtype)
-    before = x.copy()
-    once = embed(x, span)
-    np.testing.assert_array_equal(x, before)
-    assert once.dtype == dtype
-    np.testing.assert_allclose(embed(once, span), once, rtol=4 * np.finfo(dtype).eps)
-    inside = once * dtype(0.99)
-    np.testing.assert_array_equal(embed(inside, span), inside)
-
-
 def test_what_is_not_finite_becomes_zero_and_spoils_nothing_else():
     x = np.array([[np.nan, 1], [np.inf, 1], [-np.inf, 1], [3, 4], [np.nan, np.inf]], dtype=np.float32)
     expected = np.array([[0, 1], [0, 1], [0, 1], [0.6, 0.8], [0, 0]], dtype=np.float32)
@@ -109,9 +95,6 @@ def test_rows_that_a_peer_sent_are_projected_whatever_their_layout():
     sent = np.asfortranarray(x)
     sent.flags.writeable = False
     np.testing.assert_array_equal(embed(sent, 4.0), embed(x, 4.0))
-
-
-# -- the kernel and its twin ---------------------------------------------------------------------------------------
 
 
 def gradient_of(case):

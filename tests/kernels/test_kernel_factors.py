@@ -15,8 +15,6 @@ from tacit.kernels.sgd import sgd_epoch, sgd_epoch_numpy
 from tacit.kernels.squared_error import factor_gradients, factor_gradients_numpy
 from tacit.rng import derive
 
-# -- gradients of the squared error --------------------------------------------------------------------------------
-
 
 def loss(case, users, factors):
     """Σ (r − u·v)² over the ratings of the sampled rows, rating by rating."""
@@ -92,9 +90,6 @@ def test_a_planted_bug_in_gradients_is_found(planted):
     assert_finds(planted, check_gradients, factor_gradients, FIXED)
 
 
-# -- one epoch of stochastic gradient descent ----------------------------------------------------------------------
-
-
 def epoch(kernel, case, rate, regularization, times=1):
     """Every rating `times` times, in random order."""
     u, v = copies(case.users, case.factors)
@@ -153,9 +148,6 @@ def wrong_epoch(us, items, values, shift, order, u, v, rate, reg, span, *, stale
 )
 def test_a_planted_bug_in_an_epoch_is_found(bug):
     assert_finds(bug, check_epoch, sgd_epoch, FIXED_FEASIBLE, 0.3, 0.2)
-
-
-# -- predictions and ridge regression ------------------------------------------------------------------------------
 
 
 def check_pairs(kernel, case, k):

@@ -36,9 +36,6 @@ def same_bits(a, b):
     np.testing.assert_array_equal(a.view(f"u{a.itemsize}"), b.view(f"u{b.itemsize}"))
 
 
-# -- the words -----------------------------------------------------------------------------------------------------
-
-
 @given(KEYS, SIZES, STREAMS, STARTS)
 @settings(deadline=None)
 def test_words_and_normals_equal_their_twins_in_every_bit(key, n, stream, start):
@@ -60,9 +57,6 @@ def test_the_stream_stays_what_it_is():
     """A seeded run must give the same numbers in years to come."""
     assert [hex(w) for w in random_words(bytes(range(32)), 2)] == GOLDEN_WORDS
     assert standard_normals(bytes(range(32)), 2).tobytes().hex() == GOLDEN_NORMALS
-
-
-# -- the noise -----------------------------------------------------------------------------------------------------
 
 
 def check(kernel, dtype, n, start, sigma):
@@ -162,9 +156,6 @@ def test_sigma_is_never_rounded_down(sigma):
     assert sigma <= ratio.mean()
 
 
-# -- Box–Muller ----------------------------------------------------------------------------------------------------
-
-
 def reference(a, b):
     """The pair in float64, with the library's functions."""
     u = (a + (b & 255) / 256 + 1 / 512) / 2**32
@@ -184,10 +175,3 @@ def test_the_polynomials_are_logarithm_sine_and_cosine(a, b):
     found = np.array(_gaussian_pair(np.uint32(a), np.uint32(b)), dtype=np.float64)
     tolerance = 1e-6 if a < 2**32 - 2**24 else 2e-4
     np.testing.assert_allclose(found, reference(a, b), rtol=2e-6, atol=tolerance)
-
-
-def test_the_tails_go_to_seven_and_a_half():
-    largest = np.hypot(*_gaussian_pair(np.uint32(0), np.uint32(0)))
-    assert largest == pytest.approx(np.sqrt(2 * 41 * np.log(2)), rel=1e-6)
-    assert largest > 7.5
-    assert np.hypot(*_gaussian_pair(np.uint32(2**32 - 1), np.uint32(0))) == 0.0

@@ -10,8 +10,6 @@ from tacit.kernels.embed import embed
 from tacit.kernels.users import fold_in, fold_in_numpy, user_descent, user_descent_numpy
 from tacit.rng import derive
 
-# -- descent -------------------------------------------------------------------------------------------------------
-
 
 def descend(kernel, case, steps, users=None):
     users = case.users.copy() if users is None else users
@@ -88,9 +86,6 @@ def bad_descent(indptr, items, values, shift, rows, users, factors, span, steps,
 )
 def test_a_planted_bug_in_descent_is_found(bug):
     assert_finds(bug, check_descent, user_descent, FIXED_FEASIBLE, 2)
-
-
-# -- folding in ----------------------------------------------------------------------------------------------------
 
 
 def prior_of(case, size=0.5):

@@ -153,9 +153,6 @@ def seen(request):
     return secure_sum(GONE[request.param])
 
 
-# -- as much as was calibrated ------------------------------------------------------------------------------------
-
-
 def test_the_noise_on_the_sum_is_what_the_shares_leave(seen):
     """20,000 cells, both sides: a false alarm in about 1.7 million, for each of three numbers of survivors."""
     expected = seen.shares.remaining_variance(seen.grid.variance, seen.survivors)
@@ -210,9 +207,6 @@ def test_taking_out_other_noise_than_was_added_is_noticed(monkeypatch):
     assert not np.array_equal(seen.noise, sum(seen.kept.values()))
 
 
-# -- a simulated cohort -------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def cohort():
     """Ten devices in one cohort: their noise is drawn at once."""
@@ -231,9 +225,6 @@ def test_a_cohort_has_the_distribution_of_single_shares(cohort, seen):
         assert stats.chisquare(counts, CELLS * np.diff(below)).pvalue > 1e-6
         samples.append(one.noise / math.sqrt(variance))
     assert stats.ks_2samp(*samples).pvalue > 1e-6
-
-
-# -- one view, not two --------------------------------------------------------------------------------------------
 
 
 def best_average(first, second):
