@@ -1,6 +1,4 @@
-"""A site's own rules, each by itself; what they do to a whole offer is in test_part."""
-
-from dataclasses import replace
+"""A site's own rules, each by itself; what they do to a whole offer is in test_site_run."""
 
 import pytest
 from one_site import CHAIN, NAMES, offer_of, run_file
@@ -10,12 +8,9 @@ from tacit.boundary.protection import BudgetSpent
 from tacit.data.ratings import Feedback
 from tacit.deploy.offer import SiteSizes, facts_of
 from tacit.deploy.policy import Policy
-from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.partition import Setting
-from tacit.prepare.run_file import seeded, setting_of
+from tacit.errors import PrivacyRefused
 
 OFFER = offer_of(run_file())
-KEYS = {"party-2": "2" * 64, "party-3": "3" * 64}
 
 
 def plan_of(offer):
@@ -25,41 +20,6 @@ def plan_of(offer):
 def both_of(offer):
     """An offer's run file, and the plan that it makes."""
     return offer.file, plan_of(offer)
-
-
-def test_what_keeps_the_rules_passes():
-    Policy().check(OFFER, "party-2")
-    Policy(non_private=True).check(offer_of(run_file(privacy=None)), "party-1")
-    Policy(local=True).check(offer_of(run_file(engine={"seeded": True}), local=True), "party-1")
-
-
-@pytest.mark.parametrize(
-    ("engine", "found"),
-    [({}, True), ({"seeded": False}, False), ({"name": "flare"}, False), ({"name": "flare", "seeded": True}, True)],
-)
-def test_noise_is_seeded_in_one_process_or_where_the_file_says_so(engine, found):
-    assert seeded(run_file(engine=engine)) is found
-
-
-SETTINGS = {"user": "horizontal", "group": "horizontal", "zip1": "horizontal", "item": "vertical", "genre": "vertical"}
-
-
-@pytest.mark.parametrize(("by", "setting"), [*SETTINGS.items(), ("device", "device")])
-def test_the_setting_is_the_run_file_s(by, setting):
-    file = run_file(partition={"by": by, "into": 3})
-    assert setting_of(file) is Setting(setting)
-    others = [s for s in Setting if s != setting]
-    for other in others:
-        with pytest.raises(UsageError, match="offered setting"):
-            Policy().check(replace(OFFER, file=offer_of(file).file, setting=other), "party-1")
-
-
-def test_more_than_a_site_allows_is_refused_as_its_budget():
-    file, plan = both_of(OFFER)
-    Policy().check_plan(file, plan, 48)
-    Policy(max_epsilon=4.0).check_plan(file, plan, 48)
-    with pytest.raises(BudgetSpent, match=r"allows 3\.9"):
-        Policy(max_epsilon=3.9).check_plan(file, plan, 48)
 
 
 def test_without_a_word_from_the_site_there_is_a_ceiling():
@@ -120,19 +80,6 @@ def test_a_budget_is_the_site_s_or_the_first_run_s_for_good(tmp_path):
     assert (mine.epsilon, mine.delta, mine.days) == (2.0, 1e-7, 30.0)
     assert Policy(local=True).budget(file, plan, ledger).epsilon == 50.0
     ledger.close()
-
-
-def test_signing_keys_come_from_their_owners():
-    others = ("party-2", "party-3")
-    assert Policy(peers=KEYS).peer_keys(KEYS, others) == KEYS
-    assert Policy(local=True).peer_keys({"party-2": "x"}, others) == {"party-2": "x"}
-    with pytest.raises(PrivacyRefused, match="--peers FILE"):
-        Policy().peer_keys(KEYS, others)
-    with pytest.raises(PrivacyRefused, match="no key for party-3"):
-        Policy(peers={"party-2": "2" * 64}).peer_keys(KEYS, others)
-    for told in ({}, {**KEYS, "party-3": "4" * 64}, {"party-2": "2" * 64}):
-        with pytest.raises(TamperingFound, match="another key"):
-            Policy(peers=KEYS).peer_keys(told, others)
 
 
 def test_a_catalogue_that_only_the_coordinator_has_is_no_difference():

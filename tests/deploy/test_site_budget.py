@@ -21,6 +21,7 @@ from tacit.deploy.site_files import read_predictor
 from tacit.deploy.site_run import SiteRun
 from tacit.engine.envelope import TimedRequest
 from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
+from tacit.model import Model
 
 OFFER = offer_of(run_file())
 #: Another run of the same, with a seed of its own: requests of one file and seed are the same, and answered once.
@@ -97,33 +98,6 @@ def test_planted_data_that_is_refused_would_be_noticed(tmp_path, monkeypatch):
         test_what_is_replied_to_an_offer_depends_on_no_rating("every list without one item", tmp_path)
 
 
-@pytest.mark.parametrize(("method", "aggregation"), [(CHAIN, "plain"), (BIAS, "secagg")], ids=["chain", "secagg"])
-def test_a_part_rebuilt_before_every_request_repeats_itself_and_goes_on(tmp_path, method, aggregation):
-    """Private: whatever was answered last is answered with the same bytes, at no cost; older ones are refused."""
-    offer = offer_of(run_file(method=method, aggregation={"name": aggregation}))
-    sites = Sites(tmp_path, offer).begin()
-    deliver = sites.deliver
-
-    def disturbed(requests, attendance):
-        sites.again("party-1")
-        found = deliver(requests, attendance)
-        if "party-1" in requests:
-            ask = TimedRequest(requests["party-1"], 9.0)
-            mine = next(answer for answer in found if answer.party == "party-1")
-            assert sites.again("party-1").answer(ask) == mine
-        return found
-
-    sites.deliver = disturbed
-    sites.conduct()
-    asked = [ask for name, ask in sites.asked if name == "party-1"]
-    with pytest.raises(PrivacyRefused, match="stores only its digest"):
-        sites.parts["party-1"].answer(asked[0])
-    sites.leave()
-    rows = rows_of(sites.homes["party-1"])
-    assert [row.step for row in rows] == ["sizes:roster", *(ask.request.step for ask in asked)]
-    assert len(costly(sites.homes["party-1"])) == sum(sites.agreed.plan.terms.releases.values())
-
-
 def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
     """A run whose site is rebuilt before every request has the very answers of one that ran through."""
     offer, policy = offer_of(run_file(privacy=None, method=CHAIN)), Policy(non_private=True)
@@ -187,10 +161,8 @@ def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
 
 def kept(tmp_path, **rules):
     sites = Sites(tmp_path, OFFER, Policy(**rules)).begin()
-    shared = {}
-    federation = sites.agreed.federation(sites, observer=lambda _round, _rounds, blocks: shared.update(blocks))
-    sites.agreed.coordinate(federation)
-    reply = sites.parts["party-1"].save(shared)
+    sites.conduct()
+    reply = sites.parts["party-1"].save(sites.shared)
     sites.leave()
     return reply, sites.homes["party-1"]
 
@@ -251,3 +223,18 @@ def test_an_offer_that_the_budget_does_not_cover_is_in_the_ledger_and_on_its_pag
     assert answer.exit_code == 0, answer.stderr
     assert "1 request refused" in page.read_text()
     assert "this site allows 1.25 (--max-epsilon)" in page.read_text()
+
+
+@pytest.mark.parametrize("method", [BIAS, CHAIN], ids=["bias", "sgdmf"])
+def test_a_sites_folder_opens_as_a_model(tmp_path, method):
+    sites = Sites(tmp_path, offer_of(run_file(method=method))).begin()
+    shared = sites.conduct()
+    sites.parts["party-1"].save(sites.shared)
+    home = sites.homes["party-1"].folder
+    model = Model.load(home)
+    assert model.item_ids == shared.item_ids
+    assert model.method == method["name"]
+    assert model.stamp.startswith("(4.00, 1e-06)-DP")
+    assert len(model.recommend({shared.item_ids[0].item(): 5.0}, n=3)) == 3
+    assert {path.stat().st_mode & 0o777 for path in (home / "home" / "model").iterdir()} == {0o600}
+    sites.leave()

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from one_site import DATA
+from one_site import DATA, Sites, mode, offer_of, run_file
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode, encode
 from tacit.data.ratings import Scale
+from tacit.deploy.align import align_sites
+from tacit.deploy.deployment import _roster
 from tacit.deploy.site_files import read_predictor, read_share, write_predictor, write_share
+from tacit.deploy.site_service import own_identity
 from tacit.engine.serve import Memory
 from tacit.errors import DataError, TamperingFound
 from tacit.federation.messages import Answer
@@ -30,10 +33,6 @@ PREDICTORS = {
     "random": Fitted(Hashed(np.arange(2, dtype=np.uint64)), np.arange(3, dtype=np.uint64)[:, None]),
 }
 ANSWER = Answer("party-1", "ok", Kind.SUM, b"\x00bytes\xff", 1, "event", "a" * 64, "b" * 64, "")
-
-
-def mode(path) -> int:
-    return path.stat().st_mode & 0o777
 
 
 def damaged(path, read) -> None:
@@ -140,16 +139,6 @@ def test_an_answer_and_what_was_at_home_are_there_after_a_restart(tmp_path, memo
     assert (int(home["count"]), float(home["rate"])) == (3, 0.5)
 
 
-def test_only_the_latest_answer_is_repeated(tmp_path, memory):
-    memory.save("request-2", ANSWER, {})
-    assert memory.answered("request-1") is None
-    anew, home = Memory(tmp_path / "memory.tct", "run-1"), {}
-    anew.recall(home)
-    assert anew.answered("request-1") is None
-    assert anew.answered("request-2") == ANSWER
-    assert home == {}
-
-
 def test_another_run_remembers_nothing(tmp_path, memory):
     other, home = Memory(tmp_path / "memory.tct", "run-2"), {}
     other.recall(home)
@@ -175,3 +164,37 @@ def test_an_answer_is_remembered_only_once_it_is_on_disk(tmp_path, memory, monke
     anew = Memory(tmp_path / "memory.tct", "run-1")
     anew.recall({})
     assert anew.answered("request-1") == ANSWER
+
+
+def roster(folder):
+    _roster(folder)
+
+
+def aligned(folder):
+    align_sites(offer_of(run_file()), {}, lambda *_sent: {}, folder / "transcript" / "aligned.tct")
+
+
+def signing_key(folder):
+    own_identity(folder)
+
+
+def run_notes(folder):
+    Sites(folder, offer_of(run_file())).begin()
+
+
+FILES = {
+    "transcript/roster.json": roster,
+    "transcript/aligned.tct": aligned,
+    "identity.key": signing_key,
+    "party-1/ledger/runs.json": run_notes,
+}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"5", b"null"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_tampering(tmp_path, name, content):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(TamperingFound, match=path.name):
+        FILES[name](tmp_path)

@@ -9,29 +9,25 @@ from tacit.boundary.ledger import ledgers_in
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_files import read_predictor
 from tacit.deploy.site_run import SiteRun
-from tacit.prepare.prepared import Keys
 
 
 def whole_run(folder, tmp_path, monkeypatch, offer, policy):
     """A whole run; what a kill would leave of the first site, and how many requests it had answered by then."""
     home_of(folder)
-    sites, shared = [], {}
+    sites = []
 
     def work():
         sites.append(Sites(folder, offer, policy))
         sites[0].begin()
-        agreed = sites[0].agreed
-        keys = Keys({n: h.identity.public_key() for n, h in sites[0].homes.items()})
-        federation = agreed.federation(sites[0], keys=keys, observer=lambda _round, _rounds, now: shared.update(now))
-        agreed.coordinate(federation)
-        sites[0].parts["party-1"].save(shared)
+        sites[0].conduct()
+        sites[0].parts["party-1"].save(sites[0].shared)
         sites[0].leave()
 
     def answered():
         return sum(answer.party == "party-1" for answer in sites[0].answers) if sites else 0
 
     states = states_of(folder / "party-1", tmp_path / "killed", monkeypatch, work, answered)
-    return sites[0], shared, states
+    return sites[0], states
 
 
 @pytest.mark.parametrize(
@@ -43,7 +39,7 @@ def test_a_site_that_was_killed_at_any_write_goes_on(tmp_path, monkeypatch, meth
     sections = {"method": method, "aggregation": {"name": aggregation}, **({} if private else {"privacy": None})}
     offer, policy = offer_of(run_file(**sections)), Policy(non_private=not private)
     (tmp_path / "whole").mkdir()
-    sites, shared, states = whole_run(tmp_path / "whole", tmp_path, monkeypatch, offer, policy)
+    sites, states = whole_run(tmp_path / "whole", tmp_path, monkeypatch, offer, policy)
     asks = [ask for name, ask in sites.asked if name == "party-1"]
     answers = [answer for answer in sites.answers if answer.party == "party-1"]
     whole = sites.homes["party-1"]
@@ -62,7 +58,7 @@ def test_a_site_that_was_killed_at_any_write_goes_on(tmp_path, monkeypatch, meth
                 assert given == answer
             elif aggregation == "secagg":  # what the others sent goes with the keys and shares that were lost
                 break
-        part.save(shared)
+        part.save(sites.shared)
         part.leave()
         read_predictor(home.folder / "home" / "predictor.tct")
         charged = [(row.step, row.event) for row in costly(home)]
@@ -96,6 +92,7 @@ def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, 
         part = SiteRun(home, offer.run, offer.content())
         for content in said[done:]:
             part.align(content)
-        assert {path.suffix for path in (home.folder / "aligned").glob("[!.]*")} == {".place", ".rows", ".blinded"}
+        kept = {path.suffix: path.stat().st_mode & 0o777 for path in (home.folder / "aligned").glob("[!.]*")}
+        assert kept == dict.fromkeys((".place", ".rows", ".blinded"), 0o600)
         if done:
             np.testing.assert_array_equal(part.data.share.ratings.values, expected.values)

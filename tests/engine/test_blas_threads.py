@@ -1,14 +1,13 @@
 """Parties compute side by side, so a party's step has one thread of BLAS; the rest of the process keeps its own."""
 
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import scipy.linalg  # noqa: F401  it brings a BLAS of its own
+from one_site import Sites, offer_of, run_file
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tacit.data.synthetic import demo
-from tacit.deploy import site_run as part
 from tacit.federation import Facts
 from tacit.kernels.blas import one_blas_thread
 from tacit.methods import chosen
@@ -23,7 +22,7 @@ def blas_threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
-def test_a_party_s_step_has_one_thread_of_blas_and_what_follows_has_all(monkeypatch):
+def test_a_party_s_step_has_one_thread_of_blas_at_a_site_too_and_what_follows_has_all(tmp_path, monkeypatch):
     seen, contribute = [], BiasParty.contribute
 
     def looked_at(party):
@@ -34,26 +33,14 @@ def test_a_party_s_step_has_one_thread_of_blas_and_what_follows_has_all(monkeypa
     monkeypatch.setattr(BiasParty, "contribute", looked_at)
     parties = partition(demo(users=30, items=20, seed=1), into=3, seed=1)
     prepared = PreparedRun.of(*chosen({"name": "bias"}), Facts.of(parties, 1))
+    sites = Sites(tmp_path, offer_of(run_file())).begin()
     with threadpool_limits(2, user_api="blas"):
         train(prepared, parties)
         assert seen == [{1}] * 3
+        sites.conduct()
+        assert seen == [{1}] * 6
         assert blas_threads() == {2}
-
-
-def test_so_has_that_of_a_deployed_site(monkeypatch):
-    seen, agreed = [], SimpleNamespace(method=SimpleNamespace(name="bias"), bound="terms")
-    monkeypatch.setattr(part, "serve_request", lambda *_asked: seen.append(blas_threads()))
-    site = SimpleNamespace(
-        party=object(),
-        _prepared=agreed,
-        _ledger=object(),
-        _home=SimpleNamespace(policy=SimpleNamespace(local=True)),
-        _memory=SimpleNamespace(answered=lambda _hash: None),
-    )
-    request = SimpleNamespace(method="bias", parameters="terms", hash="hash")
-    with threadpool_limits(2, user_api="blas"):
-        part.SiteRun.answer(site, SimpleNamespace(request=request, survivors=None))
-    assert seen == [{1}]
+    sites.leave()
 
 
 def test_one_who_comes_while_it_is_held_changes_nothing():

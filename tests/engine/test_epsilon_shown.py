@@ -1,5 +1,7 @@
 """The ε on the live line and in status.json: of what was charged, attempts and single steps included."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,16 +10,18 @@ from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.boundary.protection import Budget
+from tacit.boundary.protection import Budget, total_epsilon
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.config import RunFile
 from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
+from tacit.experiment import run
 from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
 from tacit.federation.dropout import Attendance
-from tacit.guarantee import Unit
+from tacit.federation.transcript import Entry
+from tacit.guarantee import Relation, Unit
 from tacit.methods.context import Context, Target
 from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
@@ -131,3 +135,44 @@ def test_a_step_that_comes_first_and_once_is_shown_from_then_on():
     assert reached[-1] == made.terms.guarantee.epsilon
     assert made.spent({}) == 0
     assert made.spent({"means": 9, "improve": 9}) == made.terms.guarantee.epsilon  # the others were refused
+
+
+def test_what_was_asked_is_what_the_party_that_was_asked_most_got():
+    transcript = Transcript()
+    names = list(Entry.__dataclass_fields__)
+    for call, party in enumerate(("party-1", "party-2", "party-1")):
+        values = dict.fromkeys(names, "") | {"call": call, "round": 1, "copies": 1, "bytes": 1}
+        transcript.restore([Entry(**values | {"step": "improve", "party": party, "direction": "down", "status": "ok"})])
+    assert transcript.requests_by_step["improve"] == 2
+
+
+def twice(folder: Path, unit: str, method: dict) -> str:
+    """The card of the second of two runs over one folder of ledgers."""
+    for number in (7, 8):
+        table = {
+            "seed": number,
+            "data": {"source": "demo", "users": 40, "items": 12, "ratings": 300},
+            "partition": {"into": 1},
+            "method": method,
+            "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": unit, "budget": 6.0, "ledger": str(folder / "kept")},
+            "evaluate": {"floor": False},
+        }
+        run(RunFile.model_validate(table), folder / f"run-{number}")
+    return (folder / "run-8" / "card.md").read_text()
+
+
+PRETRAINED = {"name": "sgdmf", "factors": 2, "rounds": 1, "local_steps": 1, "users": "pretrained", "sampling": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("unit", "method", "relation"),
+    [("user", {"name": "bias"}, Relation.ZERO_OUT), ("rating", PRETRAINED, Relation.REPLACE)],
+    ids=["bias", "factors fitted at home"],
+)
+def test_the_card_says_the_lifetime_of_two_runs_under_the_relation_of_the_ledgers(tmp_path, unit, method, relation):
+    card = twice(tmp_path, unit, method)
+    ledger = Ledger.open(tmp_path / "kept" / "party-1.sqlite")
+    reached = total_epsilon(ledger.rows(), 1e-6, relation)
+    ledger.close()
+    assert reached > 1.2
+    assert f"all runs together: ε = {reached:.2f} at most" in card or f"ε = {reached + 0.005:.2f} at most" in card
