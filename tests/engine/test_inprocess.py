@@ -81,16 +81,6 @@ def test_one_computes_at_a_time_and_others_do_while_one_is_aside():
     assert turns.free
 
 
-def test_without_a_turn_stepping_aside_is_nothing():
-    turns = Turns()
-    with turns.aside():
-        assert turns.free
-    with turns.taken():
-        pass
-    with turns.aside():  # a turn that is over is not given away again
-        assert turns.free
-
-
 def test_a_disk_that_fails_gives_the_turn_back_before_it_is_over():
     turns = Turns()
 
