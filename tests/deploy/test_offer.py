@@ -30,7 +30,6 @@ from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
 from tacit.errors import BadMessage, PrivacyRefused, UsageError
 from tacit.federation import Facts
-from tacit.guarantee import NON_PRIVATE
 from tacit.partition import Setting, partition
 
 OFFER = offer_of(run_file())
@@ -95,17 +94,6 @@ def test_public_facts_come_from_what_is_declared():
     assert offer_of(run_file(public={"scale": [1, 5], "users": 48, "ratings": 99})).public(16).ratings == 99
     with pytest.raises(UsageError, match="scale and users"):
         offer_of(run_file(public={"scale": [1, 5]}, privacy=None)).public(16)
-
-
-def test_an_agreement_is_reckoned_from_the_offer_alone():
-    told = dict.fromkeys(NAMES, SiteSizes(16, None))
-    agreed = OFFER.prepared(facts_of(OFFER, told, Feedback.EXPLICIT))
-    assert agreed.plan.terms.guarantee.epsilon <= 4.0
-    assert not agreed.plan.terms.guarantee.simulated
-    assert agreed.run == "run-1"
-    free = offer_of(run_file(privacy=None))
-    assert free.prepared(facts_of(free, told, Feedback.EXPLICIT)).guarantee == NON_PRIVATE
-    assert free.planned(16, 3) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The in-process engine keeps the engine contract, and threads change nothing."""
+"""The in-process engine: its contract, threads that change nothing, turns, and one BLAS thread for a party's step."""
 
 import threading
 import time
@@ -8,16 +8,26 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  it brings a BLAS of its own
+from one_site import Sites, offer_of, run_file
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
 from tacit.boundary.release import Kind
+from tacit.data.synthetic import demo
 from tacit.engine import InProcess
 from tacit.engine import inprocess as module
 from tacit.engine.inprocess import Turns
-from tacit.federation import Party
+from tacit.federation import Facts, Party
 from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
+from tacit.kernels.blas import one_blas_thread
+from tacit.methods import chosen
+from tacit.methods.bias import BiasParty
+from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun
+from tacit.prepare.simulate import train
 from tacit.testing.engine_contract import EngineContract
 
 
@@ -97,7 +107,7 @@ def test_a_disk_that_fails_gives_the_turn_back_before_it_is_over():
     assert turns.free
 
 
-class Party:
+class FakeParty:
     """As much of a party as an engine needs; it refuses whatever it is asked, after some work."""
 
     def __init__(self, name, work, kind=Kind.CHAIN, ledger=True):
@@ -125,7 +135,7 @@ def ask(parties, size=10, **options):
 
 def most_together(size=10, kind=Kind.CHAIN, ledger=True, **options):
     busy = Busy()
-    parties = [Party(f"party-{k}", lambda _party: busy.work(0.05), kind, ledger) for k in range(4)]
+    parties = [FakeParty(f"party-{k}", lambda _party: busy.work(0.05), kind, ledger) for k in range(4)]
     assert ask(parties, size, **options) == ["refused"] * 4
     return busy.most
 
@@ -148,7 +158,7 @@ def test_a_party_computes_while_others_wait_for_their_disks():
         with party.ledger.aside():
             met.wait(PATIENCE)
 
-    assert ask([Party(f"party-{k}", wait) for k in range(3)]) == ["refused"] * 3
+    assert ask([FakeParty(f"party-{k}", wait) for k in range(3)]) == ["refused"] * 3
 
 
 def test_a_ledger_steps_aside_while_it_commits(tmp_path):
@@ -164,3 +174,61 @@ def test_a_ledger_steps_aside_while_it_commits(tmp_path):
         assert not turns.free
     assert seen == [False]
     assert ledger.verify() == 0
+
+
+def blas_threads() -> set[int]:
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_a_party_s_step_has_one_thread_of_blas_at_a_site_too_and_what_follows_has_all(tmp_path, monkeypatch):
+    seen, contribute = [], BiasParty.contribute
+
+    def looked_at(party):
+        seen.append(blas_threads())
+        return contribute(party)
+
+    looked_at.tacit_step = contribute.tacit_step
+    monkeypatch.setattr(BiasParty, "contribute", looked_at)
+    parties = partition(demo(users=30, items=20, seed=1), into=3, seed=1)
+    prepared = PreparedRun.of(*chosen({"name": "bias"}), Facts.of(parties, 1))
+    sites = Sites(tmp_path, offer_of(run_file())).begin()
+    with threadpool_limits(2, user_api="blas"):
+        train(prepared, parties)
+        assert seen == [{1}] * 3
+        sites.conduct()
+        assert seen == [{1}] * 6
+        assert blas_threads() == {2}
+    sites.leave()
+
+
+def test_one_who_comes_while_it_is_held_changes_nothing():
+    """Neither by leaving last, nor by leaving first: else one thread would be what is remembered, for good."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with one_blas_thread():
+            entered.set()
+            leave.wait(60)
+
+    before = blas_threads()
+    thread = threading.Thread(target=other)
+    with one_blas_thread():
+        thread.start()
+        assert entered.wait(60)
+        with one_blas_thread():
+            pass
+        assert blas_threads() == {1}
+    leave.set()
+    thread.join(60)
+    assert blas_threads() == before
+
+
+def test_threads_come_back_after_a_failure():
+    with threadpool_limits(2, user_api="blas"):
+        try:
+            with one_blas_thread():
+                raise ValueError("a step failed")
+        except ValueError:
+            pass
+        assert blas_threads() == {2}

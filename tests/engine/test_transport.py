@@ -31,7 +31,7 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def hub(made, request, monkeypatch):
+def coordinator(made, request, monkeypatch):
     """A coordinator's cell that listens, alone in its process as far as other cells know; what it was sent."""
     keyring, _kit, _folder = made
     monkeypatch.setattr(transport, "HANDSHAKE", 0.5)
@@ -45,14 +45,19 @@ def hub(made, request, monkeypatch):
     cell = Cell(COORDINATOR, "localhost", keyring.port, keyring.credentials(), receive, bounds)
     cell.start()
     CoreCell.ALL_CELLS.pop(HUB)  # so that others in this process go through the network
-    yield keyring.port, heard
+    yield cell, heard
     cell.stop()
+
+
+@pytest.fixture
+def hub(coordinator, made):
+    return made[0].port, coordinator[1]
 
 
 @contextmanager
 def connecting(kit, port: int, folder, name: str = "party-1"):
     """A site's cell that tries to connect with a kit's certificate."""
-    site = Cell(name, "localhost", port, kit.unpack(folder / "tls"), lambda *_message: b"")
+    site = Cell(name, "localhost", port, kit.unpack(folder / "tls"), lambda _sender, _topic, body: b"%d" % len(body))
     site.start()
     try:
         yield site
@@ -80,7 +85,7 @@ def test_a_connection_that_does_not_shake_hands_is_closed_soon(hub):
                 pass
 
 
-@pytest.mark.parametrize("hub", [Bounds(admit=lambda certificate: NO)], indirect=True)
+@pytest.mark.parametrize("coordinator", [Bounds(admit=lambda certificate: NO)], indirect=True)
 def test_a_certificate_that_is_not_valid_is_refused_before_a_frame_is_read(hub, made, monkeypatch):
     (port, heard), (_keyring, kit, _folder) = hub, made
     read: list[object] = []
@@ -90,7 +95,7 @@ def test_a_certificate_that_is_not_valid_is_refused_before_a_frame_is_read(hub, 
     assert heard == read == []
 
 
-@pytest.mark.parametrize("hub", [Bounds(admit=lambda certificate: NO)], indirect=True)
+@pytest.mark.parametrize("coordinator", [Bounds(admit=lambda certificate: NO)], indirect=True)
 def test_a_site_whose_certificate_is_refused_knows_why(hub, made):
     (port, heard), (_keyring, kit, folder) = hub, made
     with connecting(kit, port, folder) as site:
@@ -118,7 +123,7 @@ def broken(_certificate: bytes) -> str | None:
     raise OSError(24, "Too many open files", "/srv/keys/federation.json")
 
 
-@pytest.mark.parametrize("hub", [Bounds(admit=broken)], indirect=True)
+@pytest.mark.parametrize("coordinator", [Bounds(admit=broken)], indirect=True)
 def test_a_coordinator_that_cannot_look_a_certificate_up_says_try_later_and_no_path(hub, made):
     (port, _heard), (_keyring, kit, _folder) = hub, made
     ended = streamed(kit, port, b"x")
@@ -134,14 +139,16 @@ def test_a_frame_that_is_too_large_is_refused_by_its_length(hub, made):
     assert heard == []
 
 
-def test_a_message_larger_than_a_frame_goes_through_the_network_in_parts(hub, made):
-    (port, heard), (_keyring, kit, folder) = hub, made
-    with connecting(kit, port, folder) as site:
+def test_a_message_larger_than_a_frame_goes_through_the_network_in_parts_both_ways(coordinator, made):
+    (cell, heard), (keyring, kit, folder) = coordinator, made
+    with connecting(kit, keyring.port, folder) as site:
+        CoreCell.ALL_CELLS.pop("party-1")
         reply, deadline = None, monotonic() + 60
         while reply is None and monotonic() < deadline:
             sleep(0.05)
             reply = site.send(COORDINATOR, "reply", bytes(2 * transport.FRAME), 20.0)
         assert reply == b"done"
+        assert cell.send("party-1", "ask", bytes(2 * transport.FRAME), 20.0) == b"%d" % (2 * transport.FRAME)
     assert heard == [("party-1", "reply", 2 * transport.FRAME)]
 
 
