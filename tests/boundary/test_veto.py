@@ -19,10 +19,9 @@ from tacit.boundary.code import Floats
 from tacit.boundary.events import Gaussian, Laplace, Public, SampledGaussian, merge
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, BudgetSpent, Protection, total_epsilon
+from tacit.boundary.protection import Budget, BudgetSpent, Protection, Tally, total_epsilon
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import event_of
-from tacit.boundary.tally import Tally
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused, TacitError

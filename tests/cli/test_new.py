@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tacit.cli.options import read_run_file
+from tacit.cli.display import read_run_file
 from test_cli import tacit
 
 from tacit.cli.new import new

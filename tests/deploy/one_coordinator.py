@@ -5,11 +5,11 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from one_site import keyring_of
 
 from tacit.deploy import coordinator_service
 from tacit.deploy.coordinator_service import Coordinator
 from tacit.deploy.handshake import hello_content
-from tacit.deploy.keyring import Keyring
 from tacit.deploy.logs import ServiceLog
 from tacit.deploy.service_status import Status
 from tacit.engine.coordinator_channel import SILENCE, TAKEN
@@ -40,7 +40,7 @@ class World:
         monkeypatch.setattr(coordinator_service, "Cell", FakeCell)
         monkeypatch.setattr(coordinator_service, "LOOK", 0.02)
         self.folder, self.reported = folder, []
-        self.keyring = Keyring.make(folder / "keys", federation="hearts", host="localhost", port=8102)
+        self.keyring = keyring_of(folder / "keys")
         self.coordinator_key = self.keyring.identity
         self.kits = {name: self.keyring.invite(name) for name in NAMES}
         self.keys = {name: Ed25519PrivateKey.generate() for name in NAMES}

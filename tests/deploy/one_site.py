@@ -19,6 +19,7 @@ from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.certificates import identity_text
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import ServiceLog
 from tacit.deploy.offer import Offer, SiteSizes, facts_content, facts_of, offered_file
@@ -28,6 +29,7 @@ from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import Home, SiteRun
 from tacit.deploy.site_service import Site
 from tacit.engine.envelope import TimedRequest
+from tacit.federation import Transcript
 from tacit.federation.messages import Request
 from tacit.partition import partition
 from tacit.prepare.prepared import Keys
@@ -114,10 +116,19 @@ def facts_told(offer: Offer, told: dict) -> object:
     return facts_of(offer, told, Feedback(offer.file.data.feedback))
 
 
-def sentence(kinds, action, *args) -> str:
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def keyring_of(folder: Path, **terms) -> Keyring:
+    """A new federation."""
+    return Keyring.make(folder, **{"federation": "hearts", "host": "localhost", "port": 8102, **terms})
+
+
+def sentence(kinds, action, *args, **named) -> str:
     """The one sentence of a refusal."""
     with pytest.raises(kinds) as found:
-        action(*args)
+        action(*args, **named)
     text = str(found.value)
     assert "\n" not in text
     assert text[-1] in ".?"
@@ -142,6 +153,7 @@ class Sites:
         self.told = {name: SiteSizes.of(part.sizes(), name) for name, part in self.parts.items()}
         self.asked: list[tuple[str, TimedRequest]] = []
         self.answers: list = []
+        self.shared: dict = {}
 
     def align(self, path: Path, send=None) -> tuple[int, dict]:
         """Align all sites' users; the size of the common list, and each site's rows of it."""
@@ -180,10 +192,12 @@ class Sites:
         self.answers += found
         return found
 
-    def conduct(self):
-        """The whole conversation; the coordinator's model."""
+    def conduct(self, transcript: Transcript | None = None):
+        """The whole conversation; the coordinator's model. What it shared last is in `shared`."""
         keys = Keys({n: h.identity.public_key() for n, h in self.homes.items()})
-        return self.agreed.coordinate(self.agreed.federation(self, keys=keys))
+        look = {"transcript": transcript, "observer": lambda _round, _rounds, shared: self.shared.update(shared)}
+        self.federation = self.agreed.federation(self, keys=keys, **look)
+        return self.agreed.coordinate(self.federation)
 
     def leave(self) -> None:
         for part in self.parts.values():

@@ -2,20 +2,24 @@
 
 import json
 import os
-from itertools import product
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from one_site import CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
+from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
+from stated import gate_of, promise, step_terms
 
+from tacit.boundary import Gate
+from tacit.boundary.clipped_sums import Clipped
+from tacit.boundary.code import Fixed
+from tacit.boundary.endpoint import PartySide
+from tacit.boundary.events import NonPrivate
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.private_state import PrivateState
 from tacit.boundary.protection import BudgetSpent
-from tacit.boundary.wire import encode
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec, StepTerms, Terms
 from tacit.data.load import load
 from tacit.data.synthetic import demo
-from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import align
 from tacit.deploy import site_run as part
 from tacit.deploy.align import align_sites
@@ -23,10 +27,9 @@ from tacit.deploy.certificates import identity_text
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
 from tacit.deploy.site_run import SiteRun
-from tacit.engine.envelope import TimedRequest
 from tacit.errors import PrivacyRefused, TamperingFound
-from tacit.federation.messages import Request
-from tacit.methods.factors import start_factors
+from tacit.guarantee import NON_PRIVATE
+from tacit.kernels.rounding import round_and_add, round_and_add_numpy
 from tacit.secure.alignment import common_rows, tags
 
 #: Users of each site by number: 40 that all have, and some of its own.
@@ -177,51 +180,55 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     assert list(home.ledgers.glob(f"{part.COPY}*")) == [young]
 
 
-def guesses(folder, record: list[str]) -> list[tuple[int, float]]:
-    """The (user, rating) that a coordinator finds out by asking for steps that move nothing, from factors it guesses.
-
-    Users rated an item that is not listed, and one of them perhaps the third that is. Factors of the other items are 0,
-    so everybody else's stay where the public start has them; as many items as users make both blocks alike.
-    """
-    folder.mkdir()
-    lines = ["user,item,rating", *(f"u{k},other,3" for k in range(4)), *record]
-    (folder / "few.csv").write_text("\n".join(lines) + "\n")
-    method = {**CHAIN, "factors": 1, "rounds": 20, "trim": 1, "rate": 1e-300, "fine_tuning": 0}
-    terms = {"privacy": {"epsilon": 0.1, "delta": 1e-6}, "public": {"scale": [0, 4000], "users": 12}}
-    few = Vocabulary.of(["i0", "i1", "i2", "i3"], "item")
-    offer = offer_of(run_file(method=method, split={"test": 1e-12}, **terms), items=few)
-    sources = dict.fromkeys(NAMES, Source(str(folder / "few.csv")))
-    sites = Sites(folder, offer, Policy(), sources).begin()
-    site, agreed = sites.parts["party-1"], sites.agreed
-    items = np.array([[0], [0], [1], [0]], np.float32)
-
-    def asked(step, round, **payload):
-        return site.answer(
-            TimedRequest(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0)
-        )
-
-    asked("pretrain", 0, items=items)
-    fitted = site.party.home["users"]
-    found = []
-    for round, (user, rating) in enumerate(product(range(4), (1.0, 2.0, 3.0, 4.0, 5.0)), start=1):
-        guess = start_factors(agreed.facts, 4, 1, "users", "party-1").copy()
-        if record and (user, rating) == (1, 4.0):
-            guess = np.array(fitted)  # what it would have reckoned, had it guessed so
-        try:
-            asked("improve", round, items=guess, t=0)
-        except PrivacyRefused:
-            found.append((user, rating))
-    sites.leave()
-    assert len(costly(sites.homes["party-1"])) == 20
-    return found
+QUERY = Clipped(("x",), 1.0)
 
 
-def test_no_refusal_says_that_a_guess_is_right(tmp_path):
-    assert guesses(tmp_path / "rated", ["u1,i2,4"]) == guesses(tmp_path / "not", []) == []
+@pytest.mark.parametrize("name", ["ideal", "shuffle"])
+def test_a_site_refuses_an_aggregation_that_only_simulations_have_without_privacy_too(name):
+    offer = offer_of(run_file(privacy=None, aggregation={"name": name}))
+    with pytest.raises(PrivacyRefused, match="exists in simulations only"):
+        Policy(non_private=True).check(offer, "party-1")
 
 
-def test_planted_a_gate_that_compares_values_would_answer_guesses(tmp_path, monkeypatch):
-    found_in = PrivateState.found_in
-    monkeypatch.setattr(PrivateState, "found_in", lambda self, thing, by_value=True: found_in(self, thing))
-    with pytest.raises(AssertionError):
-        guesses(tmp_path / "rated", ["u1,i2,4"])
+class Willing(PartySide):
+    """Hides what it is given, and is always ready."""
+
+    def seals(self, terms):
+        return terms.sealed
+
+
+def test_what_is_hidden_is_released_no_oftener_than_planned_without_a_ledger_too():
+    """Two sums over different parties, subtracted, would show one of them."""
+    spec, code = Spec("tell", QUERY, releases=2), Fixed.of(1.0, 4)
+    step = StepTerms(spec, Kind.SUM, 0.0, 1.0, NonPrivate(), code, sealed=True, cells=3)
+    gate = Gate("party-1", 7, {}, terms=Terms(NON_PRIVATE, {"tell": step}), aggregation=Willing(), users=4)
+
+    def tell(attempt):
+        with gate.serving("tell", 1, attempt, f"{attempt:064x}"):
+            return gate.sum({"x": np.ones((4, 3))}, np.ones(4))
+
+    tell(0)
+    tell(1)
+    with pytest.raises(PrivacyRefused, match="2 were planned"):
+        tell(2)
+    again = Gate("party-1", 7, dict(gate.home), terms=gate.terms, aggregation=Willing(), users=4)
+    gate = again
+    with pytest.raises(PrivacyRefused, match="2 were planned"):
+        tell(3)
+
+
+def test_a_cohort_makes_no_chains_whose_noise_would_be_one_devices(tmp_path):
+    gate = gate_of(tmp_path, promise(step_terms(QUERY, 4.0, Kind.CHAIN)), devices=30)
+    with gate.serving("tell", 1, 0, "0" * 64), pytest.raises(PrivacyRefused, match="30 simulated devices"):
+        gate.chain({"x": np.ones((30, 3))}, np.ones(30))
+    assert gate.protection.ledger.rows() == []
+
+
+@pytest.mark.parametrize("kernel", [round_and_add, round_and_add_numpy])
+def test_a_piece_that_meets_a_cell_twice_adds_nothing(kernel):
+    """Its numbers would add up there, to more than its length."""
+    starts, cells = np.array([0, 2, 4]), np.array([1, 1, 0, 2])
+    total = np.zeros(3, dtype=np.int64)
+    too_long = kernel(starts, cells, np.array([0.7, 0.7, 0.5, 0.5]), np.zeros(4), 0.1, 1e9, 1e9, total)
+    assert too_long.tolist() == [True, False]
+    assert total.tolist() == [5, 0, 5]

@@ -1,7 +1,7 @@
 """Card and report of a deployed run tell all that left the sites, and nothing that is not so."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +13,6 @@ from tacit.deploy.policy import Policy
 from tacit.deploy.site_run import SiteRun
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
-from tacit.prepare.prepared import Keys
-from tacit.report.describe import shared_metrics
 from tacit.report.folder import RunFolder
 
 PUBLIC = {"scale": [1, 5], "users": 60, "ratings": 8000}
@@ -47,7 +45,7 @@ def policy_of(file) -> Policy:
     return Policy(shares_metrics=True, align_key=b"k" * 32, non_private=file.privacy is None)
 
 
-def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE, change=lambda done: done) -> Run:
+def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE, void=0) -> Run:
     """One run to its end without any service: `tellers` tell their metrics, and `refuse` adds a site that refuses."""
     offer = offer_of(file)
     if refuse:  # all others have accepted a first offer with it
@@ -60,15 +58,12 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     if file.partition.by == "item":
         sites.align(folder / "aligned.tct")
     sites.begin()
-    transcript, latest = Transcript(), {}
-    keys = Keys({n: h.identity.public_key() for n, h in sites.homes.items()})
-    look = {"transcript": transcript, "observer": lambda _round, _rounds, shared: latest.update(shared)}
-    federation = sites.agreed.federation(sites, keys=keys, **look)
-    model = sites.agreed.coordinate(federation)
+    transcript = Transcript()
+    model, latest = sites.conduct(transcript), sites.shared
     replies = {
         name: {"ended": True, **(part.save(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
-    done = change(RunResult(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
+    done = RunResult(model, transcript, latest, sites.federation.rounds_done, 1.25, void, {})
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
     refused = ["party-4 did not take part: it refuses."] if refuse else []
     with RunFolder.make(folder / "run", file.method["name"], file) as made:
@@ -114,14 +109,11 @@ def test_run_and_beside_together_are_what_the_ledgers_say_left(silos, shops):
         assert run.summary["bytes_up"] < run.left
 
 
-@pytest.mark.parametrize("way", ["psi", "hashed"])
-def test_every_step_of_an_alignment_is_a_row_of_the_card(tmp_path, halves, way):
-    run = run_of(tmp_path, vertical(way), sources=halves)
-    steps = {"psi": ("sizes", "first", "again", "rows"), "hashed": ("sizes", "tags", "rows")}[way]
-    assert list(run.beside) == [f"{step}:roster" for step in steps]
-    assert run.summary["bytes_up"] + sum(size for _n, size in run.beside.values()) == run.left
-    for step in steps:
-        assert f"| {step}:roster (before the run) |" in run.card
+def test_every_step_of_an_alignment_is_a_row_of_the_card(tmp_path, halves, shops):
+    hashed = run_of(tmp_path, vertical("hashed"), sources=halves)
+    for run, steps in ((shops, ("sizes", "first", "again", "rows")), (hashed, ("sizes", "tags", "rows"))):
+        assert list(run.beside) == [f"{step}:roster" for step in steps]
+        assert all(f"| {step}:roster (before the run) |" in run.card for step in steps)
 
 
 def test_the_card_says_which_total_is_which(silos):
@@ -140,7 +132,9 @@ def test_the_card_says_which_total_is_which(silos):
 
 
 def test_without_a_guarantee_sizes_and_items_are_told_too(tmp_path):
-    run = run_of(tmp_path, run_file(privacy=None, method=BIAS))
+    run = run_of(tmp_path, run_file(privacy=None, method=BIAS), keyring=INSECURE, void=2)
+    assert deployed.INSECURE in run.about["notes"]
+    assert "| Void sums | 2: what left for them is charged |" in run.card
     assert "How many users it has and how many ratings." in run.card
     assert not any(run.ledgers.values())
     assert run.about["data"]["density"] == pytest.approx(run.about["data"]["ratings"] / (48 * 16))
@@ -173,21 +167,6 @@ def test_under_a_secure_sum_users_are_not_protected_from_their_own_silo(tmp_path
     assert run.summary["guarantee"]["model"] == "distributed"
     assert "Users from their own silo, which holds their ratings." in run.card
     assert run.summary["bytes_up"] + sum(size for _n, size in run.beside.values()) == run.left
-
-
-def test_who_was_absent_and_what_was_void_is_on_card_and_report(tmp_path):
-    def disturbed(done):
-        gone = [entry for entry in done.transcript.entries if (entry.party, entry.direction) == ("party-2", "up")]
-        done.transcript.restore([replace(entry, status="late", bytes=0) for entry in gone if entry.round == 2])
-        return replace(done, void=57, rounds=60)
-
-    run = run_of(tmp_path, run_file(method=CHAIN, public=PUBLIC), change=disturbed, keyring=INSECURE)
-    absent = "1 of 3 parties were late at times: party-2 in 1 of 2 rounds (round 2)."
-    assert {deployed.INSECURE, absent} <= set(run.about["notes"])
-    for text in (run.card, run.report):
-        assert absent in text
-        assert "57 sums in 60 rounds were void because too few parties stayed" in text
-    assert "| Void sums | 57: what left for them is charged |" in run.card
 
 
 def test_declared_ratings_are_said_to_be_declared_and_have_no_density(silos, shops):
@@ -223,7 +202,3 @@ def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):
     assert found[:3] == ["mse", "rmse", "mae"]
     assert silos.summary["metrics_of"] == "1 of 3 sites"
     assert "at 1 of 3 sites</h1>" in silos.report
-    one = json.dumps({"metrics": {"rank": 0.1, "mse": 1.0, "hr@10": 0.2, "hr@5": 0.1}, "users": 3, "ratings": 3})
-    metrics, (note,) = shared_metrics({"party-1": {"metrics": one}}, 3)
-    assert list(metrics) == ["mse", "rmse", "hr@10", "hr@5", "rank"]
-    assert note.endswith("these are shown.")

@@ -1,13 +1,26 @@
-"""What a coordinator makes of a run file before anybody joins, and of what sites told after."""
+"""What a coordinator makes of a run file, of what sites told it, and of the last head of every site's ledger."""
 
+import hashlib
 import json
 import math
+import shutil
+import threading
+from contextlib import closing
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from one_site import run_file
+from one_coordinator import NAMES, World
+from one_site import Sites, offer_of, rows_of, run_file
 
-from tacit.deploy.deployment import for_sites, public_items, shared_metrics
-from tacit.errors import PrivacyRefused, UsageError
+from tacit.data.ratings import Feedback
+from tacit.deploy.deployment import _ledger_heads, for_sites, public_items, shared_metrics
+from tacit.deploy.offer import SiteSizes, facts_of
+from tacit.deploy.policy import Policy
+from tacit.engine.call_log import CallLog
+from tacit.engine.ledger_folder import Heads
+from tacit.errors import PrivacyRefused, TamperingFound, UsageError
+from tacit.federation.calls import Logged
 from tacit.prepare.run_file import seeded
 
 
@@ -72,3 +85,69 @@ def test_without_anybody_s_metrics_there_are_none():
     metrics, (note,) = shared_metrics({"party-1": {"ended": True}}, 1)
     assert metrics == {}
     assert "stayed at the sites" in note
+
+
+OFFER = offer_of(run_file())
+AGAIN = replace(OFFER, run="run-2", file=OFFER.file.model_copy(update={"seed": 8}))
+
+
+@pytest.fixture
+def restored(tmp_path):
+    """Three sites after a run, each with the last head that left it; party-1 has put back its ledger from before."""
+    policy = Policy(max_epsilon=9.0)
+    sites = Sites(tmp_path, OFFER, policy)
+    ledger = sites.homes["party-1"].ledgers
+    shutil.copytree(ledger, tmp_path / "old")
+    sites.begin().conduct()
+    sites.leave()
+    heads = {name: rows_of(home)[-1].head for name, home in sites.homes.items()}
+    shutil.rmtree(ledger)
+    shutil.copytree(tmp_path / "old", ledger)
+    again = Sites(tmp_path, AGAIN, policy)
+    yield again, heads
+    again.leave()
+
+
+def test_a_site_whose_ledger_is_older_than_what_left_it_refuses(restored):
+    sites, heads = restored
+    with pytest.raises(TamperingFound, match="an old ledger was put back"):
+        sites.parts["party-1"].begin({**sites.begin_content, "head": heads["party-1"]})
+    assert "bound" in sites.parts["party-2"].begin({**sites.begin_content, "head": heads["party-2"]})
+    assert "bound" in sites.parts["party-1"].begin(sites.begin_content)  # nobody remembers
+
+
+def test_every_site_is_told_its_own_head_and_no_other(tmp_path, monkeypatch):
+    world, offer = World(tmp_path, monkeypatch), replace(OFFER, roster=NAMES)
+    prepared = offer.prepared(facts_of(offer, dict.fromkeys(NAMES, SiteSizes(24, None)), Feedback.EXPLICIT))
+    bound = hashlib.sha256(prepared.bound.encode()).hexdigest()
+    for name in NAMES:
+        world.hello(name)
+    args = (offer, prepared, {"party-2": "its head"})
+    beginning = threading.Thread(target=world.coordinator.begin, args=args)
+    beginning.start()
+    world.until(lambda: len(world.sent) == 2)
+    for name, topic, content in world.sent:
+        assert (topic, content.get("head")) == ("begin", "its head" if name == "party-2" else None)
+        world.reply(name, about=content["about"], bound=bound)
+    beginning.join(30)
+    assert not beginning.is_alive()
+    world.coordinator.close()
+
+
+def test_heads_are_kept_with_the_keys_under_the_sites_signing_keys(tmp_path):
+    def coordinator(**keys):
+        return SimpleNamespace(keyring=SimpleNamespace(folder=tmp_path), identities=lambda _names: keys)
+
+    def held(run, who, heads):
+        with closing(CallLog(tmp_path / f"{run}.sqlite")) as calls, _ledger_heads(who, OFFER, calls) as known:
+            calls.keep("0", "request", Logged(b"", (), heads))
+            return known
+
+    first = coordinator(**{"party-1": "one", "party-2": "two"})
+    assert held("first", first, {"party-1": "a", "party-2": "b"}) == {}
+    other = coordinator(**{"party-1": "another site", "party-2": "two"})
+    assert held("second", other, {"party-1": "c", "party-2": "d"}) == {"party-2": "b"}
+    assert Heads(tmp_path / "heads.json").known() == {"one": "a", "another site": "c", "two": "d"}
+    bare = replace(OFFER, file=run_file(privacy=None))
+    with _ledger_heads(first, bare, None) as nothing:
+        assert nothing == {}

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from forgeries import damaged, one_sentence
+from one_site import keyring_of
 
 from tacit.config import RunFile
 from tacit.data.load import load
-from tacit.deploy.keyring import RECORD, Keyring, read_record
+from tacit.deploy.keyring import RECORD, read_record
 from tacit.deploy.kit import Kit, _sum
 from tacit.deploy.service_status import NAME as STATUS
 from tacit.deploy.service_status import Status
@@ -28,7 +29,7 @@ def draw():
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz") / "keys"
-    keyring = Keyring.make(folder, federation="hearts", host="localhost", port=8102)
+    keyring = keyring_of(folder)
     return keyring, keyring.invite("party-1")
 
 

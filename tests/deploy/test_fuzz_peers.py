@@ -8,21 +8,16 @@ import random
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
 from forgeries import ODD, damaged, each, mutated, one_sentence
-from one_site import DATA, NAMES, home_of, offer_of, run_file
+from one_site import DATA, NAMES, home_of, keyring_of, offer_of, run_file
 
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import decode, digest, encode
+from tacit.boundary.wire import decode, encode
 from tacit.data.ratings import Feedback
 from tacit.data.synthetic import demo
 from tacit.deploy import preflight
 from tacit.deploy.align import _list
-from tacit.deploy.certificates import read_key
-from tacit.deploy.handshake import _proven, check_hello, hello_content
-from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
 from tacit.deploy.offer import Offer, SiteSizes, facts_among, facts_content, facts_of, read_facts
 from tacit.deploy.policy import Policy
@@ -30,9 +25,18 @@ from tacit.deploy.site_run import SiteRun, read_identities
 from tacit.deploy.site_service import _table, check_welcome
 from tacit.engine.call_log import CallLog
 from tacit.engine.coordinator_channel import CoordinatorChannel, Flare
-from tacit.engine.envelope import SIGNATURE, Address, TimedRequest, _signed, answer_content, open_message, sign_message
+from tacit.engine.envelope import (
+    SIGNATURE,
+    Address,
+    TimedRequest,
+    _signed,
+    answer_content,
+    open_message,
+    read_answer,
+    sign_message,
+)
 from tacit.engine.site_channel import ANOTHER, TAKEN, Handlers, SiteChannel
-from tacit.errors import BadMessage, PeerFailed, TacitError
+from tacit.errors import PeerFailed, TacitError
 from tacit.federation import Answer, Facts, Request
 from tacit.federation.calls import Logged
 from tacit.federation.dropout import Attendance
@@ -90,63 +94,19 @@ class Said:
     def request(self, *_asked):
         return self.content
 
-    def deliver(self, _requests, _attendance):
-        return self.content
-
     def send(self, name, _topic, message, _timeout):
         content = decode(message[SIGNATURE:])
         self.channel.replied(name, content["about"], dict(self.content))
         return TAKEN
 
 
-ANSWERS = {
-    "contribute": Answer("party-1", "ok", Kind.SUM, encode({"errors": FLOATS, "weights": FLOATS}), 1, "", "", ""),
-    "finish": Answer("party-1", "ok", Kind.PUBLIC, encode({"done": True}), 1, "", "", ""),
-}
-
-
-def heard(step: str, content) -> object:
-    """What the coordinator makes of one site's answer, from its content to the sum or the releases."""
-    engine = Flare(Said(content), ["party-1"], 1.0)
-    try:
-        federation = PREPARED.federation(engine)
-        federation._messenger.engine = Only(engine)
-        return federation.sum(step) if step == "contribute" else federation.ask(step, biases=FLOATS)
-    finally:
-        engine.close()
-
-
-class Only:
-    """An engine that reaches the first party."""
-
-    def __init__(self, engine) -> None:
-        self.engine = engine
-
-    def deliver(self, requests, attendance):
-        return self.engine.deliver({"party-1": requests["party-1"]}, attendance)
-
-
-@pytest.mark.parametrize("step", ANSWERS)
-def test_answers(draw, step):
-    good = answer_content(ANSWERS[step])
-    assert not isinstance(one_sentence(lambda: heard(step, good)), TacitError)
-    for content in each(draw, good, 150):
-        body = content.get("body")
-        if isinstance(body, np.ndarray):  # what its sender says of it is as right as it can be
-            content = {**content, "payload": digest(body.tobytes())} if "payload" in content else content
-        one_sentence(lambda content=content: heard(step, content), "party-1")
-
-
-def test_a_bad_value_ends_the_run_with_the_name_of_its_sender():
-    content = {**answer_content(ANSWERS["finish"]), "party": 5}
-    error = one_sentence(lambda: heard("finish", content), "party-1")
-    assert type(error) is BadMessage
+ANSWER = answer_content(Answer("party-1", "ok", Kind.PUBLIC, encode({"done": True}), 1, "", "", ""))
 
 
 @pytest.mark.parametrize("change", [{"party": 5}, {"status": np.zeros(2)}, {"kind": "x"}, {"head": 7}, {"body": "x"}])
 def test_where_answers_may_be_left_out_a_bad_one_is_and_the_run_goes_on(change):
     """So it is in a secure sum; what is left out is noted under its sender's name."""
-    engine, rejected = Flare(Said({**answer_content(ANSWERS["finish"]), **change}), ["party-1"], 1.0), {}
+    engine, rejected = Flare(Said({**ANSWER, **change}), ["party-1"], 1.0), {}
     line = PREPARED.federation(engine)._messenger
     request = Request("bias", PREPARED.bound, "finish", 1, 0, encode({"biases": FLOATS}))
     assert line.send({"party-1": request}, Attendance.full(), rejected=rejected) == []
@@ -170,34 +130,9 @@ def test_replies_that_tell_of_a_failure(draw):
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz") / "keys"
-    keyring = Keyring.make(folder, federation="hearts", host="localhost", port=8102)
+    keyring = keyring_of(folder)
     kit = keyring.invite("party-1")
     return keyring, kit
-
-
-def test_hellos(draw, federation):
-    keyring, kit = federation
-    key, good = read_key(kit.key), hello_content(kit, KEY, "start-1", 1.8e9)
-
-    def greet(words):
-        words = dict(words)
-        if "proof" in words and words["proof"] is good["proof"]:  # a site signs what it likes
-            known = {"start": 0, "version": 0, "clock": 0, "identity": 0, **words}
-            text = _proven("party-1", known).decode(errors="replace").encode(errors="replace")
-            words["proof"] = np.frombuffer(key.sign(text, ec.ECDSA(SHA256())), np.uint8)
-        message = sign_message(Address("party-1", "coordinator", "hello"), words, KEY)
-        return check_hello(keyring, "party-1", message, "coordinator", now=1.8e9)
-
-    assert greet(good)[0] == "start-1"
-    for words in each(draw, good, 60):
-        if all(not isinstance(value, str) or "\ud800" not in value for value in words.values()):
-            one_sentence(lambda words=words: greet(words), "")
-    for clock in (10**400, 10**18, -1e300, [1.0]):
-        words = {**good, "clock": np.array(clock) if isinstance(clock, list) else clock}
-        assert isinstance(one_sentence(lambda words=words: greet(words), "party-1"), TacitError)
-    for _ in range(100):
-        message = signed(damaged(draw, encode(good)))
-        one_sentence(lambda message=message: check_hello(keyring, "party-1", message, "coordinator"), "party-1")
 
 
 def test_what_sites_say_of_themselves(draw):
@@ -241,6 +176,7 @@ READ = {
     },
     **{f"facts, {n}": (*facts_from(o), "coordinator") for n, o in OFFERS.items()},
     "request": (REQUEST.content(), TimedRequest.of, "coordinator"),
+    "answer": (ANSWER, read_answer, ""),
     "tags": (TAGS, lambda content: _list(content, "party-1", 3), "party-1"),
 }
 

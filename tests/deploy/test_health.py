@@ -128,20 +128,6 @@ def test_no_other_verb(health, verb):
     assert verb.encode() not in body
 
 
-def test_a_body_is_not_read(health):
-    """The body that is announced never comes, and the answer does not wait for it."""
-    with raw(health, b"GET /health HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n") as client:
-        assert client.recv(100).startswith(b"HTTP/1.0 200")
-
-
-def test_a_request_that_is_no_http_ends_politely(health):
-    with raw(health, b"\x16\x03\x01\xff\xfe\r\n\r\n") as client:
-        assert client.recv(1000).count(b"\n") <= 8
-    with raw(health, b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n") as client:
-        assert b"414" in client.recv(1000)
-    assert ask(health, "/health")[0] == 200
-
-
 def test_a_stalled_client_keeps_nobody_waiting(health, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 60.0)
     monkeypatch.setattr(module._Handler, "timeout", 60.0)

@@ -8,14 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from one_site import keyring_of, mode, sentence
 
 from tacit.cli import keys as commands
 from tacit.deploy import keyring as keys
 from tacit.deploy.certificates import identity_text, read_certificate
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
-from tacit.errors import BadMessage, PeerFailed, TacitError, TamperingFound, UsageError
+from tacit.errors import BadMessage, PeerFailed, TamperingFound, UsageError
 
 FILES = {"ca.key", "ca.pem", "coordinator.crt", "coordinator.key", "identity.key", "federation.json"}
 ONE, OTHER = "1" * 64, "2" * 64
@@ -23,26 +23,7 @@ ONE, OTHER = "1" * 64, "2" * 64
 
 @pytest.fixture
 def keyring(tmp_path) -> Keyring:
-    return made(tmp_path / "keys")
-
-
-def made(folder: Path, **terms) -> Keyring:
-    return Keyring.make(folder, **{"federation": "hearts", "host": "localhost", "port": 8102, **terms})
-
-
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
-
-
-def refused(kind: type[TacitError], action, *args, **named) -> str:
-    """The one sentence of a refusal."""
-    with pytest.raises(kind) as found:
-        action(*args, **named)
-    text = str(found.value)
-    assert found.value.exit_code == kind.exit_code
-    assert "\n" not in text
-    assert text[-1] in ".?"
-    return text
+    return keyring_of(tmp_path / "keys")
 
 
 def test_a_keyring_is_its_owner_s_alone(keyring):
@@ -72,13 +53,13 @@ def test_no_key_of_a_site_stays(keyring):
 
 def test_a_folder_with_keys_or_anything_else_is_left_alone(keyring, tmp_path):
     before = {path.name: path.read_bytes() for path in keyring.folder.iterdir()}
-    assert "holds a federation's keys already" in refused(UsageError, made, keyring.folder)
+    assert "holds a federation's keys already" in sentence(UsageError, keyring_of, keyring.folder)
     assert {path.name: path.read_bytes() for path in keyring.folder.iterdir()} == before
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    assert "already exists" in refused(UsageError, made, tmp_path / "full")
-    assert "already exists" in refused(UsageError, made, tmp_path / "full" / "thesis.txt")
-    assert "No keys can be stored" in refused(UsageError, made, tmp_path / "full" / "thesis.txt" / "keys")
+    assert "already exists" in sentence(UsageError, keyring_of, tmp_path / "full")
+    assert "already exists" in sentence(UsageError, keyring_of, tmp_path / "full" / "thesis.txt")
+    assert "No keys can be stored" in sentence(UsageError, keyring_of, tmp_path / "full" / "thesis.txt" / "keys")
     assert {path.name for path in tmp_path.iterdir()} == {"keys", "full"}
 
 
@@ -91,7 +72,7 @@ def test_keys_that_could_not_all_be_written_leave_nothing(tmp_path, monkeypatch)
         real(part, path)
 
     monkeypatch.setattr(os, "replace", full)
-    assert "No space left" in refused(UsageError, made, tmp_path / "keys")
+    assert "No space left" in sentence(UsageError, keyring_of, tmp_path / "keys")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,46 +80,42 @@ def test_keys_that_could_not_all_be_written_leave_nothing(tmp_path, monkeypatch)
     ("terms", "words"),
     [
         ({"federation": " "}, "federation's name"),
-        ({"federation": "a\nb"}, "federation's name"),
         ({"federation": "♥" * 22}, "federation's name"),
-        ({"host": ""}, "is not a host"),
-        ({"host": "two hosts"}, "is not a host"),
         ({"host": "http://hearts.example.org"}, "is not a host"),
         ({"host": "localhost:8102"}, "is not a host"),
         ({"host": "localhost\n"}, "is not a host"),
         ({"port": 0}, "is not a port"),
-        ({"port": 65536}, "is not a port"),
         ({"days": 0}, "0 days"),
         ({"days": 10**9}, "days"),
     ],
 )
 def test_terms_that_cannot_be_meant_are_refused(tmp_path, terms, words):
     with pytest.raises(UsageError, match=words):
-        made(tmp_path / "keys", **terms)
+        keyring_of(tmp_path / "keys", **terms)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_keyring_gets_one_sentence(keyring, tmp_path):
     for place in (tmp_path, tmp_path / "nowhere"):
-        assert "tacit keys init" in refused(UsageError, Keyring.open, place)
+        assert "tacit keys init" in sentence(UsageError, Keyring.open, place)
 
 
 @pytest.mark.parametrize("name", sorted(FILES - {"federation.json"}))
 def test_a_piece_that_is_gone_or_garbled_is_named(tmp_path, name):
     for k, harm in enumerate((Path.unlink, lambda path: path.write_text("nonsense"))):
-        folder = made(tmp_path / f"keys-{k}").folder
+        folder = keyring_of(tmp_path / f"keys-{k}").folder
         harm(folder / name)
-        assert str(folder) in refused(TamperingFound, Keyring.open, folder)
+        assert str(folder) in sentence(TamperingFound, Keyring.open, folder)
 
 
 @pytest.mark.parametrize(
     "names", [["ca.key"], ["ca.pem"], ["coordinator.key"], ["coordinator.crt"], ["coordinator.key", "coordinator.crt"]]
 )
 def test_a_piece_of_another_federation_is_found(keyring, tmp_path, names):
-    other = made(tmp_path / "other")
+    other = keyring_of(tmp_path / "other")
     for name in names:
         (keyring.folder / name).write_text((other.folder / name).read_text())
-    assert "is damaged" in refused(TamperingFound, Keyring.open, keyring.folder)
+    assert "is damaged" in sentence(TamperingFound, Keyring.open, keyring.folder)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +123,6 @@ def test_a_piece_of_another_federation_is_found(keyring, tmp_path, names):
     [
         lambda record: record.pop("invitations") and None,
         lambda record: record.update(format="tacit keyring 2"),
-        lambda record: record.update(more=1),
         lambda record: record["invitations"][0].update(name="../party-1"),
         lambda record: record["invitations"][0].update(until="2030-01-01T00:00:00"),
         lambda record: record["invitations"][0].update(identity="x"),
@@ -158,7 +134,7 @@ def test_a_record_that_is_not_as_it_was_written_is_damaged(keyring, change):
     record = json.loads(path.read_text())
     change(record)
     path.write_text(json.dumps(record) if "invitations" in record else "{")
-    assert "federation.json" in refused(TamperingFound, Keyring.open, keyring.folder)
+    assert "federation.json" in sentence(TamperingFound, Keyring.open, keyring.folder)
 
 
 @pytest.mark.parametrize("name", [".", "ca.key", "coordinator.key", "identity.key"])
@@ -166,7 +142,7 @@ def test_a_record_that_is_not_as_it_was_written_is_damaged(keyring, change):
 def test_keys_that_others_could_read_are_not_used(keyring, name, bits):
     place = keyring.folder / name
     place.chmod(mode(place) | bits)
-    assert "chmod -R go=" in refused(UsageError, Keyring.open, keyring.folder)
+    assert "chmod -R go=" in sentence(UsageError, Keyring.open, keyring.folder)
     place.chmod(mode(place) & 0o700)
     assert Keyring.open(keyring.folder) == keyring
 
@@ -175,8 +151,8 @@ def test_keys_past_their_time_say_so(keyring, monkeypatch):
     end = read_certificate((keyring.folder / "ca.pem").read_text()).not_valid_after_utc
     for when, words in ((end + timedelta(seconds=1), "expired on"), (end - timedelta(days=400), "set the clock")):
         monkeypatch.setattr(keys.x509, "now", lambda when=when: when)
-        assert words in refused(UsageError, keyring.credentials)
-        assert words in refused(UsageError, keyring.invite, "party-1")
+        assert words in sentence(UsageError, keyring.credentials)
+        assert words in sentence(UsageError, keyring.invite, "party-1")
     assert keyring.invited == ()
 
 
@@ -190,7 +166,7 @@ def test_parties_come_in_their_order_and_roles_after_them(keyring):
     "name", ["", "party", "party-0", "party-01", "Party-1", "coordinator", "server", "../x", "a.b"]
 )
 def test_nobody_is_called_otherwise(keyring, name):
-    assert "cannot be invited" in refused(UsageError, keyring.invite, name)
+    assert "cannot be invited" in sentence(UsageError, keyring.invite, name)
     assert keyring.invited == ()
 
 
@@ -229,14 +205,14 @@ def test_an_expired_invitation_is_none(keyring):
     assert "expired on 1 January 2020" in keyring.status_of("party-1", kit.fingerprint)
     assert keyring.invited == ()
     assert keyring.identity_of("party-1") is None
-    assert "no valid invitation" in refused(PeerFailed, keyring.enrol, "party-1", ONE)
+    assert "no valid invitation" in sentence(PeerFailed, keyring.enrol, "party-1", ONE)
 
 
 def test_only_what_is_invited_can_be_revoked_and_only_once(keyring):
     keyring.invite("party-1")
-    assert 'Did you mean "party-1"?' in refused(UsageError, keyring.revoke, "party-11")
+    assert 'Did you mean "party-1"?' in sentence(UsageError, keyring.revoke, "party-11")
     keyring.revoke("party-1")
-    assert "revoked already" in refused(UsageError, keyring.revoke, "party-1")
+    assert "revoked already" in sentence(UsageError, keyring.revoke, "party-1")
 
 
 @pytest.fixture
@@ -275,20 +251,6 @@ def test_without_the_lock_something_is_lost(keyring, monkeypatch):
     assert any(job.exception() for job in jobs) or len(keyring.invited) < 30
 
 
-def test_the_first_hello_pins_a_signing_key(keyring):
-    keyring.invite("party-1")
-    assert keyring.identity_of("party-1") is None
-    key = Ed25519PrivateKey.generate()
-    public = identity_text(key.public_key())
-    keyring.enrol("party-1", public)
-    keyring.enrol("party-1", public)
-    found = Keyring.open(keyring.folder).identity_of("party-1")
-    assert isinstance(found, Ed25519PublicKey)
-    found.verify(key.sign(b"hello"), b"hello")
-    assert "signs with another key" in refused(TamperingFound, keyring.enrol, "party-1", OTHER)
-    assert keyring.identity_of("party-1") == key.public_key()
-
-
 def test_a_new_invitation_forgets_the_pin_and_a_revoked_one_has_none(keyring):
     keyring.invite("party-1")
     keyring.enrol("party-1", ONE)
@@ -298,12 +260,12 @@ def test_a_new_invitation_forgets_the_pin_and_a_revoked_one_has_none(keyring):
     assert identity_text(keyring.identity_of("party-1")) == OTHER
     keyring.revoke("party-1")
     assert keyring.identity_of("party-1") is None
-    assert "no valid invitation" in refused(PeerFailed, keyring.enrol, "party-1", OTHER)
+    assert "no valid invitation" in sentence(PeerFailed, keyring.enrol, "party-1", OTHER)
 
 
 def test_a_hello_by_an_old_certificate_pins_nothing_to_a_new_one(keyring):
     old, new = keyring.invite("party-1"), keyring.invite("party-1")
-    assert "no valid" in refused(PeerFailed, keyring.enrol, "party-1", ONE, fingerprint=old.fingerprint)
+    assert "no valid" in sentence(PeerFailed, keyring.enrol, "party-1", ONE, fingerprint=old.fingerprint)
     assert keyring.identity_of("party-1") is None
     keyring.enrol("party-1", OTHER, fingerprint=new.fingerprint)
     assert identity_text(keyring.identity_of("party-1")) == OTHER
@@ -312,8 +274,8 @@ def test_a_hello_by_an_old_certificate_pins_nothing_to_a_new_one(keyring):
 @pytest.mark.parametrize("identity", ["", "1" * 63, "1" * 65, "G" * 64, "A" * 64, "1" * 64 + "\n"])
 def test_what_is_no_signing_key_is_not_pinned(keyring, identity):
     keyring.invite("party-1")
-    assert "64 hexadecimal digits" in refused(BadMessage, keyring.enrol, "party-1", identity)
-    assert "no valid invitation" in refused(PeerFailed, keyring.enrol, "party-2", ONE)
+    assert "64 hexadecimal digits" in sentence(BadMessage, keyring.enrol, "party-1", identity)
+    assert "no valid invitation" in sentence(PeerFailed, keyring.enrol, "party-2", ONE)
 
 
 def said(capsys) -> dict:
@@ -321,31 +283,6 @@ def said(capsys) -> dict:
     text = capsys.readouterr().out
     assert "PRIVATE" not in text
     return json.loads(text)
-
-
-def test_the_commands_in_their_order(tmp_path, capsys):
-    folder, kits = tmp_path / "keys", tmp_path / "kits"
-    commands.init(folder, "hearts", "localhost", 8102, 365, False, False)
-    assert "tacit keys invite" in capsys.readouterr().out
-    commands.show(folder, False)
-    assert "Nobody is invited yet" in capsys.readouterr().out
-    commands.invite(folder, ["party-1", "party-2", "proxy"], kits, 30, False)
-    text = capsys.readouterr().out
-    assert "tacit join party-1.kit --data" in text
-    assert "secure channel" in text
-    assert "PRIVATE" not in text
-    kit = Kit.read(kits / "party-2.kit")
-    kit.check()
-    Keyring.open(folder).enrol("party-2", ONE)
-    commands.revoke(folder, "party-1", False)
-    assert "no longer invited" in capsys.readouterr().out
-    commands.show(folder, False)
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert "revoked" in lines["party-1"]
-    assert kit.fingerprint[:16] in lines["party-2"]
-    assert ONE[:16] in lines["party-2"]
-    assert "proxy" in lines["Not"]
-    assert "party-2" not in lines["Not"]
 
 
 def test_the_commands_as_json(tmp_path, capsys):
@@ -368,11 +305,14 @@ def test_the_commands_as_json(tmp_path, capsys):
     ]
 
 
-def test_a_channel_without_tls_is_said_aloud(tmp_path, capsys):
+def test_a_channel_without_tls_is_said_aloud_and_no_key_is(tmp_path, capsys):
     commands.init(tmp_path / "keys", "hearts", "localhost", 8102, 365, True, False)
     commands.invite(tmp_path / "keys", ["party-1"], tmp_path, 30, False)
     commands.show(tmp_path / "keys", False)
-    assert capsys.readouterr().out.count("INSECURE") == 3
+    text = capsys.readouterr().out
+    assert text.count("INSECURE") == 3
+    assert "tacit join party-1.kit --data" in text
+    assert "PRIVATE" not in text
     assert Kit.read(tmp_path / "party-1.kit").insecure
 
 
@@ -380,25 +320,7 @@ def test_a_kit_in_the_way_ends_no_invitation(tmp_path, keyring):
     kit = keyring.invite("party-2")
     (tmp_path / "party-2.kit").write_text("the kit that was not handed over yet")
     for names in (["party-1", "party-2"], ["party-1", "nobody"], ["party-1", "party-1"], []):
-        refused(UsageError, commands.invite, keyring.folder, names, tmp_path, 30, False)
+        sentence(UsageError, commands.invite, keyring.folder, names, tmp_path, 30, False)
     assert keyring.invited == ("party-2",)
     assert keyring.status_of("party-2", kit.fingerprint) is None
     assert not (tmp_path / "party-1.kit").exists()
-
-
-@pytest.mark.parametrize(
-    ("harm", "command", "code"),
-    [
-        (lambda folder: None, lambda folder: commands.revoke(folder, "party-7", False), 2),
-        (lambda folder: None, lambda folder: commands.init(folder, "h", "localhost", 1, 1, False, False), 2),
-        (lambda folder: folder.chmod(0o755), lambda folder: commands.show(folder, False), 2),
-        (lambda folder: (folder / "ca.key").unlink(), lambda folder: commands.show(folder, True), 6),
-        (lambda folder: (folder / "federation.json").unlink(), lambda folder: commands.show(folder, True), 2),
-    ],
-)
-def test_refusals_have_their_exit_codes(keyring, capsys, harm, command, code):
-    harm(keyring.folder)
-    with pytest.raises(TacitError) as found:
-        command(keyring.folder)
-    assert found.value.exit_code == code
-    assert capsys.readouterr().out == ""

@@ -8,7 +8,6 @@ import resource
 import stat
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -93,21 +92,6 @@ def test_a_log_that_joins_its_words_by_hand_is_forged(tmp_path, log, monkeypatch
     monkeypatch.setattr(module.json, "dumps", lambda line, **_how: f'{{"event": "sent", "step": "{line["step"]}"}}')
     log.info("sent", step=FORGED)
     assert [line["event"] for line in lines(tmp_path)] == ["sent", "done"]
-
-
-def test_threads_never_mix_lines(tmp_path, log):
-    def tell(number):
-        for n in range(100):
-            log.info("sent", round=n, attempt=number, step="improve" * 10)
-
-    threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted((line["attempt"], line["round"]) for line in lines(tmp_path)) == [
-        (number, n) for number in range(4) for n in range(100)
-    ]
 
 
 def test_a_full_file_is_rotated_and_three_are_stored(tmp_path, monkeypatch):

@@ -67,11 +67,22 @@ def test_an_offer_with_roles_that_cannot_be_is_refused(offer, roles):
         Offer.of(offer.run, {**offer.content(), "roles": json.dumps(roles)})
 
 
-def test_a_role_takes_no_offer_that_does_not_name_it(tmp_path, offer):
-    with pytest.raises(UsageError, match="a run without catalogue"):
-        RoleRun(role_home(tmp_path), offer.run, replace(offer, roles=()).content())
-    with pytest.raises(UsageError, match="a run without proxy"):
-        RoleRun(role_home(tmp_path, name="proxy"), offer.run, offer.content())
+OTHER_FILE = Policy(file=run_file(method={"name": WEIGHED.name, "rounds": 9}))
+
+
+@pytest.mark.parametrize(
+    ("change", "here", "kind", "words"),
+    [
+        ({"roles": ()}, {}, UsageError, "a run without catalogue"),
+        ({}, {"name": "proxy"}, UsageError, "a run without proxy"),
+        ({"file": offer_of(run_file()).file}, {}, UsageError, "as installed here have none"),
+        ({"local": True}, {}, PrivacyRefused, "up --local"),
+        ({}, {"policy": OTHER_FILE}, PrivacyRefused, "another run than the run file"),
+    ],
+)
+def test_a_role_takes_no_offer_that_is_not_for_it_or_not_as_agreed(tmp_path, offer, change, here, kind, words):
+    with pytest.raises(kind, match=words):
+        RoleRun(role_home(tmp_path, **here), offer.run, replace(offer, **change).content())
 
 
 def test_a_role_s_kit_cannot_join_as_a_party(tmp_path, offer):
@@ -79,27 +90,10 @@ def test_a_role_s_kit_cannot_join_as_a_party(tmp_path, offer):
         SiteRun(role_home(tmp_path), offer.run, offer.content())
 
 
-def test_a_role_that_installed_code_does_not_have_is_refused(tmp_path, offer):
-    other = replace(offer_of(run_file()), roles=("catalogue",))
-    with pytest.raises(UsageError, match="as installed here have none"):
-        RoleRun(role_home(tmp_path), other.run, other.content())
-
-
 def test_a_party_begins_no_run_with_other_roles_than_its_own_code_needs(tmp_path, offer):
     sites = Sites(tmp_path, replace(offer, roles=()))
     with pytest.raises(BadMessage, match="offered with the roles none, and the code installed here needs catalogue"):
         sites.parts["party-1"].begin(sites.begin_content)
-
-
-def test_a_role_joins_a_run_of_an_experiment_no_more_than_a_party_does(tmp_path, offer):
-    with pytest.raises(PrivacyRefused, match="up --local"):
-        RoleRun(role_home(tmp_path), offer.run, replace(offer, local=True).content())
-
-
-def test_a_role_holds_the_coordinator_to_a_run_file_that_it_was_given(tmp_path, offer):
-    policy = Policy(file=run_file(method={"name": WEIGHED.name, "rounds": 9}))
-    with pytest.raises(PrivacyRefused, match="another run than the run file"):
-        RoleRun(role_home(tmp_path, policy=policy), offer.run, offer.content())
 
 
 def test_a_role_says_nothing_of_itself_and_has_no_ledger_in_a_private_run(tmp_path, offer):

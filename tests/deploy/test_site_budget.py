@@ -5,10 +5,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from one_site import BIAS, CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file, sentence
+from killpoints import states_of
+from one_site import (
+    BIAS,
+    CHAIN,
+    DATA,
+    NAMES,
+    Sites,
+    costly,
+    home_of,
+    item_sources,
+    offer_of,
+    rows_of,
+    run_file,
+    sentence,
+)
 from typer.testing import CliRunner
 
 from tacit.boundary.events import Metrics
+from tacit.boundary.ledger import ledgers_in
 from tacit.boundary.protection import BudgetSpent
 from tacit.cli import app
 from tacit.data.catalogue import Catalogue
@@ -21,6 +36,7 @@ from tacit.deploy.site_files import read_predictor
 from tacit.deploy.site_run import SiteRun
 from tacit.engine.envelope import TimedRequest
 from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
+from tacit.model import Model
 
 OFFER = offer_of(run_file())
 #: Another run of the same, with a seed of its own: requests of one file and seed are the same, and answered once.
@@ -97,33 +113,6 @@ def test_planted_data_that_is_refused_would_be_noticed(tmp_path, monkeypatch):
         test_what_is_replied_to_an_offer_depends_on_no_rating("every list without one item", tmp_path)
 
 
-@pytest.mark.parametrize(("method", "aggregation"), [(CHAIN, "plain"), (BIAS, "secagg")], ids=["chain", "secagg"])
-def test_a_part_rebuilt_before_every_request_repeats_itself_and_goes_on(tmp_path, method, aggregation):
-    """Private: whatever was answered last is answered with the same bytes, at no cost; older ones are refused."""
-    offer = offer_of(run_file(method=method, aggregation={"name": aggregation}))
-    sites = Sites(tmp_path, offer).begin()
-    deliver = sites.deliver
-
-    def disturbed(requests, attendance):
-        sites.again("party-1")
-        found = deliver(requests, attendance)
-        if "party-1" in requests:
-            ask = TimedRequest(requests["party-1"], 9.0)
-            mine = next(answer for answer in found if answer.party == "party-1")
-            assert sites.again("party-1").answer(ask) == mine
-        return found
-
-    sites.deliver = disturbed
-    sites.conduct()
-    asked = [ask for name, ask in sites.asked if name == "party-1"]
-    with pytest.raises(PrivacyRefused, match="stores only its digest"):
-        sites.parts["party-1"].answer(asked[0])
-    sites.leave()
-    rows = rows_of(sites.homes["party-1"])
-    assert [row.step for row in rows] == ["sizes:roster", *(ask.request.step for ask in asked)]
-    assert len(costly(sites.homes["party-1"])) == sum(sites.agreed.plan.terms.releases.values())
-
-
 def test_without_privacy_a_part_goes_on_from_its_memory(tmp_path):
     """A run whose site is rebuilt before every request has the very answers of one that ran through."""
     offer, policy = offer_of(run_file(privacy=None, method=CHAIN)), Policy(non_private=True)
@@ -187,10 +176,8 @@ def test_signed_sums_need_the_others_keys_from_themselves(tmp_path):
 
 def kept(tmp_path, **rules):
     sites = Sites(tmp_path, OFFER, Policy(**rules)).begin()
-    shared = {}
-    federation = sites.agreed.federation(sites, observer=lambda _round, _rounds, blocks: shared.update(blocks))
-    sites.agreed.coordinate(federation)
-    reply = sites.parts["party-1"].save(shared)
+    sites.conduct()
+    reply = sites.parts["party-1"].save(sites.shared)
     sites.leave()
     return reply, sites.homes["party-1"]
 
@@ -251,3 +238,105 @@ def test_an_offer_that_the_budget_does_not_cover_is_in_the_ledger_and_on_its_pag
     assert answer.exit_code == 0, answer.stderr
     assert "1 request refused" in page.read_text()
     assert "this site allows 1.25 (--max-epsilon)" in page.read_text()
+
+
+@pytest.mark.parametrize("method", [BIAS, CHAIN], ids=["bias", "sgdmf"])
+def test_a_sites_folder_opens_as_a_model(tmp_path, method):
+    sites = Sites(tmp_path, offer_of(run_file(method=method))).begin()
+    shared = sites.conduct()
+    sites.parts["party-1"].save(sites.shared)
+    home = sites.homes["party-1"].folder
+    model = Model.load(home)
+    assert model.item_ids == shared.item_ids
+    assert model.method == method["name"]
+    assert model.stamp.startswith("(4.00, 1e-06)-DP")
+    assert len(model.recommend({shared.item_ids[0].item(): 5.0}, n=3)) == 3
+    assert {path.stat().st_mode & 0o777 for path in (home / "home" / "model").iterdir()} == {0o600}
+    sites.leave()
+
+
+def whole_run(folder, tmp_path, monkeypatch, offer, policy):
+    """A whole run; what a kill would leave of the first site, and how many requests it had answered by then."""
+    home_of(folder)
+    sites = []
+
+    def work():
+        sites.append(Sites(folder, offer, policy))
+        sites[0].begin()
+        sites[0].conduct()
+        sites[0].parts["party-1"].save(sites[0].shared)
+        sites[0].leave()
+
+    def answered():
+        return sum(answer.party == "party-1" for answer in sites[0].answers) if sites else 0
+
+    states = states_of(folder / "party-1", tmp_path / "killed", monkeypatch, work, answered)
+    return sites[0], states
+
+
+@pytest.mark.parametrize(
+    ("method", "aggregation", "private"),
+    [(CHAIN, "plain", True), (BIAS, "secagg", True), (CHAIN, "plain", False), (BIAS, "secagg", False)],
+    ids=["chain", "secagg", "non-private", "non-private secagg"],
+)
+def test_a_site_that_was_killed_at_any_write_goes_on(tmp_path, monkeypatch, method, aggregation, private):
+    sections = {"method": method, "aggregation": {"name": aggregation}, **({} if private else {"privacy": None})}
+    offer, policy = offer_of(run_file(**sections)), Policy(non_private=not private)
+    (tmp_path / "whole").mkdir()
+    sites, states = whole_run(tmp_path / "whole", tmp_path, monkeypatch, offer, policy)
+    asks = [ask for name, ask in sites.asked if name == "party-1"]
+    answers = [answer for answer in sites.answers if answer.party == "party-1"]
+    whole = sites.homes["party-1"]
+    assert len(states) > (20 if private else 10)
+    for state, done in states:
+        home = home_of(state.parent, policy=policy)
+        recorded = {row.request for path in ledgers_in(home.ledgers) for row in rows_of(home)}
+        part = SiteRun(home, offer.run, offer.content())
+        part.sizes()
+        part.begin(sites.begin_content)
+        for ask, answer in zip(asks[done:], answers[done:], strict=True):
+            kept = ask.request.hash in recorded or part._memory.answered(ask.request.hash) is not None
+            given = part.answer(ask)
+            assert given.status == "ok"
+            if kept or not (private or aggregation == "secagg"):
+                assert given == answer
+            elif aggregation == "secagg":  # what the others sent goes with the keys and shares that were lost
+                break
+        part.save(sites.shared)
+        part.leave()
+        read_predictor(home.folder / "home" / "predictor.tct")
+        charged = [(row.step, row.event) for row in costly(home)]
+        assert charged == [(row.step, row.event) for row in costly(whole)][: len(charged)]
+        assert len(charged) == len(costly(whole)) or aggregation == "secagg"
+
+
+def test_a_site_that_was_killed_at_any_write_of_its_alignment_goes_on(tmp_path, monkeypatch):
+    """The secret with which ids were blinded is gone in the end, whenever the site was killed."""
+    sections = {"by": "item", "into": 3, "align": "psi", "keep": "shared"}
+    learns = {"name": "sgdmf", "factors": 2, "rounds": 1, "local_steps": 1, "sampling": 1.0, "fine_tuning": 0}
+    offer, policy = offer_of(run_file(partition=sections, privacy=None, method=learns)), Policy(non_private=True)
+    sources = item_sources(tmp_path)
+    (tmp_path / "whole").mkdir()
+    sites = Sites(tmp_path / "whole", offer, policy, sources)
+    said = []
+
+    def say(name, _about, content):
+        reply = sites.parts[name].align(content)
+        said.extend([content] if name == "party-1" else [])
+        return reply
+
+    def work():
+        sites.align(tmp_path / "aligned.tct", say)
+
+    states = states_of(tmp_path / "whole" / "party-1", tmp_path / "killed", monkeypatch, work, lambda: len(said))
+    expected = sites.parts["party-1"].data.share.ratings
+    assert len(states) > 10
+    for state, done in states:
+        home = home_of(state.parent, policy=policy, source=sources["party-1"])
+        part = SiteRun(home, offer.run, offer.content())
+        for content in said[done:]:
+            part.align(content)
+        kept = {path.suffix: path.stat().st_mode & 0o777 for path in (home.folder / "aligned").glob("[!.]*")}
+        assert kept == dict.fromkeys((".place", ".rows", ".blinded"), 0o600)
+        if done:
+            np.testing.assert_array_equal(part.data.share.ratings.values, expected.values)

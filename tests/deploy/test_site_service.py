@@ -15,8 +15,7 @@ from tacit.data.vocabulary import Vocabulary
 from tacit.deploy import site_service as module
 from tacit.deploy.policy import Policy
 from tacit.deploy.site_data import Source
-from tacit.deploy.site_service import check_welcome
-from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, TamperingFound
+from tacit.errors import DataError, PrivacyRefused, TacitError, TamperingFound
 
 OFFER = offer_of(run_file())
 AGAIN = replace(OFFER, run="run-2", file=OFFER.file.model_copy(update={"seed": 8}))
@@ -211,14 +210,6 @@ def test_the_reply_to_an_end_does_not_depend_on_what_became_of_it(begun, end):
     content = {f"shared/{name}": block for name, block in BAD_ENDS[end].items()}
     assert service.handle("end", "run-1", {"words": "{}", **content}) == {"ended": True}
     assert not (sites.homes["party-1"].folder / "home").exists()
-
-
-@pytest.mark.parametrize("why", ["\x1b[2Jall is well", "two\nlines"])
-def test_the_reply_to_a_hello_cannot_command_the_terminal(why):
-    """Anyone who answers in the coordinator's place has not signed it."""
-    with pytest.raises(PeerFailed, match="does not admit this site") as found:
-        check_welcome(json.dumps({"error": "PeerFailed", "why": why}).encode())
-    assert str(found.value).isprintable()
 
 
 def test_a_full_disk_ends_the_service_and_is_no_tampering(begun, monkeypatch):

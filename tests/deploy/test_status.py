@@ -77,12 +77,6 @@ def test_writes_are_held_back_but_a_new_state_never(tmp_path, served, monkeypatc
     assert on_disk(tmp_path)["round"] == 5
 
 
-def test_the_last_write_is_made_in_any_case(tmp_path, served):
-    served.set(round=99)
-    served.close()
-    assert on_disk(tmp_path)["round"] == 99
-
-
 def test_a_waiting_service_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BEAT", 0.1)
     others = set(threading.enumerate())
@@ -174,22 +168,6 @@ def test_who_said_how_it_ended_is_not_dead(tmp_path, served, state):
     assert Status.read(tmp_path)["alive"] is None
 
 
-def test_a_killed_service_is_seen(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from tacit.deploy.service_status import Status\n"
-        "with Status(Path(sys.argv[1]), 'party-1', 'hearts') as status:\n"
-        "    status.set(state='serving'); print('up', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout.readline() == b"up\n"
-            assert Status.read(tmp_path)["alive"] is True
-        finally:
-            process.kill()
-    told = Status.read(tmp_path)
-    assert (told["alive"], told["state"]) == (False, "serving")
-
-
 @pytest.mark.parametrize(
     ("error", "state", "words"),
     [
@@ -234,13 +212,8 @@ def test_a_disk_that_fills_up_does_not_end_the_service(tmp_path, served, monkeyp
         {"user": "u42"},
         {"pid": 1},
         {"state": "sleeping"},
-        {"round": "3"},
         {"round": -1},
-        {"round": True},
         {"epsilon": float("nan")},
-        {"epsilon": float("inf")},
-        {"run": ["u42"]},
-        {"peers": ["party-1"]},
         {"peers": {"party-1": "sulking"}},
     ],
 )
@@ -260,21 +233,17 @@ def test_words_stay_on_one_line_and_short(tmp_path, served):
     assert list(told["peers"]) == ["a b"]
 
 
-def test_nothing_there_is_one_sentence(tmp_path):
-    with pytest.raises(UsageError, match=r"has no status\.json"):
-        Status.read(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"role": "coordinator"}', b"\xff"])
-def test_a_foreign_file_is_one_sentence(tmp_path, content):
-    (tmp_path / NAME).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UsageError, match="is not what a service writes"):
-        Status.read(tmp_path)
-
-
-@pytest.mark.parametrize("changes", [{"updated": "soon"}, {"updated": "2026-01-01"}, {"peers": []}, {"pid": None}])
-def test_a_file_with_wrong_parts_is_one_sentence(tmp_path, served, changes):
-    change(tmp_path, **changes)
+@pytest.mark.parametrize(
+    "harm",
+    [
+        *(lambda folder, text=text: (folder / NAME).write_bytes(text) for text in (b"", b"null", b"{}", b"\xff")),
+        *(lambda folder, said=said: change(folder, updated=said) for said in ("soon", "2026-01-01")),
+        lambda folder: change(folder, peers=[]),
+        lambda folder: change(folder, pid=None),
+    ],
+)
+def test_a_foreign_or_changed_file_is_one_sentence(tmp_path, served, harm):
+    harm(tmp_path)
     with pytest.raises(UsageError, match="is not what a service writes"):
         Status.read(tmp_path)
 

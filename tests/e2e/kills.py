@@ -45,60 +45,15 @@ name = "secagg"
 """
 
 
-def finish(folder: Path, run_toml: Path, name: str) -> dict:
-    """Run to the end, or resume, in a process of its own; returns the summary."""
-    done = subprocess.run(
-        [TACIT, "run", run_toml, "--quiet", "--json", "--resume", name],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def kill_at(folder: Path, run_toml: Path, name: str, seconds: float) -> bool:
-    """Start or resume, and kill -9 after some seconds; False if it was done before."""
-    process = subprocess.Popen(
-        [TACIT, "run", run_toml, "--quiet", "--json", "--resume", name],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        process.wait(seconds)
-        return False
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return True
-
-
-def kill_many(folder: Path, run_toml: Path, times: int, seed: int) -> tuple[dict, list[dict], int]:
-    """An uninterrupted run, and runs that are killed `times` times in all and resumed; how many kills hit."""
-    began = time.monotonic()
-    whole = finish(folder, run_toml, "whole")
-    length = time.monotonic() - began
-    moments, hits, resumed, run = random.Random(seed), 0, [], 0
-    while hits < times:
-        run += 1
-        for _ in range(3):
-            hit = kill_at(folder, run_toml, f"cut-{run}", moments.uniform(0.25 * length, 1.1 * length))
-            hits += hit
-            length *= 1.0 if hit else 0.8  # the machine may be less busy than it was
-        resumed.append(finish(folder, run_toml, f"cut-{run}"))
-        assert run < 10 * times
-    return whole, resumed, hits
-
-
 #: Where something becomes durable: a ledger's transaction ends, a call is logged. A kill comes before it or after it.
 WRITES = ((sealed_database.Transaction, "__exit__"), (CallLog, "keep"))
 
 
 def kill_children(folder: Path, run_toml: Path, writes: int, moments: int, seed: int) -> tuple[dict, list[dict], int]:
-    """As `kill_many`: at `writes` points around all writes, evenly spread, and at random `moments`."""
+    """An uninterrupted run, and runs that were killed and resumed; how many kills hit.
+
+    Kills come at `writes` points around all writes, evenly spread, and at random `moments`.
+    """
     arguments = [sys.executable, __file__, run_toml, *map(str, (writes, moments, seed))]
     done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, done.stderr

@@ -238,14 +238,6 @@ def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_le
     check_ledgers(here, here.names, 300)
 
 
-def test_a_coordinator_that_waits_in_vain_says_for_whom(federation):
-    here = federation(METHOD.format(rounds=2))
-    up = here.up("--wait", "0")
-    assert up.wait() == 5
-    said = one_sentence(up.err)
-    assert "party-1, party-2 did not join" in said
-
-
 def test_services_say_where_their_health_is_told(federation):
     here = federation(METHOD.format(rounds=2))
     for service in (here.up("--health", "0"), here.join("party-1", "--health", "0")):
@@ -331,23 +323,6 @@ def test_an_experiment_that_is_interrupted_says_so_and_leaves_no_site(tmp_path):
     for state in states:
         with pytest.raises(ProcessLookupError):
             os.kill(state["pid"], 0)
-
-
-def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federation):
-    here = federation(METHOD.format(rounds=400) + "[engine]\ntimeout = 60\n")
-    up = here.up()
-    sites = {name: here.join(name, "--non-private") for name in here.names}
-    here.until(lambda: here.round() >= 3)
-    sites["party-2"].kill()
-    here.until(lambda: "party-2 is absent; waiting for its answer until" in up.err)
-    assert here.status("run")["peers"]["party-2"]["state"] == "absent"
-    assert "misses party-2" in here.tacit("status", "run", code=5).stdout
-    here.join("party-2", "--non-private")
-    here.until(lambda: "party-2 is back." in up.err)
-    assert up.wait() == 0, up.err
-    lines = list(map(json.loads, (here.folder / "run" / "log.jsonl").read_text().splitlines()))
-    told = [(line["event"], line.get("peer")) for line in lines if line["event"] != "engine"]
-    assert told[-3:] == [("absent", "party-2"), ("connected", "party-2"), ("done", None)]
 
 
 def told_to_the_coordinator(here: Federation, *services: str) -> str:

@@ -124,18 +124,13 @@ def answered(puppet, change):
 
 NAN = encode({"errors": np.full(30, np.nan, np.float32), "weights": np.ones(30, np.float32)})
 HUGE = encode({"errors": np.zeros(10_000_000, np.float32), "weights": np.ones(30, np.float32)})
-LISTS = np.frombuffer(b"[[[[", np.uint8)
 #: What a site says instead, and the exit code of the coordinator.
 LIES = {
     "an answer that is not a number": ({"ask": {"body": np.frombuffer(NAN, np.uint8)}}, 5),
-    "a list of items that is none": ({"offer": {"items": LISTS}}, 5),
-    "metrics that are none": ({"end": {"metrics": "{}"}}, 0),
     "an answer that is far too large": ({"ask": {"body": np.frombuffer(HUGE, np.uint8)}}, 5),
     "an answer in another's name": ({"ask": {"party": "party-2"}}, 5),
-    "an answer of another kind": ({"ask": {"kind": "chain"}}, 5),
     "terms as an array": ({"begin": {"bound": np.ones(3, np.float32)}}, 5),
     "sizes below zero": ({"offer": {"users": -1}}, 5),
-    "half an error": ({"ask": {"error": "PeerFailed"}}, 5),
     "metrics that are not finite": ({"end": {"metrics": '{"metrics": {"mse": NaN}, "ratings": 1}'}}, 0),
 }
 

@@ -1,6 +1,5 @@
 """A method of another package between organisations: sites that have it take part, one that has not refuses."""
 
-import os
 import secrets
 
 import pyarrow as pa
@@ -91,17 +90,3 @@ def test_sites_with_the_package_keep_a_promise_together(federation, site):
     card = (federation.folder / "run" / "card.md").read_text()
     assert all(f"`{step}`" in card or step in card for step in ("means", "tastes", "slopes"))
     assert "SIMULATED" not in card
-
-
-def test_a_site_without_the_package_refuses_and_names_the_method(federation, site):
-    without = {name: "" for name in os.environ if name == "PYTHONPATH"}
-    coordinator = federation.up(PYTHONPATH=str(site))
-    sites = [federation.join(name, PYTHONPATH=str(site)) for name in federation.names[:2]]
-    stranger = federation.join(federation.names[2], **without)
-    assert coordinator.wait() != 0
-    assert stranger.wait() != 0
-    for one in sites:
-        one.wait()
-    assert stranger.err.splitlines()[-1].startswith('tacit: There is no method "feature-slopes".')
-    assert "party-3 cannot take part" in coordinator.err
-    assert not (federation.folder / f"site-{federation.names[2]}" / "ledger").exists()

@@ -92,19 +92,14 @@ def test_parties_would_be_wrong_without_what_they_had_at_home(tmp_path, at_every
     assert trained("horizontal", path) != whole
 
 
-def test_what_was_not_saved_yet_is_done_again(tmp_path, asked):
+@pytest.mark.parametrize(("every", "made"), [(60.0, "the same"), (0.0, "something else")])
+def test_what_was_not_saved_yet_or_of_another_run_is_done_again(
+    tmp_path, at_every_call, asked, monkeypatch, every, made
+):
+    monkeypatch.setattr(module, "EVERY", every)
     whole, path = trained("horizontal"), tmp_path / "saved.sqlite"
     with pytest.raises(Cut):
-        trained("horizontal", path, stop_at(3))
-    asked.clear()
-    assert trained("horizontal", path) == whole
-    assert 1 in asked
-
-
-def test_what_was_saved_of_another_run_is_dropped(tmp_path, at_every_call, asked):
-    whole, path = trained("horizontal"), tmp_path / "saved.sqlite"
-    with pytest.raises(Cut):
-        trained("horizontal", path, stop_at(3), made="something else")
+        trained("horizontal", path, stop_at(3), made)
     asked.clear()
     assert trained("horizontal", path) == whole
     assert 1 in asked

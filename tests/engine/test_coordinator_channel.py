@@ -54,22 +54,16 @@ def answering(channel_of, content=None):
     return act
 
 
-def test_a_reply_is_the_result_even_if_it_overtakes_the_acknowledgement():
-    channel, cell = made(answering(lambda: channel))
-    channel.connected("party-1", "a")
-    assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
-    assert cell.pushed == [("party-1", "ask", "id-1")]
-
-
-def test_a_reply_whose_acknowledgement_was_lost_counts():
+@pytest.mark.parametrize("acknowledged", [TAKEN, None])
+def test_a_reply_is_the_result_even_if_it_overtakes_the_acknowledgement_or_that_is_lost(acknowledged):
     def act(name, topic, told):
         channel.replied(name, told["about"], {"done": True})
-        return  # the acknowledgement did not come back
+        return acknowledged
 
     channel, cell = made(act)
     channel.connected("party-1", "a")
     assert channel.request("party-1", "ask", "id-1", says, 120.0) == {"done": True}
-    assert len(cell.pushed) == 1
+    assert cell.pushed == [("party-1", "ask", "id-1")]
 
 
 def test_what_does_not_get_there_is_pushed_again_and_the_time_left_shrinks(monkeypatch):
@@ -196,29 +190,21 @@ def test_replies_that_nobody_waits_for_are_dropped():
     assert channel.request("party-1", "ask", "id-2", says, 0.2) is None
 
 
-def test_the_error_that_a_service_tells_of_is_the_result():
-    channel, _cell = made(answering(lambda: channel))
-    channel.connected("party-1", "a")
-    channel._cell.act = lambda name, topic, told: (
-        channel.replied(name, told["about"], failure_content(PrivacyRefused("It is spent."), reveal=True)) or TAKEN
-    )
-    reply = channel.request("party-1", "ask", "id-1", says, 120.0)
-    assert type(reply) is PrivacyRefused
-    assert str(reply) == "party-1 reports: It is spent."
-
-
-@pytest.mark.parametrize("when", ["before", "while it is asked"])
-def test_one_that_is_not_let_in_any_more_is_not_waited_for(when):
+@pytest.mark.parametrize(
+    ("there", "before", "closed"),
+    [(True, True, False), (True, False, False), (True, False, True), (False, False, True), (False, True, True)],
+)
+def test_after_its_end_and_that_of_a_site_s_admission_nobody_is_waited_for(there, before, closed):
     channel, _cell = made(lambda *_push: TAKEN)
-    channel.connected("party-1", "a")
-    if when == "before":
-        channel.disconnected("party-1")
-    else:
-        soon(0.1, lambda: channel.disconnected("party-1"))
+    if there:
+        channel.connected("party-1", "a")
+    end = channel.close if closed else lambda: channel.disconnected("party-1")
     began = monotonic()
-    assert channel.request("party-1", "ask", "id-1", says, 30.0) is None
+    end() if before else soon(0.1, end)
+    assert channel.request("party-1", "ask", "id-1", says, 60.0) is None
+    assert closed or "party-1" not in channel.present()
+    assert channel.wait_for(("party-1", "party-2"), 60.0 if closed else 0.0)
     assert monotonic() - began < 20
-    assert "party-1" not in channel.present()
 
 
 def test_waiting_for_everybody_names_who_is_missing():
@@ -242,18 +228,3 @@ def test_another_runs_channel_knows_who_is_there_and_none_of_the_messages():
     assert other.present() == {"party-1": True}
     assert other.request("party-1", "ask", "id-1", says, 120.0) == {"said": "id-1"}
     assert cell.pushed == [("party-1", "ask", "id-1")]
-
-
-@pytest.mark.parametrize("where", ["asked", "away", "before"])
-def test_a_closed_channel_waits_for_nobody(where):
-    channel, _cell = made(lambda *_push: TAKEN)
-    if where == "asked":
-        channel.connected("party-1", "a")
-    began = monotonic()
-    if where == "before":
-        channel.close()
-    else:
-        soon(0.1, channel.close)
-    assert channel.request("party-1", "ask", "id-1", says, 60.0) is None
-    assert channel.wait_for(("party-1", "party-2"), 60.0)
-    assert monotonic() - began < 20

@@ -72,6 +72,15 @@ class Site:
         words = {"about": about, "start": start or self.channel.start, "seconds": 60.0, **content}
         return self.cell.receive(sender, topic, sign_message(Address("coordinator", to, topic, "run-1"), words, key))
 
+    def busy(self) -> threading.Event:
+        """Asked for something that it is still doing; it ends when the event is set."""
+        free = threading.Event()
+        self.act = lambda content: {"did": content.get("what", ""), "free": free.wait(120)}
+        self.told("id-1", what="1")
+        while not self.seen:
+            sleep(0.01)
+        return free
+
     def replied(self, number: int) -> list[tuple[str, dict]]:
         assert self.cell.wait(lambda: len(self.cell.replies) >= number), (self.seen, self.cell.replies)
         return self.cell.replies
@@ -119,11 +128,7 @@ def test_without_its_memory_the_same_message_is_done_twice(site, monkeypatch):
 
 
 def test_the_same_message_while_it_is_being_done_is_taken_and_not_done_again(site):
-    free = threading.Event()
-    site.act = lambda content: {"free": free.wait(120)}
-    site.told("id-1")
-    while not site.seen:
-        sleep(0.01)
+    free = site.busy()
     for _again in range(5):
         assert site.told("id-1") == TAKEN
     free.set()
@@ -134,11 +139,7 @@ def test_the_same_message_while_it_is_being_done_is_taken_and_not_done_again(sit
 
 
 def test_only_the_newest_of_those_that_wait_is_done_and_never_two_at_once(site):
-    free = threading.Event()
-    site.act = lambda content: {"did": content["what"], "free": free.wait(120)}
-    site.told("id-1", what="1")
-    while not site.seen:
-        sleep(0.01)
+    free = site.busy()
     for number in "2345":
         site.told(f"id-{number}", what=number)
     free.set()
@@ -149,18 +150,14 @@ def test_only_the_newest_of_those_that_wait_is_done_and_never_two_at_once(site):
 
 
 def test_a_step_whose_time_is_over_is_not_done_late(site):
-    free = threading.Event()
-    site.act = lambda content: {"free": free.wait(120)}
-    site.told("id-1")
-    while not site.seen:
-        sleep(0.01)
+    free = site.busy()
     site.told("id-2", what="stale", seconds=0.05)
     sleep(0.2)
     free.set()
     site.replied(1)
     site.told("id-3", what="fresh")
     site.replied(2)
-    assert [what for _topic, _run, what in site.seen] == [None, "fresh"]
+    assert [what for _topic, _run, what in site.seen] == ["1", "fresh"]
 
 
 @pytest.mark.parametrize("seconds", ["soon", True, None, "9" * 400, np.ones(3, np.float32), -1.0])

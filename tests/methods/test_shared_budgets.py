@@ -9,12 +9,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from method_runs import rows_of
-from tacit.boundary.tally import Tally
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.protection import Budget, Protection
+from tacit.boundary.protection import Budget, Protection, Tally
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, Terms, times
 from tacit.boundary.wire import encode
