@@ -1,7 +1,5 @@
 """Small worlds for the tests of evaluation: dense matrices in, ratings and predictors out."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.data.ratings import Feedback, Ratings, Scale

@@ -1,7 +1,5 @@
 """What `evaluate` does beside the arithmetic: order, blocks, samples, notes, errors, output."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -105,7 +103,8 @@ def test_users_without_a_relevant_item_count_for_errors_and_rank_only():
 def test_without_any_relevant_item_rank_is_all_there_is():
     result = evaluate(Table([[3, 2, 1]], rates=False), ratings_of([[1, 2, _]]))
     assert list(result.metrics) == ["rank"]
-    assert any("No test item is relevant" in note for note in result.notes)
+    for words in ("No test item is relevant", "No seen ratings were given"):
+        assert any(words in note for note in result.notes)
 
 
 def test_a_user_who_has_seen_everything_but_the_test_item_has_no_rivals():
@@ -114,15 +113,6 @@ def test_a_user_who_has_seen_everything_but_the_test_item_has_no_rivals():
     assert result.metrics["ndcg@1"] == result.metrics["hr@1"] == 1
     assert "rank" not in result.metrics  # no percentile of one
     assert "For 1 users with fewer than 99 unseen items, hr@1 uses those." in result.notes
-
-
-def test_seen_items_are_no_candidates():
-    test, seen = ratings_of([[5, _, _]]), ratings_of([[_, 5, _]])
-    scores = Table([[2, 3, 1]])
-    assert evaluate(scores, test, seen=seen, k=1).metrics["precision@1"] == 1
-    without = evaluate(scores, test, k=1)
-    assert without.metrics["precision@1"] == 0
-    assert any("No seen ratings were given" in note for note in without.notes)
 
 
 def test_huge_finite_scores_rank_like_others():
