@@ -45,26 +45,6 @@ def test_planted_a_branch_on_a_name_is_noticed():
     assert names_in("from tacit.aggregation.ideal import Ideal\n") == {"tacit.aggregation.ideal", "Ideal"}
 
 
-def imports_of(path):
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-
-
-@pytest.mark.parametrize("package", ["methods", "boundary", "secure", "federation"])
-def test_who_must_not_know_aggregations_imports_none(package):
-    found = {
-        str(path.relative_to(SOURCE))
-        for path in (SOURCE / package).rglob("*.py")
-        if any(module.startswith("tacit.aggregation") for module in imports_of(path))
-    }
-    assert found == set()
-
-
 @pytest.mark.parametrize("name", OWN)
 def test_each_is_in_the_file_of_its_name(name):
     assert find(name).__module__ == f"tacit.aggregation.{name}"

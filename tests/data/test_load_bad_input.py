@@ -46,6 +46,7 @@ HEAD = "user,item,rating,timestamp\n1,10,4,100\n"
     ("row", "words"),
     [
         (",11,4,100", ["no user id", "fill it in", "delete"]),
+        ("   ,11,4,100", ["no user id", "fill it in"]),
         ("2,,4,100", ["no item id"]),
         ("2,11,,100", ["no rating"]),
         ("2,11,great,100", ['"great"', "not a number", "correct the line"]),
@@ -55,6 +56,7 @@ HEAD = "user,item,rating,timestamp\n1,10,4,100\n"
         ("2,11,4,", ["no timestamp", 'columns = {timestamp = ""}', "tacit join: --column timestamp=)"]),
         ("2,11,4,noon", ['timestamp "noon"', 'columns = {timestamp = ""}', "tacit join: --column timestamp=)"]),
         ("2,11,4", ["3 values where 4 are expected", "commas", "correct the line"]),
+        ("2,11,4,1e300", ["not a time"]),
         (
             "1,10,3,200",
             ["Lines 2 and 3", "item 10", "user 1", 'duplicates="last"', "(tacit join: --duplicates last, or mean)"],
@@ -139,10 +141,12 @@ PARQUET = {"user": [1, 2, 3], "item": [1, 1, 1], "rating": [1.0, 2.0, 3.0]}
         ("user", pa.array([1, 2, 2**63], pa.uint64()), ["Row 3 of", str(2**63), "64 bits"]),
         ("item", [[1], [2], [3]], ["item ids", "type list", "integers or text"]),
         ("rating", [1.0, 2.0, None], ["Row 3 of", "no rating"]),
+        ("item", pa.array(["a", None, "b"]).dictionary_encode(), ["Row 2 of", "no item id"]),
         ("rating", ["1", "two", "3"], ["Row 2 of", '"two"', "not a number"]),
         ("rating", [[1.0], [2.0], [3.0]], ["ratings of", "type list", "numbers"]),
         ("timestamp", [1, None, 3], ["Row 2 of", "no timestamp"]),
         ("timestamp", [[1], [2], [3]], ["timestamps of", "type list"]),
+        ("user", ["b", "a", "b"], ["Rows 1 and 3", 'user "b"', "item 1"]),
     ],
 )
 def test_a_bad_row_of_parquet_is_named(tmp_path, column, values, words):
@@ -162,6 +166,16 @@ def test_files_that_are_not_what_they_claim_are_named(tmp_path):
     says(complaint(zipped), str(zipped), "cannot be read")
     zipped.write_bytes(gzip.compress(b"user,item,rating\n" + b"1,2,3\n" * 100_000)[:-200])
     says(complaint(zipped), str(zipped))
+
+
+def test_a_damaged_parquet_page_is_named(tmp_path):
+    path = tmp_path / "r.parquet"
+    table = pa.table({"user": range(1000), "item": range(1000), "rating": [1.0] * 1000})
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    data[40:400] = bytes(360)
+    path.write_bytes(bytes(data))
+    says(complaint(path), str(path), "damaged", "again")
 
 
 def test_an_open_quote_does_not_spill_the_file_into_the_message(tmp_path):

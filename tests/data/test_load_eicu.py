@@ -106,6 +106,7 @@ def test_counts_are_counts_whatever_is_asked_and_left_out_rows_are_noted(folder)
         ("metoprolol tartrate (LOPRESSOR) inj 5 mg", "metoprolol tartrate"),
         ("HYDROCODONE-ACETAMINOPHEN 5-325 MG PO TABS", "hydrocodone-acetaminophen"),
         ("VANCOmycin 1 GM in NS 250 mL IVPB", "vancomycin"),
+        ("3% Sodium Chloride IVF Infused (ml/hr)", "sodium chloride"),
         ("Volume (mL)-sodium chloride 0.9 % bolus 500 mL (ml/hr)", "sodium chloride"),
         ("Propofol ()", "propofol"),
         ("IV (ml/hr)", "iv"),
@@ -120,11 +121,7 @@ def test_a_medicine_loses_dose_route_and_form(written, meant):
 @pytest.mark.parametrize(
     ("patient", "lab", "words"),
     [
-        (
-            PATIENT,
-            LAB + "4,999,sodium\n",
-            r'Line 5 of ".*lab\.csv" belongs to stay 999, which',
-        ),
+        (PATIENT, LAB + "4,999,sodium\n", r'Line 5 of ".*lab\.csv" belongs to stay 999, which'),
         (PATIENT + "401,41,Male,50,,59,2014,1,\n", LAB, r'Line 7 of ".*patient\.csv" has no uniquepid; fill in'),
         (PATIENT.replace("hospitalid", "hospital"), LAB, r'has no column "hospitalid"; give the table as eICU'),
     ],

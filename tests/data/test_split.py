@@ -151,11 +151,8 @@ def test_cold_items_are_strangers_to_training():
 
 
 @pytest.mark.parametrize("test", [0, 1, -0.1, 1.5, float("nan"), float("inf")])
-def test_a_fraction_outside_zero_and_one_is_refused(test):
+def test_a_fraction_outside_zero_and_one_and_an_unknown_kind_are_refused(test):
     with pytest.raises(UsageError, match="between 0 and 1"):
         split(WHOLE, test=test)
-
-
-def test_an_unknown_kind_is_refused_with_a_suggestion():
     with pytest.raises(UsageError, match='Did you mean "leave-one-out"'):
         split(WHOLE, "leave_one_out")

@@ -89,8 +89,10 @@ def test_impossible_sizes_are_refused(size, message):
         ({"feedback": "implict"}, 'Did you mean "implicit"'),
         ({"rank": 0}, "rank = 0"),
         ({"noise": -1.0}, "noise = -1.0"),
+        ({"noise": float("nan")}, "noise = nan"),
         ({"noise": 0.5, "feedback": "count"}, "explicit feedback only"),
         ({"step": 0.3}, "does not divide"),
+        ({"step": 0.0}, "does not divide"),
         ({"scale": (5, 1)}, "lower end first"),
         ({"scale": (1, 5), "feedback": "implicit"}, "leave the scale out"),
         ({"scale": (0, 3), "feedback": "count"}, "holds 1…8"),
@@ -119,6 +121,20 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
         return demo(90, 50, 1000).items
 
     np.testing.assert_array_equal(items(1), items(4))
+
+
+def test_a_race_with_ties_still_has_the_right_number_of_winners(monkeypatch):
+    class Coarse:
+        def random(self, shape, dtype):
+            return (np.random.default_rng(0).integers(4, size=shape) / 4).astype(dtype)
+
+    monkeypatch.setattr(synthetic, "derive", lambda *purpose: Coarse())
+    counts = np.array([1, 7, 7, 19, 20])
+    indptr = np.concatenate(([0], np.cumsum(counts)))
+    columns = synthetic._race(np.zeros((5, 2)), np.zeros((20, 2)), np.full(20, 0.05), counts, indptr, seed=1)
+    for u in range(5):
+        assert np.all(np.diff(columns[indptr[u] : indptr[u + 1]]) > 0)
+    assert columns[indptr[4] :].tolist() == list(range(20))
 
 
 def test_few_items_have_most_ratings_and_few_users_give_them():

@@ -43,6 +43,10 @@ def test_the_p_value_is_exact_for_few_users():
     assert compare_paired(d, np.zeros(6)).p_value == pytest.approx(expected)
 
 
+def test_the_smallest_p_value_is_one_over_the_patterns_tried_and_the_one_seen():
+    assert compare_paired(np.ones(50), np.zeros(50), permutations=99).p_value == 1 / 100
+
+
 def test_only_users_that_both_have_are_compared():
     a = np.array([1.0, np.nan, 3.0, 4.0, np.nan])
     b = np.array([0.0, 1.0, np.nan, 2.0, np.nan])

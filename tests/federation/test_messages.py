@@ -37,6 +37,7 @@ def test_what_was_agreed_passes():
         ({"t": 4.0}, "integer"),
         ({"t": True}, "integer"),
         ({"mode": 1}, "one of"),
+        ({"mode": np.zeros(1, dtype=np.float32)}, "one of"),
         ({"items": np.zeros((3, 2))}, "float32 array"),
         ({"items": np.zeros((3, 2), dtype=np.int32)}, "float32 array"),
         ({"items": np.zeros((2, 3), dtype=np.float32)}, "shape (2, 3) where (3, 2)"),

@@ -10,15 +10,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from secure_stage import RETRIES, SILOS, Spoiled, Stage, halted, with_list, with_payload
+from stated import gate_of, grid_of, promise, step_terms
 
+from tacit.aggregation.ideal import HiddenSum
 from tacit.aggregation.secagg import CountedSecAgg, SecAgg
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import SEALED
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.wire import decode, encode
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
+from tacit.config import RunFile
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation.calls import Call
 from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
+from tacit.prepare.loaded import prepare
+from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 from tacit.rng import stream_key
 from tacit.secure.masks import pack
 
@@ -136,15 +143,12 @@ def test_other_keys_for_the_same_sum_are_refused():
 
 def test_a_vector_without_an_exchange_of_keys_does_not_leave():
     stage = Stage()
+    with pytest.raises(PrivacyRefused, match="ask for their sum"):
+        stage.federation.ask("contribute")
     request = Request("bias", stage.run.bound, "contribute", 1, 0, encode({}))
     with pytest.raises(PrivacyRefused, match="none were agreed on for this request"):
         stage.parties["party-1"].answer(request)
     assert stage.ledger("party-1").rows() == []
-
-
-def test_single_contributions_cannot_be_requested():
-    with pytest.raises(PrivacyRefused, match="ask for their sum"):
-        Stage().federation.ask("contribute")
 
 
 def test_a_sum_is_begun_once_and_in_order():
@@ -209,26 +213,6 @@ def test_mail_that_a_party_cannot_open_is_reported_by_its_senders_name(exact, mo
     assert "party-1 could not open the mail of party-2" in stage.rejected["party-2"]
 
 
-def test_the_transcript_holds_no_numbers_of_a_single_party(tmp_path):
-    stage = Stage(payloads=tmp_path)
-    stage.sum()
-    stage.finish()
-    kinds = {}
-    for path in tmp_path.glob("*-up-*.tct"):
-        call, _up, sender = path.stem.split("-", 2)
-        for name, value in decode(path.read_bytes()).items():
-            what = value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__
-            kinds.setdefault((int(call), "sum" if sender == "sum" else "party"), set()).add((name[:5], what))
-    single = {0: "keys", 1: "party", 2: "rejec", 3: "seale", 4: "answe"}
-    assert kinds == {
-        **{(call, "party"): {(name, "uint8")} for call, name in single.items()},
-        (4, "sum"): {("error", "float32"), ("weigh", "float32")},
-        (5, "party"): {("done", "bool")},
-    }
-    protocol = {e.step for e in stage.transcript.entries if e.kind == "protocol"}
-    assert protocol == {f"{name}:contribute" for name in ("advertise", "share", "collect", "unmask")}
-
-
 def test_the_digest_leaves_the_protocol_out_and_the_sum_in():
     """Keys and masks are fresh every time, and the noise is seeded: two runs have one digest."""
     stages = [Stage() for _ in range(2)]
@@ -277,3 +261,69 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
         totals.add(tuple(counted.add(call).blocks["x"].tolist()))
     assert len(totals) == 4
     assert all(any(total) for total in totals)
+
+
+def test_two_rounds_shares_have_nothing_in_common(monkeypatch):
+    """Neither the piece that stays nor the seeds of those that may be revealed, for the same party and step."""
+    stage, seen, noised = Stage(), [], SecAgg.noised
+
+    def noted(self, exact, terms, endpoint):
+        if endpoint.party == "party-1":
+            words = endpoint.source("noise", 0).words(4).tolist()  # the piece that stays grows from these
+            seen.append((words, self._party(endpoint).extras))
+        return noised(self, exact, terms, endpoint)
+
+    monkeypatch.setattr(SecAgg, "noised", noted)
+    stage.sum()
+    stage.sum()
+    (first, extras), (second, others) = seen
+    assert first != second
+    assert extras
+    assert not set(extras) & set(others)
+
+
+def test_a_share_that_was_drawn_and_never_left_is_charged(monkeypatch):
+    stage = Stage()
+
+    def seal(self, vector, terms, endpoint):
+        raise PrivacyRefused("planted")
+
+    monkeypatch.setattr(SecAgg, "seal", seal)
+    with pytest.raises(TacitError):
+        stage.sum()
+    charged = [row.spent for row in stage.ledger("party-1").rows() if row.step == "contribute"]
+    assert charged == [stage.grid.event(1.0, 1)]
+
+
+def test_ones_own_noise_on_whole_numbers_is_drawn_anew(tmp_path):
+    query = Clipped(("x",), 1.0)
+    terms = promise(step_terms(query, 4.0, releases=2, code=grid_of(query, 60, 4.0)))
+    gate, bodies = gate_of(tmp_path, terms), []
+    for round in (1, 2):
+        with gate.serving("tell", round, 0, f"{round:064}"):
+            nothing = {"x": np.zeros((1, 60))}, np.ones(1, dtype=np.int64)
+            bodies.append(decode(gate.sum(*nothing).body)[SEALED])
+    assert np.count_nonzero(bodies[0] != bodies[1]) > 30
+
+
+def test_a_simulated_sums_noise_is_drawn_anew(tmp_path, monkeypatch):
+    drawn, added = [], HiddenSum._shared_noise
+
+    def noted(*given):
+        drawn.append(added(*given))
+        return drawn[-1].copy()
+
+    monkeypatch.setattr(HiddenSum, "_shared_noise", noted)
+    file = RunFile.model_validate(
+        {
+            "data": {"source": "demo", "users": 20, "items": 8, "ratings": 100},
+            "partition": {"by": "device"},
+            "method": {"name": "sgdmf", "factors": 2, "rounds": 2},
+            "privacy": {"epsilon": 4.0, "delta": 1e-4},
+            "aggregation": {"name": "ideal"},
+        }
+    )
+    prepared = prepare(file)
+    train(prepared.run, prepared.parties, records=Records.unlimited(prepared.run, tmp_path))
+    first, second = drawn
+    assert np.count_nonzero(first != second) > 8

@@ -102,8 +102,7 @@ class Round:
         sent = self.each(there, lambda name, party: party.share(self.keys[name], self.secrets[name]))
         self.mail = self.opener.mail(spoil(sent))
 
-    def collect(self, gone=(), spoil=dict):
-        self.mail = spoil(self.mail)
+    def collect(self, gone=()):
         there = [name for name in self.mail if name not in gone]
         self.noted = self.each(there, lambda name, party: party.collect(self.mail[name]))
 

@@ -145,6 +145,9 @@ def test_what_cannot_be_signed_says_how_many_may_drop_out():
 def test_what_cannot_be_is_refused(arguments, error, words):
     with pytest.raises(error, match=words):
         choose(*arguments)
+    for names in (names_of(4), ["a", "b", "c", "d", "a"]):
+        with pytest.raises(UsageError, match="4 different names"):
+            neighbours(names, choose(5, 0, 1), b"")
 
 
 def test_everything_that_may_be_asked_has_a_shape():
@@ -191,10 +194,3 @@ def test_every_pair_is_as_likely_as_every_other():
     chance = shape.degree / 29
     pearson = sum((x - 400 * chance) ** 2 for x in counts.values()) / (400 * chance * (1 - chance))
     assert pearson < 435 + 6 * math.sqrt(2 * 435)
-
-
-def test_a_roster_that_does_not_suit_is_refused():
-    shape = choose(5, 0, 1)
-    for names in (names_of(4), ["a", "b", "c", "d", "a"]):
-        with pytest.raises(UsageError, match="4 different names"):
-            neighbours(names, shape, b"")

@@ -214,6 +214,7 @@ def test_masks_and_stamps_belong_to_one_sum_and_one_pair():
         (lambda body: b"\x01\x05" + body[1:], "do not exist"),
         (lambda body: b"\x02\x00\x00" + body[1:], "do not exist"),
         (lambda body: body[:33] + b"\x02" + body[34:], "not requested"),
+        (lambda body: body[:33] + b"\x09" + body[34:], "not requested"),
     ],
 )
 def test_an_answer_that_is_stamped_but_malformed_is_rejected(change, said):
