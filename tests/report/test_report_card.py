@@ -7,7 +7,7 @@ from fake_run import ABOUT, GUARANTEE, RUN, three_rounds, write_run
 
 from tacit.federation.transcript import Entry, Transcript
 from tacit.report import RunRecord, privacy_card
-from tacit.report.describe import absences
+from tacit.report.describe import absences, void_sums
 
 HOSTILE = "<script>alert(1)</script> | **x** [a](b) `c` # \n- d"
 
@@ -156,6 +156,7 @@ def test_aggregation_and_void_sums_are_on_the_card(tmp_path):
     assert "the coordinator sees the sum only" in text
     assert cells(text, "Void sums")[1].startswith("57")
     assert "Void sums" not in card_of(tmp_path / "b")
+    assert void_sums(57, 60)[0].startswith("57 sums in 60 rounds were void because too few parties stayed")
 
 
 def test_data_cannot_write_markdown(tmp_path):
