@@ -39,9 +39,6 @@ N, LOG_Q, SMUDGE = 16, 128, 2**40  # degree, log₂ of the modulus, and the size
 Q, WIDE = 1 << LOG_Q, LOG_Q // 8
 
 
-# -- the ring ---------------------------------------------------------------------------------------------------------
-
-
 def drawn(seed: bytes, label: str, count: int, size: int) -> np.ndarray:
     """Numbers from 0 to size − 1, for polynomials' coefficients; (count, N) of Python's integers."""
     raw = hashlib.shake_256(seed + label.encode()).digest(count * N * WIDE)
@@ -72,8 +69,6 @@ def from_bytes(raw: np.ndarray) -> np.ndarray:
     numbers = [int.from_bytes(body[at : at + WIDE], "little") for at in range(0, len(body), WIDE)]
     return np.array(numbers, dtype=object)
 
-
-# -- the aggregation --------------------------------------------------------------------------------------------------
 
 KEY, JOINT = "toy key", "toy joint key"
 
@@ -227,8 +222,6 @@ class Toy(Aggregation):
         return decoded(call, len(names), whole.ravel()[:size].astype(words(bits)))
 
 
-# -- the tests --------------------------------------------------------------------------------------------------------
-
 PRIVATE = {"epsilon": 4.0, "delta": 1e-4}
 METHODS = ("bias", "feature-slopes")
 
@@ -241,14 +234,14 @@ def known():
     del aggregations.known()["toy"]
 
 
-def file(method, privacy=None, aggregation="toy", **sections) -> RunFile:
+def file(method, privacy=None, **sections) -> RunFile:
     base = {
         "data": {"users": 45, "items": 15, "ratings": 400},
         "public": {"features": ["genres"]},
         "partition": {"into": 3},
         "method": {"name": method, **({"directions": 2} if method == "feature-slopes" else {})},
         "privacy": privacy,
-        "aggregation": {"name": aggregation, "tolerate": 0.0},
+        "aggregation": {"name": "toy", "tolerate": 0.0},
     }
     return RunFile.model_validate({**base, **sections})
 
@@ -258,16 +251,6 @@ def held(folder, *args, **sections):
     return made, train(
         made.run, made.parties, records=Records.of(made.run, folder / "ledgers"), payloads=folder / "all"
     )
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_sum_without_noise_is_the_one_that_secagg_gives_bit_by_bit(tmp_path, method):
-    made, toy = held(tmp_path / "toy", method)
-    _made, masked = held(tmp_path / "secagg", method, aggregation="secagg")
-    for name in ("base", "items"):
-        np.testing.assert_array_equal(getattr(toy.model.form, name), getattr(masked.model.form, name))
-    assert toy.model.stamp == "NON-PRIVATE"
-    assert made.run.hidden.endswith("hidden from the coordinator, if it opens sums alone, and one colluding party")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -296,6 +279,8 @@ def test_what_is_opened_is_exactly_the_sum_of_what_was_encrypted(tmp_path, monke
     if privacy:
         assert made.run.guarantee.epsilon <= 4.0
         assert made.run.guarantee.trust is Trust.DISTRIBUTED
+    else:
+        assert made.run.hidden.endswith("hidden from the coordinator, if it opens sums alone, and one colluding party")
     # nobody sees a single contribution: neither its numbers nor its bytes are in any message
     messages = [path.read_bytes() for path in (tmp_path / "all").iterdir()]
     for terms, vector in vectors:
@@ -322,22 +307,11 @@ def test_the_noise_on_a_sum_is_what_is_said_of_it(tmp_path, monkeypatch):
     assert np.std(sum(noises)) == pytest.approx(said, rel=0.12)  # 1,000 cells: five standard deviations
 
 
-# -- refusals
-
-
-def first_party(method="bias", privacy=None):
-    made = prepare(file(method, privacy))
-    return made.run, made.run.party(made.parties[0])
-
-
-def request(run, step, **payload) -> Request:
-    return Request(run.method.name, run.bound, step, 1, 0, encode(payload))
-
-
 def test_a_party_asked_without_an_exchange_of_keys_gives_nothing():
-    run, party = first_party()
+    made = prepare(file("bias"))
+    request = Request("bias", made.run.bound, "contribute", 1, 0, encode({}))
     with pytest.raises(PrivacyRefused, match="party-1 has no key to encrypt this with; nothing was released"):
-        party.answer(request(run, "contribute"))
+        made.run.party(made.parties[0]).answer(request)
 
 
 def test_a_party_helps_to_open_one_sum_of_a_request(tmp_path, monkeypatch):
@@ -359,9 +333,6 @@ def test_a_party_that_drops_out_makes_a_sum_void(tmp_path):
     made = prepare(file("bias").model_copy(update={"aggregation": AggregationSection(name="toy", dropout=0.9)}))
     with pytest.raises(PeerFailed, match="at least 3 must"):
         train(made.run, made.parties)
-
-
-# -- with processes of their own
 
 
 @pytest.mark.parametrize("privacy", [None, PRIVATE], ids=["non-private", "seeded noise"])

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from tacit.cli.display import read_run_file
 from test_cli import tacit
 
+from tacit.cli.display import read_run_file
 from tacit.cli.new import new
 from tacit.config import RunFile
 from tacit.deploy.coordinator_service import STEP

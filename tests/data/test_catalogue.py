@@ -12,7 +12,8 @@ from tacit.config import DataSection, PublicSection
 from tacit.data import catalogue as module
 from tacit.data.catalogue import Catalogue, read_catalogue
 from tacit.data.load import load, public_items
-from tacit.data.public_facts import public_facts
+from tacit.data.public_facts import PUBLISHED, PublicFacts, public_facts
+from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError
@@ -39,9 +40,6 @@ def written(folder, table=TABLE, name="items.parquet"):
 
 def films(**columns):
     return Catalogue(Vocabulary(np.arange(len(next(iter(columns.values())))), "item"), pa.table(columns), (*columns,))
-
-
-# -- features -----------------------------------------------------------------------------------------------------
 
 
 def test_labels_are_counted_once_and_sorted_and_numbers_are_standardised(tmp_path):
@@ -77,9 +75,6 @@ def test_every_kind_of_column(column, expected):
     np.testing.assert_allclose(films(a=pa.array(column) if isinstance(column, list) else column).features(), expected)
 
 
-# -- digests ------------------------------------------------------------------------------------------------------
-
-
 def test_neither_format_nor_row_order_nor_other_columns_show_in_the_digest(tmp_path):
     digest = read_catalogue(written(tmp_path), NAMED).digest
     turned = TABLE.take([2, 0, 3, 1]).select(["year", "item", "genres"])
@@ -104,9 +99,6 @@ def test_ids_values_names_and_their_order_show_in_the_digest():
     ]
     assert len({made.digest for made in several}) == len(several)
     assert [base.differs(made) for made in several[:4]] == [None, "columns", "ids", "year"]
-
-
-# -- what cannot be -----------------------------------------------------------------------------------------------
 
 
 def sentence(act, kind=UsageError):
@@ -166,9 +158,6 @@ def test_too_many_labels_are_one_sentence(monkeypatch):
     assert "at most 5" in sentence(lambda: films(a=["1|2|3|4|5|6", None, None, None]))
 
 
-# -- from a run's sources -----------------------------------------------------------------------------------------
-
-
 def test_the_demo_brings_the_attributes_that_its_ratings_have():
     whole = load("demo", users=20, items=30, ratings=200, features=["genres", "year"], seed=3)
     listed = public_items("demo", items=30, features=["genres", "year"], seed=3)
@@ -215,9 +204,6 @@ def test_a_published_set_brings_its_own(tmp_path, monkeypatch):
     assert parties.catalogue.names[-1] == "year"
 
 
-# -- what parties have of it --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("by", ["user", "item", "device"])
 def test_a_party_has_the_features_of_the_items_that_it_holds(by):
     parties = partition(load("demo", users=20, items=30, ratings=200, features=["genres", "year"]), into=3, by=by)
@@ -227,3 +213,33 @@ def test_a_party_has_the_features_of_the_items_that_it_holds(by):
         np.testing.assert_array_equal(facts.features_of(share.name), facts.catalogue.features()[share.items])
         rows = facts.features_of(share.name, ["year"])
         np.testing.assert_array_equal(rows, facts.catalogue.features(["year"])[share.items])
+
+
+ROWS = "user,item,rating\na,1,4\nb,2,5\nb,1,3\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "ratings.csv").write_text(ROWS)
+    (tmp_path / "items.csv").write_text("item\n1\n2\n3\n")
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "ratings.csv").write_text(ROWS)
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_rated_items_alone_are_no_list(folder):
+    assert not load(folder / "ratings.csv").item_ids.listed
+    assert load(folder / "ratings.csv", catalogue=folder / "items.csv").item_ids.listed
+    assert load("demo").item_ids.listed
+
+
+@pytest.mark.parametrize(("items", "listed"), [(2, True), (3, False)])
+def test_a_publishers_count_makes_a_list_of_all_items(folder, monkeypatch, items, listed):
+    monkeypatch.setitem(PUBLISHED, "tiny", PublicFacts(2, items, Scale(1, 5), 3))
+    assert load("tiny").item_ids.listed is listed
+
+
+def test_parts_of_a_list_are_listed(folder):
+    ratings = load(folder / "ratings.csv", catalogue=folder / "items.csv", scale=(1, 5))
+    assert all(share.ratings.item_ids.listed for share in partition(ratings, into=3, by="item"))

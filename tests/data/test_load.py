@@ -1,6 +1,5 @@
 """`load`: text and Parquet files in every shape that people keep them in."""
 
-import gzip
 import subprocess
 import sys
 
@@ -57,26 +56,11 @@ def test_every_usual_text_layout_gives_the_same_ratings(tmp_path, name, text):
     assert ratings.name == name
 
 
-def test_a_gzipped_file_is_read_as_it_is(tmp_path):
-    path = tmp_path / "ratings.csv.gz"
-    path.write_bytes(gzip.compress(b"user,item,rating\n7,30,4\n7,10,5\n3,10,1\n"))
-    ratings = load(path)
-    assert dense(ratings) == EXPECTED
-    assert ratings.times is None
-
-
 def test_columns_are_named_and_others_are_left_out(tmp_path):
     path = write(tmp_path / "x.csv", "rating,a,b,c\n9,7,30,4\n9,7,10,5\n9,3,10,1\n")
     assert dense(load(path, columns={"user": "a", "item": "b", "rating": "c"})) == EXPECTED
     bare = write(tmp_path / "bare.csv", "30,7,4\n10,7,5\n10,3,1\n")
     assert dense(load(bare, columns={"user": "2", "item": "1"})) == EXPECTED
-
-
-def test_timestamps_can_be_left_out(tmp_path):
-    path = write(tmp_path / "x.csv", "user,item,rating,time\n7,30,4,noon\n7,10,5,\n3,10,1,never\n")
-    ratings = load(path, columns={"timestamp": ""})
-    assert ratings.times is None
-    assert dense(ratings) == EXPECTED
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,6 @@ def test_whole_numbers_read_as_text_are_split_alike():
     assert as_text == pairs(split(text).test)
 
 
-# -- one of each user --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("by", ["leave-one-out", "latest"])
 def test_one_rating_is_held_out_of_every_user_with_two_or_more(by):
     whole = handmade(times=[10, 30, 20, 99, 5, 5])
@@ -114,9 +111,6 @@ def test_leave_one_out_is_uniform_over_a_users_ratings():
     assert np.all(np.abs(np.bincount(picked) - 1000) < 4.4 * np.sqrt(3000 * 2 / 9))
 
 
-# -- by time -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("times", "test", "held"),
     [
@@ -138,9 +132,6 @@ def test_without_timestamps_there_is_no_split_by_time(by):
         split(handmade(None), by)
 
 
-# -- cold --------------------------------------------------------------------------------------------------
-
-
 def test_cold_users_are_strangers_to_training():
     """Test and support share about 1 : 4; n ≈ 600 ratings, 4.4 sd."""
     s = split(WHOLE, "cold-users", test=0.2)
@@ -159,15 +150,9 @@ def test_cold_items_are_strangers_to_training():
     assert 0 < cold.sum() < 30
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("test", [0, 1, -0.1, 1.5, float("nan"), float("inf")])
-def test_a_fraction_outside_zero_and_one_is_refused(test):
+def test_a_fraction_outside_zero_and_one_and_an_unknown_kind_are_refused(test):
     with pytest.raises(UsageError, match="between 0 and 1"):
         split(WHOLE, test=test)
-
-
-def test_an_unknown_kind_is_refused_with_a_suggestion():
     with pytest.raises(UsageError, match='Did you mean "leave-one-out"'):
         split(WHOLE, "leave_one_out")

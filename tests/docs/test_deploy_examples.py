@@ -42,9 +42,6 @@ def services():
     return {name: one for name, one in compose()["services"].items() if one["image"] == "tacit"}
 
 
-# -- commands --------------------------------------------------------------------------------------------------------
-
-
 def command_lines():
     """Every Tacit command line of the examples, as words."""
     units = [shlex.split(unit(path)["Service"]["ExecStart"]) for path in UNITS]
@@ -70,9 +67,6 @@ def test_a_command_that_is_none_of_tacits_would_be_found():
         parsed([*words, "--max-epsilom=3"])
     with pytest.raises(AttributeError):
         parsed(["jion", *words[1:]])  # there is no such command
-
-
-# -- systemd ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
@@ -104,9 +98,6 @@ def test_systemd_finds_nothing_wrong_with_a_unit(path, tmp_path):
     text = path.read_text().replace("/opt/tacit/bin/tacit", shutil.which("true"))  # any program that is there
     assert said(text) == []
     assert said(text.replace("RestartSec=15", "RestartSec=soon"))
-
-
-# -- Docker ----------------------------------------------------------------------------------------------------------
 
 
 def test_containers_are_closed_and_nothing_listens_at_a_site():

@@ -8,7 +8,6 @@ import pytest
 from tacit.config import EvaluateSection
 from tacit.data import demo
 from tacit.data.split import split
-from tacit.errors import DataError
 from tacit.evaluate import evaluate, metrics, positions
 from tacit.evaluate.evaluation import evaluate_as_configured
 from tacit.model import Fitted, Hashed, NonNegative
@@ -62,14 +61,6 @@ def test_progress_rises_to_one(monkeypatch):
     assert len(heard) >= 8
     assert heard == sorted(heard)
     assert heard[-1] == 1.0
-
-
-def test_a_block_that_is_not_finite_ends_the_evaluation(monkeypatch):
-    monkeypatch.setattr(positions, "CELLS", 60 * 10)
-    broken = factors()
-    broken.form.items[3] = np.nan
-    with pytest.raises(DataError, match="NaN or infinite"):
-        evaluate(Spied(broken), PARTS.test.keep(PARTS.test.items != 3), seen=PARTS.train)
 
 
 def test_a_run_file_can_leave_ranking_out_unless_the_method_only_ranks():

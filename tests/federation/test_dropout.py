@@ -11,12 +11,6 @@ DEVICES = Facts.of(partition(demo(users=4000, items=20, ratings=8000), by="devic
 SILOS = Facts.of(partition(demo(users=40, items=20, ratings=400), into=5), 7)
 
 
-def test_nobody_drops_out_unless_asked():
-    attendance = Attendance.draw(DEVICES, 0.0, 1, 0)
-    assert attendance.survivors("party-1") is None
-    assert attendance.receivers("party-1", 4000) == 4000
-
-
 def test_the_rate_is_the_stated_one():
     """n = 4,000 devices × 10 rounds; five standard deviations, a false alarm in about two million."""
     gone = np.mean([1 - np.mean(Attendance.draw(DEVICES, 0.3, t, 0).survivors("party-1")) for t in range(10)])

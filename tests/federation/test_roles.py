@@ -1,34 +1,59 @@
 """Roles beside the parties, in one process: asked by name, without ratings, remembered, and never counted."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from tacit import aggregation as aggregations
 from tacit.aggregation.plain import Plain
 from tacit.boundary import Gate, RoleGate
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
-from tacit.config import PrivacySection
+from tacit.cli import app
+from tacit.config import AggregationSection, PrivacySection, RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.synthetic import demo
 from tacit.engine.call_log import CallLog
 from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
+from tacit.experiment import run
 from tacit.federation import Facts, Federation, Floats, Request, Role, Schema, step
 from tacit.federation.calls import Total
 from tacit.federation.messages import Bytes, Exchange
+from tacit.methods import known
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
 from tacit.prepare.simulated_ledgers import Records
+from tacit.testing.method_contract import MethodContract
 from tacit.testing.role_method import WEIGHED, WeighedParameters, WeighedParty, WeighingCatalogue
 
 PRIVACY = PrivacySection(epsilon=4.0, delta=1e-4)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def installed():
+    known()[WEIGHED.name] = WEIGHED
+    yield
+    del known()[WEIGHED.name]
+
+
+class TestWeighedMeans(MethodContract):
+    """A method with a role does all that every method must."""
+
+    name = WEIGHED.name
+    parameters: ClassVar[dict[str, Any]] = {"rounds": 2}
+    seeded = False
+
+    def pytest_generate_tests(self, metafunc):
+        """The method is known only while its tests run."""
+        if "setting" in metafunc.fixturenames:
+            metafunc.parametrize("setting", list(WEIGHED.sides))
 
 
 @pytest.fixture
@@ -56,9 +81,6 @@ def spoken(made, parties, **options):
 def brought(parties):
     ids = parties.catalogue.ids
     return {"catalogue": Catalogue(ids, pa.table({"year": np.arange(len(ids), dtype=np.float32)}), ("year",))}
-
-
-# -- what must work ---------------------------------------------------------------------------------------------------
 
 
 def test_a_role_is_asked_by_name_and_keeps_its_state_at_home(parties):
@@ -97,9 +119,6 @@ def test_a_role_in_a_private_run_spends_nothing_and_keeps_no_ledger(parties, tmp
     told = [e for e in trained.transcript.entries if e.party == "catalogue" and e.direction == "up"]
     assert [(e.kind, e.status, e.head) for e in told] == [("public", "ok", "")] * 3
     assert made.spent(trained.transcript.requests_by_step) == pytest.approx(made.guarantee.epsilon, rel=0.05)
-
-
-# -- what must be refused ---------------------------------------------------------------------------------------------
 
 
 class Teller(WeighedParty):
@@ -163,32 +182,22 @@ class Careless(Role):
         ("raw", UngatedRelease, r"catalogue.*gate\.send"),
         ("twice", PrivacyRefused, "two releases"),
         ("crash", PeerFailed, 'catalogue failed in step "crash".*planted'),
+        ("slow", PeerFailed, r'catalogue did not answer step "slow".*\[engine\] timeout'),
     ],
 )
 def test_what_a_role_does_wrong_is_refused_by_its_name(parties, name, error, words):
-    federation, _roles = spoken(prepared(parties, with_role(Careless)), parties)
+    patience = {"timeout": 0.05} if name == "slow" else {}
+    federation, _roles = spoken(prepared(parties, with_role(Careless)), parties, **patience)
     with pytest.raises(error, match=words):
         federation.ask(name, to="catalogue")
     assert federation.transcript.meter.bytes_up == 0
 
 
-def test_a_role_that_does_not_answer_is_named_with_what_to_do(parties):
-    federation, _roles = spoken(prepared(parties, with_role(Careless)), parties, timeout=0.05)
-    with pytest.raises(PeerFailed, match=r'catalogue did not answer step "slow".*\[engine\] timeout'):
-        federation.ask("slow", to="catalogue")
-
-
-def test_whoever_is_not_there_cannot_be_asked(parties):
-    federation, _roles = spoken(prepared(parties), parties)
-    with pytest.raises(UsageError, match='no "proxy" to ask in this run; its roles are catalogue'):
-        federation.ask("weigh", to="proxy", items=np.ones(25, dtype=np.float32), t=0)
-    with pytest.raises(UsageError, match='no role "proxy"'):
-        prepared(parties).role("proxy")
-
-
 def test_a_role_is_asked_for_its_own_steps_alone_and_a_party_for_none_of_them(parties):
     federation, _roles = spoken(prepared(parties), parties)
     zeros = np.zeros(25, dtype=np.float32)
+    with pytest.raises(UsageError, match='no "proxy" to ask in this run; its roles are catalogue'):
+        federation.ask("weigh", to="proxy", items=zeros, t=0)
     with pytest.raises(BadMessage, match='catalogue was asked for "finish"'):
         federation.ask("finish", to="catalogue", items=zeros)
     with pytest.raises(BadMessage, match='party-1 was asked for "weigh"'):
@@ -206,9 +215,6 @@ def test_steps_of_one_name_and_names_that_cannot_be_invited_are_refused(parties)
         spoken(prepared(parties, with_role(Clashing)), parties)
     with pytest.raises(UsageError, match='cannot be called "party-9"'):
         prepared(parties, with_role(WeighingCatalogue, "party-9"))
-
-
-# -- resuming ---------------------------------------------------------------------------------------------------------
 
 
 class Cut(Exception):
@@ -260,9 +266,6 @@ def test_a_run_without_privacy_goes_on_with_what_the_role_had_at_home(parties, t
     assert resumed.transcript.digest == whole.transcript.digest
 
 
-# -- an aggregation's own role ----------------------------------------------------------------------------------------
-
-
 class Witness(Role):
     """An aggregation's role without steps of its own: the aggregation answers for it."""
 
@@ -296,8 +299,6 @@ def witnessed():
 
 
 def test_an_aggregation_reaches_its_own_role_which_keeps_its_state(parties, witnessed):
-    from tacit.config import AggregationSection
-
     made = prepared(parties, aggregation=AggregationSection(name="witnessed"))
     assert list(made.roles) == ["catalogue", "decrypter-1"]
     federation, roles = spoken(made, parties)
@@ -309,21 +310,10 @@ def test_an_aggregation_reaches_its_own_role_which_keeps_its_state(parties, witn
 
 
 def test_a_run_with_a_role_verifies_though_the_role_has_no_ledger(tmp_path):
-    from typer.testing import CliRunner
-
-    from tacit.cli import app
-    from tacit.config import RunFile
-    from tacit.experiment import run
-    from tacit.methods import known
-
     data = {"source": "demo", "users": 40, "items": 25, "ratings": 500}
     privacy, method = {"epsilon": 4.0, "delta": 1e-4}, {"name": WEIGHED.name, "rounds": 2}
     file = {"data": data, "partition": {"into": 3}, "method": method, "privacy": privacy}
-    known()[WEIGHED.name] = WEIGHED
-    try:
-        run(RunFile.model_validate(file), tmp_path / "run")
-        verified = CliRunner().invoke(app, ["ledger", "verify", str(tmp_path / "run")])
-    finally:
-        del known()[WEIGHED.name]
+    run(RunFile.model_validate(file), tmp_path / "run")
+    verified = CliRunner().invoke(app, ["ledger", "verify", str(tmp_path / "run")])
     assert verified.exit_code == 0, verified.output
     assert "sent by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()

@@ -3,7 +3,6 @@
 The protocol runs as it is, over parties in this process. Where a sum is compared to the last bit, noise is left out.
 """
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -11,15 +10,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from secure_stage import RETRIES, SILOS, Spoiled, Stage, halted, with_list, with_payload
+from stated import gate_of, grid_of, promise, step_terms
 
+from tacit.aggregation.ideal import HiddenSum
 from tacit.aggregation.secagg import CountedSecAgg, SecAgg
+from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import SEALED
 from tacit.boundary.endpoint import Peers
 from tacit.boundary.wire import decode, encode
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TamperingFound
+from tacit.config import RunFile
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.federation.calls import Call
 from tacit.federation.dropout import Attendance
 from tacit.federation.messages import Request
+from tacit.prepare.loaded import prepare
+from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 from tacit.rng import stream_key
 from tacit.secure.masks import pack
 
@@ -39,9 +45,6 @@ def exact(monkeypatch):
     monkeypatch.setattr(SecAgg, "noised", noted)
     monkeypatch.setattr(SecAgg, "_excess", lambda self, revealed, call: np.zeros(call.size, dtype=np.int64))
     return added
-
-
-# -- drop-outs, void rounds, retries ------------------------------------------------------------------------------
 
 
 def absent(monkeypatch, *rounds):
@@ -102,9 +105,6 @@ def test_no_more_sums_than_were_planned_for():
     assert len(stage.charged("party-1")) == 1 + RETRIES
 
 
-# -- what a lying coordinator requests -----------------------------------------------------------------------------
-
-
 def test_another_request_for_the_same_rounds_vector_is_refused():
     stage, requests = halted("unmask")
     request = requests["contribute"]
@@ -125,21 +125,8 @@ def test_a_second_survivor_list_is_refused_and_the_first_answered_again_with_the
         stage.refuses("party-1", with_list(request, listed, **envelope), "second survivor list|revealed other extras")
 
 
-def test_a_second_survivor_list_of_the_same_length_is_refused():
-    """It would reveal the same parts of noise, so the list alone gives it away."""
-    stage, requests = halted("unmask")
-    stage.parties["party-1"].answer(with_list(requests["unmask"], [1] * 7 + [0]))
-    stage.refuses("party-1", with_list(requests["unmask"], [1] * 6 + [0, 1], round=2), "second survivor list")
-
-
 @pytest.mark.parametrize(
-    ("listed", "words"),
-    [
-        ([1] * 5 + [0] * 3, "fewer than the 6"),
-        ([1] + [0] * 7, "fewer than the 6"),
-        ([0] * 8, "fewer than the 6"),
-        ([0] + [1] * 7, "not on itself"),
-    ],
+    ("listed", "words"), [([1] * 5 + [0] * 3, "fewer than the 6"), ([0] + [1] * 7, "not on itself")]
 )
 def test_a_survivor_list_that_is_too_short_or_leaves_the_party_out_is_refused(listed, words):
     stage, requests = halted("unmask")
@@ -154,85 +141,37 @@ def test_other_keys_for_the_same_sum_are_refused():
     stage.refuses("party-1", with_payload(requests["share"], swapped, round=2), "which it does once")
 
 
-def test_an_exchange_about_a_sum_that_was_not_begun_is_refused():
-    stage, requests = halted("unmask")
-    stage.refuses("party-1", with_payload(requests["unmask"], {"context": "ab" * 32}, round=2), "did not begin")
-
-
 def test_a_vector_without_an_exchange_of_keys_does_not_leave():
     stage = Stage()
+    with pytest.raises(PrivacyRefused, match="ask for their sum"):
+        stage.federation.ask("contribute")
     request = Request("bias", stage.run.bound, "contribute", 1, 0, encode({}))
     with pytest.raises(PrivacyRefused, match="none were agreed on for this request"):
         stage.parties["party-1"].answer(request)
     assert stage.ledger("party-1").rows() == []
 
 
-def test_single_contributions_cannot_be_requested():
-    with pytest.raises(PrivacyRefused, match="ask for their sum"):
-        Stage().federation.ask("contribute")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda known: known["told"][0].update(why="nothing"),
-        lambda known: known["told"].clear(),
-        lambda known: known.update(number=0),
-        None,
-    ],
-)
-def test_a_tampered_refusal_is_found(change):
-    """Another reason, one forgotten, or none at all: the first page is sealed."""
-    stage, requests = halted("unmask")
-    stage.refuses("party-1", with_list(requests["unmask"], [1] + [0] * 7), "fewer than")
-    ledger = stage.ledger("party-1")
-    if change is None:
-        ledger._database.execute("delete from about where name = 'refusals'")
-    else:
-        known = ledger.refusals()
-        change(known)
-        written = json.dumps(known, sort_keys=True)
-        ledger._database.execute("update about set value = ? where name = 'refusals'", (written,))
-    with pytest.raises(TamperingFound, match="first page"):
-        ledger.verify()
-
-
-# -- a sum is begun once, and in order ------------------------------------------------------------------------------
-
-
-def exchange(name, context, number, **payload):
-    body = encode({"context": context, **payload})
-    return Request("bias", "", f"{name}:contribute", number, 0, body)
-
-
-def test_keys_for_a_sum_that_is_under_way_are_not_drawn_again():
-    stage, context = Stage(), "ab" * 32
-    stage.parties["party-1"].answer(exchange("advertise", context, 1))
-    stage.refuses("party-1", exchange("advertise", context, 2), "begins none twice")
-
-
-def test_keys_for_a_vector_that_left_are_not_drawn_again():
-    stage = Stage()
+def test_a_sum_is_begun_once_and_in_order():
+    """Neither another sum nor a later request makes a party draw keys again for one that it knows."""
+    stage, everyone = Stage(), np.packbits(np.ones(SILOS, dtype=bool))
     stage.sum()
+
+    def exchange(name, context, number, **payload):
+        body = encode({"context": context, **payload})
+        return Request("bias", "", f"{name}:contribute", number, 0, body)
+
     vector = next(row for row in stage.ledger("party-1").rows() if row.step == "contribute")
+    stage.refuses("party-1", exchange("unmask", "ab" * 32, 6, survivors=everyone), "did not begin")
     stage.parties["party-1"].answer(exchange("advertise", "cd" * 32, 7))  # another sum is now the one under way
     stage.refuses("party-1", exchange("advertise", vector.request, 8), "seals nothing twice")
-
-
-def test_an_exchange_out_of_order_is_refused_and_recorded():
-    stage, context = Stage(), "ef" * 32
-    stage.parties["party-1"].answer(exchange("advertise", context, 1))
-    everyone = np.packbits(np.ones(SILOS, dtype=bool))
-    stage.refuses("party-1", exchange("unmask", context, 1, survivors=everyone), "refuses an exchange")
+    stage.refuses("party-1", exchange("advertise", "cd" * 32, 9), "begins none twice")
+    stage.refuses("party-1", exchange("unmask", "cd" * 32, 10, survivors=everyone), "refuses an exchange")
 
 
 def test_a_secure_sum_is_bound_to_its_run():
     stage = Stage()
     one, other = (stage.run.how._sum(Peers(run, stage.names), "ab" * 32) for run in ("run", "another"))
     assert one.binding != other.binding
-
-
-# -- answers that were tampered with ------------------------------------------------------------------------------
 
 
 SPOILS = {
@@ -257,12 +196,6 @@ def test_a_bad_answer_is_left_out_under_its_name_and_the_run_continues(exact, ex
     assert stage.sum()[0] == SILOS
 
 
-def test_nobody_is_rejected_where_nobody_tampers(exact):
-    stage = Stage()
-    stage.assert_sum_of(stage.names, exact)
-    assert stage.rejected == {}
-
-
 def test_mail_that_a_party_cannot_open_is_reported_by_its_senders_name(exact, monkeypatch):
     """party-2 writes nonsense to party-1, which only party-1 can notice: the sum continues, with both."""
     real = SecAgg.answer
@@ -280,29 +213,6 @@ def test_mail_that_a_party_cannot_open_is_reported_by_its_senders_name(exact, mo
     assert "party-1 could not open the mail of party-2" in stage.rejected["party-2"]
 
 
-# -- what the coordinator sees ------------------------------------------------------------------------------------
-
-
-def test_the_transcript_holds_no_numbers_of_a_single_party(tmp_path):
-    stage = Stage(payloads=tmp_path)
-    stage.sum()
-    stage.finish()
-    kinds = {}
-    for path in tmp_path.glob("*-up-*.tct"):
-        call, _up, sender = path.stem.split("-", 2)
-        for name, value in decode(path.read_bytes()).items():
-            what = value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__
-            kinds.setdefault((int(call), "sum" if sender == "sum" else "party"), set()).add((name[:5], what))
-    single = {0: "keys", 1: "party", 2: "rejec", 3: "seale", 4: "answe"}
-    assert kinds == {
-        **{(call, "party"): {(name, "uint8")} for call, name in single.items()},
-        (4, "sum"): {("error", "float32"), ("weigh", "float32")},
-        (5, "party"): {("done", "bool")},
-    }
-    protocol = {e.step for e in stage.transcript.entries if e.kind == "protocol"}
-    assert protocol == {f"{name}:contribute" for name in ("advertise", "share", "collect", "unmask")}
-
-
 def test_the_digest_leaves_the_protocol_out_and_the_sum_in():
     """Keys and masks are fresh every time, and the noise is seeded: two runs have one digest."""
     stages = [Stage() for _ in range(2)]
@@ -311,20 +221,6 @@ def test_the_digest_leaves_the_protocol_out_and_the_sum_in():
     masked = [stage.ledger("party-1").rows()[3].payload for stage in stages]
     assert masked[0] != masked[1]
     assert stages[0].transcript.digest == stages[1].transcript.digest
-
-
-def test_masked_vectors_reveal_nothing_of_the_plain_ones(exact, tmp_path):
-    """Without noise: a masked cell equals the plain one no more often than a uniform one would."""
-    stage = Stage(payloads=tmp_path)
-    stage.sum()
-    width = stage.grid.bits // 8
-    for name in stage.names:
-        sealed = decode((tmp_path / f"000003-up-{name}.tct").read_bytes())["sealed"].reshape(-1, width)
-        plain = (exact[name].astype("<i8").view(np.uint8).reshape(-1, 8))[:, :width]
-        assert np.count_nonzero((sealed == plain).all(axis=1)) <= 1
-
-
-# -- coins and noise -------------------------------------------------------------------------------------------------
 
 
 def test_rounding_noise_and_requests_share_no_stream(monkeypatch):
@@ -365,3 +261,69 @@ def test_the_noise_that_a_simulation_adds_is_bound_to_the_request():
         totals.add(tuple(counted.add(call).blocks["x"].tolist()))
     assert len(totals) == 4
     assert all(any(total) for total in totals)
+
+
+def test_two_rounds_shares_have_nothing_in_common(monkeypatch):
+    """Neither the piece that stays nor the seeds of those that may be revealed, for the same party and step."""
+    stage, seen, noised = Stage(), [], SecAgg.noised
+
+    def noted(self, exact, terms, endpoint):
+        if endpoint.party == "party-1":
+            words = endpoint.source("noise", 0).words(4).tolist()  # the piece that stays grows from these
+            seen.append((words, self._party(endpoint).extras))
+        return noised(self, exact, terms, endpoint)
+
+    monkeypatch.setattr(SecAgg, "noised", noted)
+    stage.sum()
+    stage.sum()
+    (first, extras), (second, others) = seen
+    assert first != second
+    assert extras
+    assert not set(extras) & set(others)
+
+
+def test_a_share_that_was_drawn_and_never_left_is_charged(monkeypatch):
+    stage = Stage()
+
+    def seal(self, vector, terms, endpoint):
+        raise PrivacyRefused("planted")
+
+    monkeypatch.setattr(SecAgg, "seal", seal)
+    with pytest.raises(TacitError):
+        stage.sum()
+    charged = [row.spent for row in stage.ledger("party-1").rows() if row.step == "contribute"]
+    assert charged == [stage.grid.event(1.0, 1)]
+
+
+def test_ones_own_noise_on_whole_numbers_is_drawn_anew(tmp_path):
+    query = Clipped(("x",), 1.0)
+    terms = promise(step_terms(query, 4.0, releases=2, code=grid_of(query, 60, 4.0)))
+    gate, bodies = gate_of(tmp_path, terms), []
+    for round in (1, 2):
+        with gate.serving("tell", round, 0, f"{round:064}"):
+            nothing = {"x": np.zeros((1, 60))}, np.ones(1, dtype=np.int64)
+            bodies.append(decode(gate.sum(*nothing).body)[SEALED])
+    assert np.count_nonzero(bodies[0] != bodies[1]) > 30
+
+
+def test_a_simulated_sums_noise_is_drawn_anew(tmp_path, monkeypatch):
+    drawn, added = [], HiddenSum._shared_noise
+
+    def noted(*given):
+        drawn.append(added(*given))
+        return drawn[-1].copy()
+
+    monkeypatch.setattr(HiddenSum, "_shared_noise", noted)
+    file = RunFile.model_validate(
+        {
+            "data": {"source": "demo", "users": 20, "items": 8, "ratings": 100},
+            "partition": {"by": "device"},
+            "method": {"name": "sgdmf", "factors": 2, "rounds": 2},
+            "privacy": {"epsilon": 4.0, "delta": 1e-4},
+            "aggregation": {"name": "ideal"},
+        }
+    )
+    prepared = prepare(file)
+    train(prepared.run, prepared.parties, records=Records.unlimited(prepared.run, tmp_path))
+    first, second = drawn
+    assert np.count_nonzero(first != second) > 8

@@ -100,9 +100,6 @@ def histories(seed=1, n=N):
     return indptr, items, stream.integers(1, 6, len(items)).astype(np.float32)
 
 
-# -- every form -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_comes_from_ones_own_history_alone(kind):
     form, (indptr, items, values) = a_form(kind), histories()
@@ -152,9 +149,6 @@ def test_a_site_and_a_folder_keep_every_form(tmp_path, installed, kind):
     assert forms.same(model.form, form)
     by_history = model.recommend(dict(zip(rated, seen.values[hers].tolist(), strict=True)), n=M)
     np.testing.assert_allclose([score for _, score in by_id], [score for _, score in by_history], rtol=1e-5)
-
-
-# -- what is refused --------------------------------------------------------------------------------------------------
 
 
 def spoilt(kind):
@@ -224,9 +218,6 @@ def test_only_installed_forms_are_found(tmp_path, request):
             forms.find(name)
 
 
-# -- linear -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_linear_state_is_the_dense_ridge_solution():
     stream = derive(2, "linear")
     V, base, mean = stream.normal(size=(M, K)), 3 + stream.normal(size=M), stream.normal(size=K)
@@ -285,9 +276,6 @@ def test_an_order_ranks_and_leaves_ratings_alone():
     np.testing.assert_allclose(own, order + 2 * states @ plain.items.T, rtol=1e-5)
 
 
-# -- implicit ---------------------------------------------------------------------------------------------------------
-
-
 def test_an_implicit_state_is_the_dense_solution_over_all_items():
     """Hu, Koren and Volinsky 2008, eq. (4), with the confidence of every item written out."""
     form, (indptr, items, values) = a_form("implicit"), histories()
@@ -300,9 +288,6 @@ def test_an_implicit_state_is_the_dense_solution_over_all_items():
         expected = np.linalg.solve(V.T @ C @ V + form.regularization * np.eye(K), V.T @ C @ p)
         np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
     assert not found[0].any()
-
-
-# -- hashed -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_random_order_is_the_same_for_the_same_history():

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit
 from tacit.data.ratings import Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError
@@ -36,9 +35,6 @@ def flat_model(scores, rates=True, **changes):
 
 def of_factors(factors):
     return NonNegative(1.0, 5.0, factors)
-
-
-# -- on disk -------------------------------------------------------------------------------------------------------
 
 
 def assert_same(a, b):
@@ -126,14 +122,10 @@ def test_a_damaged_description_gets_one_sentence(tmp_path, text):
     "changes",
     [
         {"scale": [5, 1]},
-        {"scale": "x"},
         {"scale": [0, float("inf")]},
         {"method": "gone"},
-        {"stamp": "gone"},
         {"form": "gone"},
-        {"form": ["linear"]},
         {"numbers": "gone"},
-        {"numbers": {}},
         {"numbers": {"low": "1", "high": 5.0}},
         {"numbers": {"low": 1.0, "high": float("nan")}},
         {"declared": "gone"},
@@ -153,12 +145,8 @@ def test_a_description_that_says_too_little_gets_one_sentence(tmp_path, changes)
         {"item_ids": np.array([1, 1, 2]), "items": np.ones((3, 2), dtype=np.float32)},
         {"item_ids": np.array([2, 1, 3]), "items": np.ones((3, 2), dtype=np.float32)},
         {"item_ids": np.array([1, 2, 3]), "items": np.ones((4, 2), dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "items": np.ones(3, dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2))},
-        {"item_ids": np.array([1, 2, 3]), "items": np.full((3, 2), np.nan, dtype=np.float32)},
         {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "base": np.ones(3, np.float32)},
         {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "states": np.ones((4, 3), np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "states": np.ones((4, 2))},
         {"item_ids": np.array([[1, 2, 3]]), "items": np.ones((1, 2), dtype=np.float32)},
     ],
 )
@@ -191,9 +179,6 @@ def test_a_flipped_byte_gives_one_sentence_or_the_same_model(tmp_path):
     assert not any("\n" in sentence for sentence in sentences)
 
 
-# -- no pickle -----------------------------------------------------------------------------------------------------
-
-
 class Bomb:
     """Running its pickle would leave a trace."""
 
@@ -210,22 +195,6 @@ def test_an_object_array_is_refused_and_not_run(tmp_path, monkeypatch, name):
     np.savez(folder / "factors.npz", **arrays)
     assert_one_sentence(folder)
     assert not (tmp_path / "exploded").exists()
-
-
-def test_no_module_of_tacit_knows_pickle():
-    banned = re.compile(
-        r"\b(import|from)\s+(c?pickle|joblib|shelve|dill|cloudpickle|marshal)\b"
-        r"|allow_pickle\s*=\s*(?!False\b)|\bto_pickle\b|\bread_pickle\b|\bserialize_pickle\b"
-    )
-    source = Path(tacit.__file__).parent
-    files = sorted(source.rglob("*.py"))
-    assert len(files) > 50
-    assert [path.name for path in files if banned.search(path.read_text())] == []
-    for bad in ("import pickle", "from joblib import dump", "np.load(f, allow_pickle=True)", "import dill as d"):
-        assert banned.search(bad)
-
-
-# -- somebody new --------------------------------------------------------------------------------------------------
 
 
 @given(seen=st.sets(st.integers(0, 11)), n=st.integers(1, 30), rating=st.sampled_from([1, 3, 5]))

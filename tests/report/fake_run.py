@@ -1,7 +1,5 @@
 """A small run folder, written by hand, for tests of what reads one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,18 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 RUN = """seed = 7
-
 [data]
 source = "demo"
-
 [split]
 by = "random"
 test = 0.1
-
 [partition]
 by = "{by}"
 into = 2
-
 [method]
 name = "sgdmf"
 rounds = 3

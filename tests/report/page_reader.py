@@ -1,7 +1,5 @@
 """Reads a page back: what it says, which numbers and tables it has, and what it refers to."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 
@@ -9,7 +7,7 @@ VOID = {"meta", "br", "hr", "col", "line", "rect", "circle", "path"}
 
 
 class Page(HTMLParser):
-    """One page; making it fails where an element is left open or an attribute could act.
+    """One page; making it fails where an element is left open, an attribute could act, or it is not one offline file.
 
     `data` has the exact numbers with the texts that show them, `stamps` the notes at the top as (kind, words), and
     `rows` those of all tables, as lists of the cells' words.
@@ -29,7 +27,12 @@ class Page(HTMLParser):
         self._value: str | None = None
         self.feed(text)
         self.close()
+        self.rows = [[cell.strip() for cell in row] for row in self.rows]
         assert self.open == []
+        assert self.references == []
+        assert self.policy.startswith("default-src 'none';")
+        assert text.startswith("<!doctype html>")
+        assert not re.search(r"https?:|//[a-z]|url\(|@import|<link|<script|<iframe|<img|\u202e|\x07", text)
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
@@ -74,4 +77,4 @@ class Page(HTMLParser):
 
     def row(self, name: str) -> list[str]:
         """The cells of the first row that begins with `name`."""
-        return next([c.strip() for c in row] for row in self.rows if row and row[0].strip().startswith(name))
+        return next(row for row in self.rows if row and row[0].startswith(name))

@@ -1,7 +1,5 @@
 """The floor and other references beside a run: the verdict, where it is shown, and the noise of each private step."""
 
-from __future__ import annotations
-
 import io
 import math
 
@@ -11,7 +9,6 @@ from page_reader import Page
 from rich.console import Console
 
 from tacit.cli.display import print_summary
-from tacit.errors import UsageError
 from tacit.report import RunRecord, compare_report, privacy_card, report
 from tacit.report.floor_verdict import contenders, remarks, verdict
 
@@ -58,9 +55,6 @@ def terminal(record: RunRecord) -> str:
     console = Console(file=io.StringIO(), width=150)
     print_summary({**SUMMARY, "run": str(record.folder), "guarantee": GUARANTEE}, console)
     return console.file.getvalue()
-
-
-# -- the verdict ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -123,14 +117,6 @@ def test_a_floor_that_could_not_be_had_says_so(tmp_path, floor):
     found = verdict(a_run(tmp_path / "run", floor))
     assert found.standing == "unknown"
     assert ("too few parties." in found.words) == ("missing" in floor)
-
-
-def test_a_damaged_floor_is_one_sentence(tmp_path):
-    with pytest.raises(UsageError, match=r"about\.json.*floor\.metrics"):
-        a_run(tmp_path / "run", {"method": "bias", "metrics": 3})
-
-
-# -- where it is shown ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -201,9 +187,6 @@ def test_nothing_in_a_floor_a_reference_or_a_step_can_act(tmp_path):
     assert "[/red]" in terminal(record)
 
 
-# -- references without a guarantee -----------------------------------------------------------------------------------
-
-
 def test_terminal_report_and_card_name_the_references(tmp_path):
     floor = a_floor(0.7, metrics={"mse": 0.7, "ndcg@10": 0.2}, intervals={"mse": [0.69, 0.71]})
     record = a_run(tmp_path / "run", floor, references=OTHERS, summary={"metrics_shared": {"mse": 1.1}})
@@ -225,9 +208,6 @@ def test_terminal_report_and_card_name_the_references(tmp_path):
     assert "local and popularity: NON-PRIVATE" in privacy_card(record)
     assert remarks(record) == ["Popularity does better by NDCG@10: 0.400 against 0.313."]
     assert all(remarks(record)[0] in text for text in (printed, page.text))
-
-
-# -- the noise of each step -------------------------------------------------------------------------------------------
 
 
 def test_every_private_step_is_in_the_table(tmp_path):

@@ -16,6 +16,14 @@ from tacit.secure.secagg_server import SecAggServer
 
 #: The false-alarm rate of every statistical test on masks and shares.
 FALSE_ALARM = 1e-9
+#: Points of small order of Curve25519 and its twist, as listed by Bernstein ("Curve25519", FAQ).
+SMALL_ORDER = [
+    bytes(32),
+    (1).to_bytes(32, "little"),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),  # order 8
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),  # order 8
+    (2**255 - 20).to_bytes(32, "little"),  # order 4, on the twist
+]
 
 
 def roster(n):
@@ -61,7 +69,6 @@ class Round:
     context: bytes = b"a sum"
     sealer: type = SecAggParty
     shape: object = None
-    kill: bool = False
     parties: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -81,15 +88,8 @@ class Round:
         self.parties[name] = self.sealer.restore(self.parties[name].state(), self.about, self.identity[name])
 
     def each(self, names, act):
-        """What the parties answer, each of them killed before and after where the round says so."""
-        answers = {}
-        for name in names:
-            if self.kill:
-                self.restart(name)
-            answers[name] = act(name, self.parties[name])
-            if self.kill:
-                self.restart(name)
-        return answers
+        """What the parties answer."""
+        return {name: act(name, self.parties[name]) for name in names}
 
     # -- exchanges; `gone` have dropped out by then, and `spoil` is what the network makes of what it carries -------
 
@@ -102,8 +102,7 @@ class Round:
         sent = self.each(there, lambda name, party: party.share(self.keys[name], self.secrets[name]))
         self.mail = self.opener.mail(spoil(sent))
 
-    def collect(self, gone=(), spoil=dict):
-        self.mail = spoil(self.mail)
+    def collect(self, gone=()):
         there = [name for name in self.mail if name not in gone]
         self.noted = self.each(there, lambda name, party: party.collect(self.mail[name]))
 

@@ -5,10 +5,10 @@ Statistical tests state their false-alarm rate; seeds are fixed, so that chance 
 
 import math
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
+from bounded_cases import by_user, ratings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +18,7 @@ from tacit.boundary.deviations import Deviations
 from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.query import Rows
 from tacit.boundary.randomness import Seeded
-from tacit.data.ratings import Ratings, Scale
-from tacit.data.vocabulary import Vocabulary
+from tacit.data.ratings import Scale
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.rng import derive, stream_key
 from tacit.secure.masks import words
@@ -58,12 +57,7 @@ def pieces_of(vectors, size=None):
 
 
 def adversarial(kind, d, rounding, seed):
-    """A vector of norm at most c, as bad for rounding as its kind can be, in the unit of the sum."""
-    x = _adversarial(kind, d, rounding, seed)
-    return x * min(1.0, rounding.clip / np.linalg.norm(x))
-
-
-def _adversarial(kind, d, rounding, seed):
+    """A vector as bad for rounding as its kind can be, in the unit of the sum; it may be longer than the clip."""
     stream, step, clip = derive(seed, kind, d), rounding.step, rounding.clip
     match kind:
         case "one cell":
@@ -89,9 +83,6 @@ def _adversarial(kind, d, rounding, seed):
 KINDS = ("one cell", "all equal", "below a boundary", "above a boundary", "tiny", "halves", "any")
 
 
-# -- the bounds, for every outcome --------------------------------------------------------------------------------
-
-
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(
     kind=st.sampled_from(KINDS),
@@ -106,7 +97,7 @@ def test_no_outcome_is_longer_than_the_bounds(kind, coins, d, clip, coarse, seed
     fine = Rounding.fine(clip, d)
     rounding = Rounding(fine.step * coarse, clip, d)
     x = adversarial(kind, d, rounding, seed)
-    assert np.linalg.norm(x) <= clip * SLACK
+    x *= min(1.0, clip / np.linalg.norm(x))
     whole = rounding.summed(pieces_of([x]), COINS[coins]() if coins != "real" else real(seed))
     assert np.linalg.norm(whole) <= rounding.l2
     assert np.abs(whole).sum() <= rounding.l1 * SLACK
@@ -125,17 +116,6 @@ def test_a_fine_step_lengthens_a_piece_by_little():
         rounding = Rounding.fine(2.5, d)
         assert 1 <= rounding.l2 * rounding.step / rounding.clip < 1.003
         assert math.log2(rounding.clip / rounding.step).is_integer()
-
-
-def test_draws_are_rejected_no_more_often_than_once_in_beta():
-    """At the worst, 60 % of draws; 20,000 pieces exactly at the clip, rejected draws counted, five standard deviations:
-    a false alarm in about three million."""
-    d, n = 64, 20_000
-    rounding = Rounding(1.0, 20.0, d)
-    x = np.full(d, 20.0 / math.sqrt(d))
-    whole = np.floor(x + real("rejected").uniform((n, d)))
-    too_long = np.count_nonzero(np.square(whole).sum(axis=1) > rounding.l2**2)
-    assert too_long / n < math.exp(-0.5) + 5 * 0.5 / math.sqrt(n)
 
 
 @pytest.mark.parametrize("u", [UP, DOWN])
@@ -170,28 +150,6 @@ def test_a_broken_clip_is_still_cut():
             np.testing.assert_allclose(whole * rounding.step, good, atol=rounding.step)
 
 
-# -- neighbours ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("coins", ["up", "down", "half", "real"])
-def test_one_contribution_emptied_or_reversed_moves_the_sum_within_the_bounds(kind, coins):
-    """Each contribution has coins of its own, the same in both worlds but for the one that differs: emptied it moves
-    the sum by at most Δ, and turned into its opposite by at most 2Δ."""
-    rounding, d = Rounding(1 / 50, 1.0, 40), 40
-
-    def rounded(vector, *purpose):
-        return rounding.summed(pieces_of([vector]), real(kind, *purpose) if coins == "real" else COINS[coins]())
-
-    vectors = [adversarial(kind, d, rounding, seed) for seed in range(6)]
-    for a, vector in enumerate(vectors):
-        own = rounded(vector, "own", a)
-        for draw in range(5):
-            for moved, times in ((own, 1), (own - rounded(-vector, "other", a, draw), 2)):
-                assert np.linalg.norm(moved) <= times * rounding.l2
-                assert np.abs(moved).sum() <= times * rounding.l1
-
-
 def test_a_piece_is_rounded_by_itself():
     """The others' numbers do not go into it: in their presence, a piece on cells of its own comes out in the same way
     as alone, for coins that are the same for all."""
@@ -203,9 +161,6 @@ def test_a_piece_is_rounded_by_itself():
         for others in (np.zeros(5), np.full(5, 0.4), np.full(5, 1e9), np.full(5, np.nan)):
             both = rounding.summed(Contributions(starts, cells, np.concatenate([mine, others]), 10), COINS[coins]())
             np.testing.assert_array_equal(both[:5], alone)
-
-
-# -- sums ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_sum_is_that_of_the_pieces():
@@ -260,9 +215,6 @@ def test_a_step_for_what_nothing_bounds_is_refused(clip, touched):
         Rounding.fine(clip, touched)
 
 
-# -- widths -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("people", "variance"), [(1, 1.0), (5, 300.0), (2000, 1e5), (10**6, 1e9), (10**8, 1e12)])
 def test_sums_with_the_planned_noise_do_not_wrap(people, variance):
     """All pieces at their largest in one cell, and noise on 200,000 cells: a wrap happens once in 2⁴⁰ releases. The
@@ -312,11 +264,6 @@ def test_wrapping_and_centring_are_inverse_and_sums_mod_2_to_the_bits_are_those_
     assert centred(beyond, bits).tolist() == [-half, half - 1]
 
 
-# -- the pieces of bounded queries -------------------------------------------------------------------------------------
-
-SCALE = (1, 5)
-
-
 def records(seed, users=9, items=14):
     """Lists of (item, value): extremes, long ones, one empty, one with a single rating."""
     stream = derive(seed, "records")
@@ -327,26 +274,14 @@ def records(seed, users=9, items=14):
     return [*lists, [], [(0, 5.0)]]
 
 
-def ratings_of(lists, items=14):
-    pairs = [pair for record in lists for pair in record]
-    return Ratings(
-        indptr=np.cumsum([0, *map(len, lists)]).astype(np.int64),
-        items=np.array([j for j, _ in pairs], dtype=np.int32),
-        values=np.array([r for _, r in pairs], dtype=np.float32),
-        user_ids=Vocabulary(np.arange(len(lists)), "user"),
-        item_ids=Vocabulary(np.arange(items), "item"),
-        scale=Scale(*SCALE, declared=True),
-    )
-
-
 def normalised(lists):
-    ratings = ratings_of(lists)
+    ratings = ratings_of(lists, 14)
     channels = {"weights": np.full(ratings.n_ratings, 0.7), "errors": ratings.values - 3.0}
     return Normalised(("errors", "weights")).over(ratings, channels), 1.0
 
 
 def deviations(lists):
-    return Deviations(Scale(1, 5), 0.7).over(ratings_of(lists)), math.hypot(2.0, 0.7)
+    return Deviations(Scale(1, 5), 0.7).over(ratings_of(lists, 14)), math.hypot(2.0, 0.7)
 
 
 def factors(rows, purpose):
@@ -357,7 +292,7 @@ def gradient(kind, trim=14, sampling=1.0, **others):
     def query(lists):
         at = {"users": factors(len(lists), "users"), "items": factors(14, "items")}
         asked = kind(Scale(1, 5), sampling, trim, ("items",), users_are_public=False, **others)
-        return asked.over(ratings_of(lists), at), asked.clip
+        return asked.over(ratings_of(lists, 14), at), asked.clip
 
     return query
 
@@ -381,21 +316,12 @@ def flat(query, stream):
     return np.concatenate([np.asarray(x.dense() if isinstance(x, Rows) else x).ravel() for _, x in blocks])
 
 
-def each(pieces):
-    """The pieces as dense vectors."""
-    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
-    for a, (low, high) in enumerate(pairwise(pieces.starts)):
-        assert len(np.unique(pieces.cells[low:high])) == high - low  # a piece meets a cell once
-        dense[a, pieces.cells[low:high]] = pieces.values[low:high]
-    return dense
-
-
 @pytest.mark.parametrize("name", [*QUERIES, *DRAWN])
 @pytest.mark.parametrize("seed", range(5))
 def test_pieces_add_up_to_the_exact_answer_and_none_is_longer_than_the_clip(name, seed):
     query, clip = {**QUERIES, **DRAWN}[name](records(seed))
     exact, pieces = flat(query, derive(seed, "answer")), query.contributions({}, derive(seed, "answer"))
-    dense = each(pieces)
+    dense = by_user(pieces)
     np.testing.assert_allclose(dense.sum(axis=0), exact, rtol=1e-9, atol=1e-9 * clip)
     assert np.linalg.norm(dense, axis=1).max() <= clip
     assert np.abs(exact).max() > 0
@@ -409,10 +335,10 @@ def counted(dense):
 def test_a_neighbour_changes_one_piece_only(name):
     """One user's record emptied; one rating gone, where every rating is a piece of its own."""
     lists = records(7)
-    before = each(QUERIES[name](lists)[0].contributions({}, derive(7, "answer")))
+    before = by_user(QUERIES[name](lists)[0].contributions({}, derive(7, "answer")))
     for i, record in enumerate(lists[:9]):
         near = [*lists[:i], record[1:] if name == "deviations" else [], *lists[i + 1 :]]
-        after = each(QUERIES[name](near)[0].contributions({}, derive(7, "answer")))
+        after = by_user(QUERIES[name](near)[0].contributions({}, derive(7, "answer")))
         was, now = counted(before), counted(after)
         assert (sum((was - now).values()), now - was) == (1, Counter())
 
@@ -422,7 +348,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
     lists = records(7)
 
     def averaged(these):
-        dense = each(normalised(these)[0].contributions({}, derive(7, "answer")))
+        dense = by_user(normalised(these)[0].contributions({}, derive(7, "answer")))
         return dense / sum(map(bool, these))
 
     gone = counted(averaged(lists)) - counted(averaged([[], *lists[1:]]))
@@ -430,7 +356,7 @@ def test_a_query_whose_pieces_depend_on_each_other_is_noticed():
 
 
 def test_gradients_of_user_factors_have_no_pieces():
-    query = EmbeddingGradient(Scale(1, 5), 1.0, 3, users_are_public=True).over(ratings_of(records(7)))
+    query = EmbeddingGradient(Scale(1, 5), 1.0, 3, users_are_public=True).over(ratings_of(records(7), 14))
     with pytest.raises(UsageError, match="item factors alone"):
         query.contributions({"users": factors(11, "users"), "items": factors(14, "items")}, derive(7, "answer"))
 

@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""Intervals over resampled users, and two runs compared on the same users."""
 
 from itertools import product
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError, UsageError
-from tacit.evaluate import compare_paired
+from tacit.evaluate import bootstrap_interval, compare_paired
 
 
 def test_a_planted_difference_is_found():
@@ -47,13 +47,6 @@ def test_the_smallest_p_value_is_one_over_the_patterns_tried_and_the_one_seen():
     assert compare_paired(np.ones(50), np.zeros(50), permutations=99).p_value == 1 / 100
 
 
-def test_equal_runs_have_p_one_and_nobody_better():
-    a = np.random.default_rng(4).normal(size=40)
-    paired = compare_paired(a, a)
-    assert (paired.p_value, paired.difference, paired.share_better, paired.share_worse) == (1, 0, 0, 0)
-    assert paired.interval == (0, 0)
-
-
 def test_only_users_that_both_have_are_compared():
     a = np.array([1.0, np.nan, 3.0, 4.0, np.nan])
     b = np.array([0.0, 1.0, np.nan, 2.0, np.nan])
@@ -91,11 +84,9 @@ def test_one_user_has_no_interval_and_proves_nothing():
 @pytest.mark.parametrize(
     ("a", "b", "others", "error", "says"),
     [
-        ([], [], {}, DataError, "share no user"),
         ([np.nan, 1.0], [1.0, np.nan], {}, DataError, "share no user"),
         ([np.inf], [1.0], {}, DataError, "infinite"),
         ([1.0, 2.0], [1.0], {}, UsageError, "one value per user"),
-        ([[1.0]], [[1.0]], {}, UsageError, "one value per user"),
         ([1.0], [1.0], {"weights": [1.0, 2.0]}, UsageError, "one value per user"),
         ([1.0], [1.0], {"weights": [-1.0]}, UsageError, "0 or more"),
         ([1.0], [1.0], {"metric": "ndgc@10"}, UsageError, 'Did you mean "ndcg"'),
@@ -105,3 +96,48 @@ def test_one_user_has_no_interval_and_proves_nothing():
 def test_what_cannot_be_compared_gets_a_sentence(a, b, others, error, says):
     with pytest.raises(error, match=says):
         compare_paired(np.array(a), np.array(b), **others)
+
+
+def test_the_interval_of_a_ratio_covers_the_true_ratio():
+    # 300 worlds of 100 users with 1…20 ratings and squared errors of mean 1 that share a factor per user:
+    # intervals that took ratings as independent would cover far less. Coverage has sd 0.013, and the seed is fixed.
+    stream = np.random.default_rng(4)
+    counts = stream.integers(1, 21, size=(100, 300))
+    squared = counts * stream.gamma(4, 1 / 4, size=counts.shape)
+    low, high = bootstrap_interval(squared, counts, resamples=600)
+    covered = np.mean((low <= 1) & (high >= 1))
+    assert 0.88 < covered < 0.99
+
+
+def test_the_width_is_that_of_the_normal_approximation():
+    x = np.random.default_rng(5).normal(size=2000)
+    low, high = bootstrap_interval(x, resamples=4000)
+    assert high - low == pytest.approx(2 * 1.96 * x.std() / np.sqrt(2000), rel=0.08)
+    assert low < x.mean() < high
+
+
+def test_the_same_seed_gives_the_same_interval_and_columns_share_resamples():
+    x = np.random.default_rng(6).normal(size=50)
+    alone = bootstrap_interval(x, seed=1)
+    np.testing.assert_array_equal(alone, bootstrap_interval(x, seed=1))
+    assert np.any(alone != bootstrap_interval(x, seed=2))
+    np.testing.assert_allclose(bootstrap_interval(np.column_stack((x, x)), seed=1), np.column_stack((alone, alone)))
+
+
+def test_users_without_a_part_change_nothing():
+    x = np.random.default_rng(7).normal(size=50)
+    padded = np.concatenate((x, [np.nan] * 20))
+    np.testing.assert_array_equal(bootstrap_interval(padded), bootstrap_interval(x))
+    weights = np.concatenate((np.ones(50), np.zeros(20)))
+    np.testing.assert_array_equal(bootstrap_interval(np.nan_to_num(padded), weights), bootstrap_interval(x))
+
+
+@pytest.mark.parametrize("x", [[], [1.0], [np.nan, np.nan], [1.0, np.nan]])
+def test_fewer_than_two_users_have_no_interval(x):
+    assert np.isnan(bootstrap_interval(np.array(x, dtype=float))).all()
+
+
+@pytest.mark.parametrize("wrong", [{"resamples": 0}, {"level": 0.0}, {"level": 1.0}])
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(UsageError, match="resamples ≥ 1 and 0 < level < 1"):
+        bootstrap_interval(np.ones(3), **wrong)

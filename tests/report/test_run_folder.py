@@ -1,30 +1,34 @@
-"""One process a run folder, on every command that writes there."""
+"""The folder of a run: one process at a time, its owner's alone, and resumed to the same end after any kill."""
 
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
+from killpoints import states_of
 from typer.testing import CliRunner
 
+from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.cli import app
+from tacit.cli.verified_ledgers import verified
 from tacit.config import RunFile
 from tacit.errors import PeerFailed, UsageError
+from tacit.experiment import run
 from tacit.report.folder import RunFolder
 
-RUN = """
-[data]
-source = "demo"
-users = 40
-items = 20
-ratings = 400
-[partition]
-into = 2
-[method]
-name = "item-mean"
-"""
+RUN = "[data]\nusers = 40\nitems = 20\nratings = 400\n[partition]\ninto = 2\n[method]\nname = 'item-mean'\n"
+PUBLIC = {
+    "data": {"source": "demo", "users": 40, "items": 12, "ratings": 300},
+    "partition": {"into": 2},
+    "method": {"name": "bias"},
+    "evaluate": {"floor": False},
+}
+PRIVATE = {**PUBLIC, "privacy": {"epsilon": 2.0, "delta": 1e-6}}
 
 
 def tacit(*words) -> tuple[int, str]:
@@ -65,11 +69,6 @@ def test_neither_are_the_pages_of_a_finished_one(made):
     assert (done / "card.md").exists()
 
 
-def test_a_report_of_nothing_leaves_nothing(tmp_path):
-    assert tacit("report", tmp_path / "nowhere")[0] == 2
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_run_that_was_finished_meanwhile_is_not_overwritten(made, tmp_path, monkeypatch):
     """The other process lets go between the first look and the lock."""
     enter = RunFolder.__enter__
@@ -89,11 +88,9 @@ def test_a_run_that_was_finished_meanwhile_is_not_overwritten(made, tmp_path, mo
 
 
 def test_two_runs_without_a_folder_of_their_own_get_two(made, tmp_path, monkeypatch):
-    from tacit.report import folder as module
-
     monkeypatch.chdir(tmp_path)
     file, names = RunFile.read(made / "run.toml"), iter(["same", "same", "other"])
-    monkeypatch.setattr(module, "unused", lambda parent, _name: parent / next(names))
+    monkeypatch.setattr("tacit.report.folder.unused", lambda parent, _name: parent / next(names))
     with RunFolder.make(None, "x", file) as first, RunFolder.make(None, "x", file) as second:
         assert (first.path.name, second.path.name) == ("same", "other")
 
@@ -113,3 +110,56 @@ def test_the_kernel_lets_go_when_a_process_is_killed(tmp_path):
         other.communicate()
     with RunFolder(tmp_path):
         pass
+
+
+@pytest.fixture
+def usual_umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def test_no_file_of_a_run_folder_can_be_read_by_others(tmp_path, usual_umask):
+    run(RunFile.model_validate({**PRIVATE, "engine": {"transcript": "full"}}), tmp_path / "run")
+    modes = {
+        str(path.relative_to(tmp_path)): stat.S_IMODE(path.stat().st_mode)
+        for path in (tmp_path / "run").rglob("*")
+        if path.is_file()
+    }
+    expected = ("run.toml", "summary.json", "metrics.parquet", "card.md", "report.html", "about.json")
+    assert {f"run/{name}" for name in expected} <= modes.keys()
+    assert any("payloads" in name for name in modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+
+
+def spent(folder: Path) -> dict[str, list[tuple[int, str, str]]]:
+    """What every ledger of a run holds, once it verifies."""
+    found = {}
+    for path in ledgers_in(folder):
+        with closing(Ledger.open(path)) as ledger:
+            ledger.verify()
+            found[ledger.party] = [(row.round, row.step, row.event) for row in ledger.rows()]
+    return found
+
+
+@pytest.mark.parametrize("sections", [PRIVATE, PUBLIC], ids=["private", "non-private"])
+def test_a_run_that_was_killed_at_any_write_is_resumed_to_the_same_end(tmp_path, monkeypatch, sections):
+    file, made = RunFile.model_validate(sections), tmp_path / "run"
+    summaries = []
+    states = states_of(made, tmp_path, monkeypatch, lambda: summaries.append(run(file, made)))
+    assert len(states) > (40 if file.privacy else 20)
+    whole, charged = summaries[0], spent(made)
+    for state in states:
+        with suppress(UsageError):  # no ledger yet; that is not tampering
+            verified(state)
+        before = spent(state)
+        if not (state / "summary.json").exists():
+            summary = run(file, state)
+        else:
+            summary = json.loads((state / "summary.json").read_text())
+        assert (summary["digest"], summary["guarantee"]) == (whole["digest"], whole["guarantee"])
+        assert summary["metrics"] == whole["metrics"]
+        after = spent(state)
+        assert after == charged
+        assert all(after[party][: len(rows)] == rows for party, rows in before.items())  # nothing is forgotten
+        verified(state)
