@@ -170,7 +170,7 @@ def test_what_a_role_s_kit_is_for_is_said_before_anything_starts(installed):
     made = federation(installed / "refused")
     refused = made.tacit("join", "catalogue.kit", "--max-epsilon", "3", code=2)
     assert "--max-epsilon is for sites with ratings, and the kit is for catalogue" in refused.stderr
-    assert "ratings are" in made.tacit("join", "party-1.kit", code=2).stderr
+    assert "--data" in made.tacit("join", "party-1.kit", code=2).stderr
     made.tacit("keys", "revoke", "keys", "catalogue")
     uninvited = made.tacit("up", "run.toml", "--keys", "keys", code=2)
     assert "The run needs catalogue, who is not invited" in uninvited.stderr
