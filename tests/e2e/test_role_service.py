@@ -173,7 +173,7 @@ def test_what_a_role_s_kit_is_for_is_said_before_anything_starts(installed):
     assert "--data" in made.tacit("join", "party-1.kit", code=2).stderr
     made.tacit("keys", "revoke", "keys", "catalogue")
     uninvited = made.tacit("up", "run.toml", "--keys", "keys", code=2)
-    assert "The run needs catalogue, who is not invited" in uninvited.stderr
+    assert "The run needs catalogue, which is not invited" in uninvited.stderr
     assert "tacit keys invite keys catalogue" in uninvited.stderr
 
 
