@@ -131,9 +131,10 @@ class Grid(Integers):
 
     def event(self, sampling: float, count: int) -> Event:
         """What `count` answers spend."""
+        charged = (self.multiplier * self.l2) ** 2  # not `variance`, so that tests can tell the noise from its price
         if sampling < 1:
-            return SampledSkellam(self.variance, self.l1, self.l2, sampling, count)
-        return Skellam(self.variance, self.l1, self.l2, count)
+            return SampledSkellam(charged, self.l1, self.l2, sampling, count)
+        return Skellam(charged, self.l1, self.l2, count)
 
     def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
         """The answer in integers, each contribution rounded by itself; (size,) int64."""
