@@ -169,7 +169,7 @@ class LedgerFile:
         return {person for person, hashed in zip(given, self._hashed(given), strict=True) if hashed in known}
 
     def _hashed(self, people: Iterable[str]) -> list[str]:
-        return [self._seal(person)[:16] for person in people]
+        return [hashed[:16] for hashed in files.keyed_hashes(self._key, FORMAT, people)]
 
     def _about(self) -> dict[str, str]:
         return {str(k): str(v) for k, v in self._database.execute("select name, value from about order by rowid")}

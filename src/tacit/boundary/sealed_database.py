@@ -10,7 +10,7 @@ import hmac
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
 from functools import cache, partial
 from pathlib import Path
@@ -115,6 +115,11 @@ def keyed_hash(key: bytes, purpose: str, *values: object) -> str:
     parts = [value if isinstance(value, bytes) else repr(value).encode() for value in values]
     message = b"".join(field for part in parts for field in (len(part).to_bytes(8, "little"), part))
     return hmac.digest(key, purpose.encode() + message, "sha256").hex()
+
+
+def keyed_hashes(key: bytes, purpose: str, values: Iterable[object]) -> list[str]:
+    """The keyed hash of each of many values, such as people: in one call from a ledger."""
+    return [keyed_hash(key, purpose, value) for value in values]
 
 
 def key_of(path: Path, create: bool) -> bytes:
