@@ -120,11 +120,11 @@ class Ratings:
 
     @property
     def n_users(self) -> int:
-        return len(self.user_ids)
+        return len(self.user_ids.ids)
 
     @property
     def n_items(self) -> int:
-        return len(self.item_ids)
+        return len(self.item_ids.ids)
 
     @property
     def n_ratings(self) -> int:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tacit.errors import UsageError
-from tacit.report.words import plural, redacted, short
+from tacit.report.words import plural, short
 
 Metrics = dict[str, float | None]
 Intervals = dict[str, tuple[float | None, float | None]]
@@ -253,6 +254,18 @@ class RunDescription(Described):
     @classmethod
     def read(cls, folder: Path) -> Self:
         return cls(summary=Summary.read(folder / "summary.json"), about=About.read(folder / "about.json"))
+
+
+def redacted(text: str) -> str:
+    """The text without the secrets that a database's address may carry.
+
+    >>> redacted("postgresql://ann:s3cret@db/shop password=hunter2")
+    'postgresql://…@db/shop password=…'
+    """
+    if "@" not in text and "=" not in text:  # quick for the many strings of a large run
+        return text
+    text = re.sub(r"(\b[a-z][a-z0-9+.-]*://)[^/\s\"'@]*@", r"\1…@", text, flags=re.IGNORECASE)
+    return re.sub(r"(?i)\b(password|pwd|passwd|token|secret)(\s*=\s*)[^\s\"'&;]+", r"\1\2…", text)
 
 
 def _without_secrets(value: Any) -> Any:

@@ -28,8 +28,7 @@ from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound, UsageError
 from tacit.federation import Transcript
 from tacit.model import Model
-from tacit.report.description import About, RunDescription, StatedGuarantee, Summary
-from tacit.report.words import redacted
+from tacit.report.description import About, RunDescription, StatedGuarantee, Summary, redacted
 
 #: The files whose hashes are sealed when a run ends: the sources of its report and card, and its model.
 SEALED = (

@@ -213,18 +213,6 @@ def short(text: object, length: int) -> str:
     return whole if len(whole) <= length else whole[: max(length - 1, 0)].rstrip() + "…"
 
 
-def redacted(text: str) -> str:
-    """The text without the secrets that a database's address may carry.
-
-    >>> redacted("postgresql://ann:s3cret@db/shop password=hunter2")
-    'postgresql://…@db/shop password=…'
-    """
-    if "@" not in text and "=" not in text:  # quick for the many strings of a large run
-        return text
-    text = re.sub(r"(\b[a-z][a-z0-9+.-]*://)[^/\s\"'@]*@", r"\1…@", text, flags=re.IGNORECASE)
-    return re.sub(r"(?i)\b(password|pwd|passwd|token|secret)(\s*=\s*)[^\s\"'&;]+", r"\1\2…", text)
-
-
 def _three_digits(n: float) -> str:
     places = 2 if abs(n) < 9.995 else 1 if abs(n) < 99.95 else 0
     shown = f"{n:.{places}f}"
