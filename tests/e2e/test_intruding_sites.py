@@ -165,6 +165,7 @@ def test_kits_that_are_expired_early_foreign_replaced_or_revoked_open_nothing(co
     folder, keyring = coordinated.folder, Keyring.open(coordinated.folder / "keys")
     for days, name in ((-3, "party-3"), (3, "party-4")):
         monkeypatch.setattr(certificates, "now", lambda days=days: datetime.now(UTC) + timedelta(days=days))
+        monkeypatch.setattr(Keyring, "_check_time", lambda self: None)  # as if the operator's clock were wrong
         keyring.invite(name, days=1).write(folder / f"{name}.kit")
     monkeypatch.undo()
     other = Keyring.make(folder / "other", federation="other", host="localhost", port=keyring.port)
