@@ -1,8 +1,8 @@
-"""What editors and mypy cannot see, since it is made when it is used: the estimators' signatures and descriptions.
+"""The estimators' signatures for editors and mypy, which cannot see classes that are made when they are used.
 
     python .ci/stubs.py src/tacit/estimator/__init__.pyi
 
-The same methods give the same text, on every version of Python.
+Descriptions are there at run time: `help(tacit.SGDMF)`. The same methods give the same text on every version of Python.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import sys
 from inspect import Parameter
 from pathlib import Path
-from textwrap import indent
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from tacit.estimator.generate import class_name, description, signature
+from tacit.estimator.generate import class_name, signature
 from tacit.methods import OWN, Method, find
 
 HEAD = '''"""Written by `make stubs` from the methods' parameters: change those."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, overload
 
 from tacit.estimator.base import DP as DP
@@ -35,14 +35,13 @@ def stub() -> str:
 
 
 def one_class(method: Method) -> str:
-    """An estimator's class: description, parameters, constructor."""
-    takes = list(signature(method).parameters.values())[1:]
-    text = description(method).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    fields = "\n".join(f"{one.name}: {in_words(one.annotation)}" for one in takes)
-    given = "\n".join(f"    {one.name}: {in_words(one.annotation)}{default(one)}," for one in takes)
-    body = f'"""{text}\n"""\n\nmethod: ClassVar[str]\n{fields}\n\n'
-    body += f"def __init__(\n    self,\n    *,\n{given}\n) -> None: ..."
-    return f"class {class_name(method.name)}(Estimator):\n{indent(body, '    ')}\n"
+    """An estimator's class: its fields are the constructor's arguments, as in a dataclass."""
+    name, takes = class_name(method.name), list(signature(method).parameters.values())[1:]
+    fields = "\n".join(f"    {one.name}: {in_words(one.annotation)}{default(one)}" for one in takes)
+    head = (
+        f'@dataclass(kw_only=True, eq=False)\nclass {name}(Estimator):\n    """{method.title}: see help({name})."""\n'
+    )
+    return f"{head}\n    method: ClassVar[str]\n{fields}\n"
 
 
 def one_overload(method: Method) -> str:

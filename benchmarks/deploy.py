@@ -31,7 +31,7 @@ from benchmarks.common.result import Missing, Result, quantity
 from benchmarks.common.shapes import ML_1M
 from benchmarks.private import as_toml
 from tacit.config import RunFile
-from tacit.data.named import known_sets
+from tacit.data.named_sets import known_sets
 from tacit.rng import derive
 
 SITES, PARTIES = 3, 20
@@ -139,14 +139,14 @@ def of_rounds(size: str, took: Mapping[str, Sequence[float]], most: float) -> li
 
 def start(sites: int) -> dict[str, float]:
     """Seconds from `Sites.start_all` until each step before the first request is done."""
-    from tacit.deploy import local
-    from tacit.deploy.coordinator import Coordinator
-    from tacit.engine.flare import Flare
+    from tacit.deploy import local_sites as local
+    from tacit.deploy.coordinator_service import Coordinator
+    from tacit.engine.coordinator_channel import Flare
 
     places = [(Coordinator, "open"), (local, "_gathered"), (Coordinator, "offered"), (Coordinator, "begin")]
     stamps: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as patches:
-        patches.enter_context(stamping(local.Sites, "start_all", stamps, "start", before=True))
+        patches.enter_context(stamping(local.LocalSites, "start_all", stamps, "start", before=True))
         for (owner, name), what in zip(places, _STEPS[:-1], strict=True):
             patches.enter_context(stamping(owner, name, stamps, what))
         patches.enter_context(stamping(Flare, "deliver", stamps, _STEPS[-1], before=True))
@@ -235,18 +235,18 @@ def apart(run: Mapping[str, Any], folder: Path, **options: Any) -> tuple[float, 
 
 def trained(run: Mapping[str, Any], folder: Path, watch: Any = None) -> tuple[float, float, str]:
     """The training of one run, as `tacit.experiment` has it, without a glance at test ratings."""
-    from tacit.experiment import _trained, recorded
-    from tacit.prepare.data import prepare
+    from tacit.experiment import recorded, train_prepared
+    from tacit.prepare.loaded import prepare
     from tacit.report.folder import RunFolder
 
     file = RunFile.model_validate(run)
     prepared = prepare(file)
-    place = RunFolder.make(folder / str(len(list(folder.iterdir()))), "sgdmf", file)
-    prepared = dataclasses.replace(prepared, run=prepared.run.named(place.run_id))
-    records = recorded(prepared, place)
-    began = perf_counter()
-    done = _trained(prepared, place, records, None, watch)
-    return done.seconds, perf_counter() - began, done.transcript.digest
+    with RunFolder.make(folder / str(len(list(folder.iterdir()))), "sgdmf", file) as place:
+        prepared = dataclasses.replace(prepared, run=prepared.run.named(place.run_id))
+        records = recorded(prepared, place)
+        began = perf_counter()
+        done = train_prepared(prepared, place, records, None, watch)
+        return done.seconds, perf_counter() - began, done.transcript.digest
 
 
 def runs(silos: int, aggregation: str, large: bool, rounds: int, repetitions: int) -> dict[str, list[float]]:
@@ -328,11 +328,11 @@ def of_load(found: Mapping[str, Any], parties: int, rounds: int) -> list[Result]
 def waiting(sites: int, seconds: float) -> float:
     """CPU seconds a second of a site that has joined and is asked nothing, the busiest of them."""
     from benchmarks.common.processes import busy, children
-    from tacit.deploy.local import STARTING, Sites
+    from tacit.deploy.local_sites import STARTING, LocalSites
 
     names = tuple(f"party-{number}" for number in range(1, sites + 1))
     with tempfile.TemporaryDirectory() as folder:
-        local = Sites(Path(folder), names)
+        local = LocalSites(Path(folder), names)
         try:
             local.start_all()
             local.coordinator("waiting").gather(names, STARTING)

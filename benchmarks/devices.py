@@ -21,10 +21,10 @@ from tacit.config import RunFile
 from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import partition
-from tacit.prepare.file import plan
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.records import Records
+from tacit.prepare.run_file import plan
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 ROUNDS, FACTORS = 3, 20
 MOST_SECONDS, MOST_MEGABYTES, MOST_TRAFFIC = 5.0, 2000.0, 2.0

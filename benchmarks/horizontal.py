@@ -15,7 +15,7 @@ from benchmarks.common.result import Result
 from benchmarks.common.shapes import like_ml_1m
 from benchmarks.common.stopwatch import best_of
 from tacit.federation import Facts
-from tacit.kernels.gradient import factor_gradients
+from tacit.kernels.squared_error import factor_gradients
 from tacit.methods import find
 from tacit.partition import Parties, Share, partition
 from tacit.prepare.prepared import PreparedRun

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.common.result import Result
 from benchmarks.common.stopwatch import best_of
-from tacit.boundary.source import Secure
+from tacit.boundary.randomness import Secure
 from tacit.kernels.noise import add_noise
 from tacit.rng import derive, stream_key
 

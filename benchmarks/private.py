@@ -30,15 +30,15 @@ import numpy as np
 from benchmarks.common.fresh import call
 from benchmarks.common.result import Missing, Result
 from benchmarks.common.shapes import ML_1M
-from tacit.boundary import Release, protection
-from tacit.boundary.source import Seeded
+from tacit.boundary import Release, base_gate
+from tacit.boundary.randomness import Seeded
 from tacit.config import RunFile
-from tacit.data.named import known_sets
+from tacit.data.named_sets import known_sets
 from tacit.experiment import recorded
 from tacit.federation import Party
 from tacit.federation.messages import Request
 from tacit.kernels.noise import noised_rows
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
 from tacit.report.folder import RunFolder
 
@@ -166,7 +166,7 @@ class Clock:
             return release
 
         patches = ExitStack()
-        patches.enter_context(patch.object(protection, "Seeded", Timed))
+        patches.enter_context(patch.object(base_gate, "Seeded", Timed))
         patches.enter_context(patch.object(Party, "answer", answer))
         return patches
 

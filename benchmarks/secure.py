@@ -17,7 +17,9 @@ from benchmarks.common.stopwatch import best_of
 from tacit.rng import derive, stream_key
 from tacit.secure.graph import choose
 from tacit.secure.masks import add_mask, pack
-from tacit.secure.secagg import Opener, Sealer
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import SecureSum
+from tacit.secure.secagg_server import SecAggServer
 from tacit.secure.shamir import _weights, joined, split
 
 PARTIES, GONE, SIZE, BITS = 50, 5, 1_000_000, 32
@@ -59,23 +61,25 @@ def play() -> tuple[tuple[float, float], int]:
         spent[who] += process_time() - began
         return result
 
-    sealers = {name: timed("party", lambda name=name: Sealer(name, names, shape, b"benchmark")) for name in names}
-    opener = Opener(names, shape, b"benchmark")
-    advertised = {name: timed("party", sealer.advertise) for name, sealer in sealers.items()}
-    keys = timed("coordinator", lambda: opener.keys(advertised))
-    shared = {name: timed("party", lambda name=name: sealers[name].share(keys[name])) for name in keys}
-    mail = timed("coordinator", lambda: opener.mail(shared))
+    about = SecureSum(tuple(names), shape, b"benchmark")
+    parties = {name: timed("party", lambda name=name: SecAggParty(name, about)) for name in names}
+    server = SecAggServer(about)
+    advertised = {name: timed("party", party.advertise) for name, party in parties.items()}
+    keys = timed("coordinator", lambda: server.keys(advertised))
+    shared = {name: timed("party", lambda name=name: parties[name].share(keys[name])) for name in keys}
+    mail = timed("coordinator", lambda: server.mail(shared))
     for name in mail:
-        timed("party", lambda name=name: sealers[name].collect(mail[name]))
-    masked = {name: timed("party", lambda name=name: sealers[name].mask(vector, BITS)) for name in names[GONE:]}
-    survivors = timed("coordinator", lambda: opener.survivors(masked))
-    answers = {name: timed("party", lambda name=name: sealers[name].unmask(survivors)) for name in survivors}
-    opened = timed("coordinator", lambda: opener.open(masked, answers, BITS))
+        timed("party", lambda name=name: parties[name].collect(mail[name]))
+    masked = {name: timed("party", lambda name=name: parties[name].mask(vector, BITS)) for name in names[GONE:]}
+    survivors = timed("coordinator", lambda: server.survivors(masked))
+    answers = {name: timed("party", lambda name=name: parties[name].unmask(survivors)) for name in survivors}
+    total = timed("coordinator", lambda: np.sum([masked[name] for name in survivors], axis=0, dtype=np.uint32))
+    opened = timed("coordinator", lambda: server.unmasked(total, answers, BITS))
     if not np.array_equal(opened.total, vector * np.uint32(len(survivors))):
         raise AssertionError("The secure sum is not the sum.")
     for name in survivors:
-        letters = sum(map(len, shared[name].values()))
-        sent[name] = len(advertised[name]) + letters + pack(masked[name], BITS).size + len(answers[name])
+        mailed = sum(map(len, shared[name].values()))
+        sent[name] = len(advertised[name]) + mailed + pack(masked[name], BITS).size + len(answers[name])
     return (spent["party"], spent["coordinator"]), max(sent.values())
 
 

@@ -13,9 +13,25 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
+from markupsafe import escape
+
 from experiments.results import NOT_RUN, Cell
-from tacit.report.markup import Markup, join, tag
-from tacit.report.svg import Axis, Format, box, rule, text, tick_format, ticked, x_axis, y_axis
+from tacit.report.svg import (
+    Axis,
+    Box,
+    Dot,
+    Format,
+    Group,
+    Mark,
+    Path,
+    Rule,
+    Text,
+    svg,
+    tick_format,
+    ticked,
+    x_axis,
+    y_axis,
+)
 
 WIDTH, PLOT = 880.0, 170.0
 GUTTER, EDGE = 58.0, 14.0  # left of a panel, for its numbers; around the figure
@@ -80,30 +96,31 @@ def figure(title: str, note: str, rows: Sequence[Row]) -> str:
     """The whole file. Without rows it says that nothing was run."""
     lines = {line.name: line for row in rows for panel in row.panels for line in panel.lines}
     looks = {name: look(name, [other for other in lines if other not in (FLOOR, HOME)]) for name in lines}
-    parts: list[Markup] = [text(EDGE, 26, title, "head"), text(EDGE, 45, note, "note")]
+    marks: list[Mark] = [Text(EDGE, 26, title, "head"), Text(EDGE, 45, note, "note")]
     keys, y = _legend(lines.values(), looks, 68.0)
-    parts.append(keys)
+    marks += keys
     columns = max((len(row.panels) for row in rows), default=1)
     beside = min(MOST_BESIDE, len(rows)) if columns == 1 else 1  # rows of one panel stand beside each other
     share = (WIDTH - EDGE) / max(columns * beside, 2)
+    turned = []
     for place, row in enumerate(rows):
-        parts.append(_row(row, looks, share, share * (place % beside), y))
+        x = share * (place % beside)
+        marks.append(_row(row, looks, share, x, y))
+        turned.append(_turned(x + EDGE + 2, y + HEAD + PLOT / 2))
         if place % beside == beside - 1 or place == len(rows) - 1:
             y += HEAD + PLOT + FOOT
     height = y + 4
-    drawing = tag(
-        "svg",
-        tag("title", title),
-        tag("style", Markup(_style())),
-        box(0, 0, WIDTH, height, "ground"),
-        *parts,
-        xmlns="http://www.w3.org/2000/svg",
-        role="img",
-        width=WIDTH,
-        height=height,
-        viewBox=f"0 0 {WIDTH:g} {height:g}",
-    )
+    opening = '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+    opening += f'width="{WIDTH:g}" height="{height:g}" viewBox="0 0 {WIDTH:g} {height:g}">'
+    head = f"<title>{escape(title)}</title><style>{_style()}</style>"
+    drawing = f"{opening}{head}{svg([Box(0, 0, WIDTH, height, 'ground'), *marks])}{''.join(turned)}</svg>"
     return re.sub(r"(?=<(?:g|text|path|rect)\b)", "\n", drawing) + "\n"
+
+
+def _turned(x: float, y: float) -> str:
+    """The title of a vertical axis."""
+    place = f"translate({x:g} {y:g}) rotate(-90)"
+    return f'<text class="title" text-anchor="middle" transform="{place}">test MSE</text>'
 
 
 def look(name: str, others: Sequence[str]) -> tuple[int, str]:
@@ -116,37 +133,34 @@ def look(name: str, others: Sequence[str]) -> tuple[int, str]:
     return place % 5, f"d{place % _SHAPES}"
 
 
-def _legend(lines: Iterable[Line], looks: Looks, y: float) -> tuple[Markup, float]:
+def _legend(lines: Iterable[Line], looks: Looks, y: float) -> tuple[list[Mark], float]:
     """The names of all lines, and where what follows may begin."""
-    parts, x = [], EDGE
+    marks: list[Mark] = []
+    x = EDGE
     for line in lines:
         colour, dash = looks[line.name]
         words = f"{line.name} (the floor)" if line.name == FLOOR else line.name
         width = 44 + 7.0 * len(words) + 18
         if x + width > WIDTH:
             x, y = EDGE, y + 20
-        parts.append(rule(x, y, x + 32, y, f"line c{colour} {dash}"))
+        marks.append(Rule(x, y, x + 32, y, f"line c{colour} {dash}"))
         if not line.level:
-            parts.append(_mark(x + 16, y, colour, dash))
-        parts.append(text(x + 40, y + 4, words))
+            marks += _mark(x + 16, y, colour, dash)
+        marks.append(Text(x + 40, y + 4, words))
         x += width
-    return join(parts), y + 14
+    return marks, y + 14
 
 
-def _row(row: Row, looks: Looks, share: float, x: float, y: float) -> Markup:
+def _row(row: Row, looks: Looks, share: float, x: float, y: float) -> Group:
     top, bottom = y + HEAD, y + HEAD + PLOT
     together = [cell for panel in row.panels for cell in panel.cells()]
-    turned = f"translate({x + EDGE + 2:g} {(top + bottom) / 2:g}) rotate(-90)"
-    parts = [
-        text(x + EDGE, y + 20, row.title, "row"),
-        tag("text", "test MSE", class_="title", text_anchor="middle", transform=turned),
-    ]
+    marks: list[Mark] = [Text(x + EDGE, y + 20, row.title, "row")]
     for place, panel in enumerate(row.panels):
         title = ", ".join(words for words in panel.facets.values() if words not in row.title)
         left, right = x + place * share + GUTTER + 6, x + (place + 1) * share - 4
         cells = together if row.shared else panel.cells()
-        parts.append(_panel(panel, title, cells, looks, left, right, top, bottom))
-    return tag("g", *parts)
+        marks.append(_panel(panel, title, cells, looks, left, right, top, bottom))
+    return Group(marks)
 
 
 def _panel(
@@ -158,25 +172,26 @@ def _panel(
     right: float,
     top: float,
     bottom: float,
-) -> Markup:
+) -> Group:
     known = [cell for cell in cells if cell.n]
     if not known:
-        return join([text(left, top - 8, title, "note"), text(left, top + 20, NOT_RUN, "note")])
+        return Group([Text(left, top - 8, title, "note"), Text(left, top + 20, NOT_RUN, "note")])
     height, values, write, logarithmic = scale(known, bottom, top)
     across = Axis(-0.5, len(panel.places) - 0.5, left, right)
     places = [float(k) for k in range(len(panel.places))]
-    parts: list[Markup | None] = [
-        text(left, top - 8, f"{title} (log scale)" if logarithmic else title, "note"),
-        y_axis(height, values, left, right, write),
-        x_axis(across, places, bottom, panel.axis, lambda k: panel.places[int(k)]),
+    marks: list[Mark] = [
+        Text(left, top - 8, f"{title} (log scale)" if logarithmic else title, "note"),
+        *y_axis(height, values, left, right, write),
+        *x_axis(across, places, bottom, panel.axis, lambda k: panel.places[int(k)]),
     ]
     lifted: Lift = math.log10 if logarithmic else float
     free = [line for line in panel.lines if not line.level]
-    parts += [_level(line, looks[line.name], left, right, height, lifted) for line in panel.lines if line.level]
+    for line in panel.lines:
+        marks += _level(line, looks[line.name], left, right, height, lifted) if line.level else []
     for order, line in enumerate(free):
         at = [across(k) + DODGE * (order - (len(free) - 1) / 2) for k in places]
-        parts.append(_line(panel, line, looks[line.name], at, height, lifted))
-    return tag("g", *parts)
+        marks += _line(panel, line, looks[line.name], at, height, lifted)
+    return Group(marks)
 
 
 def scale(cells: Sequence[Cell], bottom: float, top: float) -> tuple[Axis, list[float], Format, bool]:
@@ -218,44 +233,44 @@ def _line(
     at: Sequence[float],
     height: Axis,
     lifted: Lift,
-) -> Markup:
+) -> list[Mark]:
     """One line with its error bars and marks; a seed that diverged, or was not run, is a gap."""
     colour, dash = style
-    path, pen, marks = [], "M", []
+    path, pen = "", "M"
+    marks: list[Mark] = []
     for x, place, cell in zip(at, panel.places, line.cells, strict=True):
         if not cell.n:
             pen = "M"
             continue
-        path.append(f"{pen}{x:.1f} {height(lifted(cell.mean)):.1f}")
-        pen = "L"
+        middle = height(lifted(cell.mean))
+        path, pen = f"{path}{pen}{x:.1f} {middle:.1f}", "L"
         low, high = (height(lifted(cell.mean + side * _spread(cell))) for side in (-1, 1))
-        bars = [rule(x, low, x, high, f"bar c{colour}")]
-        bars += [rule(x - 3, end, x + 3, end, f"bar c{colour}") for end in (low, high)]
-        told = tag("title", f"{line.name}, {panel.axis} {place}: {cell.written()}")
-        marks.append(tag("g", *bars, _mark(x, height(lifted(cell.mean)), colour, dash), told))
-    return join([tag("path", d="".join(path), class_=f"line c{colour} {dash}") if path else None, *marks])
+        bars = [Rule(x, low, x, high, f"bar c{colour}")]
+        bars += [Rule(x - 3, end, x + 3, end, f"bar c{colour}") for end in (low, high)]
+        title = f"{line.name}, {panel.axis} {place}: {cell.written()}"
+        marks.append(Group([*bars, *_mark(x, middle, colour, dash)], title))
+    return [Path(path, f"line c{colour} {dash}"), *marks] if path else marks
 
 
-def _level(line: Line, style: tuple[int, str], left: float, right: float, height: Axis, lifted: Lift) -> Markup | None:
+def _level(line: Line, style: tuple[int, str], left: float, right: float, height: Axis, lifted: Lift) -> list[Mark]:
     """A line across, in a pale band of one standard deviation to both sides."""
     (colour, dash), cell = style, line.cells[0]
     if not cell.n:
-        return None
+        return []
     y = height(lifted(cell.mean))
     low, high = (height(lifted(cell.mean + side * _spread(cell))) for side in (-1, 1))
-    told = tag("title", f"{line.name}: {cell.written()}")
-    band = box(left, high, right - left, low - high, f"band c{colour}")
-    return tag("g", band, rule(left, y, right, y, f"line c{colour} {dash}"), told)
+    band = Box(left, high, right - left, low - high, f"band c{colour}")
+    return [Group([band, Rule(left, y, right, y, f"line c{colour} {dash}")], f"{line.name}: {cell.written()}")]
 
 
-def _mark(x: float, y: float, colour: int, dash: str) -> Markup:
-    """A dot, square, diamond or triangle, so that lines are told apart without their colours."""
+def _mark(x: float, y: float, colour: int, dash: str) -> list[Mark]:
+    """A dot, square, diamond or triangle, so that lines differ without their colours."""
     if dash == "floor":
-        return join([rule(x - 3, y - 3, x + 3, y + 3, "bar c5"), rule(x - 3, y + 3, x + 3, y - 3, "bar c5")])
+        return [Rule(x - 3, y - 3, x + 3, y + 3, "bar c5"), Rule(x - 3, y + 3, x + 3, y - 3, "bar c5")]
     if dash not in _OUTLINES:
-        return tag("circle", cx=x, cy=y, r=3.6, class_=f"fill c{colour}")
+        return [Dot(x, y, 3.6, f"fill c{colour}")]
     corners = "L".join(f"{x + a:.1f} {y + b:.1f}" for a, b in _OUTLINES[dash])
-    return tag("path", d=f"M{corners}Z", class_=f"fill c{colour}")
+    return [Path(f"M{corners}Z", f"fill c{colour}")]
 
 
 def _spread(cell: Cell) -> float:
@@ -265,7 +280,7 @@ def _spread(cell: Cell) -> float:
 @cache
 def _style() -> str:
     """Rules with the report's light colours written out, since a picture in a page is styled by nobody else."""
-    sheet = files("tacit.report").joinpath("style.css").read_text(encoding="utf-8").partition("@media")[0]
+    sheet = files("tacit.report").joinpath("templates/style.css").read_text(encoding="utf-8").partition("@media")[0]
     palette = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", sheet))
     hues = [palette[f"c{k}"] for k in range(6)] + [palette["ink"]]
     rules = [

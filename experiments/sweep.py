@@ -29,7 +29,7 @@ from tacit.config import RunFile
 from tacit.experiment import recorded
 from tacit.guarantee import Guarantee
 from tacit.partition import Setting
-from tacit.prepare.data import Prepared, prepare
+from tacit.prepare.loaded import LoadedRun, prepare
 from tacit.prepare.plan import Plan
 from tacit.prepare.simulate import Trained, train
 from tacit.report.folder import RunFolder
@@ -106,9 +106,11 @@ def measured(file: RunFile) -> dict[str, Any]:
     """One run: its error on the test set, before and after fine-tuning, and what its noise was."""
     began = perf_counter()
     prepared = _prepared(_division(file), file)
-    with tempfile.TemporaryDirectory() as folder:
-        own = _with(prepared, file)
-        place = RunFolder.make(Path(folder) / "run", own.run.method.name, file)
+    own = _with(prepared, file)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RunFolder.make(Path(folder) / "run", own.run.method.name, file) as place,
+    ):
         trained = train(
             own.run.named(place.run_id),
             own.parties,
@@ -164,11 +166,11 @@ def _division(file: RunFile) -> str:
 
 
 @lru_cache(maxsize=1)
-def _cached(division: str) -> list[Prepared]:
+def _cached(division: str) -> list[LoadedRun]:
     return []
 
 
-def _prepared(division: str, file: RunFile) -> Prepared:
+def _prepared(division: str, file: RunFile) -> LoadedRun:
     """Data, split and parties; the last ones are kept."""
     kept = _cached(division)
     if not kept:
@@ -176,12 +178,12 @@ def _prepared(division: str, file: RunFile) -> Prepared:
     return kept[0]
 
 
-def _with(prepared: Prepared, file: RunFile) -> Prepared:
+def _with(prepared: LoadedRun, file: RunFile) -> LoadedRun:
     """The same parties under another method or promise."""
     from dataclasses import replace
 
     from tacit.federation import Facts
-    from tacit.prepare.file import prepared as prepared_run
+    from tacit.prepare.run_file import prepared as prepared_run
 
     return replace(prepared, file=file, run=prepared_run(file, Facts.of(prepared.parties, file.seed)))
 

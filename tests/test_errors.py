@@ -27,13 +27,6 @@ def test_every_error_is_in_the_table_with_its_code():
     assert found == CODES
 
 
-def test_every_error_is_one_of_tacits():
-    for name in CODES:
-        assert issubclass(getattr(errors, name), errors.TacitError)
-    assert issubclass(errors.UsageError, ValueError)
-    assert issubclass(errors.DataError, ValueError)
-
-
 def test_the_tree_in_the_docstring_is_the_tree():
     tree = errors.__doc__.split("\n\n")[1]
     drawn = re.findall(r"^[ │├└─]*(\w+)(?: \((\d)\))?", tree, re.MULTILINE)
@@ -45,11 +38,6 @@ def test_the_tree_in_the_docstring_is_the_tree():
 def test_the_command_line_names_every_code():
     named = {int(code) for code in re.findall(r"\b(\d) ", EXIT_CODES)}
     assert named == {0, *CODES.values()}
-
-
-def test_a_duplicate_pair_says_where():
-    pair = errors.DuplicatePair("twice", first=3, second=9, user="u", item=4)
-    assert (str(pair), pair.first, pair.second, pair.user, pair.item) == ("twice", 3, 9, "u", 4)
 
 
 @pytest.mark.parametrize(

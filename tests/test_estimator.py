@@ -1,11 +1,11 @@
-"""Estimators have scikit-learn's manners."""
+"""What an engineer meets in Python: estimators with scikit-learn's manners, tables from memory, sentences."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import tacit
-from tacit.data.ratings import Scale
-from tacit.errors import DataError, PeerFailed, PrivacyRefused, UsageError
+from tacit.errors import DataError, PeerFailed, PrivacyRefused, TacitError, UsageError
 
 RATINGS = tacit.load("demo", users=80, items=40, ratings=1200)
 TRAIN, TEST = tacit.split(RATINGS, test=0.2, seed=7)
@@ -43,12 +43,6 @@ def test_predictions_are_those_of_the_predictor():
     np.testing.assert_array_equal(got, model.predictor_.predict(np.full(3, 5), columns))
 
 
-def test_constructors_only_store():
-    assert tacit.SGDMF(factors=-3).factors == -3
-    with pytest.raises(UsageError, match=r"SGDMF, factors = -3 is not possible"):
-        tacit.SGDMF(factors=-3).fit(SILOS)
-
-
 def test_parameters_can_be_set_and_unknown_ones_not():
     model = tacit.SGDMF().set_params(factors=3, rounds=1)
     assert (model.factors, model.rounds) == (3, 1)
@@ -61,11 +55,6 @@ def test_nothing_can_be_asked_before_fit():
     for ask in (lambda m: m.recommend("u1"), lambda m: m.predict("u1", [1]), lambda m: m.save("x")):
         with pytest.raises(UsageError, match="call fit"):
             ask(tacit.SGDMF())
-
-
-def test_ratings_are_no_parties():
-    with pytest.raises(UsageError, match=r"tacit\.partition"):
-        tacit.SGDMF().fit(TRAIN)
 
 
 def test_an_unknown_user_gets_a_suggestion():
@@ -86,21 +75,6 @@ def test_what_was_seen_is_the_training_part_however_it_was_divided(by, into):
     np.testing.assert_array_equal(seen.indptr, TRAIN.indptr)
     np.testing.assert_array_equal(seen.items, TRAIN.items)
     np.testing.assert_array_equal(seen.values, TRAIN.values)
-
-
-def test_somebody_new_is_folded_in_and_gets_what_she_likes():
-    """A new user with the ratings of a known one is predicted much like her."""
-    learned = tacit.load("demo")
-    model = tacit.SGDMF(rounds=50).fit(tacit.partition(learned, into=3))
-    errors, spread = [], []
-    for row in range(0, 1000, 25):
-        items, values = learned.row(row)
-        half = len(items) // 2
-        history = dict(zip(learned.item_ids[items[:half]].tolist(), values[:half].tolist(), strict=True))
-        predicted = model.model_.predict(history, learned.item_ids[items[half:]].tolist())
-        errors += list((predicted - values[half:]) ** 2)
-        spread += list((values[half:] - learned.values.mean()) ** 2)
-    assert np.mean(errors) < 0.8 * np.mean(spread)
 
 
 def test_the_public_names_are_all_there():
@@ -127,17 +101,6 @@ def test_a_private_fit_gives_the_guarantee_that_was_asked_for(by, unit):
     assert "SIMULATED" in str(promise)
 
 
-def test_privacy_changes_what_is_learned_and_seeds_repeat_it():
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
-
-    def factors(**others):
-        return tacit.SGDMF(**PRIVATE, users="pretrained", trim=10, **others).fit(parties).model_.item_factors
-
-    noisy = factors(privacy=tacit.DP(1, 1e-6))
-    np.testing.assert_array_equal(noisy, factors(privacy=tacit.DP(1, 1e-6)))
-    assert np.abs(noisy - factors(sampling=0.01)).max() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -152,37 +115,17 @@ def test_a_wrong_promise_gets_one_sentence(wrong, words):
         tacit.DP(**wrong)
 
 
-def test_a_scale_or_items_read_off_ratings_are_refused_with_privacy():
-    columns = ["a", "b", "c", "a"], [1, 2, 3, 2], np.array([1.0, 4.0, 5.0, 2.0], np.float32)
-    private = tacit.SGDMF(**PRIVATE, privacy=tacit.DP(1, 1e-6))
-    guessed = tacit.Ratings.from_columns(*columns)
-    with pytest.raises(UsageError, match="scale"):
-        private.fit(tacit.partition(guessed, into=2))
-    declared = tacit.Ratings.from_columns(*columns, scale=Scale(1, 5))
-    with pytest.raises(UsageError, match="catalogue"):
-        private.fit(tacit.partition(declared, into=2))
-
-
 def test_a_private_fit_can_keep_its_ledgers(tmp_path):
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
     privacy = tacit.DP(1, 1e-6, ledger=str(tmp_path), budget=1.05)
-    tacit.Bias(privacy=privacy).fit(parties)
+    tacit.Bias(privacy=privacy).fit(SILOS)
     assert sorted(path.name for path in tmp_path.glob("*.sqlite")) == [f"party-{k}.sqlite" for k in (1, 2, 3)]
     with pytest.raises(PrivacyRefused, match="budget"):
-        tacit.Bias(privacy=privacy, seed=8).fit(parties)
+        tacit.Bias(privacy=privacy, seed=8).fit(SILOS)
 
 
 def test_a_private_model_says_so_when_it_is_saved(tmp_path):
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
-    model = tacit.Bias(privacy=tacit.DP(1, 1e-6)).fit(parties)
+    model = tacit.Bias(privacy=tacit.DP(1, 1e-6)).fit(SILOS)
     assert tacit.Model.load(model.save(tmp_path / "m")).stamp == str(model.guarantee_)
-    assert tacit.Bias().fit(parties).model_.stamp == "NON-PRIVATE"
-
-
-def test_a_budget_that_holds_no_step_is_refused_with_what_the_fit_costs():
-    parties = tacit.partition(tacit.load("demo", users=60, items=30, ratings=900), into=3)
-    with pytest.raises(PrivacyRefused, match=r"ε = 1\.000 .* budget is 0\.5"):
-        tacit.Bias(privacy=tacit.DP(1, 1e-6, budget=0.5)).fit(parties)
 
 
 def test_an_aggregation_is_a_name_or_a_table_and_is_kept_to():
@@ -205,3 +148,105 @@ def test_what_only_ranks_predicts_no_ratings():
     with pytest.raises(UsageError, match="Popularity predicts no ratings, it only ranks"):
         model.predict(TRAIN.user_ids[0], [TRAIN.item_ids[0]])
     assert len(model.recommend(TRAIN.user_ids[0], n=2)) == 2
+
+
+# -- tables, descriptions and mistakes --------------------------------------------------------------------------------
+
+TABLE = pa.table({"user": ["a", "b", "a"], "item": [1, 2, 2], "rating": [1.0, 2.0, 3.0]})
+
+
+class Streamed:
+    """A frame of another library, as Arrow's interface shows it."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return tacit.SGDMF(factors=2, rounds=1).fit(SILOS)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        TABLE,
+        Streamed(TABLE),
+        TABLE.set_column(0, "user", pa.array(["a", "b", "a"], pa.string_view())),
+        TABLE.set_column(
+            0, "user", pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", "b"], pa.string_view()))
+        ),
+    ],
+    ids=["an Arrow table", "a frame", "views of text", "a dictionary of views"],
+)
+def test_tables_in_memory_are_loaded_as_files_are(table):
+    loaded = tacit.load(table, scale=(1, 5))
+    assert loaded.user_ids.ids.tolist() == ["a", "b"]
+    assert loaded.values.tolist() == [1.0, 3.0, 2.0]
+    assert (loaded.scale.low, loaded.scale.high) == (1.0, 5.0)
+
+
+def test_a_mistake_in_a_table_in_memory_names_its_row():
+    with pytest.raises(TacitError, match="Row 2 of the Table"):
+        tacit.load(TABLE.set_column(2, "rating", pa.array([1.0, None, 3.0])))
+
+
+def test_recommendations_are_for_a_known_user_or_for_a_history(fitted):
+    history = {RATINGS.item_ids[0].item(): 5.0}
+    assert len(fitted.recommend("u1", n=3)) == 3
+    assert fitted.recommend(history, n=3) == fitted.model_.recommend(history, n=3)
+
+
+def test_descriptions_are_short(fitted):
+    assert repr(fitted) == "SGDMF(factors=2, rounds=1)"
+    assert repr(fitted.model_) == "Model(sgdmf: 40 items, 2 factors; NON-PRIVATE)"
+    assert repr(RATINGS.user_ids) == "Vocabulary(80 users)"
+    for thing in (RATINGS, SILOS, SILOS[0], tacit.evaluate(fitted, TEST)):
+        assert len(repr(thing)) < 120
+        assert " object at " not in repr(thing)
+
+
+WRONG = {
+    "n as text": lambda m: m.recommend("u1", n="3"),
+    "half a recommendation": lambda m: m.recommend("u1", n=2.5),
+    "several users": lambda m: m.recommend([1, 2]),
+    "one item for a list": lambda m: m.predict("u1", 1),
+    "no items": lambda m: m.predict("u1", None),
+    "a user of a shared model": lambda m: m.model_.recommend("u1"),
+    "a list for a history": lambda m: m.model_.recommend([1]),
+    "no path": lambda m: tacit.load(None),
+    "a list for a path": lambda m: tacit.load([1, 2]),
+    "half a scale": lambda m: tacit.load("demo", scale=5),
+    "a scale of words": lambda m: tacit.load("demo", scale=("a", "b")),
+    "a split of text": lambda m: tacit.split(RATINGS, test="a"),
+    "a split of nothing": lambda m: tacit.split(5),
+    "ratings for parties": lambda m: tacit.SGDMF().fit(RATINGS),
+    "parties of nothing": lambda m: tacit.partition(5, into=2),
+    "a skew of words": lambda m: tacit.partition(RATINGS, into=2, size_skew="a"),
+    "privacy as a number": lambda m: tacit.SGDMF(privacy=1.0).fit(SILOS),
+    "factors as words": lambda m: tacit.SGDMF(factors="many").fit(SILOS),
+    "a seed of words": lambda m: tacit.SGDMF(rounds=1, seed="x").fit(SILOS),
+    "ratings as words": lambda m: tacit.SGDMF(rounds=1, privacy=tacit.DP(1)).fit(SILOS, ratings="x"),
+    "ratings below none": lambda m: tacit.SGDMF(rounds=1, privacy=tacit.DP(1)).fit(SILOS, ratings=-1),
+    "no test": lambda m: tacit.evaluate(m, 5),
+    "nothing to evaluate": lambda m: tacit.evaluate(5, TEST),
+    "not fitted yet": lambda m: tacit.evaluate(tacit.SGDMF(), TEST),
+    "no folder to load": lambda m: tacit.Model.load(None),
+    "no folder to save": lambda m: m.save(None),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_mistake_gets_a_sentence(fitted, what):
+    with pytest.raises(UsageError) as caught:
+        WRONG[what](fitted)
+    assert str(caught.value).endswith(".")
+
+
+def test_a_constructor_only_stores_and_fit_checks():
+    assert tacit.SGDMF(factors=-3).factors == -3
+    with pytest.raises(UsageError, match="SGDMF, factors = -3 is not possible"):
+        tacit.SGDMF(factors=-3).fit(SILOS)

@@ -14,7 +14,7 @@ from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.methods import chosen
 from tacit.partition import partition
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train, with_newcomers
 
@@ -26,67 +26,49 @@ def file(**sections) -> RunFile:
     return RunFile.model_validate({"data": DATA, "partition": {"by": "user", "into": 3}, "method": METHOD, **sections})
 
 
-def test_the_folder_holds_everything_and_is_for_its_owner_only(tmp_path):
-    folder = tmp_path / "run"
-    summary = run(file(), folder)
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """One finished run: its folder and its summary."""
+    folder = tmp_path_factory.mktemp("done") / "run"
+    return folder, run(file(engine={"transcript": "full"}), folder)
+
+
+def test_the_folder_holds_everything_and_is_for_its_owner_only(done):
+    folder, summary = done
     names = {p.name for p in folder.iterdir()}
-    assert {
-        "run.toml",
-        "summary.json",
-        "metrics.parquet",
-        "ledger",
-        "transcript",
-        "model",
-        "card.md",
-        "report.html",
-    } <= names
+    assert names >= {"run.toml", "summary.json", "metrics.parquet", "ledger", "transcript", "model", "card.md"}
+    assert "report.html" in names
     assert not any(name.endswith(".part") for name in names)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert json.loads((folder / "summary.json").read_text()) == summary
-    assert RunFile.read(folder / "run.toml") == file()
+    assert RunFile.read(folder / "run.toml") == file(engine={"transcript": "full"})
 
 
-def test_the_resolved_file_gives_the_same_run_again(tmp_path):
-    first = run(file(), tmp_path / "first")
-    second = run(RunFile.read(tmp_path / "first" / "run.toml"), tmp_path / "second")
-    assert first["digest"] == second["digest"]
-    assert first["metrics"] == second["metrics"]
+def test_the_resolved_file_gives_the_same_run_again_and_nothing_is_overwritten(done, tmp_path):
+    folder, first = done
+    again = run(RunFile.read(folder / "run.toml"), tmp_path / "again")
+    assert (first["digest"], first["metrics"]) == (again["digest"], again["metrics"])
+    with pytest.raises(UsageError, match="finished run"):
+        run(file(), folder)
 
 
-def test_metrics_are_kept_per_round_and_per_user(tmp_path):
-    run(file(), tmp_path / "run")
-    table = pq.read_table(tmp_path / "run" / "metrics.parquet").to_pylist()
-    rounds = [row["round"] for row in table if row["scope"] == "round"]
-    users = {row["user"] for row in table if row["scope"] == "user" and row["metric"] == "mse"}
-    assert rounds == [1, 2, 3]
-    assert len(users) > 30
+def test_metrics_are_stored_per_round_and_per_user(done):
+    folder, summary = done
+    table = pq.read_table(folder / "metrics.parquet").to_pylist()
+    rounds = [row for row in table if row["scope"] == "round"]
+    assert [row["round"] for row in rounds] == [1, 2, 3]
+    assert len({row["user"] for row in table if row["scope"] == "user" and row["metric"] == "mse"}) > 30
+    assert rounds[-1]["value"] == pytest.approx(summary["metrics"]["mse"], rel=1e-5)  # nothing is tuned at home
 
 
-def test_the_last_round_is_the_final_model_where_nothing_is_tuned_at_home(tmp_path):
-    summary = run(file(), tmp_path / "run")
-    table = pq.read_table(tmp_path / "run" / "metrics.parquet").to_pylist()
-    last = [row["value"] for row in table if row["scope"] == "round"][-1]
-    assert last == pytest.approx(summary["metrics"]["mse"], rel=1e-5)
-
-
-def test_messages_add_up_to_the_summary(tmp_path):
-    summary = run(file(), tmp_path / "run")
-    messages = pq.read_table(tmp_path / "run" / "transcript" / "messages.parquet").to_pylist()
+def test_messages_add_up_to_the_summary_and_payloads_are_stored_on_request(done, tmp_path):
+    folder, summary = done
+    messages = pq.read_table(folder / "transcript" / "messages.parquet").to_pylist()
     for direction in ("up", "down"):
         assert summary[f"bytes_{direction}"] == sum(m["bytes"] for m in messages if m["direction"] == direction)
-
-
-def test_payloads_are_kept_when_asked_for(tmp_path):
-    run(file(engine={"transcript": "full"}), tmp_path / "full")
+    assert len(list((folder / "transcript" / "payloads").iterdir())) == 4 * (1 + 3)
     run(file(), tmp_path / "digests")
-    assert len(list((tmp_path / "full" / "transcript" / "payloads").iterdir())) == 4 * (1 + 3)
     assert not (tmp_path / "digests" / "transcript" / "payloads").exists()
-
-
-def test_a_finished_run_is_not_overwritten(tmp_path):
-    run(file(), tmp_path / "run")
-    with pytest.raises(UsageError, match="finished run"):
-        run(file(), tmp_path / "run")
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -102,16 +84,8 @@ def test_two_runs_in_one_second_get_folders_of_their_own(tmp_path, monkeypatch):
 
 
 def test_users_held_out_are_folded_in_from_their_support():
-    prepared = prepare(
-        RunFile.model_validate(
-            {
-                "data": {"source": "demo"},
-                "split": {"by": "cold-users", "test": 0.2},
-                "partition": {"into": 4},
-                "method": {"name": "sgdmf"},
-            }
-        )
-    )
+    table = {"split": {"by": "cold-users", "test": 0.2}, "partition": {"into": 4}, "method": {"name": "sgdmf"}}
+    prepared = prepare(RunFile.model_validate({"data": {"source": "demo"}, **table}))
     trained = train(prepared.run, prepared.parties)
     test = prepared.test
     errors = {}

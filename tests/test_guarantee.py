@@ -13,25 +13,10 @@ SILO = Guarantee(
 
 
 def test_it_reads_as_the_design_says():
-    assert str(SILO) == (
-        "(1.00, 1e-06)-DP · per user and silo · zero-out · against coordinator and other silos · SIMULATED (seeded)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("unit", "per_silo", "words"),
-    [
-        (Unit.USER, False, "· per user ·"),
-        (Unit.RATING, False, "· per rating ·"),
-        (Unit.USER, True, "· per user and silo ·"),
-    ],
-)
-def test_its_words_name_the_unit(unit, per_silo, words):
-    assert words in str(dataclasses.replace(SILO, unit=unit, per_silo=per_silo))
-
-
-def test_only_seeded_noise_says_simulated():
-    assert "SIMULATED" not in str(dataclasses.replace(SILO, simulated=False))
+    words = "(1.00, 1e-06)-DP · per user and silo · zero-out · against coordinator and other silos"
+    assert str(SILO) == f"{words} · SIMULATED (seeded)"
+    assert str(dataclasses.replace(SILO, simulated=False)) == words
+    assert "· per rating ·" in str(dataclasses.replace(SILO, unit=Unit.RATING, per_silo=False))
 
 
 def test_the_summary_has_the_contracts_keys():
@@ -45,14 +30,6 @@ def test_the_summary_has_the_contracts_keys():
         "against": "coordinator and other silos",
         "simulated": True,
     }
-
-
-@pytest.mark.parametrize("change", [{"epsilon": 2.0}, {"simulated": False}, {"unit": Unit.RATING}])
-def test_it_cannot_be_changed_and_compares_by_value(change):
-    assert dataclasses.replace(SILO) == SILO
-    assert dataclasses.replace(SILO, **change) != SILO
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        SILO.epsilon = 0.1
 
 
 @pytest.mark.parametrize("guarantee", [SILO, NON_PRIVATE])

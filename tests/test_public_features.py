@@ -9,18 +9,18 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.config import RunFile
 from tacit.data.load import load
-from tacit.engine.saved import made_of
+from tacit.engine.checkpoint import made_of
 from tacit.experiment import prepare, run
 from tacit.partition import partition
 
-PRIVATE = {"epsilon": 4.0, "delta": 1e-4}
+PRIVATE, BOTH = {"epsilon": 4.0, "delta": 1e-4}, ["genres", "year"]
 CARD = "Assumed public: the list of 40 items and their attributes genres, year."
 
 
 def run_file(**sections) -> RunFile:
     base = {
         "data": {"users": 60, "items": 40, "ratings": 600},
-        "public": {"features": ["genres", "year"]},
+        "public": {"features": BOTH},
         "partition": {"into": 2},
         "method": {"name": "bias"},
         "evaluate": {"floor": False},
@@ -32,18 +32,15 @@ def card(folder: Path) -> str:
     return (folder / "card.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("privacy", [None, PRIVATE], ids=["non-private", "private"])
-def test_the_card_says_which_attributes_are_assumed_public(tmp_path, privacy):
-    run(run_file(privacy=privacy), tmp_path / "run")
-    assert CARD in card(tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "about.json").read_text())["data"]["features"] == ["genres", "year"]
-
-
-def test_without_features_a_private_run_assumes_the_list_of_items_and_another_nothing(tmp_path):
-    run(run_file(privacy=PRIVATE, public={}), tmp_path / "private")
-    assert "Assumed public: the list of 40 items." in card(tmp_path / "private")
-    run(run_file(public={}), tmp_path / "plain")
-    assert "Assumed public" not in card(tmp_path / "plain")
+@pytest.mark.parametrize(
+    ("privacy", "features", "words"),
+    [(None, BOTH, CARD), (PRIVATE, BOTH, CARD), (PRIVATE, [], "Assumed public: the list of 40 items."), (None, [], "")],
+)
+def test_the_card_says_what_is_assumed_public(tmp_path, privacy, features, words):
+    run(run_file(privacy=privacy, public={"features": features}), tmp_path / "run")
+    assert words in card(tmp_path / "run")
+    assert ("Assumed public" in card(tmp_path / "run")) is bool(words)
+    assert json.loads((tmp_path / "run" / "about.json").read_text())["data"]["features"] == features
 
 
 def test_processes_of_their_own_agree_with_one_process(tmp_path):

@@ -1,16 +1,14 @@
 """Streams depend on seed and purpose and on nothing else, and stay what they are."""
 
 import hashlib
-from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from tacit.errors import UsageError
-from tacit.rng import derive, derive_seed, id_keys, mix, stream_key
+from tacit.rng import derive, id_keys, mix, stream_key
 
 PARTS = st.one_of(st.text(max_size=6), st.integers(-(2**70), 2**70), st.binary(max_size=6))
 PURPOSES = st.lists(PARTS, max_size=4).map(tuple)
@@ -25,15 +23,6 @@ def kinds(purpose):
 # -- derived streams -----------------------------------------------------------------------------------------------
 
 
-@given(SEEDS, PURPOSES)
-@settings(deadline=None)
-def test_the_same_seed_and_purpose_give_the_same_stream(seed, purpose):
-    a, b = derive(seed, *purpose), derive(seed, *purpose)
-    np.testing.assert_array_equal(a.random(5), b.random(5))
-    assert derive_seed(seed, *purpose) == derive_seed(seed, *purpose)
-    assert 0 <= derive_seed(seed, *purpose) < 2**63
-
-
 @given(SEEDS, SEEDS, PURPOSES, PURPOSES)
 @settings(deadline=None)
 def test_another_seed_or_purpose_gives_another_key(seed, other_seed, purpose, other_purpose):
@@ -42,31 +31,11 @@ def test_another_seed_or_purpose_gives_another_key(seed, other_seed, purpose, ot
 
 
 def test_the_encoding_is_injective_where_joining_texts_is_not():
-    purposes = [
-        ("ab", "c"),
-        ("a", "bc"),
-        ("abc",),
-        ("abc", ""),
-        ("", "abc"),
-        (1,),
-        ("1",),
-        (b"1",),
-        ("True",),
-        (b"True",),
-        (True, "x"),
-        (11,),
-        (1, 1),
-        (-1,),
-        ("a", 1),
-        (1, "a"),
-        (),
-        ("",),
-        (b"",),
-    ]
+    texts = [("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), (), ("",), (b"",), ("True",), (b"True",)]
+    purposes = [*texts, (1,), ("1",), (b"1",), (True, "x"), (11,), (1, 1), (-1,), ("a", 1), (1, "a")]
     keys = [stream_key(7, *purpose) for purpose in purposes]
     assert len(set(keys)) == len(purposes)
     assert len({derive(7, *purpose).random() for purpose in purposes}) == len(purposes)
-    assert len({derive_seed(7, *purpose) for purpose in purposes}) == len(purposes)
     assert stream_key(7, 1) != stream_key(71)
 
 
@@ -79,22 +48,9 @@ def test_equal_values_of_other_types_name_the_same_stream():
 
 
 @pytest.mark.parametrize("seed", [None, 7.0, 7.5, "7"])
-def test_a_seed_that_is_no_whole_number_is_refused(seed):
-    with pytest.raises(UsageError, match="whole number"):
+def test_a_seed_that_is_no_integer_is_refused(seed):
+    with pytest.raises(UsageError, match="an integer"):
         derive(seed, "x")
-
-
-def test_a_purpose_is_never_rounded():
-    with pytest.raises(TypeError):
-        derive(7, 1.5)
-
-
-def test_a_stream_does_not_depend_on_what_was_drawn_before():
-    alone = derive(7, "party-2", 1, "sample").random(10)
-    others = [derive(7, f"party-{k}", 1, "sample") for k in (1, 3, 2)]
-    for stream in others:
-        stream.random(1000)
-    np.testing.assert_array_equal(derive(7, "party-2", 1, "sample").random(10), alone)
 
 
 def test_the_known_values_have_not_moved():
@@ -109,35 +65,11 @@ def test_the_known_values_have_not_moved():
     known = ["0x1.1b7b285bf0b6dp-1", "0x1.3c2aae56495c0p-3", "0x1.11fbf2dc87edcp-3"]
     assert stream.random(3).tolist() == [float.fromhex(x) for x in known]
     assert stream.integers(2**63, size=2).tolist() == [8313464824090143209, 6358104887103022470]
-    assert derive_seed(7, "party-1", 3, "sample") == 8794701501908541297
 
     ids = [0x1D3193012FF5B247, 0xA6AF562AB6D1CC7A, 0x4A95E40970BDEE41]
     assert id_keys(7, "split user", [42, "alice", "ж"]).tolist() == ids
     mixed = mix(id_keys(7, "a", [1, 2]), id_keys(7, "b", [1, 2]))
     assert mixed.tolist() == [float.fromhex(x) for x in ("0x1.1c8782f17bc00p-9", "0x1.9a86ca6481759p-1")]
-
-
-def test_nothing_touches_numpys_global_state():
-    np.random.seed(5)  # noqa: NPY002
-    before = np.random.get_state()  # noqa: NPY002
-    values = derive(7, "x").normal(size=100)
-    derive_seed(7, "x")
-    mix(id_keys(7, "x", range(100)), id_keys(7, "y", range(100)))
-    after = np.random.get_state()  # noqa: NPY002
-    np.testing.assert_array_equal(after[1], before[1])
-    assert after[2:] == before[2:]
-    np.random.seed(6)  # noqa: NPY002
-    np.testing.assert_array_equal(derive(7, "x").normal(size=100), values)
-
-
-def test_streams_of_different_purposes_are_uncorrelated():
-    """n = 20,000 draws of 6 streams, 15 pairs: |r|·√n > 5.5 happens with probability 6e-7 under independence."""
-    n = 20_000
-    purposes = [("a",), ("b",), (1,), ("1",), ("a", 0), ("a", 1)]
-    draws = [derive(7, *purpose).standard_normal(n) for purpose in purposes]
-    for a, b in combinations(draws, 2):
-        assert abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(n) < 5.5
-    assert abs(np.corrcoef(draws[0], draws[0] + 20 * draws[1])[0, 1]) * np.sqrt(n) > 5.5  # it can fail
 
 
 # -- keys of ids ---------------------------------------------------------------------------------------------------
@@ -165,28 +97,6 @@ def test_a_key_depends_on_its_own_id_alone(seed, ids):
 
 
 # -- mixing --------------------------------------------------------------------------------------------------------
-
-
-def uniform(values):
-    """The p-value of Kolmogorov and Smirnov's test."""
-    return stats.kstest(values, "uniform").pvalue
-
-
-def test_mixed_keys_are_uniform():
-    """n = 40,000 pairs of 200 × 200 ids as a whole, and each of 400 rows and columns: false alarms below 1e-6."""
-    users, items = id_keys(7, "user", range(200)), id_keys(7, "item", range(200))
-    grid = mix(users[:, None], items[None, :])
-    assert grid.shape == (200, 200)
-    assert grid.dtype == np.float64
-    assert uniform(grid.ravel()) > 1e-6
-    assert min(uniform(line) for line in (*grid, *grid.T)) > 1e-6 / 400
-    assert uniform(grid.ravel() ** 1.1) < 1e-6  # it can fail
-
-
-def test_keys_that_count_up_mix_as_well():
-    """n = 65,536, keys 0 … 255 without any hashing; false-alarm rate 1e-6."""
-    counts = np.arange(256, dtype=np.uint64)
-    assert uniform(mix(counts[1:, None], counts[None, 1:]).ravel()) > 1e-6
 
 
 def test_each_bit_of_a_key_moves_every_bit_of_the_result_half_the_time():

@@ -1,6 +1,6 @@
 """Sites that only echo, each in a process of its own on this machine, and three ways to send them the same bytes.
 
-Every site answers requests through the engine's window, as a real one does; what is pushed to it as `BARE` its cell
+Every site answers requests through the engine's channel, as a real one does; what is pushed to it as `BARE` its cell
 sends back untouched; and on a raw TLS socket, with the same certificates, it sends back whatever comes. So all three
 go between the same processes.
 """
@@ -26,19 +26,19 @@ from benchmarks.message import Echo, nothing_stated
 from tacit.boundary import Gate
 from tacit.boundary.wire import Value
 from tacit.data.synthetic import demo
-from tacit.deploy.coordinator import Coordinator
-from tacit.deploy.hello import hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy.coordinator_service import Coordinator
+from tacit.deploy.handshake import hello_content
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
-from tacit.deploy.local import free_port
-from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.site import own_identity
-from tacit.deploy.status import Status
+from tacit.deploy.local_sites import free_port
+from tacit.deploy.logs import ServiceLog, quiet_engine
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_service import own_identity
 from tacit.engine.cells import Credentials
-from tacit.engine.envelope import Ask, answer_content
-from tacit.engine.flare import Flare
-from tacit.engine.serve import served
-from tacit.engine.window import BEAT, Window
+from tacit.engine.coordinator_channel import Flare
+from tacit.engine.envelope import TimedRequest, answer_content
+from tacit.engine.serve import serve_request
+from tacit.engine.site_channel import BEAT, Handlers, SiteChannel
 from tacit.errors import PeerFailed
 from tacit.federation import Facts, Federation
 from tacit.methods import Parameters
@@ -65,11 +65,11 @@ class Far:
         members, facts = echoes(count)
         self.names = tuple(member.name for member in members)
         self.keyring = Keyring.make(folder / "keys", federation="echoes", host="localhost", port=free_port())
-        log = logger(folder, "coordinator")
+        log = ServiceLog(folder, "coordinator")
         quiet_engine(log)
         self._coordinator = Coordinator(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
         self._coordinator.open()
-        self._engine = Flare(self._coordinator.desk, self.names, STEP)
+        self._engine = Flare(self._coordinator.channel, self.names, STEP)
         self.federation = Federation(self._engine, facts, Echo.steps, **nothing_stated(facts))
         self._pool = ThreadPoolExecutor(count)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -115,7 +115,7 @@ class Far:
                 self.processes.append(self._started(folder / name, name, door.getsockname()[1]))
             for _ in self.names:
                 self._sockets.append(context.wrap_socket(door.accept()[0], server_side=True))
-        if missing := self._coordinator.desk.wait_for(self.names, STARTING):
+        if missing := self._coordinator.channel.wait_for(self.names, STARTING):
             raise PeerFailed(f"{missing[0]} did not come up within {STARTING:g} seconds.")
 
     def _started(self, folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
@@ -129,31 +129,31 @@ class Far:
 # -- at a site ---------------------------------------------------------------------------------------------------------
 
 
-class _Echoing(Window):
-    """A window whose cell also sends back, untouched, what it is pushed as `BARE`."""
+class _Echoing(SiteChannel):
+    """A channel whose cell also sends back, untouched, what it is pushed as `BARE`."""
 
-    def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
-        return body if topic == BARE else super()._receive(sender, topic, body)
+    def receive(self, sender: str, topic: str, body: bytes) -> bytes:
+        return body if topic == BARE else super().receive(sender, topic, body)
 
 
 def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:
     """Echo for as long as the process that asked for it is there."""
     site = Kit.read(kit)
-    quiet_engine(logger(folder, site.name))
+    quiet_engine(ServiceLog(folder, site.name))
     member = next(member for member in echoes(count)[0] if member.name == site.name)
     credentials, identity = site.unpack(folder / "tls"), own_identity(folder)
 
     def handle(_topic: str, _run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        ask = Ask.of(content)
-        return answer_content(served(member, ask.request, ask.survivors))
+        ask = TimedRequest.of(content)
+        return answer_content(serve_request(member, ask.request, ask.survivors))
 
     threading.Thread(target=_echo, args=(port, credentials), daemon=True).start()
     coordinator = Ed25519PublicKey.from_public_bytes(bytes.fromhex(site.coordinator))
     place = (site.name, site.host, site.port, credentials)
-    window = _Echoing(*place, identity, coordinator, handle, refuse=lambda _error: None, after=lambda _topic: None)
-    window.open()
+    channel = _Echoing(*place, identity, coordinator, Handlers(handle, lambda _error: None, lambda: None))
+    channel.open()
     while os.getppid() == parent:
-        there = window.say("hello", hello(site, identity, window.start)) is not None
+        there = channel.send("hello", hello_content(site, identity, channel.start)) is not None
         time.sleep(BEAT if there else 0.1)
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Release
-from tacit.boundary.bounded import Clipped, Normalised
+from tacit.boundary.clipped_sums import Clipped, Normalised
+from tacit.boundary.least_squares import Weighted, packed, unpacked
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.boundary.statistics import Weighted, packed, unpacked
 from tacit.data.ratings import Feedback, Scale
 from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, step
 from tacit.methods import Method, Parameters, Sides

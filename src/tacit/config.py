@@ -1,7 +1,7 @@
 """The run file: TOML ⇄ frozen models.
 
-`RunFile.read(path)` checks everything that can be checked before data is touched; `[method]` stays a plain table here
-and is validated by the method's own parameters. A mistake gets one sentence that names file, key and remedy.
+`RunFile.read(path)` checks all that can be checked before data is read; `[method]` is a plain table here and is
+validated by the method's own parameters. An error is one sentence that names file, key and remedy.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tacit.errors import UsageError, did_you_mean
 
-#: The largest value of each kind that a run file can ask for: beyond it a run could only fail, or never end.
+#: Limits beyond which a run could only fail, or never end.
 MOST_USERS, MOST_ITEMS, MOST_RATINGS, MOST_EPSILON = 2_000_000_000, 10_000_000, 10**12, 1e6
-#: Parts of a dotted key, and characters of a run file, at most: a parser's time grows with the square of the first.
+#: Limits of the parts of a dotted key, in which a parser's time grows quadratically, and of a run file's characters.
 MOST_PARTS, MOST_TEXT = 32, 2**20
-#: Characters of a path, and of a name, at most.
+#: Limits of the characters of a path, and of a name.
 PATH, NAME = 4096, 1000
 
 
 class Frozen(BaseModel):
-    """A value that never changes after it was checked; unknown keys are errors."""
+    """A validated value that never changes; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -57,13 +57,9 @@ class PublicSection(Frozen):
     features: tuple[Annotated[str, Field(min_length=1, max_length=NAME)], ...] = Field(default=(), max_length=100)
 
     @model_validator(mode="after")
-    def _features_differ(self) -> Self:
+    def _check(self) -> Self:
         if len(set(self.features)) < len(self.features):
             raise ValueError("must name every column once in features")
-        return self
-
-    @model_validator(mode="after")
-    def _scale_has_a_span(self) -> Self:
         if self.scale is not None and not self.scale[0] < self.scale[1]:
             raise ValueError("must name its lower end first, as in scale = [1, 5]")
         if self.scale is not None and max(map(abs, self.scale)) > 1e12:
@@ -90,7 +86,7 @@ class PartitionSection(Frozen):
 
 
 class PrivacySection(Frozen):
-    """[privacy]: the guarantee that is asked for; without this section a run is NON-PRIVATE."""
+    """[privacy]: the required guarantee; without this section a run is NON-PRIVATE."""
 
     epsilon: float = Field(gt=0, le=MOST_EPSILON)
     delta: float | None = Field(default=None, gt=0, lt=1)
@@ -123,7 +119,7 @@ class EngineSection(Frozen):
 
 
 class EvaluateSection(Frozen):
-    """[evaluate]: how the final model is judged."""
+    """[evaluate]: how the final model is evaluated."""
 
     k: int | tuple[int, ...] = 10
     negatives: int = Field(default=99, ge=1, le=MOST_ITEMS)
@@ -137,14 +133,14 @@ class EvaluateSection(Frozen):
     def _cut_offs(cls, k: Any) -> Any:
         several = isinstance(k, list | tuple)
         if not all(type(one) is int and 1 <= one <= 100_000 for one in (k if several else [k])) or k in ([], ()):
-            raise ValueError("give a whole number from 1 to 100,000, or several, as in k = [2, 5, 10]")
+            raise ValueError("give an integer from 1 to 100,000, or several, as in k = [2, 5, 10]")
         if several and len(set(k)) < len(k):
-            raise ValueError("the same number is there twice")
+            raise ValueError("give every number once")
         return k
 
 
 class RunFile(Frozen):
-    """One run, whole: the same file gives the same result."""
+    """One run: the same file gives the same result."""
 
     seed: int = Field(default=7, ge=0, lt=2**63)
     data: DataSection = DataSection()
@@ -201,7 +197,7 @@ def checked(model: type[Model], table: Mapping[str, Any], where: str) -> Model:
 
 def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
     errors = error.errors()
-    # A misspelt required key is both unknown and missing; the first says more.
+    # A misspelt required key is both unknown and missing; report it as unknown.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     path = [str(p) for p in first["loc"]]
     key = ".".join(path)[:200] or "it"
@@ -212,17 +208,17 @@ def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str
     if first["type"] == "missing":
         return f'In {where}, "{key}" is missing; add it.'
     problem = first["msg"].removeprefix("Value error, ")
-    return f"In {where}, {key} = {_glimpse(first['input'])} is not possible: {problem[:1].lower()}{problem[1:]}."
+    return f"In {where}, {key} = {_shortened(first['input'])} is not possible: {problem[:1].lower()}{problem[1:]}."
 
 
-def _glimpse(value: object) -> str:
-    """A value as a message shows it: the beginning of a long one."""
+def _shortened(value: object) -> str:
+    """The beginning of a value, as a message shows it."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:100]}…"
 
 
 def toml_table(text: str) -> dict[str, Any]:
-    """The table that a TOML text holds; a ValueError for whatever is none, costs too much to read, or is too large."""
+    """The table of a TOML text; a ValueError for one that is malformed, too large or too costly to parse."""
     if len(text) > MOST_TEXT:
         raise ValueError(f"it has {len(text):,} characters, and at most {MOST_TEXT:,} are read")
     bare = _STRINGS.sub("x", text)
@@ -241,14 +237,14 @@ def toml_table(text: str) -> dict[str, Any]:
 
 
 def _check_numbers(value: object) -> None:
-    """A schema says what is too large; what is longer than this could not even be shown."""
+    """Refuse integers that are too long to be shown; a schema refuses others that are too large."""
     if isinstance(value, int) and abs(value) >= 2**128:
         raise ValueError
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_numbers(inner)
 
 
-#: Strings and comments, to the end of the text where one is not closed; and runs of what keys are made of.
+#: Strings and comments, to the end of the text where one is not closed; and runs of characters of keys.
 _STRINGS = re.compile(
     r'"""(?:[^\\]|\\.)*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:[^"\\\n]|\\.)*(?:"|\n|\Z)|\'[^\'\n]*(?:\'|\n|\Z)|#[^\n]*',
     re.DOTALL,

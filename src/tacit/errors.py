@@ -1,16 +1,16 @@
 """Every error Tacit raises on purpose, and the exit code that the command line gives it.
 
     TacitError (1)
-    ├── UsageError (2)       a parameter, a run file or a command line that cannot be meant so
+    ├── UsageError (2)       an invalid parameter, run file or command line
     ├── DataError (3)        data that is missing or cannot be read
     │   └── DuplicatePair    one user rated one item twice
-    ├── PrivacyRefused (4)   what was asked for would break, or lacks, a guarantee
+    ├── PrivacyRefused (4)   the request would break, or lacks, a guarantee
     │   └── UngatedRelease   something tried to leave a party other than through its gate
     ├── PeerFailed (5)       a party or the coordinator failed, or did not answer in time
     │   └── BadMessage       a peer sent what its schema forbids
-    └── TamperingFound (6)   a record is not what it was
+    └── TamperingFound (6)   a record was changed after it was written
 
-A message is one sentence: what is wrong, where, and how to mend it.
+A message is one sentence: what is wrong, where, and how to correct it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any
 
 
 class TacitError(Exception):
-    """The root of all errors raised on purpose."""
+    """The root of all errors that Tacit raises on purpose."""
 
     exit_code = 1
 
 
 class UsageError(TacitError, ValueError):
-    """A parameter, run file or command line that cannot be meant so."""
+    """An invalid parameter, run file or command line."""
 
     exit_code = 2
 
@@ -48,7 +48,7 @@ class DuplicatePair(DataError):
 
 
 class PrivacyRefused(TacitError):
-    """A request that would break a guarantee, or that asks for one that cannot be given."""
+    """A request that would break a guarantee, or requires an impossible one."""
 
     exit_code = 4
 
@@ -68,7 +68,7 @@ class BadMessage(PeerFailed):
 
 
 class TamperingFound(TacitError):
-    """A record is not what it was when it was written."""
+    """A record was changed after it was written."""
 
     exit_code = 6
 

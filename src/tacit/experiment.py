@@ -4,62 +4,107 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
-from tacit.engine.saved import SavedRun, made_of
+from tacit.engine.call_log import CallLog
+from tacit.engine.checkpoint import SavedRun, made_of
+from tacit.evaluate.evaluation import Evaluation, evaluate_as_configured
 from tacit.model import Predictor
-from tacit.partition import Setting
-from tacit.prepare.data import Prepared, prepare, unheard
-from tacit.prepare.progress import Glance, Line, Phase
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import LoadedRun, prepare
+from tacit.prepare.progress import Phase, ProgressLine, RoundProgress, ignore_phase
 from tacit.prepare.simulate import Trained, train, with_newcomers
+from tacit.prepare.simulated_ledgers import Records
+from tacit.report.description import RunDescription
 from tacit.report.folder import RunFolder
 
-#: What a report says where no floor was trained.
-NO_FLOOR = "No floor was trained ([evaluate] floor = false), so nothing here says whether this beats bias."
+NO_FLOOR = "No floor was trained ([evaluate] floor = false), so this report cannot say whether the model beats bias."
+LOCAL_PROCESSES = (
+    "Every party ran as its own process on this machine (up --local), with the share of the data assigned to it; the "
+    "experimenter computed the metrics from what the sites store."
+)
 
 
-def _sealing(prepared: Prepared) -> list[str]:
-    """How sums are sealed, in words."""
-    from tacit.report.sealing import sentences
+@dataclass(frozen=True)
+class Evaluated:
+    """The final model's evaluation, and what it is compared with."""
 
-    told = prepared.run.sealing()
-    return [] if told is None else sentences(told, prepared.parties.setting is Setting.DEVICE)
+    final: Evaluation
+    before_fine_tuning: dict[str, float] = field(default_factory=dict)
+    floor: dict[str, Any] | None = None
+    references: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _trained(
-    prepared: Prepared,
+def run(
+    file: RunFile,
+    out: Path | None = None,
+    watch: Callable[[RoundProgress], None] | None = None,
+    phase: Phase | None = None,
+    floor_line: Callable[[str], ProgressLine] | None = None,
+) -> dict[str, Any]:
+    """Prepare, train, evaluate and compare one run, and write its folder. Returns the summary.
+
+    `watch` is called after every round, `phase` with what else is being done. `floor_line` makes a separate progress
+    line, by its title, for the floor; without it `phase` gets that too.
+    """
+    began, phase = perf_counter(), phase or ignore_phase
+    prepared = prepare(file, phase)
+    with RunFolder.make(out, prepared.run.method.name, file) as folder:
+        if prepared.run.private or file.engine.name != "inprocess":  # ledgers and sites know a run by its name
+            prepared = replace(prepared, run=prepared.run.named(folder.run_id))
+        records = recorded(prepared, folder)
+        with nullcontext() if records is None else records.over(prepared.run, prepared.parties):
+            phase("training", None)
+            saved = _saved(prepared, folder)
+            ended = train_prepared(prepared, folder, records, saved, watch)
+            lifetimes = () if records is None else records.lifetime_notes(prepared.run)
+            evaluated = _evaluated(prepared, ended, phase)
+            seconds = perf_counter() - began
+            if file.evaluate.floor:
+                evaluated = _compared(prepared, evaluated, phase, floor_line or partial(_PhaseLine, phase))
+            phase("writing the report", None)
+            description = _described(prepared, ended, evaluated, folder.path, seconds, lifetimes)
+            _finish(folder, prepared, ended, evaluated, description)
+            if saved is not None:
+                saved.discard()
+            return description.summary.to_json()
+
+
+def recorded(prepared: LoadedRun, folder: RunFolder) -> Records | None:
+    """The ledgers and the log of a private run, in its folder unless [privacy] names another; None for NON-PRIVATE."""
+    return Records.of(prepared.run, folder.path / "ledger", _log(folder)) if prepared.run.private else None
+
+
+def train_prepared(
+    prepared: LoadedRun,
     folder: RunFolder,
     records: Records | None,
     saved: SavedRun | None,
-    watch: Callable[[Glance], None] | None,
+    watch: Callable[[RoundProgress], None] | None,
 ) -> Trained:
-    """The conversation, in this process or with every party in one of its own."""
-    file = prepared.file
+    """Train in this process, or with every party in its own process."""
+    file, parties = prepared.file, prepared.parties
     payloads = folder.payloads if file.engine.transcript == "full" else None
     if file.engine.name == "flare":
-        from tacit.deploy.local import train_apart
+        from tacit.deploy.local_sites import train_on_sites
 
         ledgers = folder.path / "ledger" if records is None else records.folder
         calls = _log(folder) if records is None else records.log
-        run, parties = prepared.run, prepared.parties
-        return train_apart(
-            folder.path / "sites", ledgers, file, run, parties, calls=calls, payloads=payloads, watch=watch
-        )
+        sites = folder.path / "sites"
+        return train_on_sites(sites, ledgers, file, prepared.run, parties, calls=calls, payloads=payloads, watch=watch)
+    timeout, test = file.engine.timeout, prepared.test
     return train(
         prepared.run,
-        prepared.parties,
+        parties,
         records=records,
         saved=saved,
-        timeout=file.engine.timeout,
+        timeout=timeout,
         payloads=payloads,
-        test=prepared.test,
+        test=test,
         watch=watch,
     )
 
@@ -68,174 +113,101 @@ def _log(folder: RunFolder) -> CallLog:
     return CallLog(folder.path / "transcript" / "log.sqlite")
 
 
-def _saved(prepared: Prepared, folder: RunFolder) -> SavedRun | None:
-    """What a run without privacy goes on from; others have their log, and ledgers or sites' folders."""
+def _saved(prepared: LoadedRun, folder: RunFolder) -> SavedRun | None:
+    """The checkpoint that a run without privacy resumes from; others have their log, and ledgers or sites' folders."""
     if prepared.run.private or prepared.file.engine.name != "inprocess":
         return None
     made = made_of((folder.path / "run.toml").read_text(encoding="utf-8"), prepared.parties)
     return SavedRun(folder.path / "transcript" / "saved.sqlite", made)
 
 
-def _bad_rows(dropped: int) -> list[str]:
-    """How many rows went, for card and report."""
-    return [f'{dropped:,} rows were no ratings and were left out: [data] bad_rows = "drop".'] if dropped else []
+def _evaluated(prepared: LoadedRun, ended: Trained, phase: Phase) -> Evaluated:
+    final = with_newcomers(ended, prepared.support, prepared.test.n_users)
+    models = {"evaluating": final, "evaluating before fine-tuning": ended.before_fine_tuning}
+    found = []
+    for doing, model in models.items():
+        if model is not None:
+            phase(doing, None)
+            found.append(_evaluate(prepared, model, progress=partial(phase, doing)))
+    return Evaluated(found[0], found[1].metrics if len(found) > 1 else {})
 
 
-def _apart(file: RunFile) -> list[str]:
-    """That parties were processes of their own, for the report."""
-    if file.engine.name != "flare":
-        return []
-    return [
-        "Every party was a process of its own on this machine (up --local), on a share that was laid ready for it; the "
-        "metrics are the experimenter's, from what the sites keep at home."
-    ]
+def _evaluate(
+    prepared: LoadedRun, model: Predictor, ranking: bool | None = None, progress: Callable[[float], None] | None = None
+) -> Evaluation:
+    """Evaluate a model as the run file asks; `ranking` overrides whether items are ranked."""
+    wanted, seed = prepared.file.evaluate, prepared.file.seed
+    if ranking is not None:
+        wanted = wanted.model_copy(update={"ranking": ranking})
+    return evaluate_as_configured(model, prepared.test, prepared.train, wanted, seed, progress)
 
 
-def run(
-    file: RunFile,
-    out: Path | None = None,
-    watch: Callable[[Glance], None] | None = None,
-    phase: Phase | None = None,
-    beside: Callable[[str], Line] | None = None,
-) -> dict[str, Any]:
-    """One run, whole: prepares, trains, evaluates, and fills the run folder. Returns the summary.
+def _compared(
+    prepared: LoadedRun, evaluated: Evaluated, phase: Phase, floor_line: Callable[[str], ProgressLine]
+) -> Evaluated:
+    """Train and evaluate what the run is compared with: `bias` at the same guarantee, and models without any."""
+    from tacit.evaluate.references import bias_floor, references
 
-    `watch` sees every round; `phase` hears what else is being done. `beside` makes a line of its own, by its title, for
-    what is trained beside the run; without it `phase` hears of that too.
-    """
-    began, phase = perf_counter(), phase or unheard
-    prepared = prepare(file, phase)
-    with RunFolder.make(out, prepared.run.method.name, file) as folder:
-        if prepared.run.private or file.engine.name != "inprocess":  # ledgers and sites know a run by its name
-            prepared = replace(prepared, run=prepared.run.named(folder.run_id))
-        records = recorded(prepared, folder)
-        with nullcontext() if records is None else records.over(prepared.run, prepared.parties):
-            return _run(prepared, folder, records, watch, phase, beside or partial(_Told, phase), began)
+    floor = bias_floor(prepared, evaluated.final, partial(floor_line, "bias, the floor"))
+    phase("comparing with local, popularity and central", None)
+    others = references(prepared, evaluated.final, partial(_evaluate, prepared))
+    return replace(evaluated, floor=floor, references=others)
 
 
-def recorded(prepared: Prepared, folder: RunFolder) -> Records | None:
-    """The ledgers and the log of a private run, in its folder unless [privacy] names another; None for NON-PRIVATE."""
-    return Records.of(prepared.run, folder.path / "ledger", _log(folder)) if prepared.run.private else None
+def _described(
+    prepared: LoadedRun, ended: Trained, evaluated: Evaluated, folder: Path, seconds: float, lifetimes: tuple[str, ...]
+) -> RunDescription:
+    from tacit.report.describe import about_parties, describe
+
+    file, final, dropped = prepared.file, evaluated.final, prepared.train.dropped
+    return describe(
+        prepared.run,
+        ended,
+        folder,
+        seconds,
+        summary={
+            "metrics": final.metrics,
+            "metrics_shared": evaluated.before_fine_tuning,
+            "bad_rows": dropped,
+            "intervals": final.intervals,
+        },
+        about={
+            "data": prepared.about,
+            "split": prepared.split,
+            "partition": about_parties(prepared.parties),
+            "floor": evaluated.floor,
+            "references": evaluated.references,
+        },
+        notes=[
+            *([] if file.evaluate.floor else [NO_FLOOR]),
+            *([f'{dropped:,} rows were not ratings and were dropped: [data] bad_rows = "drop".'] if dropped else []),
+            *final.notes,
+            *lifetimes,
+            *([LOCAL_PROCESSES] if file.engine.name == "flare" else []),
+        ],
+        simulated=any(share.devices > 1 for share in prepared.parties),
+    )
 
 
-class _Told:
-    """A line that is told to whoever hears the phases of the run."""
+def _finish(
+    folder: RunFolder, prepared: LoadedRun, ended: Trained, evaluated: Evaluated, description: RunDescription
+) -> None:
+    from tacit.report.describe import metrics_table
+
+    rounds = [(glance.round, glance.mse) for glance in ended.history if glance.mse is not None]
+    metrics = metrics_table(rounds, evaluated.final, prepared.test.user_ids)
+    model = replace(ended.model, stamp=str(prepared.run.guarantee))
+    folder.finish(description, metrics, ended.transcript, model)
+
+
+class _PhaseLine:
+    """The floor's progress, reported as a phase of the run."""
 
     def __init__(self, phase: Phase, title: str) -> None:
         self._phase, self._title = phase, title
 
-    def __call__(self, glance: Glance) -> None:
-        """Its rounds are few, and nobody wants to know."""
+    def __call__(self, progress: RoundProgress) -> None:
+        """Its rounds are too few to report."""
 
     def phase(self, doing: str, done: float | None = None) -> None:
         self._phase(f"{self._title}: {doing}", done)
-
-
-def _judge(prepared: Prepared) -> Callable[..., Any]:
-    """Judges a predictor as the run is judged, but for `ranking`."""
-    from tacit.evaluate.evaluation import evaluate_as_asked
-
-    def judged(predictor: Predictor, ranking: bool) -> Any:
-        wanted = prepared.file.evaluate.model_copy(update={"ranking": ranking})
-        return evaluate_as_asked(predictor, prepared.test, prepared.train, wanted, prepared.file.seed)
-
-    return judged
-
-
-def _run(
-    prepared: Prepared,
-    folder: RunFolder,
-    records: Records | None,
-    watch: Callable[[Glance], None] | None,
-    phase: Phase,
-    beside: Callable[[str], Line],
-    began: float,
-) -> dict[str, Any]:
-    """The run in its folder, which is nobody else's meanwhile."""
-    from tacit.evaluate.evaluation import evaluate_as_asked
-    from tacit.evaluate.floor import bias_floor
-    from tacit.evaluate.references import references
-    from tacit.report.about import about, about_parties, absences, metrics_table, void_sums
-    from tacit.report.crossing import crossing
-
-    file = prepared.file
-    phase("training", None)
-    saved = _saved(prepared, folder)
-    trained = _trained(prepared, folder, records, saved, watch)
-    lifetimes = () if records is None else records.lifetime_notes(prepared.run)
-    made, promise = prepared.run, prepared.run.guarantee
-    evaluated = partial(
-        evaluate_as_asked, test=prepared.test, seen=prepared.train, wanted=file.evaluate, seed=file.seed
-    )
-    phase("evaluating", None)
-    final = with_newcomers(trained, prepared.support, prepared.test.n_users)
-    evaluation = evaluated(final, progress=partial(phase, "evaluating"))
-    shared = {}
-    if trained.before_fine_tuning is not None:
-        phase("evaluating before fine-tuning", None)
-        told = partial(phase, "evaluating before fine-tuning")
-        shared = {"metrics_shared": evaluated(trained.before_fine_tuning, progress=told).metrics}
-    summary: dict[str, Any] = {
-        "run": str(folder.path),
-        "method": made.method.name,
-        "setting": str(prepared.parties.setting),
-        "metrics": evaluation.metrics,
-        **shared,
-        **({"void": trained.void} if trained.void else {}),
-        **({"bad_rows": prepared.train.dropped} if prepared.train.dropped else {}),
-        "intervals": {name: list(interval) for name, interval in evaluation.intervals.items()},
-        "guarantee": promise.to_json(),
-        "rounds": trained.rounds,
-        "bytes_up": trained.transcript.meter.bytes_up,
-        "bytes_down": trained.transcript.meter.bytes_down,
-        "seconds": round(perf_counter() - began, 3),
-        "digest": trained.transcript.digest,
-    }
-    floor, others = None, []
-    if file.evaluate.floor:
-        floor = bias_floor(prepared, evaluation, partial(beside, "bias, the floor"))
-        phase("comparing with local, popularity and central", None)
-        others = references(prepared, evaluation, _judge(prepared))
-    phase("writing the report", None)
-    folder.finish(
-        summary=summary,
-        about=about(
-            prepared.about,
-            prepared.split,
-            about_parties(prepared.parties),
-            made.method,
-            made.parameters,
-            crossing(
-                made.method,
-                made.plan,
-                simulated=any(share.devices > 1 for share in prepared.parties),
-            ),
-            notes=[
-                *made.warnings,
-                *([] if file.evaluate.floor else [NO_FLOOR]),
-                *_bad_rows(prepared.train.dropped),
-                *evaluation.notes,
-                *lifetimes,
-                *_apart(file),
-                *absences(trained.transcript, len(prepared.parties)),
-                *void_sums(trained.void, trained.rounds),
-                *(f"Left out of a secure sum, {party}: {why}" for party, why in trained.rejected.items()),
-            ],
-            sealed=made.sealed,
-            floor=floor,
-            references=others,
-            noise=made.loudness(),
-            hidden=made.hidden,
-            sealing=_sealing(prepared),
-        ),
-        metrics=metrics_table(
-            [(g.round, g.mse) for g in trained.history if g.mse is not None],
-            evaluation,
-            prepared.test.user_ids,
-        ),
-        transcript=trained.transcript,
-        model=replace(trained.model, stamp=str(promise)),
-    )
-    if saved is not None:
-        saved.discard()
-    return summary

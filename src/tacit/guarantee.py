@@ -36,11 +36,11 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(ε, δ)-differential privacy of one unit under one relation, against somebody.
+    """(ε, δ)-differential privacy of one unit under one relation, against a stated observer.
 
-    `simulated` is True where the noise was seeded: whoever holds the run file can recompute it. `per_silo` is True
-    where somebody with records in several silos is protected in each by itself. `claimed_epsilon` is what a paper's own
-    formulas say of the same noise, where a run asked for them; ε is what holds.
+    `simulated`: the noise was seeded, so anyone who holds the run file can recompute it. `per_silo`: a person with
+    records in several silos is protected in each separately. `claimed_epsilon`: what a paper's own formulas state for
+    the same noise, where a run requested them; ε is what holds.
     """
 
     epsilon: float
@@ -90,12 +90,11 @@ def _up(delta: float) -> str:
 
 @dataclass(frozen=True, repr=False)
 class NoGuarantee:
-    """The promise of a run without a mechanism: none. It is false.
+    """The guarantee of a run without a mechanism: none. It is falsy.
 
     Attributes
     ----------
-    hidden : what nobody saw all the same, and from whom it is hidden, where an aggregation hides contributions; what
-        sums of few say about one user is not limited by that
+    hidden : what an aggregation hides, and from whom; sums of few users can still reveal one user's data
     """
 
     hidden: str = ""

@@ -1,11 +1,9 @@
-"""Things found by name: those that Tacit brings, and those of other installed packages.
-
-A package adds one by an entry point, in its pyproject.toml:
+"""Plug-ins by name: Tacit's own, and those of other installed packages, which add one by an entry point:
 
     [project.entry-points."tacit.methods"]
     offset = "offset_package:OFFSET"
 
-Names are read from the metadata of installed packages; nothing is imported before it is asked for by name.
+Names are read from the metadata of installed packages; a plug-in is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -26,18 +24,17 @@ OURS = "tacit"
 
 
 class Registry(MutableMapping[str, Thing], Generic[Thing]):
-    """Things of one kind by name, each imported when it is first asked for.
+    """Plug-ins of one kind by name, each imported when it is first used.
 
-    A name that Tacit brings is always Tacit's: another package's claim to it is ignored, with a warning. A name that
-    two other packages claim is refused when it is asked for.
-    For a test, `registry[name] = thing` adds one in this process only, and `del registry[name]` takes it out again.
+    Tacit's own names cannot be replaced: another package's claim to one is ignored, with a warning. A name that two
+    other packages claim is refused when it is used. For a test, `registry[name] = thing` adds one in this process only.
 
     Parameters
     ----------
     group : of entry points, such as "tacit.methods"
-    what : what messages call such a thing, such as "method"
-    kind : the class that things are of; `type` where they are classes themselves
-    own : the names that Tacit brings, in the order in which they are listed
+    what : the kind's name in messages, such as "method"
+    kind : the class of the plug-ins; `type` where they are classes themselves
+    own : Tacit's own names, in the order in which they are listed
     """
 
     def __init__(self, group: str, what: str, kind: type, own: Sequence[str] = ()) -> None:
@@ -47,16 +44,16 @@ class Registry(MutableMapping[str, Thing], Generic[Thing]):
         self._added: dict[str, Thing] = {}
 
     def find(self, name: str) -> Thing:
-        """The thing of that name, or one sentence that says why it cannot be had."""
+        """The plug-in of that name, or one sentence that explains why there is none."""
         if name not in self:
             raise UsageError(
                 f'There is no {self.what} "{name[:100]}".{did_you_mean(name, self)} '
-                f"Known {self.what}s: {', '.join(self)}; another one comes with the package that brings it."
+                f"Known {self.what}s: {', '.join(self)}; install the package that provides another one."
             )
         return self[name]
 
     def working(self) -> dict[str, Thing]:
-        """All of them, imported, but for those of packages that are broken."""
+        """All of them, imported, except those of broken packages."""
         found = {}
         for name in self:
             try:
@@ -67,7 +64,7 @@ class Registry(MutableMapping[str, Thing], Generic[Thing]):
         return found
 
     def origin(self, name: str) -> str:
-        """Which installed package brings a name, such as "tacit 0.1.0"; "this process" where a test added it."""
+        """The installed package of a name, such as "tacit 0.1.0"; "this process" where a test added it."""
         return "this process" if name in self._added else _package(self._claims(name)[0])
 
     def __getitem__(self, name: str) -> Thing:
@@ -125,7 +122,7 @@ class Registry(MutableMapping[str, Thing], Generic[Thing]):
         entry, *others = self._claims(name)
         if others:
             raise UsageError(
-                f'Several installed packages bring a {self.what} "{name}": '
+                f'Several installed packages provide a {self.what} "{name}": '
                 f"{', '.join(_package(one) for one in (entry, *others))}; uninstall all but one."
             )
         try:
@@ -142,13 +139,13 @@ class Registry(MutableMapping[str, Thing], Generic[Thing]):
         if not isinstance(thing, self.kind):
             raise UsageError(
                 f'The {self.what} "{name}" of the package {_package(entry)} is a {type(thing).__name__}, and should be '
-                f"a {self.kind.__name__}; mend its entry point {entry.value}."
+                f"a {self.kind.__name__}; correct its entry point {entry.value}."
             )
         called = getattr(thing, "name", name)
         if called != name:
             raise UsageError(
-                f'The package {_package(entry)} brings the {self.what} "{called}" as "{name}"; its entry point and '
-                "its name have to be the same."
+                f'The package {_package(entry)} provides the {self.what} "{called}" as "{name}"; give its entry point '
+                "the same name."
             )
         return thing
 

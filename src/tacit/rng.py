@@ -1,7 +1,6 @@
 """Random streams derived from (seed, purpose), so that no result depends on order, threads or engine.
 
-A stream's purpose is a tuple of plain values, such as `("party-3", 12, "sample")`. Nothing here has state, and
-nothing touches NumPy's global generator.
+A stream's purpose is a tuple of plain values, such as `("party-3", 12, "sample")`. Nothing here has state.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ Keys = np.ndarray[Any, np.dtype[np.uint64]]
 def stream_key(seed: int, *purpose: Purpose) -> bytes:
     """The 32 bytes that a stream grows from: injective in seed and purpose, equal on every machine."""
     if not isinstance(seed, int | np.integer):
-        raise UsageError(f"seed = {seed!r} is not possible; give a whole number, such as 7.")
-    return hashlib.sha256(b"".join((b"tacit stream 1", *map(_piece, (seed, *purpose))))).digest()
+        raise UsageError(f"seed = {seed!r} is not possible; give an integer, such as 7.")
+    return hashlib.sha256(b"".join((b"tacit stream 1", *map(_encoded, (seed, *purpose))))).digest()
 
 
 @lru_cache(maxsize=4096, typed=True)  # a step's purposes differ in a number or two
-def _piece(part: Purpose) -> bytes:
+def _encoded(part: Purpose) -> bytes:
     """One part of a purpose, so that no two lists of parts read the same."""
     if isinstance(part, bytes):
         kind, text = b"b", part
@@ -47,11 +46,6 @@ def derive(seed: int, *purpose: Purpose) -> np.random.Generator:
     True
     """
     return np.random.Generator(np.random.SFC64(int.from_bytes(stream_key(seed, *purpose), "little")))
-
-
-def derive_seed(seed: int, *purpose: Purpose) -> int:
-    """A 63-bit seed for one purpose, for kernels that carry their own generator."""
-    return int.from_bytes(stream_key(seed, *purpose)[:8], "little") >> 1
 
 
 def id_keys(seed: int, purpose: str, ids: Iterable[object]) -> Keys:

@@ -2,7 +2,7 @@
 
 It shows that an aggregation needs nothing of the package changed. IT IS NOT SECURE: its ring is far too small. The
 scheme is the textbook one over Z_q[x]/(xⁿ + 1): party i has a small secret s_i and publishes p_i = e_i − a·s_i; with
-p = Σ p_i everybody encrypts m as (u, v) = (a·r + e', p·r + e'' + Δ·m), ciphertexts are added, and Σ v + Σ_i s_i·(Σ u)
+p = Σ p_i everyone encrypts m as (u, v) = (a·r + e', p·r + e'' + Δ·m), ciphertexts are added, and Σ v + Σ_i s_i·(Σ u)
 is Δ·Σm plus errors far below Δ. No party can open anything alone, and each helps to open one thing per request.
 """
 
@@ -16,30 +16,27 @@ import pytest
 from plugged import plugged
 
 from tacit import aggregation as aggregations
-from tacit.aggregation.base import Aggregation, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, decoded, nothing_to_hide
 from tacit.boundary.code import SEALED, Grid
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.config import AggregationSection, RunFile
-from tacit.deploy.local import Sites
-from tacit.deploy.local import train as train_apart
+from tacit.deploy.local_sites import LocalSites
+from tacit.deploy.local_sites import train as train_apart
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UsageError
-from tacit.federation.line import View
-from tacit.federation.messages import Bytes, Exchange, Hash, Letters, Request, Schema, marked, unmarked
+from tacit.federation.calls import Call, View
+from tacit.federation.messages import Bytes, BytesByParty, Exchange, Hash, Request, Schema, named_parties, pack_parties
 from tacit.guarantee import Trust
 from tacit.partition import Setting
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 from tacit.secure.masks import words
 from tacit.secure.quantize import wrapped
 
 N, LOG_Q, SMUDGE = 16, 128, 2**40  # degree, log₂ of the modulus, and the size of what hides s_i·u in an opening
 Q, WIDE = 1 << LOG_Q, LOG_Q // 8
-
-
-# -- the ring ---------------------------------------------------------------------------------------------------------
 
 
 def drawn(seed: bytes, label: str, count: int, size: int) -> np.ndarray:
@@ -73,8 +70,6 @@ def from_bytes(raw: np.ndarray) -> np.ndarray:
     return np.array(numbers, dtype=object)
 
 
-# -- the aggregation --------------------------------------------------------------------------------------------------
-
 KEY, JOINT = "toy key", "toy joint key"
 
 
@@ -93,7 +88,7 @@ class Toy(Aggregation):
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM})
     exchanges: ClassVar[Mapping[str, Exchange]] = {
         "offer": Exchange(Schema(context=Hash()), Schema(key=Bytes(N * WIDE)), "its part of a public key for one sum"),
-        "meet": Exchange(Letters(context=Hash()), Schema(met=Bytes(1)), "the word that everybody's parts have arrived"),
+        "meet": Exchange(BytesByParty(context=Hash()), Schema(met=Bytes(1)), "the word that all parts have arrived"),
         "open": Exchange(
             Schema(context=Hash(), total=Bytes(2**24)),
             Schema(part=Bytes(2**24)),
@@ -122,7 +117,7 @@ class Toy(Aggregation):
     def noise(self, sigma, contributors):
         return sigma * (contributors / (self.parties - 1)) ** 0.5
 
-    def largest(self, variance):
+    def largest_variance(self, variance):
         return variance * self.parties / (self.parties - 1)
 
     # -- a party's side
@@ -144,7 +139,7 @@ class Toy(Aggregation):
         if exchange == "meet":
             keys = [from_bytes(payload[name]) for name in endpoint.peers.names if name in payload]
             if len(keys) < self.parties or not (keys[self._place(endpoint)] == self._public(about, seed)[0]).all():
-                raise PrivacyRefused(f"{endpoint.party} misses somebody's part of the key, or its own.")
+                raise PrivacyRefused(f"{endpoint.party} misses a part of the key, or its own.")
             self._keep(JOINT, endpoint, to_bytes(sum(keys)).tobytes())
             return {"met": np.ones(1, dtype=np.uint8)}
         if self._kept(JOINT, endpoint) is None:
@@ -199,35 +194,33 @@ class Toy(Aggregation):
 
     # -- the coordinator's side
 
-    def add(self, conversation):
-        names, bits, size = conversation.peers.names, conversation.terms.code.bits, conversation.size
-        context, there = {"context": conversation.request.hash}, conversation.attendance(exchanges=4)
-        keys = conversation.say("offer", dict.fromkeys(names, context), there[0])
-        letters = {name: body["key"] for name, body in keys.items()}
-        if len(letters) < len(names):
+    def add(self, call):
+        names, bits, size = call.peers.names, call.terms.code.bits, call.size
+        context, there = {"context": call.request.hash}, call.attendance(exchanges=4)
+        keys = call.exchange("offer", dict.fromkeys(names, context), there[0])
+        if len(keys) < len(names):
             return None
-        met = conversation.say("meet", {name: {**context, **letters} for name in names}, there[1])
+        public = {name: body["key"] for name, body in keys.items()}
+        met = call.exchange("meet", {name: {**context, **public} for name in names}, there[1])
         if len(met) < len(names):
             return None
 
-        def left(heard, _there):
-            bodies = [from_bytes(body[SEALED]) for _answer, body in heard]
-            here = marked({answer.party for answer, _body in heard}, names)
+        def reduce(answers, _there):
+            bodies = [from_bytes(body[SEALED]) for _answer, body in answers]
+            here = pack_parties({answer.party for answer, _body in answers}, names)
             return {"here": here, "total": to_bytes(sum(bodies, np.zeros(1, dtype=object)))}
 
-        result = conversation.contributions(left, view=View.MASKED, names=names, there=there[2])
-        if not unmarked(result["here"], len(names)).all():
+        result = call.contributions(reduce, view=View.MASKED, names=names, there=there[2])
+        if len(named_parties(result["here"], names)) < len(names):
             return None
         u, v = from_bytes(result["total"]).reshape(2, -1, N)
-        parts = conversation.say("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])
+        parts = call.exchange("open", {name: {**context, "total": to_bytes(u)} for name in names}, there[3])
         if len(parts) < len(names):
             return None
         noisy = v + sum(from_bytes(body["part"]).reshape(-1, N) for body in parts.values())
         whole = (((noisy % Q) + (Q >> (bits + 1))) >> (LOG_Q - bits)) % (1 << bits)
-        return opened(conversation, len(names), whole.ravel()[:size].astype(words(bits)))
+        return decoded(call, len(names), whole.ravel()[:size].astype(words(bits)))
 
-
-# -- the tests --------------------------------------------------------------------------------------------------------
 
 PRIVATE = {"epsilon": 4.0, "delta": 1e-4}
 METHODS = ("bias", "feature-slopes")
@@ -241,14 +234,14 @@ def known():
     del aggregations.known()["toy"]
 
 
-def file(method, privacy=None, aggregation="toy", **sections) -> RunFile:
+def file(method, privacy=None, **sections) -> RunFile:
     base = {
         "data": {"users": 45, "items": 15, "ratings": 400},
         "public": {"features": ["genres"]},
         "partition": {"into": 3},
         "method": {"name": method, **({"directions": 2} if method == "feature-slopes" else {})},
         "privacy": privacy,
-        "aggregation": {"name": aggregation, "tolerate": 0.0},
+        "aggregation": {"name": "toy", "tolerate": 0.0},
     }
     return RunFile.model_validate({**base, **sections})
 
@@ -261,16 +254,6 @@ def held(folder, *args, **sections):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_sum_without_noise_is_the_one_that_secagg_gives_bit_by_bit(tmp_path, method):
-    made, toy = held(tmp_path / "toy", method)
-    _made, masked = held(tmp_path / "secagg", method, aggregation="secagg")
-    for name in ("base", "items"):
-        np.testing.assert_array_equal(getattr(toy.model.form, name), getattr(masked.model.form, name))
-    assert toy.model.stamp == "NON-PRIVATE"
-    assert made.run.hidden.endswith("hidden from the coordinator, if it opens sums alone, and one colluding party")
-
-
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("privacy", [None, PRIVATE], ids=["non-private", "private"])
 def test_what_is_opened_is_exactly_the_sum_of_what_was_encrypted(tmp_path, monkeypatch, method, privacy):
     vectors, totals, seal, add = [], [], Toy.seal, Toy.add
@@ -279,9 +262,9 @@ def test_what_is_opened_is_exactly_the_sum_of_what_was_encrypted(tmp_path, monke
         vectors.append((terms, vector))
         return seal(self, vector, terms, endpoint)
 
-    def adding(self, conversation):
-        total = add(self, conversation)
-        totals.append((conversation.terms, total))
+    def adding(self, call):
+        total = add(self, call)
+        totals.append((call.terms, total))
         return total
 
     monkeypatch.setattr(Toy, "seal", sealing)
@@ -296,6 +279,8 @@ def test_what_is_opened_is_exactly_the_sum_of_what_was_encrypted(tmp_path, monke
     if privacy:
         assert made.run.guarantee.epsilon <= 4.0
         assert made.run.guarantee.trust is Trust.DISTRIBUTED
+    else:
+        assert made.run.hidden.endswith("hidden from the coordinator, if it opens sums alone, and one colluding party")
     # nobody sees a single contribution: neither its numbers nor its bytes are in any message
     messages = [path.read_bytes() for path in (tmp_path / "all").iterdir()]
     for terms, vector in vectors:
@@ -322,48 +307,24 @@ def test_the_noise_on_a_sum_is_what_is_said_of_it(tmp_path, monkeypatch):
     assert np.std(sum(noises)) == pytest.approx(said, rel=0.12)  # 1,000 cells: five standard deviations
 
 
-# -- refusals
-
-
-def first_party(method="bias", privacy=None):
-    made = prepare(file(method, privacy))
-    return made.run, made.run.party(made.parties[0])
-
-
-def request(run, step, **payload) -> Request:
-    return Request(run.method.name, run.bound, step, 1, 0, encode(payload))
-
-
 def test_a_party_asked_without_an_exchange_of_keys_gives_nothing():
-    run, party = first_party()
+    made = prepare(file("bias"))
+    request = Request("bias", made.run.bound, "contribute", 1, 0, encode({}))
     with pytest.raises(PrivacyRefused, match="party-1 has no key to encrypt this with; nothing was released"):
-        party.answer(request(run, "contribute"))
-
-
-def test_a_key_that_lacks_somebody_is_refused_and_so_is_a_second_one_for_the_same_sum():
-    run, party = first_party()
-    context = request(run, "contribute").hash
-    party.answer(request(run, "offer:contribute", context=context))
-    with pytest.raises(PrivacyRefused, match="makes no second one"):
-        party.answer(request(run, "offer:contribute", context=context))
-    with pytest.raises(PrivacyRefused, match="misses somebody's part of the key, or its own"):
-        party.answer(request(run, "meet:contribute", context=context))
+        made.run.party(made.parties[0]).answer(request)
 
 
 def test_a_party_helps_to_open_one_sum_of_a_request(tmp_path, monkeypatch):
-    say = aggregations.base.Conversation.say
-    seen = {}
+    exchange, seen = Call.exchange, {}
 
-    def saying(self, exchange, payloads, there=None):
-        seen[exchange] = (self, payloads)
-        return say(self, exchange, payloads, there)
+    def noted(self, name, payloads, there=None):
+        seen[name] = payloads["party-1"]
+        return exchange(self, name, payloads, there)
 
-    monkeypatch.setattr(aggregations.base.Conversation, "say", saying)
+    monkeypatch.setattr(Call, "exchange", noted)
     made = prepare(file("bias"))
     trained = train(made.run, made.parties)
-    conversation, payloads = seen["open"]
-    about = conversation.request
-    again = Request(about.method, about.parameters, "open:contribute", 1, 0, encode(payloads["party-1"]))
+    again = Request("bias", made.run.bound, "open:contribute", 1, 0, encode(seen["open"]))
     with pytest.raises(PrivacyRefused, match="has helped to open what this request gave, and does so once"):
         trained.parties[0].answer(again)
 
@@ -372,22 +333,6 @@ def test_a_party_that_drops_out_makes_a_sum_void(tmp_path):
     made = prepare(file("bias").model_copy(update={"aggregation": AggregationSection(name="toy", dropout=0.9)}))
     with pytest.raises(PeerFailed, match="at least 3 must"):
         train(made.run, made.parties)
-
-
-@pytest.mark.parametrize(
-    ("sections", "why"),
-    [
-        ({"method": "bias", "partition": {"by": "device"}}, "is for three silos of users or more"),
-        ({"method": "bias", "partition": {"into": 2}}, "is for three silos of users or more"),
-        ({"method": "sgdmf"}, "encrypts contributions to a sum, and sgdmf has none here"),
-    ],
-)
-def test_what_it_cannot_hide_is_refused_before_anything_is_said(sections, why):
-    with pytest.raises((UsageError, PrivacyRefused), match=why):
-        prepare(file(**sections))
-
-
-# -- with processes of their own
 
 
 @pytest.mark.parametrize("privacy", [None, PRIVATE], ids=["non-private", "seeded noise"])
@@ -405,7 +350,7 @@ def test_parties_in_processes_of_their_own_say_the_same(tmp_path, monkeypatch, p
     made = prepare(file("bias", privacy, engine=engine))
     run = made.run.named("ab" * 16)
     together = train(run, made.parties, records=Records.of(run, tmp_path / "ledgers"))
-    sites = Sites(tmp_path / "sites", made.parties.names)
+    sites = LocalSites(tmp_path / "sites", made.parties.names)
     try:
         sites.start_all()
         divided = train_apart(sites, file("bias", privacy, engine=engine), run, made.parties)

@@ -17,11 +17,11 @@ from tacit.engine.inprocess import InProcess
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
 from tacit.guarantee import NoGuarantee
-from tacit.methods.base import Method, Parameters, Sides
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.secure.masks import unpack
-from tacit.secure.secagg import Sealer
+from tacit.secure.secagg_party import SecAggParty
 
 USERS, ITEMS, SILOS, BOUND = 30, 16, 5, 3.0
 DATA = demo(users=USERS, items=ITEMS, ratings=200)
@@ -207,13 +207,13 @@ def test_nothing_but_the_sum_can_be_seen(way, rows, tmp_path):
 
 
 def test_planted_masks_that_are_skipped_would_be_noticed(rows, tmp_path, monkeypatch):
-    real = Sealer.mask
+    real = SecAggParty.mask
 
     def skipped(self, vector, bits):
         real(self, vector.copy(), bits)
         return vector
 
-    monkeypatch.setattr(Sealer, "mask", skipped)
+    monkeypatch.setattr(SecAggParty, "mask", skipped)
     done = Summed("secagg", rows, payloads=tmp_path)
     assert unmasked_cells(done, tmp_path) == dict.fromkeys(done.rows, ITEMS)
 

@@ -1,6 +1,7 @@
 """Worlds and neighbours for bounded queries, as bad as they can be: extremes, poison, long and empty records."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from tacit.rng import derive
 
 ZERO_OUT, ADD_REMOVE, REPLACE = Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE
 USER, RATING = Unit.USER, Unit.RATING
+CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 SCALES = [(1, 5), (-10, 10), (0, 1), (0.5, 5)]
 SEEDS = st.integers(0, 2**32)
 
@@ -127,6 +129,26 @@ def neighbour(world, seed, unit, relation):
     free = sorted(set(range(world.m)) - {j for j, _ in rest})
     new = (int(stream.choice(free)), value(stream, world.scale, True))
     return world.with_record(i, [*rest, new]), i
+
+
+def by_user(contributions):
+    """Contributions as dense vectors, one row each."""
+    dense = np.zeros((len(contributions.starts) - 1, contributions.size))
+    for a, (low, high) in enumerate(pairwise(contributions.starts)):
+        assert len(np.unique(contributions.cells[low:high])) == high - low  # a cell occurs once in a contribution
+        dense[a, contributions.cells[low:high]] = contributions.values[low:high]
+    return dense
+
+
+def assert_same_in_chunks(answering, at_once, widest):
+    """Some users at a time add the same as all at once, and no more than fit are held; returns how many chunks."""
+    whole = answering.contributions({}, derive(1, "unused"))
+    chunks = list(answering.chunks({}, derive(1, "unused")))
+    for name in ("values", "cells"):
+        assert np.array_equal(np.concatenate([getattr(c, name) for c in chunks]), getattr(whole, name))
+    assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))
+    assert all(len(c.values) <= max(at_once, widest) for c in chunks)  # what fits, or one user
+    return len(chunks)
 
 
 def distance(one, other):

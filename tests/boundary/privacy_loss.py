@@ -5,8 +5,13 @@ that `measured_delta` exceeds the true δ(ε) by chance with probability `ALARM`
 are fixed by a pilot sample of its own. Exact: sums over a support, for mechanisms whose probabilities are known.
 """
 
+from decimal import Context, Decimal
+
 import numpy as np
-from scipy import special, stats
+from scipy import stats
+
+from tacit.boundary.randomness import Seeded
+from tacit.rng import stream_key
 
 ALARM = 1e-6
 EPSILONS = (0.1, 1.0, 3.0, 6.0)
@@ -51,15 +56,21 @@ def leaks(release, x, neighbour, event, statistic, n=40_000):
     return None
 
 
+def seeded(*purpose):
+    """A source of its own for every purpose, the same in every run."""
+    return Seeded(stream_key(7, *purpose))
+
+
+def exceeds(p, q, epsilon):
+    """Whether p/q > e^ε, for fractions, in 80 digits."""
+    ratio = p / q
+    return Context(prec=80).divide(ratio.numerator, ratio.denominator) > Context(prec=80).exp(Decimal(epsilon))
+
+
 def hockey_stick(p, q, epsilon):
     """δ(ε) between two distributions over the same support, exactly, in the worse direction."""
     e = np.exp(epsilon)
     return max(np.maximum(p - e * q, 0).sum(), np.maximum(q - e * p, 0).sum())
-
-
-def renyi(log_p, log_q, order):
-    """The Rényi divergence of P from Q, exactly, from logarithms of probabilities over a support that is wide."""
-    return special.logsumexp(order * log_p - (order - 1) * log_q) / (order - 1)
 
 
 def fits(sample, support, probabilities):

@@ -1,13 +1,12 @@
-"""Terms, protections and gates of small worlds: what a plan would make of a query, with the noise given by hand."""
+"""Terms, protections, gates and ledgers of small worlds: what a plan would make of a query, its noise set by hand."""
 
 import math
-import sqlite3
 from dataclasses import replace
-from pathlib import Path
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.code import AVERAGED, Floats, Grid
+from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.boundary.query import Unbounded
@@ -20,7 +19,7 @@ DELTA = 1e-6
 
 
 def grid_of(query, cells, z, bits=32, unit=Unit.USER):
-    """The integers that a sum of a query's pieces is made of."""
+    """The integers that a sum of a query's contributions is made of."""
     times = query.sensitivity(unit, Relation.ZERO_OUT) / query.clip
     return Grid(Rounding.fine(query.clip, cells), times, z, bits)
 
@@ -53,21 +52,32 @@ def gate_of(folder, terms, budget=100.0, run="run-1", days=None, seed=7, devices
     """A party's gate with a ledger of its own in `folder`, or the ledger that is given."""
     ledger = folder if isinstance(folder, Ledger) else Ledger(folder / "party-1.sqlite", "party-1")
     delta = terms.guarantee.delta
-    protection = Protection(terms, ledger, Budget(budget, delta, days), run, seed)
-    return Gate("party-1", seed, {}, devices, protection, how=how, **more)
+    protection = Protection(terms, ledger, Budget(budget, delta, days), run)
+    return Gate("party-1", seed, {}, devices, protection, aggregation=how, **more)
 
 
 def deployed(gate):
     """The same gate under a guarantee that does not say SIMULATED."""
     terms = gate.protection.terms
+    gate._seeded = False
     gate.protection.terms = gate.terms = replace(terms, guarantee=replace(terms.guarantee, simulated=False))
     return gate
 
 
-class InMemory(Ledger):
-    """A ledger that forgets when the process ends; all else is as on disk."""
-
-    def __init__(self, party):
-        self.path, self.party, self._key = Path(f"{party}.sqlite"), party, bytes(32)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._begin()
+def record(ledger, number=1, **changes):
+    """One release in a ledger, of the round `number`."""
+    usual = {
+        "run": "run-1",
+        "round": number,
+        "step": "tell",
+        "attempt": 0,
+        "kind": "sum",
+        "sealed": False,
+        "request": f"request {number}",
+        "event": Gaussian(2.0),
+        "body": f"payload {number}".encode(),
+        "contributors": 1,
+        "present": None,
+        "state": f"state {number}".encode(),
+    }
+    return ledger.record(**{**usual, **changes})

@@ -1,14 +1,15 @@
 """The accountant: known answers, the traps of the rule book, and what it refuses."""
 
-import itertools
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tacit.boundary import account, compose, gdp, losses, renyi, spending
+from tacit.boundary import account, events, filters, gdp, renyi
+from tacit.boundary import loss_distributions as losses
 from tacit.boundary.events import (
     KINDS,
     DiscreteGaussian,
@@ -44,9 +45,6 @@ ONE_OF_EACH = [
 ]
 
 
-# -- known answers and traps ----------------------------------------------------------------------------------
-
-
 def test_a_thousand_sampled_steps_cost_what_the_literature_says():
     """q = 0.01, σ = 1, 1000 steps, δ = 1e-5: 1.83 by loss distributions, 2.10 by Rényi."""
     assert account.epsilon([STEPS], 1e-5, ZERO_OUT) == pytest.approx(1.828, abs=2e-3)
@@ -77,33 +75,11 @@ def test_the_factor_of_replacing_is_there_once():
     assert nearly_all == pytest.approx(account.epsilon([Gaussian(5.0, 10)], 1e-6, REPLACE), abs=1e-3)
 
 
-def test_sampled_and_replaced_lies_between_one_and_the_general_rule():
-    plain, replaced = (account.epsilon([STEPS], 1e-5, relation) for relation in (ZERO_OUT, REPLACE))
-    assert replaced == pytest.approx(2.843, abs=2e-3)
-    at_cost_of = account.delta([STEPS], replaced / 2, ZERO_OUT)
-    assert plain < replaced < 2 * plain
-    assert account.to_replace(replaced / 2, at_cost_of)[1] > 1e-5
-
-
 def test_a_sample_made_with_a_replace_sensitivity_is_not_a_sample_under_zero_out():
     """Half the multiplier under zero-out covers plain Gaussians, and not sampled ones: z = 1, q = 0.95, three times."""
     assert account.epsilon([Gaussian(1.0, 3)], 1e-6, REPLACE) <= account.epsilon([Gaussian(0.5, 3)], 1e-6, ZERO_OUT)
     replaced = account.delta([SampledGaussian(1.0, 0.95, 3)], 0.0, REPLACE)
     assert replaced > 1.004 * account.delta([SampledGaussian(0.5, 0.95, 3)], 0.0, ZERO_OUT)
-
-
-@pytest.mark.parametrize("mu", [0.01, 0.1, 0.5, 1.0, 3.0])
-@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
-def test_plain_gaussians_cost_the_same_by_both_exact_routes(mu, relation):
-    events = (Gaussian(4 / mu, 16),)
-    exact = compose.epsilon(events, 1e-6, relation)
-    assert losses.epsilon(events, 1e-6, relation, exact) == pytest.approx(exact, abs=1e-3)
-    assert gdp.mu_of(events) == pytest.approx(mu)
-
-
-def test_add_remove_costs_what_zero_out_costs():
-    events = ONE_OF_EACH[:2]
-    assert account.epsilon(events, 1e-6, ADD_REMOVE) == account.epsilon(events, 1e-6, ZERO_OUT)
 
 
 def test_rounding_of_the_transform_is_paid_for():
@@ -114,9 +90,6 @@ def test_rounding_of_the_transform_is_paid_for():
         assert exact <= losses.epsilon(steps, delta, ZERO_OUT, exact) < 1.05 * exact
     assert losses.epsilon(steps, 1e-12, ZERO_OUT, exact) == math.inf  # not to be told from rounding: left to Rényi
     assert losses.delta(steps, 60.0, ZERO_OUT, exact) >= losses.slack(steps) > 1e-11
-
-
-# -- Gaussian differential privacy at all sizes ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mu", [1e-9, 1e-5, 1e-3, 0.3, 2.0, 50.0, 1e4, 1e8])
@@ -133,32 +106,20 @@ def test_the_exact_trade_off_is_stable(mu, delta):
         assert gdp.delta(0.0, mu) <= delta
 
 
-def test_the_trade_off_joins_where_its_formulas_meet():
-    across = [gdp.log_delta(3e-6, mu) for mu in (0.99999999e-5, 1.00000001e-5)]
-    assert across[0] == pytest.approx(across[1], rel=1e-6)
-
-
-@pytest.mark.parametrize(("mu", "epsilon"), [(0.0, 0.0), (math.inf, math.inf)])
-def test_no_signal_costs_nothing_and_no_noise_everything(mu, epsilon):
-    assert gdp.epsilon(1e-6, mu) == epsilon
-    assert gdp.delta(1.0, mu) == float(mu > 0)
-
-
-# -- what composes with what ----------------------------------------------------------------------------------
-
-
 def test_public_facts_are_free_and_bare_data_cost_everything():
     assert account.epsilon([], 1e-6, ZERO_OUT) == account.epsilon([Public()], 1e-6, ZERO_OUT) == 0
     assert account.delta([Public(), Roster()], 0.0, ZERO_OUT) == 0
     assert account.epsilon([Gaussian(9.0), NonPrivate()], 1e-6, ZERO_OUT) == math.inf
     assert account.delta([NonPrivate()], 50.0, ZERO_OUT) == 1
+    for bare in (Gaussian(0.0), Laplace(0.0), SampledGaussian(0.0, 0.1), Skellam(0.0, 1.0, 1.0), Pure(math.inf, "x")):
+        assert account.epsilon([bare], 1e-6, ZERO_OUT) == math.inf
+    for mu, epsilon in ((0.0, 0.0), (math.inf, math.inf)):
+        assert (gdp.epsilon(1e-6, mu), gdp.delta(1.0, mu)) == (epsilon, float(mu > 0))
 
 
 @pytest.mark.parametrize("event", ONE_OF_EACH, ids=lambda event: type(event).__name__)
 @pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
 def test_every_kind_has_a_price_that_grows_with_each_use(event, relation):
-    from dataclasses import replace
-
     once, twice = (account.epsilon([replace(event, count=n)], 1e-6, relation) for n in (1, 2))
     assert 0 < once < twice < math.inf
     assert account.epsilon([event, event], 1e-6, relation) == twice
@@ -169,17 +130,13 @@ def test_every_kind_has_a_price_that_grows_with_each_use(event, relation):
 def test_all_kinds_compose_and_the_order_does_not_matter():
     total = account.epsilon(ONE_OF_EACH, 1e-6, ZERO_OUT)
     assert account.epsilon(ONE_OF_EACH[::-1], 1e-6, ZERO_OUT) == total
+    assert [events.from_json(events.to_json(event)) for event in ONE_OF_EACH] == ONE_OF_EACH
+    assert account.epsilon(ONE_OF_EACH[:-1], 1e-6, ADD_REMOVE) == account.epsilon(ONE_OF_EACH[:-1], 1e-6, ZERO_OUT)
+    assert {type(event) for event in ONE_OF_EACH} | {Metrics, NonPrivate, Public, Roster} == set(KINDS.values())
     assert max(account.epsilon([event], 1e-6, ZERO_OUT) for event in ONE_OF_EACH) < total < 20
     discrete = Skellam | SampledSkellam | DiscreteGaussian
     without_discrete = [event for event in ONE_OF_EACH if not isinstance(event, discrete)]
     assert account.epsilon(without_discrete, 1e-6, ZERO_OUT) < total
-
-
-def test_mixed_losses_compose_below_the_sum_and_above_each():
-    gaussians, pure = [Gaussian(10.0, 100)], [Laplace(10.0, 5), Pure(0.1, "gumbel", 5)]
-    together = account.epsilon([*gaussians, *pure], 1e-5, ZERO_OUT)
-    assert account.epsilon(gaussians, 1e-5, ZERO_OUT) < together
-    assert together < account.epsilon(gaussians, 1e-5, ZERO_OUT) + 1.0
 
 
 def test_pure_events_need_no_delta():
@@ -193,6 +150,7 @@ def test_pure_events_need_no_delta():
 
 @pytest.mark.parametrize("z", [1e-200, 1e-9, 1e-3, 0.05])
 def test_hopeless_noise_gets_a_large_number_and_no_crash(z):
+    assert account.epsilon([SampledSkellam(z * z, 3.0, 2.0, 0.5, 1000)], 1e-6, REPLACE) > 1000
     assert account.epsilon([SampledGaussian(z, 0.5, 1000)], 1e-6, ZERO_OUT) > 1000
     assert account.epsilon([Gaussian(z)], 1e-6, REPLACE) > 100
     assert account.epsilon([Skellam(z, 1.0, 1.0)], 1e-6, ZERO_OUT) > 10
@@ -205,13 +163,6 @@ def test_vast_noise_and_rare_samples_cost_next_to_nothing():
     assert account.epsilon([SampledGaussian(1.0, 0.0, 9), Gaussian(math.inf), Gaussian(1.0, 0)], 1e-6, ZERO_OUT) == 0
 
 
-def test_a_schedule_is_told_as_everything_that_left_is():
-    assert account.schedule_epsilon([STEPS], 1e-5, ZERO_OUT) == account.epsilon([STEPS], 1e-5, ZERO_OUT)
-
-
-# -- discrete noise -------------------------------------------------------------------------------------------
-
-
 def test_skellam_costs_what_its_theorem_says():
     """Δ₁ = 3, Δ₂² = 5, μ = 4, α = 2: 5/4 + min{(15 + 18)/64, 9/8} = 1.765625; α = 3: 15/8 + min{43/64, 9/8}."""
     event = Skellam(4.0, 3.0, math.sqrt(5))
@@ -221,8 +172,6 @@ def test_skellam_costs_what_its_theorem_says():
 
 
 def test_forgetting_the_first_norm_would_be_noticed(monkeypatch):
-    from dataclasses import replace
-
     forgetful = renyi.skellam
     monkeypatch.setattr(renyi, "skellam", lambda event, orders: forgetful(replace(event, l1=0.0), orders))
     renyi._single.cache_clear()
@@ -242,28 +191,6 @@ def test_shares_of_discrete_gaussians_cost_what_their_proposition_says():
     assert renyi.curve((DiscreteGaussian(0.25, 1.0, 3, 1),), ZERO_OUT, np.array([2.0])) == pytest.approx([4.0])
 
 
-@pytest.mark.parametrize("variance", [1e2, 1e4, 1e6, 1e8])
-@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
-def test_discrete_noise_costs_at_least_the_gaussians_and_nears_it(variance, relation):
-    z = 3.0
-    l2 = math.sqrt(variance) / z
-    gaussian = renyi.curve((Gaussian(z),), relation)
-    for event in (Skellam(variance, l2 * 4, l2), DiscreteGaussian(variance / 10, l2, 1000, 10)):
-        cost = renyi.curve((event,), relation)
-        assert np.all(cost >= gaussian * (1 - 1e-12))
-        assert account.epsilon([event], 1e-6, relation) >= account.epsilon([Gaussian(z)], 1e-6, relation)
-        if variance == 1e8:
-            assert cost[100] == pytest.approx(gaussian[100], rel=1e-2)
-
-
-def test_thin_shares_are_refused():
-    with pytest.raises(PrivacyRefused, match="at least 2 grid"):
-        account.epsilon([DiscreteGaussian(1.9, 1.0, 5, 2)], 1e-6, ZERO_OUT)
-
-
-# -- refusals -------------------------------------------------------------------------------------------------
-
-
 class Whisper(Event):
     """An event that nobody told the accountant of."""
 
@@ -277,55 +204,39 @@ def test_an_unknown_event_is_an_error(event):
     for ask in (
         lambda: account.epsilon([Gaussian(1.0), event], 1e-6, ZERO_OUT),
         lambda: account.delta([event], 1.0, ZERO_OUT),
-        lambda: account.Filter(1.0, 1e-6, ZERO_OUT).admits([], event),
+        lambda: filters.Filter(1.0, 1e-6, ZERO_OUT).admits([], event),
     ):
         with pytest.raises(PrivacyRefused, match="not an event that the accountant knows"):
             ask()
 
 
 def test_an_accountant_that_waves_strangers_through_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(spending, "check", lambda event: None)
+    monkeypatch.setattr(events, "check", lambda event: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_an_unknown_event_is_an_error(Louder(1.0))
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        Gaussian(math.nan),
-        Gaussian(-1.0),
-        Gaussian(1.0, -1),
-        Gaussian(1.0, 1.5),
-        Gaussian(1.0, True),
-        Gaussian("1"),
-        SampledGaussian(1.0, 1.5),
-        SampledGaussian(1.0, -0.1),
-        Skellam(-1.0, 1.0, 1.0),
-        Skellam(1.0, 0.5, 1.0),
-        SampledSkellam(-1.0, 1.0, 1.0, 0.1),
-        SampledSkellam(1.0, 0.5, 1.0, 0.1),
-        SampledSkellam(1.0, 1.0, 1.0, 1.1),
-        SampledSkellam(1.0, 1.0, 1.0, math.nan),
-        DiscreteGaussian(4.0, 1.0, 0, 1),
-        DiscreteGaussian(4.0, 1.0, 1, 0),
-        Laplace(math.nan),
-        Pure(-0.1, "exponential"),
-        Shuffled(1.0, 0),
-    ],
-    ids=repr,
-)
+IMPOSSIBLE = [
+    *(Gaussian(math.nan), Gaussian(-1.0), Gaussian(1.0, -1), Gaussian(1.0, 1.5), Gaussian(1.0, True), Gaussian("1")),
+    *(SampledGaussian(1.0, 1.5), SampledGaussian(1.0, -0.1), Skellam(-1.0, 1.0, 1.0), Skellam(1.0, 0.5, 1.0)),
+    *(SampledSkellam(-1.0, 1.0, 1.0, 0.1), SampledSkellam(1.0, 0.5, 1.0, 0.1), SampledSkellam(1.0, 1.0, 1.0, 1.1)),
+    *(SampledSkellam(1.0, 1.0, 1.0, math.nan), DiscreteGaussian(4.0, 1.0, 0, 1), DiscreteGaussian(4.0, 1.0, 1, 0)),
+    *(Laplace(math.nan), Pure(-0.1, "exponential"), Shuffled(1.0, 0)),
+    *(PerturbedObjective(-1.0, 0.1), PerturbedObjective(1.0, -0.1), PerturbedObjective(1.0, math.nan)),
+]
+
+
+def test_what_no_theorem_covers_is_refused():
+    with pytest.raises(PrivacyRefused, match="at least 2 grid"):
+        account.epsilon([DiscreteGaussian(1.9, 1.0, 5, 2)], 1e-6, ZERO_OUT)
+    with pytest.raises(PrivacyRefused, match="number of reports is seen"):
+        account.epsilon([Shuffled(1.0, 1000)], 1e-6, ADD_REMOVE)
+
+
+@pytest.mark.parametrize("event", IMPOSSIBLE, ids=repr)
 def test_impossible_numbers_are_refused(event):
-    with pytest.raises(PrivacyRefused, match="cannot be said"):
+    with pytest.raises(PrivacyRefused, match="its cost is unknown"):
         account.epsilon([event], 1e-6, ZERO_OUT)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [Gaussian(0.0), Laplace(0.0), SampledGaussian(0.0, 0.1), Skellam(0.0, 1.0, 1.0), Pure(math.inf, "none")],
-    ids=repr,
-)
-def test_noise_without_width_is_no_protection(event):
-    assert account.epsilon([event], 1e-6, ZERO_OUT) == math.inf
 
 
 @pytest.mark.parametrize("delta", [-0.1, 1.0, math.nan])
@@ -334,33 +245,8 @@ def test_impossible_deltas_and_epsilons_are_refused(delta):
         account.epsilon([Gaussian(1.0)], delta, ZERO_OUT)
     with pytest.raises(UsageError, match="not possible"):
         account.delta([Gaussian(1.0)], -abs(delta), ZERO_OUT)
-
-
-def test_shuffled_reports_have_no_price_under_add_remove():
-    with pytest.raises(PrivacyRefused, match="number of reports is seen"):
-        account.epsilon([Shuffled(1.0, 1000)], 1e-6, ADD_REMOVE)
-
-
-def test_every_kind_of_event_is_covered_here():
-    assert {type(event) for event in ONE_OF_EACH} | {Metrics, NonPrivate, Public, Roster} == set(KINDS.values())
-
-
-# -- units, silos, groups -------------------------------------------------------------------------------------
-
-
-def test_one_silo_each_costs_the_dearest_and_all_silos_cost_the_sum():
-    silos = [[Gaussian(10.0)], [Gaussian(5.0)], [Public()]]
-    assert account.parallel(silos, 1e-6, ZERO_OUT) == account.epsilon([Gaussian(5.0)], 1e-6, ZERO_OUT)
-    assert account.joint(silos, 1e-6, ZERO_OUT) == account.epsilon([Gaussian(10.0), Gaussian(5.0)], 1e-6, ZERO_OUT)
-    assert account.parallel([], 1e-6, ZERO_OUT) == account.joint([], 1e-6, ZERO_OUT) == 0
-
-
-def test_vertical_parties_are_events_times_parties():
-    """s = 5 parties, T·T′ + κ = 20·3 + 10 steps each: 350 events. One shared sample, z/√s, would be far worse."""
-    party = [SampledGaussian(2.0, 0.05, 20 * 3), SampledGaussian(2.0, 0.05, 10)]
-    together = account.joint([party] * 5, 1e-6, ZERO_OUT)
-    assert together == account.epsilon([SampledGaussian(2.0, 0.05, 350)], 1e-6, ZERO_OUT)
-    assert account.epsilon([SampledGaussian(2.0 / math.sqrt(5), 0.05, 70)], 1e-6, ZERO_OUT) > 1.2 * together
+    with pytest.raises(UsageError, match="at least 1"):
+        account.group(1.0, 1e-6, 0)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (0.5, 1e-6), (2.0, 1e-9), (1.0, 0.0)])
@@ -369,39 +255,14 @@ def test_groups_and_replacing_follow_the_stated_rule(epsilon, delta):
     for size in (1, 2, 5):
         spread = sum(math.exp(i * epsilon) for i in range(size))
         assert account.group(epsilon, delta, size) == pytest.approx((size * epsilon, delta * spread))
-
-
-@pytest.mark.parametrize(("epsilon", "size"), [(1000.0, 2), (1.0, 10**6), (math.inf, 2)])
-def test_a_group_too_large_has_no_guarantee_left(epsilon, size):
-    assert account.group(epsilon, 1e-6, size)[1] == 1
-
-
-def test_a_group_of_nobody_is_refused():
-    with pytest.raises(UsageError, match="at least 1"):
-        account.group(1.0, 1e-6, 0)
-
-
-def test_the_general_rule_covers_the_gaussian_under_replace():
-    for z, delta in itertools.product((1.0, 5.0), (1e-5, 1e-9)):
-        epsilon, worse = account.to_replace(account.epsilon([Gaussian(z)], delta, ZERO_OUT), delta)
-        assert account.epsilon([Gaussian(z)], worse, REPLACE) <= epsilon
-
-
-# -- cost of the reckoning itself -----------------------------------------------------------------------------
+    assert account.group(1.0, 1e-6, 10**6)[1] == account.group(math.inf, 1e-6, 2)[1] == 1
 
 
 def test_the_library_is_imported_only_when_it_is_needed():
     code = (
-        "import sys; from tacit.boundary import account, calibrate; from tacit.boundary.events import *; "
+        "import sys; from tacit.boundary import account, calibrate, filters; from tacit.boundary.events import *; "
         "from tacit.guarantee import Relation as R; account.epsilon([Gaussian(3.0)], 1e-6, R.REPLACE); "
-        "account.epsilon([Skellam(9.0, 3.0, 1.0)], 1e-6, R.REPLACE); account.Filter(1.0, 1e-6, R.ZERO_OUT).spent("
+        "account.epsilon([Skellam(9.0, 3.0, 1.0)], 1e-6, R.REPLACE); filters.Filter(1.0, 1e-6, R.ZERO_OUT).spent("
         "[SampledGaussian(2.0, 0.1)]); sys.exit('dp_accounting' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_an_answer_is_reckoned_once():
-    before = compose.epsilon.cache_info().hits
-    events = [Gaussian(7.25), Gaussian(7.25), Gaussian(1.5)]
-    assert account.epsilon(events, 1e-6, ZERO_OUT) == account.epsilon(events[::-1], 1e-6, ZERO_OUT)
-    assert compose.epsilon.cache_info().hits == before + 1

@@ -1,12 +1,12 @@
 """Normalised, clipped and weighted sums: what one user adds is within what the query says, and reaches it."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from bounded_cases import (
     ADD_REMOVE,
+    CASES,
     RATING,
     REPLACE,
     SEEDS,
@@ -14,6 +14,8 @@ from bounded_cases import (
     WORLDS,
     ZERO_OUT,
     assert_bounded,
+    assert_same_in_chunks,
+    by_user,
     distance,
     make_world,
     moved,
@@ -24,14 +26,19 @@ from bounded_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit.boundary.bounded as bounded
-import tacit.boundary.statistics as statistics
-from tacit.boundary.bounded import Clipped, ClippedSum, ClippedWhole, Normalised, NormalisedSum, bounded_rows, on_grid
-from tacit.boundary.statistics import Weighted, packed, unpacked
-from tacit.errors import DataError, UsageError
+import tacit.boundary.clipped_sums as bounded
+import tacit.boundary.least_squares as statistics
+from tacit.boundary.clipped_sums import (
+    Clipped,
+    ClippedSum,
+    ClippedWhole,
+    Normalised,
+    NormalisedSum,
+)
+from tacit.boundary.least_squares import Weighted, unpacked
+from tacit.errors import DataError
 from tacit.rng import derive
 
-CASES = [(unit, relation) for unit in (USER, RATING) for relation in (ZERO_OUT, ADD_REMOVE, REPLACE)]
 NOWHERE = derive(0, "nothing is drawn")
 
 
@@ -58,9 +65,6 @@ def clipped(x, counts=None, limit=1.0, kind=ClippedSum):
     return kind(Clipped(("x",), limit), {"x": x}, np.ones(len(x)) if counts is None else counts)
 
 
-# -- what is claimed -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("unit", "relation"), CASES)
 def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_else(unit, relation):
     times = 1 if (unit, relation) in ((USER, ZERO_OUT), (USER, ADD_REMOVE)) else 2
@@ -72,15 +76,6 @@ def test_claims_are_the_bound_for_an_emptied_user_and_twice_it_for_everything_el
         assert weighted.sensitivity(unit, relation) == pytest.approx(times * bound)
         assert weighted.clip == pytest.approx(bound)
         assert weighted.sampling == Normalised(("x",)).sampling == ClippedWhole(3.5).sampling == 1
-
-
-def test_clips_are_those_of_one_piece_and_what_is_no_sum_has_none():
-    assert (Normalised(("x",)).clip, Clipped(("x",), 3.5).clip, ClippedWhole(3.5).clip) == (1.0, 3.5, None)
-    assert Normalised(("x", "y")).touched({"x": (7,), "y": (7,)}) == 14
-    assert Clipped(("x",), 3.5).touched({"x": (3, 4)}) == 12
-
-
-# -- normalised sums -------------------------------------------------------------------------------------------------
 
 
 @given(WORLDS, SEEDS, st.sampled_from(CASES))
@@ -101,7 +96,7 @@ def test_every_users_norm_is_one_or_zero_whatever_the_numbers(columns):
     x = np.array([number for column in columns for number in column])
     rows = rows_of(np.cumsum([0, *counts]), np.concatenate([np.arange(c) for c in counts]).astype(int), 6)
     query = Normalised(("x", "y")).over(rows, {"x": x, "y": x[::-1]})
-    parts = np.stack(list(query.contributions().values()))
+    parts = np.stack(list(query.bounded_values().values()))
     start = 0
     for count in counts:
         mine = parts[:, start : start + count]
@@ -147,9 +142,6 @@ def test_an_empty_record_adds_exactly_nothing():
     assert not answer["moment"].any()
 
 
-# -- clipped sums ----------------------------------------------------------------------------------------------------
-
-
 @given(
     st.lists(st.lists(st.sampled_from(HARD), min_size=5, max_size=5), min_size=1, max_size=4),
     st.lists(st.sampled_from(HARD), min_size=5, max_size=5),
@@ -186,11 +178,8 @@ def test_the_claims_of_clipped_answers_are_attained():
 def test_what_is_within_the_clip_is_left_alone():
     x = np.array([[0.3, -0.4], [30.0, 40.0]])
     query = clipped(x)
-    np.testing.assert_allclose(query.contributions()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
+    np.testing.assert_allclose(query.bounded_values()["x"], [[0.3, -0.4], [0.6, 0.8]], atol=2e-6)
     np.testing.assert_allclose(ClippedWhole(1.0).over({"x": x[0]})({}, NOWHERE)["x"], x[0], rtol=1e-6)
-
-
-# -- statistics of alternating least squares -------------------------------------------------------------------------
 
 
 def statistics_of(records, m, weights=None, factors=None, present=None, **others):
@@ -256,23 +245,6 @@ def test_statistics_are_those_of_least_squares():
     np.testing.assert_allclose(here["moment"][2], -u[1], rtol=1e-5)
 
 
-@given(SEEDS, st.integers(1, 6))
-@settings(deadline=None, max_examples=30)
-def test_a_packed_outer_product_has_the_squared_norm_of_its_vector(seed, p):
-    u = derive(seed, "packed").normal(size=(3, p))
-    np.testing.assert_allclose(np.linalg.norm(packed(u), axis=1), np.square(u).sum(axis=1))
-    np.testing.assert_allclose(unpacked(packed(u)), u[:, :, None] * u[:, None, :])
-
-
-def each(pieces):
-    """The pieces as dense vectors."""
-    dense = np.zeros((len(pieces.starts) - 1, pieces.size))
-    for a, (low, high) in enumerate(pairwise(pieces.starts)):
-        assert len(np.unique(pieces.cells[low:high])) == high - low  # a piece meets a cell once
-        dense[a, pieces.cells[low:high]] = pieces.values[low:high]
-    return dense
-
-
 def weighed(world, seed, blocks, present=None):
     n = sum(map(len, world.records))
     weights = derive(seed, "weights").choice([1.0, 50.0, 1e-3, -2.0, np.inf], n)
@@ -285,80 +257,24 @@ def test_pieces_of_statistics_add_up_to_them_and_none_is_longer_than_the_clip(wo
     present = derive(seed, "present").random(len(world.records)) < 0.8
     query = weighed(world, seed, blocks, present)
     exact = query.exact({}, NOWHERE)
-    dense = each(query.pieces({}, NOWHERE))
+    dense = by_user(query.contributions({}, NOWHERE))
     flat = np.concatenate([exact[name].ravel() for name in sorted(exact)])
     np.testing.assert_allclose(dense.sum(axis=0), flat, atol=1e-12 * query.query.clip * len(dense))
-    assert all(math.sqrt(math.fsum(np.square(piece))) <= query.query.clip for piece in dense)
+    assert all(math.sqrt(math.fsum(np.square(row))) <= query.query.clip for row in dense)
     assert not dense[~present].any()
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 40, 10**9])
 def test_statistics_some_users_at_a_time_are_the_same_as_all_at_once(at_once, monkeypatch):
-    query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
-    whole = query.pieces({}, NOWHERE)
     monkeypatch.setattr(statistics, "AT_ONCE", at_once)
-    chunks = list(query.chunks({}, NOWHERE))
-    for name in ("values", "cells"):
-        np.testing.assert_array_equal(np.concatenate([getattr(c, name) for c in chunks]), getattr(whole, name))
-    assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))
-    assert {c.size for c in chunks} == {whole.size}
-    assert (len(chunks) == 1) == (at_once == 10**9)
-
-
-# -- what cannot be bounded is refused ---------------------------------------------------------------------------------
-
-
-def test_rows_with_an_item_twice_out_of_order_or_out_of_range_are_refused():
-    for pairs in ([(1, 1.0), (1, 2.0)], [(2, 1.0), (1, 1.0)], [(-1, 1.0)], [(3, 1.0)]):
-        for make in (of_values, statistics_of):
-            with pytest.raises(DataError):
-                make([[(0, 1.0)], pairs], 3)
-    of_values([[(2, 1.0)], [], [(0, 1.0)], []], 3)  # an item may fall from one user to the next
-
-
-def test_shapes_and_bounds_that_cannot_be_meant_are_refused():
-    for wrong in (0, -1, math.inf, math.nan):
-        for make in (
-            lambda c: Clipped(("x",), c),
-            lambda c: ClippedWhole(c),
-            lambda c: Weighted(c, 1, 1),
-            lambda c: Weighted(1, c, 1),
-            lambda c: Weighted(1, 1, c),
-        ):
-            with pytest.raises(UsageError, match="bounds nothing"):
-                make(wrong)
-    one = rows_of(np.array([0, 1]), np.array([0]), 1)
-    for make in (
-        lambda: Normalised(("x",)).over(one, {}),
-        lambda: Normalised(("x",)).over(one, {"y": np.ones(1)}),
-        lambda: Normalised(("x",)).over(one, {"x": np.ones(1), "y": np.ones(1)}),
-        lambda: Normalised(("x",)).over(one, {"x": np.ones(2)}),
-        lambda: Normalised(("x",)).over(rows_of(np.array([0, 2]), np.array([0]), 1), {"x": np.ones(1)}),
-        lambda: Normalised(("x",)).over(one, {"x": np.ones(1)}, present=np.ones(2, dtype=bool)),
-        lambda: Clipped(("x",), 1.0).over({"x": np.ones((2, 1))}, np.ones(1)),
-        lambda: Clipped(("x",), 1.0).over({}, np.ones(1)),
-        lambda: Clipped(("x",), 1.0).over({"y": np.ones((1, 1))}, np.ones(1)),
-        lambda: ClippedWhole(1.0).over({}),
-        lambda: statistics_of([[(0, 1.0)]], 1, weights=np.ones(2)),
-        lambda: statistics_of([[(0, 1.0)]], 1, factors=np.ones((2, 2))),
-    ):
-        with pytest.raises(DataError):
-            make()
-    with pytest.raises(UsageError, match="choose from gram, moment"):
-        Weighted(1, 1, 1, ("both",))
-    for wrong in ((), ("x", "x"), "x"):
-        for make in (Normalised, lambda names: Clipped(names, 1.0)):
-            with pytest.raises(UsageError, match="each of them once"):
-                make(wrong)
+    query = weighed(make_world(5, n=12, m=13, p=2), 5, ("gram", "moment"))
+    assert (assert_same_in_chunks(query, at_once, 13 * 5) == 1) == (at_once == 10**9)
 
 
 def test_nobody_at_all_answers_zeros():
     assert of_values([], 2)({}, NOWHERE)["x"].tolist() == [0, 0]
     assert clipped(np.ones((0, 2)))({}, NOWHERE)["x"].tolist() == [0, 0]
     assert statistics_of([], 2, factors=np.ones((0, 2)))({}, NOWHERE)["moment"].tolist() == [[0, 0], [0, 0]]
-
-
-# -- planted bugs ------------------------------------------------------------------------------------------------------
 
 
 class ClaimsTooLittle(Normalised):
@@ -378,11 +294,11 @@ class DividesByCounts(NormalisedSum):
 class WeighsByPopularity(NormalisedSum):
     """Each user's norm is 1, but who gets what depends on how often others rated."""
 
-    def contributions(self):
+    def bounded_values(self):
         items = self.ratings.items
         counts = np.bincount(items, minlength=self.ratings.n_items).astype(float)
         self.channels = {name: x / counts[items] ** 8 for name, x in self.channels.items()}
-        return super().contributions()
+        return super().bounded_values()
 
 
 class ClipsTheSum(ClippedSum):
@@ -392,9 +308,9 @@ class ClipsTheSum(ClippedSum):
 
 
 class ForgetsEmptyRecords(ClippedSum):
-    def contributions(self):
+    def bounded_values(self):
         self.taking_part[:] = True
-        return super().contributions()
+        return super().bounded_values()
 
 
 @pytest.mark.parametrize("planted", [DividesByCounts, WeighsByPopularity])
@@ -510,18 +426,3 @@ def naive_rows(indptr, x, limit, exactly=False):
     x = bounded.finite(x)
     norms = np.sqrt(np.bincount(owner, weights=np.square(x).sum(axis=0), minlength=len(indptr) - 1))
     return x * limit / np.where(norms > 0, norms, 1)[owner]
-
-
-def test_duplicates_that_slip_through_break_the_bound(monkeypatch):
-    monkeypatch.setattr(bounded, "check_rows", lambda *rows: None)
-    twice = of_values([[(1, 1.0), (1, 1.0)]], 3)
-    assert moved(twice, of_values([[]], 3)) > 1.4
-
-
-def test_rows_within_the_limit_keep_their_numbers_and_the_grid_only_shortens():
-    x = derive(5, "rows").normal(size=(2, 9))
-    indptr = np.array([0, 4, 4, 9])
-    np.testing.assert_allclose(bounded_rows(indptr, x, 100.0), x, rtol=1e-15)
-    cut = on_grid(x, 1.0, 10_000)
-    assert (np.abs(cut) <= np.abs(x)).all()
-    assert np.abs(cut - x).max() <= 2.0**-38

@@ -1,4 +1,4 @@
-"""Damage to a ledger or a log is found as tampering, whatever it hit; a kill while one is begun is no damage."""
+"""Damage to a ledger or a log is found; a crash where something is written down is resumed to the same end."""
 
 import os
 import sqlite3
@@ -8,40 +8,105 @@ from pathlib import Path
 import numpy as np
 import pytest
 from killpoints import states_of
+from stated import record
 
-from tacit.boundary.begun import mark
-from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.cli.verified import verified
-from tacit.engine.log import CallLog
-from tacit.errors import PrivacyRefused, TamperingFound, UsageError
-from tacit.federation.line import Logged
+from tacit.boundary.sealed_database import mark_path
+from tacit.cli.verified_ledgers import verified
+from tacit.config import RunFile
+from tacit.engine.call_log import CallLog
+from tacit.errors import TamperingFound, UsageError
+from tacit.experiment import run
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.report.folder import RunFolder
 
+FILE = RunFile.model_validate(
+    {
+        "data": {"source": "demo", "users": 120, "items": 30, "ratings": 1500},
+        "partition": {"into": 3},
+        "method": {"name": "bias"},
+        "privacy": {"epsilon": 2.0, "delta": 1e-6},
+    }
+)
 
-def record(ledger: Ledger, number: int) -> None:
-    ledger.record(
-        run="run",
-        round=number,
-        step="tell",
-        attempt=0,
-        kind="sum",
-        request=f"{number:064x}",
-        event=Gaussian(2.0),
-        body=bytes(2000),
-        sealed=False,
-        contributors=1,
-        present=b"\x01",
-        state=f"state {number}".encode() * 50,
-    )
+
+class Crash(BaseException):
+    """The power fails."""
+
+
+def crash_at(monkeypatch, owner, method, number, after):
+    """Make the number-th call of a method crash, before or after its work."""
+    real, calls = getattr(owner, method), iter(range(1_000_000))
+
+    def failing(self, *args, **kwargs):
+        now = next(calls) == number
+        if now and not after:
+            raise Crash
+        result = real(self, *args, **kwargs)
+        if now:
+            raise Crash
+        return result
+
+    monkeypatch.setattr(owner, method, failing)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return run(FILE, folder), spent(folder)
+
+
+def spent(folder):
+    """What every party's ledger says it released, in order."""
+    found = {}
+    for party in ("party-1", "party-2", "party-3"):
+        ledger = Ledger(folder / "ledger" / f"{party}.sqlite", party)
+        ledger.verify()
+        found[party] = [(row.step, row.event, row.payload) for row in ledger.rows()]
+        ledger.close()
+    return found
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("owner", "method", "number"),
+    [(Ledger, "record", n) for n in range(6)] + [(CallLog, "keep", n) for n in range(2)],
+    ids=lambda x: x.__name__ if isinstance(x, type) else str(x),
+)
+def test_a_crash_anywhere_is_resumed_to_the_same_end(tmp_path, monkeypatch, whole, owner, method, number, after):
+    with monkeypatch.context() as broken:
+        crash_at(broken, owner, method, number, after)
+        with pytest.raises(Crash):
+            run(FILE, tmp_path / "run")
+    assert not (tmp_path / "run" / "summary.json").exists()
+    summary = run(FILE, tmp_path / "run")
+    expected, releases = whole
+    assert summary["digest"] == expected["digest"]
+    assert summary["guarantee"] == expected["guarantee"]
+    assert summary["metrics"] == expected["metrics"]
+    assert spent(tmp_path / "run") == releases
+
+
+def test_a_ledger_that_forgets_what_left_is_noticed(tmp_path, monkeypatch):
+    """Planted: a record that is undone, as if it had been written after the bytes left and lost in a crash."""
+    real = Ledger.record
+
+    def forgetful(self, **kwargs):
+        row = real(self, **kwargs)
+        self._database.execute("delete from releases where number = ?", (row.number,))
+        return row
+
+    monkeypatch.setattr(Ledger, "record", forgetful)
+    with pytest.raises(TamperingFound, match="does not go on"):
+        run(FILE, tmp_path / "run")
 
 
 def kept_ledger(path: Path) -> Path:
     with closing(Ledger(path, "party-1")) as ledger:
         ledger.note("unit", "user, zero-out", "is another")
         for number in (1, 2, 3):
-            record(ledger, number)
+            record(ledger, number, body=bytes(2000), present=b"\1", state=f"state {number}".encode() * 50)
         ledger.refuse("run", 1, "tell", "ab", "asked for too much")
     return path
 
@@ -55,26 +120,23 @@ def kept_log(path: Path) -> Path:
     return path
 
 
-def read_ledger(path: Path) -> object:
-    with closing(Ledger.open(path)) as ledger:
+def read_ledger(path: Path, opened=Ledger.open) -> object:
+    with closing(opened(path)) as ledger:
         ledger.verify()
         return ledger.rows(), ledger.state(), ledger.body(), ledger.refusals(), ledger.relation
 
 
 def write_ledger(path: Path) -> object:
-    with closing(Ledger(path, "party-1")) as ledger:
-        ledger.verify()
-        return ledger.rows(), ledger.state(), ledger.body(), ledger.refusals(), ledger.relation
+    return read_ledger(path, lambda path: Ledger(path, "party-1"))
 
 
-def read_log(path: Path) -> object:
-    with closing(CallLog.open(path)) as log:
+def read_log(path: Path, opened=CallLog.open) -> object:
+    with closing(opened(path)) as log:
         return log.entries(), log.finished(), [log.recall(f"{k}/1/tell/ask", "request") for k in range(3)]
 
 
 def write_log(path: Path) -> object:
-    with closing(CallLog(path)) as log:
-        return log.entries(), log.finished(), [log.recall(f"{k}/1/tell/ask", "request") for k in range(3)]
+    return read_log(path, CallLog)
 
 
 KINDS = {"ledger": (kept_ledger, (read_ledger, write_ledger)), "log": (kept_log, (read_log, write_log))}
@@ -127,34 +189,25 @@ def test_a_file_that_was_cut_or_overwritten_is_found(tmp_path, kind):
         assert outcome(path, whole, os.urandom(len(whole)), reader) == "found"
 
 
-@pytest.mark.parametrize("column", ["moment", "run", "step", "kind", "request", "event", "payload", "state", "head"])
-@pytest.mark.parametrize("number", [1, 3])
-def test_bytes_that_are_not_utf8_in_a_column_are_tampering(tmp_path, column, number):
+ODD = "cast(x'61ff62' as text)"
+TEXTS = ("moment", "run", "step", "kind", "request", "event", "payload", "state", "head")
+FACTS = ("format", "party", "begun", "unit", "refusals", "seal")
+NOT_UTF8 = [
+    *((f"update releases set {column} = {ODD} where number = 2", "release 2 was changed") for column in TEXTS),
+    *((f"update about set name = {ODD} where name = '{name}'", "first page") for name in FACTS),
+    *((f"update about set value = {ODD} where name = '{name}'", "first page") for name in FACTS),
+]
+
+
+@pytest.mark.parametrize(("statement", "message"), NOT_UTF8)
+def test_bytes_that_are_not_utf8_are_tampering(tmp_path, statement, message):
     path = kept_ledger(tmp_path / "ledger.sqlite")
     with closing(sqlite3.connect(path)) as database:
-        database.execute(f"update releases set {column} = cast(x'61ff62' as text) where number = ?", (number,))
+        assert database.execute(statement).rowcount
         database.commit()
     for reader in (read_ledger, write_ledger):
-        with pytest.raises(TamperingFound, match=f"release {number} was changed"):
+        with pytest.raises(TamperingFound, match=message):
             reader(path)
-
-
-@pytest.mark.parametrize("what", ["name", "value"])
-@pytest.mark.parametrize("row", ["format", "party", "begun", "unit", "refusals", "seal"])
-def test_a_first_page_that_is_not_utf8_is_tampering(tmp_path, what, row):
-    path = kept_ledger(tmp_path / "ledger.sqlite")
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"update about set {what} = cast(x'61ff62' as text) where name = ?", (row,))
-        database.commit()
-    for reader in (read_ledger, write_ledger):
-        with pytest.raises(TamperingFound, match="first page"):
-            reader(path)
-
-
-def test_anothers_ledger_is_still_refused_as_that(tmp_path):
-    path = kept_ledger(tmp_path / "ledger.sqlite")
-    with pytest.raises(PrivacyRefused, match="belongs to party-1"):
-        Ledger(path, "party-2")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"0" * 31, b"z" * 32])
@@ -165,9 +218,6 @@ def test_a_damaged_run_id_is_tampering(tmp_path, content):
     (tmp_path / "transcript" / "run.id").write_bytes(content)
     with pytest.raises(TamperingFound, match=r"run\.id"):
         _ = folder.run_id
-
-
-# -- a kill while a ledger or a log is begun --------------------------------------------------------------------
 
 
 def test_a_ledger_whose_beginning_was_cut_short_is_begun_again(tmp_path, monkeypatch):
@@ -186,7 +236,7 @@ def test_a_ledger_whose_beginning_was_cut_short_is_begun_again(tmp_path, monkeyp
         with closing(Ledger(path, "party-1")) as ledger:
             assert ledger.verify() == 0
             record(ledger, 1)
-        assert not mark(path).exists()
+        assert not mark_path(path).exists()
         assert len(verified(state)[1]) == 1
     assert empty
 

@@ -8,22 +8,22 @@ at the end break a check on purpose, and the same forgeries then find it.
 import json
 import math
 import random
-import resource
 import tracemalloc
 
 import numpy as np
 import pytest
+from forgeries import FORGERIES, damaged, forged
 from stated import gate_of, nothing_promised, promise, step_terms
 
 from tacit.aggregation.plain import Plain
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.events import Gaussian
 from tacit.boundary.ledger import Ledger, canonical
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.wire import MAGIC, decode, digest, encode
 from tacit.data.synthetic import demo
 from tacit.errors import TacitError
-from tacit.federation import Answer, Facts, Federation, Request
+from tacit.federation import Answer, Facts, Federation, Request, peer
 from tacit.federation import messages as schemas
 from tacit.methods.bias import BiasParameters, BiasParty
 from tacit.partition import Setting, partition
@@ -37,131 +37,32 @@ QUERY = Normalised(("errors", "weights"))
 SAID = {"terms": nothing_promised(QUERY, step="contribute"), "how": Plain(Setting.HORIZONTAL, 2)}
 
 
-# -- forgeries ----------------------------------------------------------------------------------------------------
-
-
-def message(header, tail=b""):
-    """A message with any header, its length right and its padding in place."""
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    start = MAGIC + len(text).to_bytes(4, "little") + text
-    return start + bytes(-len(start) % 8) + tail
-
-
-def array(dtype="<f4", shape=(ITEMS,), **more):
-    return {"dtype": dtype, "shape": list(shape), **more}
-
-
 F4 = np.zeros(ITEMS, np.float32)
+SHAPES = [(2**39, 2**39), (2**40,), (2**31, 2**31, 0), (0,), (-1,), (1.5,), (), (1,) * 9, ("12",)]
+DTYPES = ["|O", "<f8", "O", ">f4", "<U9", "", None, 3, "<M8[s]", "<f16"]
 HEADERS = [
-    *(
-        message({name: array(shape=shape)})
-        for name in ("biases", "errors")
-        for shape in (
-            (2**39, 2**39),
-            (2**40,),
-            (2**62,),
-            (2**31, 2**31, 0),
-            (0,),
-            (-1,),
-            (1.5,),
-            (10**30,),
-            (),
-            (1,) * 9,
-            ("12",),
-        )
-    ),
-    *(
-        message({"biases": array(dtype)}, bytes(200))
-        for dtype in ("|O", "<f8", "O", ">f4", "<U9", "", None, 3, "<M8[s]", "<f16")
-    ),
-    *(
-        message(header)
-        for header in (
-            [],
-            3,
-            None,
-            "x",
-            {"biases": []},
-            {"biases": array(strides=[0])},
-            {"biases": {}},
-            {"a": {"dtype": {}}},
-        )
-    ),
-    message(b'{"biases":NaN}'),
-    message(b'{"biases":Infinity}'),
-    message(b'{"t":1e999}'),
-    message(b'{"t":' + b"9" * 5000 + b"}"),
-    message(b"[" * 30_000),
-    message(b'{"a":' * 9000),
-    message(b'{"\\ud800":1}'),
-    message(b'{"a\\nb":1}'),
-    message(b'{"\xff":1}'),
-    message(b'{"x":1,"x":2}'),
-    message({f"n{i}": i for i in range(5000)}),
-    message({"x" * 60_000: 1}),
-    message({"x" * 201: 1}),
-    MAGIC,
-    MAGIC + b"\xff\xff\xff\xff",
-    MAGIC + b"\xff\xff\xff\xff" + bytes(64),
-    b"",
+    *FORGERIES.values(),
+    *(forged({n: {"dtype": "<f4", "shape": s}}) for n in ("biases", "errors") for s in SHAPES),
+    *(forged({"biases": {"dtype": dtype, "shape": [ITEMS]}}, bytes(200)) for dtype in DTYPES),
+    forged({f"n{i}": i for i in range(5000)}),
     b"\x80\x04K\x01.",
     b"PK\x03\x04",
-    b"TCT2" + bytes(60),
 ]
-PAYLOADS = [
-    encode(payload)
-    for payload in (
-        {},
-        {"biases": 1},
-        {"biases": None},
-        {"biases": "x" * 9000},
-        {"biases": True},
-        {"biases": F4[:-1]},
-        {"biases": F4.astype("<f8")},
-        {"biases": F4.astype("<i4")},
-        {"biases": F4.reshape(3, 4)},
-        {"biases": F4, "more": 1},
-        {"biases": F4 + np.float32(np.nan)},
-        {"biases": F4 - np.float32(np.inf)},
-        {"Biases": F4},
-        {"errors": F4, "weights": F4[:3]},
-        {"errors": F4},
-        {"done": False},
-        {"done": 1},
-        {"errors": F4, "weights": F4, "done": True},
-        {"errors": F4, "weights": F4 * np.float32(np.nan)},
-        {"self": F4},
-        {"done": "True"},
-    )
-]
-#: Values that no envelope has: impossible numbers, other types, texts that would fill a screen or rule it.
-ODD = [
-    -1,
-    2**31,
-    2**63,
-    2**64,
-    10**40,
-    True,
-    1.5,
-    math.nan,
-    math.inf,
-    None,
-    "1",
-    b"1",
-    [],
-    {},
-    (1, 2),
-    np.float32(1),
-    "x" * 10**6,
-    "a\nb",
-    "\x1b[2J",
-    "\ud800",
-]
+BIASES = [1, None, "x" * 9000, True, F4[:-1], F4.astype("<f8"), F4.astype("<i4"), F4.reshape(3, 4),
+          F4 + np.float32(np.nan), F4 - np.float32(np.inf)]  # fmt: skip
+OTHERS = [{}, {"biases": F4, "more": 1}, {"Biases": F4}, {"errors": F4, "weights": F4[:3]}, {"errors": F4},
+          {"self": F4}, {"errors": F4, "weights": F4, "done": True},
+          {"errors": F4, "weights": F4 * np.float32(np.nan)}]  # fmt: skip
+DONE = [False, 1, "True"]
+PAYLOADS = [encode(p) for p in (*OTHERS, *({"biases": x} for x in BIASES), *({"done": x} for x in DONE))]
+#: Values that no envelope has: impossible numbers, other types, texts that would fill a screen or control it.
+ODD = [-1, 2**31, 2**63, 2**64, 10**40, True, 1.5, math.nan, math.inf, None, "1", b"1", [], {}, (1, 2), np.float32(1),
+       "x" * 10**6, "a\nb", "\x1b[2J", "\ud800"]  # fmt: skip
 
 
 def bent(draw: random.Random, good: bytes) -> bytes:
     """Bytes that are random, prepared, or a good message with something done to it."""
-    way = draw.randrange(8)
+    way = draw.randrange(6)
     if way == 0:
         return draw.randbytes(draw.randrange(200))
     if way == 1:
@@ -170,14 +71,7 @@ def bent(draw: random.Random, good: bytes) -> bytes:
         return draw.choice(HEADERS)
     if way == 4:
         return draw.choice(PAYLOADS)
-    if way == 5:
-        return good[: draw.randrange(len(good))]
-    if way == 6:
-        return good + draw.randbytes(1 + draw.randrange(16))
-    flipped = bytearray(good)
-    for _ in range(1 + draw.randrange(3)):
-        flipped[draw.randrange(len(good))] ^= 1 << draw.randrange(8)
-    return bytes(flipped)
+    return damaged(draw, good)
 
 
 def complaint(error: BaseException, case: object) -> None:
@@ -187,9 +81,6 @@ def complaint(error: BaseException, case: object) -> None:
     text = str(error)
     assert 0 < len(text) <= LONGEST, shown
     assert text.isprintable(), shown
-
-
-# -- requests to a party ------------------------------------------------------------------------------------------
 
 
 def private_party(folder) -> BiasParty:
@@ -241,16 +132,13 @@ def ask_party(party: BiasParty, number: int, seed: int = SEED) -> int:
     return served
 
 
-# -- answers to the coordinator -----------------------------------------------------------------------------------
-
-
 class Forger:
     """An engine whose parties send what they like."""
 
     def __init__(self) -> None:
         self.answers: object = []
 
-    def deliver(self, requests, attendance):
+    def deliver(self, requests, participants):
         return self.answers
 
 
@@ -276,18 +164,11 @@ def forged_answers(draw: random.Random, step: str) -> list:
         body = bent(draw, GOOD[step][1])
         changes = {"body": body, "payload": digest(body)}
     elif draw.random() < 0.1:
-        return draw.choice(
-            [
-                [honest, honest],
-                [None],
-                [honest, object()],
-                [answer(step, "party-1", status="refused", why=draw.choice(ODD))],
-            ]
-        )
+        refused = [answer(step, "party-1", status="refused", why=draw.choice(ODD))]
+        return draw.choice([[honest, honest], [None], [honest, object()], refused])
     else:
-        changes = {
-            draw.choice(FIELDS): draw.choice([*ODD, "party-2", "ok", "lost", "done", Kind.DISCLOSE, 2, 0, 10**6])
-        }
+        value = draw.choice([*ODD, "party-2", "ok", "lost", "done", Kind.DISCLOSE, 2, 0, 10**6])
+        changes = {draw.choice(FIELDS): value}
     return [answer(step, "party-1", **changes), honest]
 
 
@@ -312,7 +193,7 @@ def hear_coordinator(number: int, seed: int = SEED) -> int:
     for place in range(number):
         if place % 500 == 0:  # a transcript grows with what it holds
             federation = Federation(engine, FACTS, BiasParty.steps, method="bias", **SAID)
-        federation._line._heads.clear()
+        federation._messenger.heads.clear()
         step = "contribute" if draw.random() < 0.5 else "finish"
         engine.answers = forged_answers(draw, step)
         try:
@@ -325,28 +206,18 @@ def hear_coordinator(number: int, seed: int = SEED) -> int:
     return used
 
 
-# -- tests --------------------------------------------------------------------------------------------------------
-
-
 def test_forged_requests_are_rejected_in_one_sentence(tmp_path):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     party = private_party(tmp_path)
     served = ask_party(party, EACH)
     rows = party.gate.protection.ledger.rows()
-    assert (
-        0 < served < EACH / 5
-    )  # a few are good by chance, or the same bytes again, so that the way through is walked too
+    assert 0 < served < EACH / 5  # a few are good by chance, so that the way through is taken too
     assert [row.step for row in rows].count("contribute") <= 1
     assert len(rows) < 50
     assert party.gate.protection.ledger.verify() == len(rows)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
 
 
 def test_forged_answers_are_rejected_in_one_sentence():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    used = hear_coordinator(EACH)
-    assert 0 < used < EACH / 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    assert 0 < hear_coordinator(EACH) < EACH / 2
 
 
 def test_no_single_forgery_costs_memory(tmp_path):
@@ -361,9 +232,6 @@ def test_no_single_forgery_costs_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 16 * 2**20
-
-
-# -- the same forgeries find what is broken on purpose ------------------------------------------------------------
 
 
 def found(search, *args) -> bool:
@@ -383,41 +251,36 @@ def party(tmp_path):
     return private_party(tmp_path)
 
 
-def test_a_schema_that_is_not_checked_is_found(party, monkeypatch):
-    monkeypatch.setattr(schemas.Schema, "check", lambda *args, **kwargs: None)
-    assert found(ask_party, party, 3000)
-    assert found(hear_coordinator, 3000)
+def crash(self, biases):
+    raise KeyError("user 42")
 
 
-def test_numbers_that_are_not_finite_are_found(party, monkeypatch):
-    real = schemas.Floats.problem
-    monkeypatch.setattr(schemas.Floats, "problem", lambda *args: None if "finite" in str(real(*args)) else real(*args))
-    assert found(ask_party, party, 3000)
+def repeat(*args, **kwargs):
+    raise TacitError("x" * 10**6)
 
 
-def test_a_wire_format_that_trusts_its_header_is_found(party, monkeypatch):
-    monkeypatch.setattr("tacit.federation.peer.decode", lambda body: json.loads(body[8:].split(b"\0")[0]))
-    assert found(ask_party, party, 3000)
+finite = schemas.Floats.problem
+#: By name: what is broken, by what, and who finds it.
+BROKEN = {
+    "no schema": ([(schemas.Schema, "check", lambda *args, **kwargs: None)], {ask_party, hear_coordinator}),
+    "numbers that are not finite": (
+        [(schemas.Floats, "problem", lambda *args: None if "finite" in str(finite(*args)) else finite(*args))],
+        {ask_party},
+    ),
+    "a header that is trusted": ([(peer, "decode", lambda body: json.loads(body[8:].split(b"\0")[0]))], {ask_party}),
+    "a step that crashes": ([(BiasParty, "finish", crash)], {ask_party}),
+    "a sentence of a megabyte": ([(schemas.Schema, "check", repeat)], {ask_party}),
+    "no check of envelopes": (
+        [(Request, "check", lambda self: None), (Answer, "check", lambda self, devices: None)],
+        {ask_party, hear_coordinator},
+    ),
+}
 
 
-def test_a_step_that_crashes_is_found(party, monkeypatch):
-    def crash(self, biases):
-        raise KeyError("user 42")
-
-    monkeypatch.setattr(BiasParty, "finish", crash)
-    assert found(ask_party, party, 3000)
-
-
-def test_a_sentence_that_repeats_a_megabyte_is_found(party, monkeypatch):
-    def repeat(*args, **kwargs):
-        raise TacitError("x" * 10**6)
-
-    monkeypatch.setattr(schemas.Schema, "check", repeat)
-    assert found(ask_party, party, 3000)
-
-
-def test_an_envelope_that_is_not_checked_is_found(party, monkeypatch):
-    monkeypatch.setattr(Request, "check", lambda self: None)
-    monkeypatch.setattr(Answer, "check", lambda self, devices: None)
-    assert found(ask_party, party, 3000)
-    assert found(hear_coordinator, 3000)
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_on_purpose_is_found(party, monkeypatch, name):
+    changes, finders = BROKEN[name]
+    for change in changes:
+        monkeypatch.setattr(*change)
+    assert ask_party not in finders or found(ask_party, party, 3000)
+    assert hear_coordinator not in finders or found(hear_coordinator, 3000)

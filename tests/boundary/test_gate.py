@@ -1,17 +1,21 @@
-"""The gate: what it does to what passes, and what it does not let pass."""
+"""The gate: what it does to what passes, what it does not let pass, and that noise that was drawn is charged, once."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from stated import nothing_promised
+from stated import gate_of, grid_of, nothing_promised, promise, step_terms
 
 from tacit.boundary import Gate
-from tacit.boundary.query import Unbounded
+from tacit.boundary.events import Gaussian, Pure, Skellam
+from tacit.boundary.ledger import Ledger
+from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import decode
 from tacit.errors import BadMessage, PrivacyRefused
-from tacit.guarantee import NON_PRIVATE, Relation, Unit
+from tacit.guarantee import NON_PRIVATE
+from tacit.secure.quantize import Contributions
 
 
 def chained(answers):
@@ -35,20 +39,13 @@ def test_a_chain_alternates_query_and_update_and_lets_out_what_is_named():
     gate, request = chained(3)
     state = {"x": np.ones(2, dtype=np.float32), "secret": np.zeros(3, dtype=np.float32)}
     with request:
-        release = gate.chain(lambda s, stream: {"x": 2 * s["x"]}, update=add, state=state, lets_out=("x",))
+        release = gate.chain(lambda s, stream: {"x": 2 * s["x"]}, update=add, state=state, release=("x",))
     payload = decode(release.body)
     assert payload.keys() == {"x"}
     np.testing.assert_array_equal(payload["x"], [32, 32])  # x ← 3x + step: 3, 10, 32
     np.testing.assert_array_equal(gate.home["x"], payload["x"])
     assert "secret" in gate.home
-
-
-def test_a_chain_leaves_its_callers_state_alone():
-    gate, request = chained(2)
-    state = {"x": np.ones(2, dtype=np.float32)}
-    with request:
-        gate.chain(lambda s, r: {"x": s["x"]}, update=add, state=state, lets_out=("x",))
-    np.testing.assert_array_equal(state["x"], [1, 1])
+    np.testing.assert_array_equal(state["x"], [1, 1])  # the caller's own
 
 
 def test_every_step_of_a_chain_has_a_stream_of_its_own():
@@ -60,7 +57,7 @@ def test_every_step_of_a_chain_has_a_stream_of_its_own():
         return {"x": np.zeros(1, np.float32)}
 
     with request:
-        gate.chain(drawn, update=add, state={"x": np.zeros(1, dtype=np.float32)}, lets_out=("x",))
+        gate.chain(drawn, update=add, state={"x": np.zeros(1, dtype=np.float32)}, release=("x",))
     assert len(set(draws)) == 5
 
 
@@ -93,12 +90,6 @@ def test_a_release_is_bytes_that_nobody_can_change(gate):
     assert release.guarantee is NON_PRIVATE
 
 
-def test_one_release_per_request(gate):
-    gate.public("done")
-    with pytest.raises(PrivacyRefused, match="two releases"):
-        gate.disclose(x=1)
-
-
 @pytest.mark.parametrize(("fact", "value"), [("loss", True), ("done", False), ("done", 1), ("done", 0.5), ("", True)])
 def test_only_agreed_facts_are_public(gate, fact, value):
     with pytest.raises(PrivacyRefused, match="public fact"):
@@ -112,12 +103,149 @@ def test_outside_a_request_nothing_leaves_and_nothing_is_drawn():
             use()
 
 
-def test_what_cannot_travel_is_refused(gate):
-    with pytest.raises(BadMessage, match="does not travel"):
-        gate.disclose(x=np.array([object()]))
+Z, CELLS = 5.0, 3
 
 
-@pytest.mark.parametrize("unit", Unit)
-@pytest.mark.parametrize("relation", Relation)
-def test_a_query_that_bounds_nothing_claims_nothing(unit, relation):
-    assert math.isinf(Unbounded().sensitivity(unit, relation))
+class Planted(Exception):
+    """What fails, and when: an update, an agreement."""
+
+
+@dataclass(frozen=True)
+class Ones(Query):
+    """One user's ones, by any mechanism: a sum, a problem, a report."""
+
+    mechanism: Mechanism = Mechanism.NORMAL
+
+    @property
+    def clip(self):
+        return math.sqrt(CELLS)
+
+    def sensitivity(self, unit, relation):
+        return math.sqrt(CELLS)
+
+    def over(self, present=None):
+        return Answered()
+
+
+class Answered:
+    """Everything that can be asked of one user's ones."""
+
+    def exact(self, state, stream):
+        return {"x": np.ones(CELLS)}
+
+    __call__ = exact
+
+    def chunks(self, state, stream):
+        yield Contributions(np.array([0, CELLS]), np.arange(CELLS), np.ones(CELLS), CELLS)
+
+    def reports(self, stream, coins, epsilon):
+        return {"bit": np.zeros(1, dtype=np.int32)}
+
+    def blank(self):
+        return {"x": np.zeros(CELLS)}
+
+    def minimisers(self, linear, multiplier, stream):
+        return {"x": linear["x"].astype(np.float32)}
+
+
+def broken_update(state, noised, step):
+    raise Planted
+
+
+def moved(state, noised, step):
+    return {"x": noised["x"].astype(np.float32)}
+
+
+WHOLE = grid_of(Ones(), CELLS, Z)
+CHAIN = step_terms(Ones(), Z, Kind.CHAIN, releases=2, answers=2)
+#: By name: how something leaves, what it costs, and the step's terms.
+WAYS = {
+    "chain": (lambda gate: gate.chain(update=moved, release=("x",)), Gaussian(Z, 2), CHAIN),
+    "solve": (
+        lambda gate: gate.chain(),
+        Gaussian(Z, 1),
+        step_terms(Ones(Mechanism.PERTURBED), Z, Kind.CHAIN, releases=2, event=Gaussian(Z, 1)),
+    ),
+    "sum": (lambda gate: gate.sum(), Gaussian(Z, 1), step_terms(Ones(), Z, releases=2)),
+    "sum of whole numbers": (
+        lambda gate: gate.sum(),
+        WHOLE.event(1.0, 1),
+        step_terms(Ones(), Z, releases=2, code=WHOLE),
+    ),
+    "report": (
+        lambda gate: gate.report(),
+        Pure(0.5, "randomised reports"),
+        step_terms(Ones(Mechanism.RESPONSE), 2.0, Kind.REPORT, releases=2),
+    ),
+}
+EVERY = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    yield ledger
+    ledger.close()
+
+
+def held(ledger, terms):
+    return gate_of(ledger, promise(terms), budget=40.0, run="run")
+
+
+def disagree(kind, payload):
+    raise BadMessage("planted")
+
+
+@EVERY
+def test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way):
+    leave, event, terms = WAYS[way]
+    gate = held(ledger, terms)
+    with pytest.raises(BadMessage, match="planted"), gate.serving("tell", 1, 0, "ab" * 32, check=disagree):
+        leave(gate)
+    assert [row.spent for row in ledger.rows()] == [event]
+    assert isinstance(event, (Gaussian, Skellam, Pure))
+
+
+@EVERY
+def test_a_release_that_leaves_is_charged_once(ledger, way):
+    leave, event, terms = WAYS[way]
+    gate = held(ledger, terms)
+    with gate.serving("tell", 1, 0, "ab" * 32):
+        assert gate.made(leave(gate))
+    assert [row.spent for row in ledger.rows()] == [event]
+
+
+def test_a_chain_whose_update_fails_is_charged_whole(ledger):
+    gate = held(ledger, CHAIN)
+    with pytest.raises(Planted), gate.serving("tell", 1, 0, "ab" * 32):
+        gate.chain(update=broken_update, release=("x",))
+    assert [row.spent for row in ledger.rows()] == [Gaussian(Z, 2)]
+
+
+def test_what_is_owed_counts_towards_the_schedule(ledger):
+    """Two releases were planned for; two that failed leave none."""
+    gate = held(ledger, CHAIN)
+    for round in (1, 2):
+        with pytest.raises(Planted), gate.serving("tell", round, 0, f"{round:064}"):
+            gate.chain(update=broken_update, release=("x",))
+    with pytest.raises(Exception, match="the run's guarantee covers 2"), gate.serving("tell", 3, 0, f"{3:064}"):
+        gate.chain(update=moved, release=("x",))
+    assert len(ledger.rows()) == 2
+
+
+def test_a_refusal_before_any_noise_costs_nothing(ledger):
+    gate = held(ledger, CHAIN)
+    with pytest.raises(PrivacyRefused, match="states no such release"), gate.serving("tell", 1, 0, "ab" * 32):
+        gate.sum()
+    gate.store_private("x", np.ones(CELLS))
+    with pytest.raises(PrivacyRefused, match="stays at home"), gate.serving("tell", 1, 0, "ab" * 32):
+        gate.chain(update=moved, release=("x",))
+    assert ledger.rows() == []
+
+
+@EVERY
+def test_noise_that_nobody_owes_would_be_noticed(ledger, monkeypatch, way):
+    """Planted: a gate that forgets what it drew; then a failure is free, and may be had until the noise pleases."""
+    monkeypatch.setattr(Gate, "_charge_from_here", lambda self, kind, event: None)
+    with pytest.raises(AssertionError):
+        test_noise_whose_release_is_not_as_agreed_is_charged(ledger, way)

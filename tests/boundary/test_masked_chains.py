@@ -26,10 +26,10 @@ from tacit.errors import PrivacyRefused, TacitError
 from tacit.federation import Facts, Transcript
 from tacit.federation.messages import Request
 from tacit.guarantee import NoGuarantee
-from tacit.methods.start import start_factors
+from tacit.methods.factors import start_factors
 from tacit.partition import partition
-from tacit.prepare.file import prepared
 from tacit.prepare.prepared import Record
+from tacit.prepare.run_file import prepared
 
 SHORT = {"factors": 2, "rounds": 1, "local_steps": 2, "sampling": 1.0}
 #: By name: the method, how data is divided, the averaged step, and the block that it takes.
@@ -39,6 +39,8 @@ AVERAGED = {
     "gradient-clipping": ({"name": "gradient-clipping", **SHORT}, "user", "improve", "items"),
     "objective-perturbation": ({"name": "objective-perturbation", "factors": 2}, "user", "solve", "items"),
 }
+#: The same, and a sum.
+STEPS = {"bias": ({"name": "bias"}, "user", "contribute", None), **AVERAGED}
 EVERY = pytest.mark.parametrize("name", AVERAGED)
 DATA = {"source": "demo", "users": 12, "items": 8, "ratings": 60}
 SILOS = 3
@@ -47,7 +49,7 @@ SILOS = 3
 @cache
 def agreement(name, aggregation="secagg", seeded=True, private=True):
     """The run, and its parties' shares."""
-    table, by, *_ = AVERAGED[name]
+    table, by, *_ = STEPS[name]
     unit = "rating" if table["name"].startswith("obj") else "user"
     file = RunFile.model_validate(
         {
@@ -79,7 +81,7 @@ def a_party(folder, agreed, shares, masks=True):
 
 def asked(agreed, name, step=None, number=1, **others):
     """The coordinator's request for an averaged step, or for an exchange about it."""
-    _table, _by, averaged, block = AVERAGED[name]
+    _table, _by, averaged, block = STEPS[name]
     rows = agreed.facts.items if block == "items" else agreed.facts.users
     payload = {block: start_factors(agreed.facts, rows, 2, block)} if block else {}
     payload |= {"t": 0} if averaged == "improve" else {}
@@ -89,44 +91,23 @@ def asked(agreed, name, step=None, number=1, **others):
     return Request(agreed.method.name, agreed.bound, f"{step}:{averaged}", number, 0, encode({"context": whole.hash}))
 
 
-# -- whoever skips the exchange gets nothing ----------------------------------------------------------------------
-
-
-@EVERY
-@pytest.mark.parametrize("seeded", [True, False], ids=["simulated", "deployed"])
-def test_without_an_exchange_of_keys_nothing_leaves_or_is_charged(tmp_path, name, seeded):
-    agreed, shares = agreement(name, seeded=seeded)
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("kind", ["simulated", "deployed", "non-private"])
+def test_before_keys_and_shares_are_exchanged_nothing_leaves_or_is_charged(tmp_path, name, kind):
+    """Not without an exchange, and not when keys were advertised and nobody's shares arrived."""
+    agreed, shares = agreement(name, seeded=kind != "deployed", private=kind != "non-private")
+    assert isinstance(agreed.guarantee, NoGuarantee) == (kind == "non-private")
     with a_party(tmp_path, agreed, shares) as (party, ledger):
-        with pytest.raises(PrivacyRefused, match="under masks alone") as refusal:
-            party.answer(asked(agreed, name))
-        assert refusal.value.exit_code == 4
-        assert ledger.rows() == []
-        (told,) = ledger.refusals()["told"]
-        assert (told["why"], told["step"]) == (str(refusal.value), AVERAGED[name][2])
-
-
-@EVERY
-def test_without_a_guarantee_too_nothing_leaves_before_keys_are_exchanged(tmp_path, name):
-    agreed, shares = agreement(name, private=False)
-    assert isinstance(agreed.guarantee, NoGuarantee)
-    with a_party(tmp_path, agreed, shares) as (party, _ledger):
-        with pytest.raises(PrivacyRefused, match="under masks alone"):
-            party.answer(asked(agreed, name))
-        party.answer(asked(agreed, name, "advertise"))
-        with pytest.raises(PrivacyRefused, match="under masks alone"):
-            party.answer(asked(agreed, name))
-
-
-class Skips:
-    """A coordinator's line on which no exchange is said, and the averaged step is asked for as if it had been."""
-
-    def __init__(self, engine):
-        self.engine, self.heard = engine, []
-
-    def deliver(self, requests, attendance):
-        answers = self.engine.deliver(requests, attendance)
-        self.heard += [answer for answer in answers if answer.status == "ok"]
-        return answers
+        for number in (1, 2):
+            with pytest.raises(PrivacyRefused, match="under masks alone") as refusal:
+                party.answer(asked(agreed, name))
+            assert refusal.value.exit_code == 4
+            if ledger is not None:
+                assert [row.step for row in ledger.rows()] == [f"advertise:{STEPS[name][2]}"][: number - 1]
+                *_earlier, told = ledger.refusals()["told"]
+                assert (told["why"], told["step"]) == (str(refusal.value), STEPS[name][2])
+            if number == 1:
+                party.answer(asked(agreed, name, "advertise"))
 
 
 @EVERY
@@ -134,19 +115,15 @@ class Skips:
 def test_a_coordinator_that_skips_the_exchanges_gets_nothing_from_anybody(tmp_path, monkeypatch, name, private):
     """In process, by its own federation: it takes single answers for a mean, as under plain."""
     agreed, shares = agreement(name, private=private)
-    budget = Budget(5.0, 1e-4)
     ledgers = {share.name: Ledger(tmp_path / f"{share.name}.sqlite", share.name) for share in shares}
-    parties = [agreed.party(share, Record(ledgers[share.name], budget) if private else None) for share in shares]
-    line, transcript = Skips(InProcess(parties, workers=1)), Transcript()
-    federation = agreed.federation(line, transcript=transcript)
+    record = {name: Record(ledger, Budget(5.0, 1e-4)) for name, ledger in ledgers.items() if private}
+    line = InProcess([agreed.party(share, record.get(share.name)) for share in shares], workers=1)
+    federation = agreed.federation(line, transcript=(transcript := Transcript()))
     monkeypatch.setattr(SecAgg, "mean", lambda self, talk: super(SecAgg, self).mean(talk))
-    _table, _by, averaged, block = AVERAGED[name]
-    rows = agreed.facts.items if block == "items" else agreed.facts.users
-    payload = {block: start_factors(agreed.facts, rows, 2, block)} | ({"t": 0} if averaged == "improve" else {})
+    averaged, payload = STEPS[name][2], decode(asked(agreed, name).body)
     next(federation.rounds(1))
     with pytest.raises(TacitError):
         federation.mean(averaged, **payload)
-    assert line.heard == []
     assert transcript.meter.bytes_up == 0
     assert all(ledger.rows() == [] for ledger in ledgers.values())
     with pytest.raises(PrivacyRefused, match="ask for their sum or mean"):
@@ -156,27 +133,15 @@ def test_a_coordinator_that_skips_the_exchanges_gets_nothing_from_anybody(tmp_pa
 @EVERY
 @pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
 def test_planted_a_mask_that_is_skipped_would_be_noticed(tmp_path, monkeypatch, name, private):
-    """A party that does not ask whether keys were exchanged lets its own factors out, in the clear."""
+    """A party that does not ask whether keys were exchanged releases its own factors, in the clear."""
     monkeypatch.setattr(SecAgg, "ready", lambda self, terms, endpoint: None)
     monkeypatch.setattr(SecAgg, "seal", lambda self, vector, terms, endpoint: terms.code.payload(vector))
     agreed, shares = agreement(name, private=private)
     with a_party(tmp_path, agreed, shares) as (party, _ledger):
         body = decode(party.answer(asked(agreed, name)).body)
-        size = np.prod(np.shape(decode(asked(agreed, name).body)[AVERAGED[name][3]]))
+        size = np.prod(np.shape(decode(asked(agreed, name).body)[STEPS[name][3]]))
         (block,) = MEANS.blocks(body, {"x": (int(size),)}).values()
         assert np.abs(block).max() < 100  # under masks nearly all would be beyond
-
-
-@EVERY
-def test_an_exchange_that_was_only_begun_is_not_enough(tmp_path, name):
-    """Keys were advertised for this very request, and nobody's shares were taken in."""
-    agreed, shares = agreement(name)
-    with a_party(tmp_path, agreed, shares) as (party, ledger):
-        party.answer(asked(agreed, name, "advertise"))
-        with pytest.raises(PrivacyRefused, match="under masks alone"):
-            party.answer(asked(agreed, name))
-        assert [row.step.partition(":")[0] for row in ledger.rows()] == ["advertise"]
-        assert ledger.refusals()["number"] == 1
 
 
 @EVERY
@@ -189,43 +154,9 @@ def test_a_party_that_makes_no_masks_refuses_in_a_deployment_alone(tmp_path, nam
             if seeded:
                 assert SEALED not in decode(party.answer(asked(agreed, name)).body)
             else:
-                with pytest.raises(PrivacyRefused, match="a simulation may and a deployment may not"):
+                with pytest.raises(PrivacyRefused, match="only a simulation may do"):
                     party.answer(asked(agreed, name))
             assert len(ledger.rows()) == seeded
-
-
-@EVERY
-def test_without_masks_in_the_terms_the_same_request_is_answered(tmp_path, name):
-    agreed, shares = agreement(name, aggregation="plain")
-    with a_party(tmp_path, agreed, shares) as (party, _ledger):
-        (block,) = decode(party.answer(asked(agreed, name)).body).values()
-        assert np.isfinite(block).all()
-
-
-def test_what_is_in_no_mean_leaves_as_it_is(tmp_path):
-    """The factors of a silo's own items are nobody else's: there is no mean to hide them in."""
-    name = "sgdmf, items divided"
-    agreed, shares = agreement(name)
-    with a_party(tmp_path, agreed, shares) as (party, _ledger):
-        users = start_factors(agreed.facts, agreed.facts.users, 2, "users")
-        finish = replace(asked(agreed, name), step="finish", body=encode({"users": users}))
-        assert decode(party.answer(finish).body).keys() == {"items"}
-
-
-def test_a_sum_whose_exchange_was_only_begun_is_refused_like_a_mean(tmp_path, monkeypatch):
-    """Before its noise is drawn, so that nothing is charged."""
-    monkeypatch.setitem(AVERAGED, "bias", ({"name": "bias"}, "user", "contribute", None))
-    agreed, shares = agreement("bias")
-    with a_party(tmp_path, agreed, shares) as (party, ledger):
-        party.answer(asked(agreed, "bias", "advertise"))
-        with pytest.raises(PrivacyRefused, match="under masks alone"):
-            party.answer(asked(agreed, "bias"))
-        assert [row.step for row in ledger.rows()] == ["advertise:contribute"]
-
-
-# -- nothing is sealed twice --------------------------------------------------------------------------------------
-
-ONCE = {"bias": ({"name": "bias"}, "user", "contribute", None), **AVERAGED}
 
 
 class Watched:
@@ -234,8 +165,8 @@ class Watched:
     def __init__(self, engine):
         self.engine, self.asked, self.said = engine, {}, {}
 
-    def deliver(self, requests, attendance):
-        answers = self.engine.deliver(requests, attendance)
+    def deliver(self, requests, participants):
+        answers = self.engine.deliver(requests, participants)
         for answer in answers:
             if answer.party == "party-1":
                 name = requests["party-1"].step.partition(":")[0]
@@ -243,15 +174,14 @@ class Watched:
         return answers
 
 
-def sealed_once(monkeypatch, tmp_path, name, private):
+def sealed_once(tmp_path, name, private):
     """A run one of whose sums, or means, was made; party-1 as it is then, and all that it was asked."""
-    monkeypatch.setitem(AVERAGED, "bias", ONCE["bias"])
     agreed, shares = agreement(name, private=private)
     record = {s.name: Record(Ledger(tmp_path / f"{s.name}.sqlite", s.name), Budget(5.0, 1e-4)) for s in shares}
     parties = [agreed.party(share, record[share.name] if private else None) for share in shares]
     watched = Watched(InProcess(parties, workers=1))
     federation = agreed.federation(watched)
-    _table, _by, step, _block = AVERAGED[name]
+    _table, _by, step, _block = STEPS[name]
     payload = decode(asked(agreed, name).body)
     for _ in federation.rounds(1):
         federation.sum(step) if step == "contribute" else federation.mean(step, **payload)
@@ -267,14 +197,14 @@ def sealed_once(monkeypatch, tmp_path, name, private):
     return parties[0], restored, watched
 
 
-@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
 @pytest.mark.parametrize("kill", [False, True], ids=["same process", "restored home"])
-def test_a_party_seals_no_two_answers_for_one_request(monkeypatch, tmp_path, name, private, kill):
+def test_a_party_seals_no_two_answers_for_one_request(tmp_path, name, private, kill):
     """Two vectors under the same masks show their difference; so does one under masks that were drawn twice."""
-    party, restored, watched = sealed_once(monkeypatch, tmp_path, name, private)
+    party, restored, watched = sealed_once(tmp_path, name, private)
     party = restored() if kill else party
-    step = AVERAGED[name][2]
+    step = STEPS[name][2]
     request, begin = watched.asked[step], watched.asked["advertise"]
     try:
         body = party.answer(request).body
@@ -296,7 +226,7 @@ def test_a_party_seals_no_two_answers_for_one_request(monkeypatch, tmp_path, nam
 @pytest.mark.parametrize("name", ["bias", "sgdmf, users divided"])
 def test_planted_a_home_that_forgets_what_it_sealed_would_be_noticed(monkeypatch, tmp_path, name):
     """Without a ledger nothing else remembers: new masks would be drawn for the same answer."""
-    party, _restored, watched = sealed_once(monkeypatch, tmp_path, name, private=False)
-    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: False)
+    party, _restored, watched = sealed_once(tmp_path, name, private=False)
+    monkeypatch.setattr(secagg, "_sealed_before", lambda endpoint: b"")
     party.home.pop(STATE)
     assert party.answer(replace(watched.asked["advertise"], round=4)).body != watched.said["advertise"]

@@ -1,29 +1,31 @@
-"""Mechanisms add noise to every entry, anew at every call, and their events say what was added over what can move."""
+"""Noise is drawn anew at every call and added to every entry; events say what was added over what can move."""
 
+import copy
 import math
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from privacy_loss import seeded
 
 from tacit.boundary import events
-from tacit.boundary.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Skellam
+from tacit.boundary.discrete import discrete_gaussian
+from tacit.boundary.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Skellam
 from tacit.boundary.query import Rows
-from tacit.boundary.source import Secure, Seeded
+from tacit.boundary.randomness import Keyed, Secure, Seeded
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import stream_key
 
 DISCRETE = [Skellam, DiscreteGaussian, DiscreteLaplace]
 
 
-def seeded(*purpose):
-    return Seeded(stream_key(7, "mechanism", *purpose))
-
-
 def blocks():
     return {"users": np.zeros((50, 4), dtype=np.float32), "items": np.ones((30, 4), dtype=np.float64)}
-
-
-# -- Gaussian ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [seeded, Secure])
@@ -36,21 +38,6 @@ def test_gaussian_noise_is_added_in_place_to_every_entry_of_every_block(make):
     for name, was in blocks().items():
         assert np.count_nonzero(found[name] == was) == 0
         assert np.std(found[name] - was) == pytest.approx(2.0, rel=0.3)
-
-
-def test_blocks_and_calls_share_no_noise():
-    source, same = seeded("fresh"), {"a": np.zeros(500), "b": np.zeros(500)}
-    Gaussian(1.0).add(same, source)
-    later = Gaussian(1.0).add({"a": np.zeros(500), "b": np.zeros(500)}, source)
-    noise = np.stack([*same.values(), *later.values()])
-    assert np.all(np.abs(np.corrcoef(noise) - np.eye(4)) < 5 / np.sqrt(500))
-
-
-def test_the_order_of_blocks_does_not_matter():
-    one = Gaussian(1.0).add(blocks(), seeded("order"))
-    other = Gaussian(1.0).add(dict(reversed(blocks().items())), seeded("order"))
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name])
 
 
 def touched():
@@ -80,50 +67,26 @@ def test_rows_that_nobody_touched_are_noised_too(make):
     assert np.std(found) == pytest.approx(2.0, abs=5 * 2.0 / np.sqrt(2 * 1600))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_row_that_noise_cannot_cover_is_refused_and_forgotten(bad):
-    values = np.array([[1.0, bad]])
-    with pytest.raises(PrivacyRefused, match="items"):
-        Gaussian(1.0).noised({"items": Rows(5, np.array([2]), values)}, seeded())
-    assert not values.any()
-
-
-def frozen():
-    array = np.zeros(3, dtype=np.float32)
-    array.flags.writeable = False
-    return array
-
-
-@pytest.mark.parametrize(
-    "block", [np.zeros(3, dtype=np.int64), np.zeros((4, 4))[:, :2], frozen(), np.zeros(2, dtype=">f4")]
-)
-def test_a_block_that_cannot_take_noise_in_place_is_refused_before_any_other_is_touched(block):
-    other = np.zeros(3)
-    with pytest.raises(UsageError, match='"odd"'):
-        Gaussian(1.0).add({"fine": other, "odd": block}, seeded())
+def test_a_block_that_cannot_take_noise_in_place_is_refused_before_any_other_is_touched():
+    frozen, other = np.zeros(3, dtype=np.float32), np.zeros(3)
+    frozen.flags.writeable = False
+    for block in (np.zeros(3, dtype=np.int64), np.zeros((4, 4))[:, :2], frozen, np.zeros(2, dtype=">f4")):
+        with pytest.raises(UsageError, match='"odd"'):
+            Gaussian(1.0).add({"fine": other, "odd": block}, seeded())
     assert not other.any()
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_is_not_finite_is_refused_and_does_not_stay(poison, dtype):
-    block = np.array([0, poison, 1], dtype=dtype)
-    with pytest.raises(PrivacyRefused, match="not finite"):
-        Gaussian(1.0).add({"g": block}, seeded())
-    assert not block.any()
-
-
-def test_huge_numbers_whose_sum_overflows_are_fine():
-    block = np.full(10, 3e38, dtype=np.float32)
-    assert np.isfinite(Gaussian(1.0).add({"g": block}, seeded())["g"]).all()
-
-
-def test_no_blocks_and_empty_blocks():
-    assert Gaussian(1.0).add({}, seeded()) == {}
-    assert Gaussian(1.0).add({"a": np.zeros((0, 3))}, seeded())["a"].shape == (0, 3)
-
-
-# -- discrete ------------------------------------------------------------------------------------------------------
+def test_what_is_not_finite_is_refused_and_does_not_stay(poison):
+    values = np.array([[1.0, poison]])
+    with pytest.raises(PrivacyRefused, match="items"):
+        Gaussian(1.0).noised({"items": Rows(5, np.array([2]), values)}, seeded())
+    assert not values.any()
+    for dtype in (np.float32, np.float64):
+        block = np.array([0, poison, 1], dtype=dtype)
+        with pytest.raises(PrivacyRefused, match="not finite"):
+            Gaussian(1.0).add({"g": block}, seeded())
+        assert not block.any()
 
 
 @pytest.mark.parametrize("mechanism", DISCRETE)
@@ -137,13 +100,9 @@ def test_discrete_noise_makes_a_new_array_of_whole_numbers(mechanism, make):
     assert np.count_nonzero(y == 7) < 150  # each with a chance of 0.04 or less
     again = mechanism(100.0).add(x, make("again") if make is seeded else make())
     assert not np.array_equal(y, again)
-
-
-@pytest.mark.parametrize("mechanism", DISCRETE)
-@pytest.mark.parametrize("x", [np.zeros(3), np.zeros(3, dtype=bool)])
-def test_answers_that_were_not_quantised_are_refused(mechanism, x):
-    with pytest.raises(UsageError, match="quantise"):
-        mechanism(2.0).add(x, seeded())
+    for x in (np.zeros(3), np.zeros(3, dtype=bool)):
+        with pytest.raises(UsageError, match="quantise"):
+            mechanism(2.0).add(x, make())
 
 
 def test_adding_wraps_around_rather_than_saturate():
@@ -153,40 +112,24 @@ def test_adding_wraps_around_rather_than_saturate():
     assert 300 < np.count_nonzero(y < 0) < 700
 
 
-def test_shares_of_skellam_noise_add_up():
-    """h shares of variance/h have the mean square of one, n = 40,000: within 5 standard errors."""
-    total = sum(Skellam(30.0 / 10).sample(40_000, seeded("share", h)) for h in range(10))
-    assert np.mean(total.astype(float) ** 2) == pytest.approx(30.0, abs=5 * 30 * np.sqrt(2.1 / 40_000))
-
-
-# -- Laplace -------------------------------------------------------------------------------------------------------
-
-
-def test_laplace_noise_on_floats_is_for_simulations_alone():
-    x = np.zeros((100, 100), dtype=np.float32)
-    y = Laplace(3.0).add(x, seeded())
-    assert not x.any()
-    assert np.mean(np.abs(y)) == pytest.approx(3.0, rel=0.05)
-    assert np.var(y) == pytest.approx(18.0, rel=0.1)
-    with pytest.raises(PrivacyRefused, match="DiscreteLaplace"):
-        Laplace(3.0).add(x, Secure())
-    with pytest.raises(PrivacyRefused, match="not finite"):
-        Laplace(3.0).add(np.array([np.nan]), seeded())
-
-
-# -- events --------------------------------------------------------------------------------------------------------
-
-
 def test_events_are_noise_over_sensitivity():
     assert Gaussian(6.0).event(2.0, count=5) == events.Gaussian(3.0, 5)
     assert Skellam(8.0).event(l1=3.0, l2=2.0) == events.Skellam(8.0, 3.0, 2.0)
     assert DiscreteGaussian(8.0).event(2.0, dimensions=4, shares=3) == events.DiscreteGaussian(8.0, 2.0, 4, 3)
-    assert Laplace(6.0).event(2.0, count=2) == events.Laplace(3.0, 2)
     spent = DiscreteLaplace(6.0).event(2.0, count=2)
     assert isinstance(spent, events.Pure)
     assert spent.epsilon == pytest.approx(1 / 3, rel=1e-15)
     assert spent.epsilon >= 2.0 / 6.0
     assert spent.count == 2
+    assert all(events.from_json(events.to_json(make(1.0))) == make(1.0) for make in EVENTS.values())
+
+
+def test_impossible_integer_answers_and_thin_shares_are_refused():
+    with pytest.raises(UsageError, match="ℓ1"):
+        Skellam(4.0).event(l1=1.0, l2=2.0)
+    with pytest.raises(PrivacyRefused, match="Skellam"):
+        DiscreteGaussian(1.9).event(1.0, 3, shares=2)
+    assert DiscreteGaussian(2.0).event(1.0, 3, shares=2).shares == 2
 
 
 EVENTS = {
@@ -195,7 +138,6 @@ EVENTS = {
     "skellam l2": lambda s: Skellam(4.0).event(9.0, s),
     "discrete gaussian": lambda s: DiscreteGaussian(4.0).event(s, 3),
     "discrete laplace": lambda s: DiscreteLaplace(4.0).event(s),
-    "laplace": lambda s: Laplace(4.0).event(s),
 }
 
 
@@ -206,25 +148,172 @@ def test_an_answer_that_nothing_bounds_has_no_event(name, sensitivity):
         EVENTS[name](sensitivity)
 
 
-@pytest.mark.parametrize("mechanism", [Gaussian, Laplace, *DISCRETE])
+@pytest.mark.parametrize("mechanism", [Gaussian, *DISCRETE])
 @pytest.mark.parametrize("amount", [0.0, -1.0, math.nan, math.inf])
 def test_noise_that_protects_nobody_is_refused(mechanism, amount):
     with pytest.raises(PrivacyRefused, match="protects nobody"):
         mechanism(amount)
 
 
-def test_impossible_sensitivities_of_integers_are_refused():
-    with pytest.raises(UsageError, match="ℓ1"):
-        Skellam(4.0).event(l1=1.0, l2=2.0)
+KEY, OTHER = stream_key(7, "party-1", 3, "noise"), stream_key(8, "party-1", 3, "noise")
+SOURCES = {"seeded": lambda: Seeded(KEY), "secure": Secure}
 
 
-def test_small_shares_of_discrete_gaussian_noise_are_refused():
-    assert DiscreteGaussian(1.9).event(1.0, 3).shares == 1
-    assert DiscreteGaussian(2.0).event(1.0, 3, shares=2).shares == 2
-    with pytest.raises(PrivacyRefused, match="Skellam"):
-        DiscreteGaussian(1.9).event(1.0, 3, shares=2)
+@pytest.fixture(params=SOURCES)
+def source(request):
+    return SOURCES[request.param]()
 
 
-@pytest.mark.parametrize("event", [EVENTS[name](1.0) for name in EVENTS])
-def test_events_go_to_json_and_back(event):
-    assert events.from_json(events.to_json(event)) == event
+def test_shapes_and_dtypes(source):
+    assert (source.words(5).dtype, source.uniform(4).dtype) == (np.uint64, np.float64)
+    assert (source.integers(10, 7).dtype, source.normal(3).dtype) == (np.int64, np.float32)
+    assert (source.uniform((2, 3)).shape, source.normal((3, 2, 1)).shape, source.normal(()).shape) == (
+        (2, 3),
+        (3, 2, 1),
+        (),
+    )
+    assert source.words(0).size == source.uniform((0, 3)).size == source.integers(5, 0).size == source.normal(0).size
+
+
+def test_no_two_calls_give_the_same(source):
+    drawn = np.concatenate([source.words(n) for n in (1, 2, 3, 1000, 70_000, 1000, 1)])
+    assert len(np.unique(drawn)) == len(drawn)
+    noise = np.concatenate([source.normal(1000) for _ in range(5)]).reshape(5, 1000)
+    assert np.all(np.abs(np.corrcoef(noise) - np.eye(5)) < 5 / np.sqrt(1000))
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=50)
+@pytest.mark.parametrize("kind", SOURCES)
+def test_integers_stay_below_their_own_bound(kind, data):
+    highs = data.draw(st.lists(st.one_of(st.integers(1, 3), st.integers(1, 2**63 - 1)), max_size=20))
+    drawn = SOURCES[kind]().integers(np.array(highs, dtype=np.int64), len(highs))
+    assert np.all((drawn >= 0) & (drawn < np.array(highs, dtype=np.int64)))
+
+
+@pytest.mark.parametrize("high", [0, -1])
+def test_integers_below_nothing_are_refused(source, high):
+    with pytest.raises(UsageError, match="at least 1"):
+        source.integers(high, 3)
+
+
+def everything(source):
+    floats = [source.normal(5)] if isinstance(source, Seeded) else []
+    return [source.words(5), source.uniform(5), source.integers(1000, 5), discrete_gaussian(source, 1e6, 9), *floats]
+
+
+@pytest.mark.parametrize("make", [Seeded, Keyed])
+def test_the_same_key_gives_the_same_and_another_one_another(make):
+    for a, b, c in zip(*(everything(make(key)) for key in (KEY, KEY, OTHER)), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert not np.array_equal(a, c)
+    assert make(KEY).simulated == (make is Seeded)
+
+
+@pytest.mark.parametrize("make", [Seeded, Keyed])
+@pytest.mark.parametrize("key", [b"", bytes(31), bytes(33), "x" * 32, bytearray(32), 7, None])
+def test_a_key_is_32_bytes(make, key):
+    with pytest.raises(UsageError, match="32 bytes"):
+        make(key)
+
+
+def test_two_secure_sources_never_agree(monkeypatch):
+    """32 sources, 200 words each: not one word in common (chance of one: 2⁻⁴⁰); with a key that repeats, all are."""
+    drawn = np.concatenate([Secure().words(200) for _ in range(32)])
+    assert len(np.unique(drawn)) == len(drawn)
+    assert not Secure().simulated
+    monkeypatch.setattr(os, "urandom", lambda n: stream_key(7, "fixed")[:n])
+    np.testing.assert_array_equal(Secure().words(200), Secure().words(200))
+
+
+@pytest.mark.parametrize("seed", [7, KEY, None])
+def test_a_secure_source_cannot_be_seeded(seed):
+    with pytest.raises(PrivacyRefused, match="cannot be seeded"):
+        Secure(seed)
+
+
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("make", [Secure, lambda: Keyed(KEY)])
+def test_a_private_source_cannot_be_copied_or_stored(make, copier):
+    source = make()
+    source.words(1)
+    with pytest.raises(PrivacyRefused, match="copied or stored"):
+        copier(source)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda n: (_ for _ in ()).throw(OSError("no entropy")),
+        lambda n: (_ for _ in ()).throw(NotImplementedError("none")),
+        lambda n: b"",
+        lambda n: bytes(n),
+        lambda n: b"\xff" * n,
+        lambda n: os.getrandom(n - 1) if hasattr(os, "getrandom") else b"x",
+    ],
+)
+def test_without_the_operating_systems_randomness_nothing_is_drawn(broken, monkeypatch):
+    source = Secure()
+    monkeypatch.setattr(os, "urandom", broken)
+    for draw in (lambda: source.words(3), lambda: source.normal(3), lambda: source.integers(4, 3)):
+        with pytest.raises(PrivacyRefused, match="operating system"):
+            draw()
+
+
+def test_the_key_is_in_no_attribute(monkeypatch):
+    monkeypatch.setattr(os, "urandom", lambda n: KEY[:n])
+    for source in (Secure(), Keyed(KEY)):
+        source.words(4)
+        assert all(value != KEY for value in vars(source).values())
+        assert KEY.hex() not in repr(source) + repr(vars(source))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_draws_something_else():
+    source = Secure()
+    source.words(3)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, source.words(4).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 32) != source.words(4).tobytes()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_threads_share_a_secure_source_without_repeats():
+    source = Secure()
+    with ThreadPoolExecutor(4) as pool:
+        drawn = np.concatenate(list(pool.map(source.words, [5000] * 40)))
+    assert len(np.unique(drawn)) == len(drawn)
+
+
+def test_a_secure_source_stops_before_its_counter_comes_round(monkeypatch):
+    monkeypatch.setattr(Secure, "_MOST_BLOCKS", 100)
+    source = Secure()
+    source.words(100)
+    with pytest.raises(PrivacyRefused, match="make a new one"):
+        source.words(100)
+
+
+@pytest.mark.parametrize("cut", [[1000], [1, 2, 3, 994], [500, 0, 500], [999, 1]])
+@pytest.mark.parametrize("make", [Secure, lambda: Keyed(KEY)])
+def test_the_words_are_aes_256_in_counter_mode_however_they_are_cut(make, cut, monkeypatch):
+    """Wiping the key after use must not wipe it before."""
+    monkeypatch.setattr(os, "urandom", lambda n: KEY[:n])
+    stated = Cipher(algorithms.AES(KEY), modes.CTR(bytes(16))).encryptor().update(bytes(8000))
+    source = make()
+    drawn = np.concatenate([source.words(n) for n in cut])
+    assert drawn.dtype == np.uint64
+    np.testing.assert_array_equal(drawn, np.frombuffer(stated, dtype="<u8"))
+
+
+def test_it_has_no_gaussians():
+    x = np.zeros(3)
+    for draw in (lambda s: s.add_normal(x, 1.0), lambda s: s.normal(3), lambda s: s.noised_rows(3, [0], x[None], 1.0)):
+        with pytest.raises(PrivacyRefused, match="Skellam"):
+            draw(Keyed(KEY))
+    assert not x.any()

@@ -1,48 +1,45 @@
-"""Every query's public half: a frozen value without data, and an `over` that refuses data which does not fit."""
+"""Every query: a frozen value without data, parameters that bound something, and an `over` that refuses misfits."""
 
 import math
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, ratings_of, rows_of
+from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, exactly, ratings_of, rows_of
 
-from tacit.boundary.bounded import Clipped, ClippedWhole, Normalised
+from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
+from tacit.boundary.clipped_records import RecordGradient
+from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
 from tacit.boundary.deviations import Deviations
-from tacit.boundary.gradients import ClippedGradient, EmbeddingGradient
-from tacit.boundary.objective import Objectives
+from tacit.boundary.least_squares import Weighted
+from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.projected import ProjectedBit
 from tacit.boundary.query import Mechanism, Query, Unbounded
-from tacit.boundary.records import RecordGradient
-from tacit.boundary.statistics import Weighted
 from tacit.data.ratings import Scale
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.rng import derive
 
 SCALE, HOME = Scale(1, 5), {"users_are_public": False}
-#: How each is made, anew every time; and the same with one attribute changed.
+#: How each is made, anew every time.
 MADE = {
-    "normalised": (lambda: Normalised(("a", "b")), {"channels": ("a", "c")}),
-    "clipped": (lambda: Clipped(("a",), 2.0), {"limit": 3.0}),
-    "clipped whole": (lambda: ClippedWhole(2.0), {"limit": 3.0}),
-    "deviations": (lambda: Deviations(SCALE, 0.7), {"scale": Scale(0, 5)}),
-    "embedding": (lambda: EmbeddingGradient(SCALE, 0.5, 3, ("items",), **HOME), {"trim": 4}),
-    "gradient clipping": (
-        lambda: ClippedGradient(SCALE, 0.5, 3, ("items",), threshold=2.0, **HOME),
-        {"threshold": 3.0},
-    ),
-    "record": (lambda: RecordGradient(SCALE, 8.0), {"scale": Scale(1, 5, declared=False)}),
-    "weighted": (lambda: Weighted(4.0, 2.0, 3.0), {"blocks": ("gram",)}),
-    "projected": (lambda: ProjectedBit((2, 3), 0.5), {"shape": (3, 2)}),
-    "objectives": (lambda: Objectives(SCALE, 3, 1.0), {"least": 2.0}),
-    "unbounded": (Unbounded, {}),
+    "normalised": lambda: Normalised(("a", "b")),
+    "clipped": lambda: Clipped(("a",), 2.0),
+    "clipped whole": lambda: ClippedWhole(2.0),
+    "deviations": lambda: Deviations(SCALE, 0.7),
+    "embedding": lambda: EmbeddingGradient(SCALE, 0.5, 3, ("items",), **HOME),
+    "gradient clipping": lambda: ClippedGradient(SCALE, 0.5, 3, ("items",), threshold=2.0, **HOME),
+    "record": lambda: RecordGradient(SCALE, 8.0),
+    "weighted": lambda: Weighted(4.0, 2.0, 3.0),
+    "projected": lambda: ProjectedBit((2, 3), 0.5),
+    "objectives": lambda: Objectives(SCALE, 3, 1.0),
+    "unbounded": Unbounded,
 }
 EVERY = pytest.mark.parametrize("name", MADE)
 
 
 def made(name):
-    return MADE[name][0]()
+    return MADE[name]()
 
 
 def families(kind):
@@ -55,43 +52,61 @@ def test_every_query_of_the_package_is_here():
     assert found - {Query} == {type(made(name)) for name in MADE} | {EmbeddingGradient.__base__}
 
 
-@EVERY
-def test_a_public_half_is_frozen(name):
-    query = made(name)
-    for attribute in [field.name for field in fields(query)] + ["anything"]:
-        with pytest.raises(FrozenInstanceError):
-            setattr(query, attribute, 1)
-
-
-@EVERY
-def test_two_that_say_the_same_are_equal_and_hash_alike(name):
-    one, other, changed = made(name), made(name), MADE[name][1]
-    assert one is not other
-    assert one == other
-    assert len({one, other}) == 1
-    assert not changed or one != replace(one, **changed)
-
-
 PLAIN = (bool, int, float, str, Scale, type(None))
 
 
 @EVERY
-def test_nothing_in_a_public_half_is_data(name):
+def test_a_public_half_is_frozen_and_nothing_in_it_is_data(name):
     query = made(name)
+    assert type(query).__dataclass_params__.frozen
     for field in fields(query):
         value = getattr(query, field.name)
         assert all(isinstance(part, PLAIN) for part in (value if isinstance(value, tuple) else (value,)))
     assert set(vars(query)) <= {field.name for field in fields(query)}
 
 
-def test_lists_are_taken_as_the_names_in_them():
-    assert Normalised(["a", "b"]) == made("normalised")
-    assert Clipped(["a"], 2) == made("clipped")
-    assert hash(EmbeddingGradient(SCALE, 0.5, 3, ["items"], **HOME)) == hash(made("embedding"))
-    assert EmbeddingGradient(SCALE, 1, 3, ("items", "users"), **HOME).blocks == ("users", "items")
+WRONG = (0, -1, math.inf, math.nan)
+NAMES = ((), ("x", "x"), "x")
+REFUSED = {
+    "each of them once": [(Normalised, (n,)) for n in NAMES] + [(Clipped, (n, 1.0)) for n in NAMES],
+    "choose from": [(Weighted, (1, 1, 1, ("both",))), (EmbeddingGradient, (SCALE, 1.0, None, ("items", "x")))],
+    "bounds nothing": [
+        case
+        for c in WRONG
+        for case in (
+            *((Clipped, (("x",), c)), (ClippedWhole, (c,)), (Deviations, (SCALE, c)), (RecordGradient, (SCALE, c))),
+            *((Weighted, (c, 1, 1)), (Weighted, (1, c, 1)), (Weighted, (1, 1, c)), (ClippedGradient, (SCALE, 1.0), c)),
+        )
+    ],
+    "not possible": [
+        *((EmbeddingGradient, (SCALE, rate)) for rate in (0.0, 1.5, math.nan)),
+        *((EmbeddingGradient, (SCALE, 1.0, theta)) for theta in (0, 2.5)),
+        *((Objectives, (SCALE, theta, least)) for theta, least in ((0, 1.0), (3, 0.0), (3, -1.0), (3, math.nan))),
+        *((ProjectedBit, ((2, 2), bound)) for bound in WRONG),
+    ],
+    "no coordinates": [(ProjectedBit, ((0, 2), 1.0)), (ProjectedBit, ((2,), 1.0))],
+}
 
 
-# -- what it says ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("words", "case"), [(words, case) for words, some in REFUSED.items() for case in some])
+def test_parameters_that_bound_nothing_are_refused(words, case):
+    kind, arguments, *threshold = case
+    more = HOME if issubclass(kind, EmbeddingGradient.__base__) else {}
+    with pytest.raises(UsageError, match=words):
+        kind(*arguments, **more, **({"threshold": threshold[0]} if threshold else {}))
+
+
+def test_where_users_factors_are_from_must_be_stated_and_trimming_bounds_no_sample_of_ratings():
+    with pytest.raises(TypeError, match="users_are_public"):
+        EmbeddingGradient(SCALE, 1.0)
+    with pytest.raises(UsageError, match="leave trim out"):
+        EmbeddingGradient(SCALE, 0.1, 5, sampled=Unit.RATING, **HOME)
+
+
+@pytest.mark.parametrize("name", ["deviations", "embedding", "gradient clipping", "record", "objectives"])
+def test_a_scale_read_off_the_data_bounds_nothing(name):
+    query = replace(made(name), scale=Scale(1, 5, declared=False))
+    assert {query.sensitivity(unit, relation) for unit in Unit for relation in Relation} == {math.inf}
 
 
 @EVERY
@@ -123,13 +138,11 @@ def test_mechanisms_are_those_of_the_closed_set_and_only_sums_have_a_clip(name):
 
 
 def test_one_piece_has_other_than_zeros_in_so_many_coordinates():
-    assert made("normalised").touched({"a": (9,), "b": (9,)}) == 18
-    assert made("deviations").touched({"errors": (9,), "weights": (9,)}) == 2
-    assert made("embedding").touched({"items": (9, 5)}) == 15
-    assert made("record").touched({"items": (9, 5)}) == 45
+    assert made("normalised").nonzero_coordinates({"a": (9,), "b": (9,)}) == 18
+    assert made("deviations").nonzero_coordinates({"errors": (9,), "weights": (9,)}) == 2
+    assert made("embedding").nonzero_coordinates({"items": (9, 5)}) == 15
+    assert made("record").nonzero_coordinates({"items": (9, 5)}) == 45
 
-
-# -- over data -------------------------------------------------------------------------------------------------------
 
 RATINGS = ratings_of([[(0, 1.0), (2, 5.0)], [(1, 3.0)]], 3)
 U, V, SIGNS = np.ones((2, 3)), np.ones((3, 3)), np.ones((2, 3), dtype=np.int8)
@@ -161,6 +174,19 @@ def test_attendance_must_be_one_entry_a_user(name):
     made(name).over(*FITTING[name], present=np.array([True, False]))
     with pytest.raises(DataError, match="present"):
         made(name).over(*FITTING[name], present=np.ones(5, dtype=bool))
+
+
+@pytest.mark.parametrize("name", ["deviations", "embedding", "gradient clipping", "record", "objectives"])
+def test_ratings_are_clipped_to_the_querys_scale_whatever_their_own_says(name):
+    answers = []
+    for rating, scale in ((9.0, (-9, 9)), (5.0, (1, 5))):
+        answering = made(name).over(ratings_of([[(0, rating)]] * 2, 3, scale), *FITTING[name][1:])
+        if name == "objectives":
+            answers.append(answering.squares(derive(1, "x"))[1])
+        else:
+            answers.append(np.concatenate([block.ravel() for block in exactly(answering, {}, derive(1, "x")).values()]))
+    assert answers[0].any()
+    np.testing.assert_array_equal(*answers)
 
 
 TWICE = ratings_of([[(0, 1.0), (0, 5.0)], [(1, 3.0)]], 3)
@@ -202,13 +228,3 @@ def test_factors_that_do_not_fit_are_refused_when_they_come(name):
     for wrong in ({"users": U[:1]}, {"items": V[:2]}, {"items": V[:, :2]}):
         with pytest.raises(DataError, match="do not fit"):
             made(name).over(RATINGS, {"users": U, "items": V, **wrong}).exact({}, derive(1, "x"))
-
-
-def test_an_unbounded_answer_is_what_the_function_says():
-    seen = []
-    answering = Unbounded().over(lambda state, stream: seen.append((state, stream)) or {"x": state["x"] + 1})
-    stream = derive(1, "x")
-    for ask in (answering, answering.exact):
-        assert ask({"x": 1}, stream) == {"x": 2}
-    assert seen == [({"x": 1}, stream)] * 2
-    assert answering.query == Unbounded()

@@ -112,20 +112,7 @@ def test_a_database_that_knows_no_package_is_a_skip_too():
     assert audit.judged('{"dependencies": []}', "")[1].startswith("Audit skipped")
 
 
-def test_without_pip_audit_the_way_to_get_it_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(audit, "command", lambda: None)
-    assert audit.main("requirements.lock") == 0
-    assert capsys.readouterr().out == "Audit skipped: pip-audit is not installed; get it with: pipx install pip-audit\n"
-
-
 # -- where to find it -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("target", ["audit", "sbom"])
-def test_make_has_a_target(target):
-    makefile = (ROOT / "Makefile").read_text()
-    assert re.search(rf"^\.PHONY:.* {target}\b", makefile, re.MULTILINE)
-    assert re.search(rf"^{target}: setup  ## .+\n\t@", makefile, re.MULTILINE)
 
 
 def test_how_to_report_a_vulnerability_and_which_versions_are_supported_is_said():

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tacit.boundary.odds import posterior
-from tacit.cli.explain import BESIDE, VERDICTS, _percent, explain
+from tacit.cli.explain import COMPARED, VERDICTS, _percent, explain
 from tacit.errors import UsageError
 
 
@@ -39,7 +39,7 @@ def test_it_does_not_flatter(capsys, epsilon, verdict):
 
 def test_it_sets_the_guarantee_beside_others(capsys):
     words = said(capsys, 1.7, 1e-6)
-    for epsilon in (*BESIDE, 1.7):
+    for epsilon in (*COMPARED, 1.7):
         assert _percent(posterior(0.5, epsilon)) in words
 
 
@@ -47,7 +47,7 @@ def test_the_json_is_one_object_with_computed_numbers(capsys):
     table = told(capsys, 2.0, 1e-5)
     assert table["certainty"][0] == {"from": 0.5, "to": pytest.approx(1 / (1 + math.exp(-2)))}
     assert table["factor"] == pytest.approx(math.exp(2))
-    assert [row["epsilon"] for row in table["beside"]] == list(BESIDE)
+    assert [row["epsilon"] for row in table["beside"]] == list(COMPARED)
     assert table["two_users"]["epsilon"] == 4
 
 
@@ -67,18 +67,3 @@ def test_no_promise_is_called_none(capsys):
 def test_impossible_guarantees_get_one_sentence(epsilon, delta):
     with pytest.raises(UsageError, match="not possible"):
         explain(epsilon, delta, as_json=False)
-
-
-@pytest.mark.parametrize(
-    ("share", "shown"),
-    [
-        (0.5, "50.0 %"),
-        (0.73106, "73.2 %"),
-        (0.0027136, "0.28 %"),
-        (0.99966, "99.966 %"),
-        (1.0, "100 %"),
-        (0.0, "0 %"),
-    ],
-)
-def test_shares_are_rounded_up(share, shown):
-    assert _percent(share) == shown

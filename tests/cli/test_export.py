@@ -1,16 +1,14 @@
 """`tacit export`: shared factors and nothing else, stamped, whole or not at all."""
 
 import json
-from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from test_cli import refused, tacit
 
-from tacit.cli import app
 from tacit.config import RunFile
 from tacit.experiment import run
 from tacit.model import Model
@@ -18,12 +16,6 @@ from tacit.model import Model
 DATA = {"source": "demo", "users": 30, "items": 20, "ratings": 300}
 SGDMF = {"name": "sgdmf", "factors": 3, "rounds": 2, "local_steps": 1}
 FACTORS = ["factor_1", "factor_2", "factor_3"]
-
-
-def export(*args, cwd) -> tuple[int, str, str]:
-    with chdir(cwd):
-        result = CliRunner().invoke(app, ["export", *map(str, args)])
-    return result.exit_code, result.stdout, result.stderr
 
 
 def a_run(folder: Path, by: str = "user", method: dict | None = None, **sections) -> Path:
@@ -56,17 +48,23 @@ WITHOUT_USERS = {"README.md": [], "guarantee.json": [], "items.parquet": ["item"
         ("user", {"name": "random"}, {**WITHOUT_USERS, "items.parquet": ["item", "keys"]}),
     ],
 )
-def test_it_holds_what_is_shared_and_nothing_else(tmp_path, by, method, expected):
+def test_it_is_a_model_of_what_is_shared_and_nothing_else(tmp_path, by, method, expected):
     a_run(tmp_path / "done", by, method)
-    code, _out, err = export("done", "--out", "out", cwd=tmp_path)
-    assert (code, err) == (0, "")
+    answer = tacit("export", "done", "--out", "out", cwd=tmp_path)
+    assert (answer.returncode, answer.stderr) == (0, "")
     assert tables(tmp_path / "out") == expected
+    own, exported = Model.load(tmp_path / "done"), Model.load(tmp_path / "out")
+    history = {own.item_ids[0].item(): 5.0, own.item_ids[3].item(): 1.0}
+    assert exported.recommend(history) == own.recommend(history)
+    assert (exported.stamp, exported.method, exported.item_ids) == (own.stamp, own.method, own.item_ids)
     assert {path.name for path in tmp_path.iterdir()} == {"done", "out"}
 
 
 def test_the_numbers_and_ids_are_the_models(tmp_path):
     a_run(tmp_path / "done", "item")
-    export("done", "--out", "out", cwd=tmp_path)
+    out = tacit("export", "done", "--out", "out", "--json", cwd=tmp_path).stdout
+    files = ["README.md", "guarantee.json", "items.parquet", "users.parquet"]
+    assert json.loads(out) == {"run": "done", "out": "out", "files": files, "items": 20, "stamp": "NON-PRIVATE"}
     model, items = Model.load(tmp_path / "done"), pq.read_table(tmp_path / "out" / "items.parquet")
     users = pq.read_table(tmp_path / "out" / "users.parquet")
     assert items["item"].to_pylist() == model.item_ids.ids.tolist()
@@ -80,12 +78,12 @@ def test_every_file_carries_the_stamp_and_the_guarantee(tmp_path):
     a_run(tmp_path / "done", method={"name": "bias"}, **private)
     a_run(tmp_path / "open")
     for name, words in (("done", "(2.00, 1e-06)-DP"), ("open", "NON-PRIVATE")):
-        code, out, _err = export(name, cwd=tmp_path)
+        answer = tacit("export", name, cwd=tmp_path)
         folder = tmp_path / f"{name}-model"
         promised = json.loads((folder / "guarantee.json").read_text())
         summary = json.loads((tmp_path / name / "summary.json").read_text())
-        assert code == 0
-        assert words in out
+        assert answer.returncode == 0
+        assert words in answer.stdout
         assert words in promised["stamp"]
         assert promised["guarantee"] == summary["guarantee"]
         assert promised["scale"] == [1.0, 5.0]
@@ -94,43 +92,27 @@ def test_every_file_carries_the_stamp_and_the_guarantee(tmp_path):
         assert f"**{promised['stamp']}**" in (folder / "README.md").read_text()
 
 
-def test_json_is_one_object(tmp_path):
-    a_run(tmp_path / "done")
-    code, out, _err = export("done", "--out", "deep/out", "--json", cwd=tmp_path)
-    told = json.loads(out)
-    assert code == 0
-    assert told["files"] == ["README.md", "guarantee.json", "items.parquet"]
-    assert (told["run"], told["out"], told["items"], told["stamp"]) == ("done", "deep/out", 20, "NON-PRIVATE")
-
-
-def refused(answer: tuple[int, str, str], code: int, *words: str) -> None:
-    assert answer[0] == code, answer
-    assert answer[1] == ""
-    assert "Traceback" not in answer[2]
-    assert all(word in answer[2] for word in words), answer[2]
-
-
 def test_a_run_that_is_missing_unfinished_or_damaged_is_refused(tmp_path):
-    refused(export("nowhere", cwd=tmp_path), 2, "no run folder")
-    refused(export(".", cwd=tmp_path), 2, "not a run folder")
+    refused(tacit("export", "nowhere", cwd=tmp_path), 2, "no run folder")
+    refused(tacit("export", ".", cwd=tmp_path), 2, "not a run folder")
     a_run(tmp_path / "done")
     (tmp_path / "done" / "model" / "factors.npz").write_bytes(b"no factors")
-    refused(export("done", cwd=tmp_path), 6, "was changed")
+    refused(tacit("export", "done", cwd=tmp_path), 6, "was changed")
     (tmp_path / "done" / "summary.json").unlink()
-    refused(export("done", cwd=tmp_path), 2, "not finished", "--resume")
+    refused(tacit("export", "done", cwd=tmp_path), 2, "not finished", "--resume")
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
 
 
 def test_what_is_there_is_never_overwritten(tmp_path):
     a_run(tmp_path / "done")
     (tmp_path / "out").mkdir()
-    assert export("done", "--out", "out", cwd=tmp_path)[0] == 0  # an empty folder is no loss
+    assert tacit("export", "done", "--out", "out", cwd=tmp_path).returncode == 0  # an empty folder is no loss
     before = (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns
-    refused(export("done", "--out", "out", cwd=tmp_path), 2, "is there already", "--out")
+    refused(tacit("export", "done", "--out", "out", cwd=tmp_path), 2, "already exists", "--out")
     assert (tmp_path / "out" / "guarantee.json").stat().st_mtime_ns == before
     (tmp_path / "file").write_text("mine")
-    refused(export("done", "--out", "file", cwd=tmp_path), 2, "is there already")
-    refused(export("done", "--out", "file/out", cwd=tmp_path), 2, "cannot be written")
+    refused(tacit("export", "done", "--out", "file", cwd=tmp_path), 2, "already exists")
+    refused(tacit("export", "done", "--out", "file/out", cwd=tmp_path), 2, "cannot be written")
     assert {path.name for path in tmp_path.iterdir()} == {"done", "out", "file"}
 
 
@@ -141,7 +123,7 @@ def test_a_disk_that_refuses_leaves_nothing_behind(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tacit.cli.export.os.replace", refuse)
-    refused(export("done", "--out", "out", cwd=tmp_path), 2, "No space left on device")
+    refused(tacit("export", "done", "--out", "out", cwd=tmp_path), 2, "No space left on device")
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
 
 
@@ -153,13 +135,5 @@ def test_user_factors_where_they_belong_to_the_parties_are_not_let_out(tmp_path,
     planted = {"item_ids": model.item_ids.ids, "items": model.item_factors}
     users = np.ones((30, 3), dtype=np.float32)
     np.savez(tmp_path / "done" / "model" / "factors.npz", states=users, **planted)
-    refused(export("done", cwd=tmp_path), 4, "stay with the parties")
+    refused(tacit("export", "done", cwd=tmp_path), 4, "stay with the parties")
     assert {path.name for path in tmp_path.iterdir()} == {"done"}
-
-
-def test_a_report_written_anew_says_where_it_is_as_json_too(tmp_path):
-    a_run(tmp_path / "done")
-    with chdir(tmp_path):
-        answer = CliRunner().invoke(app, ["report", "done", "--json"])
-    assert answer.exit_code == 0
-    assert json.loads(answer.stdout) == {"run": "done", "report": "done/report.html", "card": "done/card.md"}

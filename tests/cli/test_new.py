@@ -1,14 +1,17 @@
-"""`tacit new`: what its files say about methods and privacy is true."""
+"""`tacit new`: what its files say about methods and privacy is true, and --set can name another method."""
 
 import re
 
 import pytest
 from test_cli import tacit
 
+from tacit.cli.display import read_run_file
+from tacit.cli.new import new
 from tacit.config import RunFile
-from tacit.deploy.coordinator import STEP
+from tacit.deploy.coordinator_service import STEP
+from tacit.errors import UsageError
 from tacit.methods import chosen, known
-from tacit.prepare.file import check, plan
+from tacit.prepare.run_file import check, plan
 
 SETTINGS = ("horizontal", "vertical", "device")
 
@@ -38,12 +41,12 @@ def test_the_methods_listed_are_those_of_the_setting(tmp_path, setting):
     assert names == [name for name, method in known().items() if setting in method.sides]
 
 
-@pytest.mark.parametrize("setting", ["horizontal", "vertical"])
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_the_privacy_section_holds_as_it_stands_once_the_marks_are_off(tmp_path, setting):
     file = with_privacy(written(tmp_path, setting))
     made = plan(file, *check(file))
     assert made.terms.guarantee.epsilon == pytest.approx(1, rel=1e-3)
-    assert made.parameters.sampling == 0.01
+    assert made.parameters.sampling == (1.0 if setting == "device" else 0.01)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,43 @@ def test_what_holds_without_a_timeout_is_said_for_simulations_and_deployments(tm
     assert RunFile.read(path).engine.timeout is None
 
 
-def test_on_devices_the_privacy_section_holds_too(tmp_path):
-    file = with_privacy(written(tmp_path, "device"))
-    assert plan(file, *check(file)).terms.guarantee.epsilon == pytest.approx(1, rel=1e-3)
+# -- --set method.name on a file for another method --------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_file(tmp_path):
+    new(tmp_path / "run.toml", "demo", "horizontal")
+    return tmp_path / "run.toml"
+
+
+def test_the_other_method_s_keys_go_with_a_note(run_file, capsys):
+    capsys.readouterr()
+    file = read_run_file(run_file, ["method.name=bias"])
+    assert file.method == {"name": "bias"}
+    assert chosen(file.method)[0].name == "bias"
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "tacit: [method] is now bias, which has no factors, rounds, local_steps: left out, being for sgdmf."
+    ]
+
+
+def test_keys_that_both_methods_know_stay(run_file, capsys):
+    capsys.readouterr()
+    file = read_run_file(run_file, ["method.name = gradient-clipping", "method.threshold=3"])
+    assert file.method["rounds"] == 100
+    assert file.method["threshold"] == 3
+    assert capsys.readouterr().err == ""
+
+
+def test_a_key_that_was_set_with_it_is_checked_all_the_same(run_file):
+    file = read_run_file(run_file, ["method.name=bias", "method.factors=3"])
+    with pytest.raises(UsageError, match="factors"):
+        chosen(file.method)
+
+
+@pytest.mark.parametrize("changes", [[], ["method.name=sgdmf"], ["method.rounds=5"]])
+def test_a_misspelt_key_of_the_file_s_own_method_is_not_dropped(run_file, changes):
+    run_file.write_text(run_file.read_text().replace("factors = 20", "factor = 20"))
+    with pytest.raises(UsageError, match='Did you mean "factors"'):
+        chosen(read_run_file(run_file, changes).method)

@@ -4,27 +4,14 @@ import json
 import math
 
 import pytest
+from ledger_runs import RUN
 from test_cli import process, refused, tacit
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
-from tacit.cli.plan import CLARITY, clarity
+from tacit.cli.plan_command import clarity
 from tacit.guarantee import Relation
 
-DEMO = """
-[data]
-source = "demo"
-users = 200
-items = 30
-ratings = 2000
-[partition]
-into = 3
-[method]
-name = "bias"
-[privacy]
-epsilon = 2
-delta = 1e-6
-"""
 #: Data that is not there; all that a plan needs is declared.
 ABSENT = """
 [data]
@@ -44,16 +31,24 @@ epsilon = 1
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "run.toml").write_text(DEMO)
+    (tmp_path / "run.toml").write_text(RUN)
     (tmp_path / "absent.toml").write_text(ABSENT)
     (tmp_path / "items.csv").write_text("item\n" + "\n".join(map(str, range(100))) + "\n")
     return tmp_path
 
 
-def planned(folder, file="run.toml", *changes):
-    answer = tacit("plan", file, "--json", *(word for change in changes for word in ("--set", change)), cwd=folder)
+def command(folder, *words, changes=()):
+    answer = tacit("plan", *words, *(word for change in changes for word in ("--set", change)), cwd=folder)
     assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
+    return answer.stdout
+
+
+def planned(folder, file="run.toml", *changes):
+    return json.loads(command(folder, file, "--json", changes=changes))
+
+
+def page(folder, *changes):
+    return command(folder, "run.toml", changes=changes)
 
 
 def test_no_data_is_touched_and_nothing_is_written(folder):
@@ -67,22 +62,21 @@ def test_no_data_is_touched_and_nothing_is_written(folder):
 
 
 def test_a_person_reads_guarantee_noise_cost_and_forecast(folder):
-    answer = tacit("plan", "run.toml", cwd=folder)
-    assert answer.returncode == 0, answer.stderr
-    lines = answer.stdout.splitlines()
-    assert "(2.00, 1e-06)-DP · per user and silo · zero-out · against the coordinator and other silos" in answer.stdout
-    assert "SIMULATED" in answer.stdout
-    assert "by a factor of at most 7.39" in answer.stdout
-    assert "in two and at most" in answer.stdout  # a person in several silos
-    assert "Noise multiplier z = 2.23048" in answer.stdout
-    assert "In total ε = 2.00 at δ = 1e-06" in answer.stdout
+    text = page(folder)
+    lines = text.splitlines()
+    assert "(2.00, 1e-06)-DP · per user and silo · zero-out · against the coordinator and other silos" in text
+    assert "SIMULATED" in text
+    assert "by a factor of at most 7.39" in text
+    assert "in two and at most" in text  # a person in several silos
+    assert "Noise multiplier z = 2.23048" in text
+    assert "In total, ε = 2.00 at δ = 1e-06" in text
     head = next(n for n, line in enumerate(lines) if line.startswith("step "))
-    assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everybody", "2.00", "60", "3.13"]
-    assert "A single cell can be relied on roughly" in answer.stdout
+    assert lines[head + 1].split() == ["contribute", "1", "2.23", "1", "×", "1", "everyone", "2.00", "60", "3.13"]
+    assert "Noise is at most a third of the signal per cell" in text
     assert any(line.startswith("Forecast: 1 round · ") for line in lines)
     asked = next(n for n, line in enumerate(lines) if line.startswith("What changes with ε"))
     assert [line.split()[0] for line in lines[asked + 2 : asked + 5]] == ["half", "as", "double"]
-    assert "WARNING" not in answer.stdout
+    assert "WARNING" not in text
 
 
 def test_json_is_one_object_that_the_accountant_confirms(folder):
@@ -139,54 +133,34 @@ def test_signal_to_noise_falls_with_devices_and_rises_with_sealed_sums(folder):
 
 
 def test_every_signal_to_noise_ratio_gets_an_honest_sentence():
-    assert "mostly noise" in clarity(0.999)
-    assert "mostly noise" in clarity(0.0)
-    assert "mostly noise" in clarity(float("nan"))
-    assert [clarity(r) for r in (1, 2.9, 3, 9.9, 10, math.inf)] == [
-        *(2 * [CLARITY[2][1]]),
-        *(2 * [CLARITY[1][1]]),
-        *(2 * [CLARITY[0][1]]),
-    ]
+    for ratio in (0.0, 0.002, math.nan):
+        assert "expect no better than bias" in clarity(ratio)
+    assert "Noise is 2 × the signal per cell: only results over many cells" in clarity(0.6)
+    for ratio, words in ((1, "the signal"), (2.9, "the signal"), (3, "a third"), (9.9, "a third"), (10, "a tenth")):
+        assert clarity(ratio).split()[4:6] == words.split()
+    assert clarity(math.inf) == clarity(10)
 
 
-def test_a_large_delta_is_warned_of(folder):
-    plan = planned(folder, "run.toml", "privacy.delta=0.001")
-    assert "1/(10·users)" in plan["warnings"][0]
-    answer = tacit("plan", "run.toml", "--set", "privacy.delta=0.001", cwd=folder)
-    assert "WARNING: delta = 0.001 is above" in answer.stdout
-
-
-def test_delta_is_chosen_by_the_declared_number_of_users(folder):
+def test_delta_is_chosen_by_the_number_of_users_and_a_large_one_is_warned_of(folder):
     assert planned(folder, "absent.toml")["guarantee"]["delta"] == 1e-6
     assert planned(folder, "absent.toml", "public.users=1000000")["guarantee"]["delta"] == 1e-8
+    assert "WARNING: delta = 0.001 is above" in page(folder, "privacy.delta=0.001")
 
 
-def test_what_is_assumed_is_said(folder):
+def test_assumptions_are_stated(folder):
     notes = " ".join(planned(folder, "run.toml", "partition={by='zip'}")["notes"])
     assert "only known from the data; 10 are assumed" in notes
     assert "√3 times" in " ".join(planned(folder)["notes"])
 
 
-def test_per_rating_is_never_cheaper(folder):
-    users, ratings = planned(folder), planned(folder, "run.toml", "privacy.unit=rating")
-    assert ratings["guarantee"]["unit"] == "rating"
-    assert ratings["steps"][0]["sigma"] >= users["steps"][0]["sigma"]
-
-
 CHAIN = ("method={name='sgdmf', rounds=3, local_steps=10}", "aggregation.name=secagg")
-
-
-def page(folder, *changes):
-    answer = tacit("plan", "run.toml", *(word for change in changes for word in ("--set", change)), cwd=folder)
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout
 
 
 @pytest.mark.parametrize("parties", [3, 6])
 def test_noise_that_is_each_partys_own_is_not_called_shared(folder, parties):
     words = page(folder, *CHAIN, f"partition.into={parties}")
-    assert "each party adds its own" in words
-    assert f"over {parties} of them carries √{parties} times that of one" in words
+    assert "each party adds all of the noise itself" in words
+    assert f"over {parties} of them carries √{parties} times the noise of one" in words
     assert "shared:" not in words
     assert "level" not in words
 
@@ -200,8 +174,8 @@ def test_noise_that_is_shared_names_its_step_and_what_is_taken_out(folder):
     assert "its own" not in all_stay
     one = page(folder, sealed, "partition.into=6")
     assert "At least 5 parties must stay" in one
-    assert "taken out again, in 1 level." in one
-    assert "taken out again, in 5 levels." in page(folder, sealed, "partition.into=30")
+    assert "surplus is removed, in 1 level." in one
+    assert "surplus is removed, in 5 levels." in page(folder, sealed, "partition.into=30")
 
 
 @pytest.mark.parametrize("first", [(), CHAIN[:1]])
@@ -211,12 +185,11 @@ def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
 
     (three,) = warnings()
     assert three.startswith("Secure sums among 3 parties tolerate no loss: one lost site voids every sum")
-    assert "no [aggregation] tolerate is possible among so few, so let more parties take part" in three
-    refused(
-        tacit("plan", "run.toml", "--set", CHAIN[1], "--set", "aggregation.tolerate=0.34", cwd=folder), 4, "tolerate"
-    )
+    assert "no [aggregation] tolerate is possible among so few, so add parties" in three
+    too_many = ("--set", CHAIN[1], "--set", "aggregation.tolerate=0.34")
+    refused(tacit("plan", "run.toml", *too_many, cwd=folder), 4, "tolerate")
     (four,) = warnings("partition.into=4", "aggregation.tolerate=0.1")
-    assert "; raise [aggregation] tolerate, or let more parties take part." in four
+    assert "; raise [aggregation] tolerate, or add parties." in four
     assert warnings("partition.into=4") == []
     assert f"WARNING: {three}" in page(folder, *first, "aggregation.name=secagg")
 
@@ -225,15 +198,10 @@ def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
     ("file", "change", "code", "words"),
     [
         ("run.toml", "privacy.epsilon=0", 2, ["epsilon"]),
-        ("run.toml", "privacy.epsilon=-1", 2, ["epsilon"]),
-        ("run.toml", "privacy.epsilon=nan", 2, ["epsilon"]),
-        ("run.toml", "privacy.delta=0", 2, ["delta"]),
         ("run.toml", "privacy.delta=0.005", 2, ["delta = 0.005", "1/users = 0.005"]),
         ("run.toml", "privacy.delta=0.5", 2, ["delta = 0.5", "1e-06 or less"]),
         ("run.toml", "privacy.unit=usr", 2, ["privacy.unit", "'user'", "'rating'"]),
-        ("run.toml", "privacy.epsilom=1", 2, ["epsilom", "epsilon"]),
         ("run.toml", "method={name='central'}", 4, ["central", "no guarantee", "NON-PRIVATE"]),
-        ("run.toml", "method={name='bais'}", 2, ["bais", "bias"]),
         ("run.toml", "privacy.accounting=paper", 4, ["paper"]),
         ("absent.toml", "public={scale=[1,5], catalogue='items.csv'}", 2, ["users", "public fact"]),
         ("absent.toml", "public={users=5000, catalogue='items.csv'}", 2, ["scale", "public fact"]),
@@ -247,7 +215,7 @@ def test_what_cannot_be_promised_gets_one_sentence_and_its_exit_code(folder, fil
 
 
 def test_a_run_without_privacy_has_no_plan(folder):
-    (folder / "open.toml").write_text(DEMO.split("[privacy]")[0])
+    (folder / "open.toml").write_text(RUN.split("[privacy]")[0])
     refused(tacit("plan", "open.toml", cwd=folder), 2, "open.toml", "[privacy]", "NON-PRIVATE")
     assert planned(folder, "open.toml", "privacy.epsilon=1")["guarantee"]["epsilon"] <= 1
     refused(tacit("plan", "nowhere.toml", cwd=folder), 2, "nowhere.toml")

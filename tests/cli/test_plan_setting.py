@@ -13,25 +13,8 @@ from tacit.data.load import load, side_columns
 from tacit.data.synthetic import demo
 from tacit.errors import UsageError
 from tacit.partition import partition
-from tacit.prepare.data import prepare
-from tacit.prepare.file import setting_in_data
-
-RUN = """
-[data]
-source = "{source}"
-{more}
-[partition]
-by = "{by}"
-into = 2
-[public]
-scale = [1, 5]
-users = 40
-catalogue = "{catalogue}"
-[method]
-{method}
-[privacy]
-epsilon = 1.0
-"""
+from tacit.prepare.loaded import prepare
+from tacit.prepare.run_file import setting_in_data
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +33,12 @@ def shop(tmp_path_factory):
     return folder
 
 
-def file_of(shop, by, source="set", more="", method='name = "bias"'):
+def file_of(shop, by, source="set", method=None, **data):
+    public = {"scale": (1, 5), "users": 40, "catalogue": str(shop / "things.csv")}
+    table = {"data": {"source": str(shop / source), **data}, "partition": {"by": by, "into": 2}, "public": public}
+    run = {**table, "method": method or {"name": "bias"}, "privacy": {"epsilon": 1.0}}
     path = shop / f"{by}.toml"
-    words = {"by": by, "source": shop / source, "more": more, "method": method, "catalogue": shop / "things.csv"}
-    path.write_text(RUN.format(**words))
+    path.write_text(RunFile.model_validate(run).to_toml())
     return path
 
 
@@ -75,12 +60,12 @@ def test_plan_and_run_agree(shop, by, setting):
 
 @pytest.mark.parametrize(("by", "setting"), [("gender", "horizontal"), ("year", "vertical")])
 def test_tables_that_the_run_file_names_count(shop, by, setting):
-    more = f'user_table = "{shop / "people.csv"}"\nitem_table = "{shop / "things.csv"}"'
-    assert both(file_of(shop, by, "bought.csv", more)) == (setting, setting)
+    tables = {"user_table": str(shop / "people.csv"), "item_table": str(shop / "things.csv")}
+    assert both(file_of(shop, by, "bought.csv", **tables)) == (setting, setting)
 
 
 def test_a_method_for_one_setting_is_not_refused_for_a_column_of_that_setting(shop):
-    method = 'name = "local-private"\nrounds = 1\nlocal_steps = 1\nsampling = 1.0\nfactors = 2'
+    method = {"name": "local-private", "rounds": 1, "local_steps": 1, "sampling": 1.0, "factors": 2}
     assert both(file_of(shop, "year", method=method)) == ("vertical", "vertical")
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -10,26 +9,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ledger_runs import edit
 
 from tacit.cli.compare import compare
 from tacit.cli.export import export
-from tacit.cli.ledger import verify
-from tacit.cli.report import report
-from tacit.cli.run import finished
-from tacit.cli.verified import Run, verified
+from tacit.cli.ledger_command import verify
+from tacit.cli.run import finished, report
+from tacit.cli.verified_ledgers import Run, verified
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
+from tacit.engine.call_log import CallLog
 from tacit.errors import TamperingFound
 from tacit.experiment import run
-from tacit.federation.line import Logged
+from tacit.federation.calls import Logged
 from tacit.federation.transcript import Entry
 from tacit.report.folder import file_hash
 
-PUBLIC = {
-    "data": {"source": "demo", "users": 60, "items": 20, "ratings": 600},
-    "partition": {"into": 2},
-    "method": {"name": "bias"},
-}
+DATA = {"source": "demo", "users": 60, "items": 20, "ratings": 600}
+PUBLIC = {"data": DATA, "partition": {"into": 2}, "method": {"name": "bias"}}
 OPEN = RunFile.model_validate(PUBLIC)
 PRIVATE = RunFile.model_validate({**PUBLIC, "privacy": {"epsilon": 2.0, "delta": 1e-6}})
 
@@ -61,13 +57,12 @@ def change_json(path: Path, change) -> None:
 def refused(folder: Path, words: str, file: RunFile = PRIVATE) -> None:
     """Verify, report and resume all say so, and nothing is written."""
     card = (folder / "card.md").read_bytes()
-    with pytest.raises(TamperingFound, match=words):
-        verified(folder)
-    with pytest.raises(TamperingFound, match=words):
-        report(folder)
+    looks = [lambda: verified(folder), lambda: report(folder)]
     if (folder / "run.toml").read_bytes() == file.to_toml().encode():
+        looks.append(lambda: finished(folder, file))
+    for look in looks:
         with pytest.raises(TamperingFound, match=words):
-            finished(folder, file)
+            look()
     assert (folder / "card.md").read_bytes() == card
 
 
@@ -84,46 +79,31 @@ def test_a_run_as_it_was_left_verifies(private, non_private):
         assert finished(folder, file)["run"]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("epsilon", 1.9999),
-        ("epsilon", 2.5),
-        ("delta", 1e-9),
-        ("unit", "rating"),
-        ("relation", "replace"),
-        ("model", "local"),
-        ("against", "everyone"),
-        ("simulated", False),
-        ("claimed_epsilon", 0.1),
-    ],
-)
-def test_a_changed_guarantee_is_found(private, key, value):
-    change_json(private / "summary.json", lambda table: table["guarantee"].update({key: value}))
+GUARANTEE = {"epsilon": 1.9999, "delta": 1e-9, "unit": "rating", "relation": "replace", "model": "local"}
+GUARANTEE |= {"against": "everyone", "simulated": False, "claimed_epsilon": 0.1}
+
+
+@pytest.mark.parametrize("key", GUARANTEE)
+def test_a_changed_guarantee_is_found(private, key):
+    change_json(private / "summary.json", lambda table: table["guarantee"].update({key: GUARANTEE[key]}))
     refused(private, r"summary\.json")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("method", "sgdmf"), ("rounds", 9), ("metrics", {"mse": 0.1}), ("bytes_up", 1), ("digest", "0" * 64)],
-)
+@pytest.mark.parametrize(("key", "value"), [("method", "sgdmf"), ("rounds", 9), ("metrics", {}), ("digest", "0" * 64)])
 def test_a_changed_summary_is_found(non_private, key, value):
     change_json(non_private / "summary.json", lambda table: table.update({key: value}))
     refused(non_private, "was changed", OPEN)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.9, None, "2.0"])
-def test_a_stated_epsilon_below_what_the_ledgers_hold_is_found_without_the_log(private, monkeypatch, epsilon):
-    """Also where the log was sealed anew by someone who holds its key."""
-    change_json(private / "summary.json", lambda table: table["guarantee"].update(epsilon=epsilon))
+@pytest.mark.parametrize("stated", [{"epsilon": 1.9}, {"epsilon": None}, {"epsilon": "2.0"}, None])
+def test_a_guarantee_below_what_the_ledgers_hold_is_found_without_the_log(private, monkeypatch, stated):
+    """Also where the log was sealed again by someone who holds its key."""
+    change_json(
+        private / "summary.json",
+        lambda table: table.update(guarantee=None if stated is None else {**table["guarantee"], **stated}),
+    )
     monkeypatch.setattr(Run, "check_record", lambda self: None)
     refused(private, "the run released what costs ε = 2")
-
-
-def test_a_run_that_claims_to_be_without_a_guarantee_is_found_by_its_ledgers(private, monkeypatch):
-    change_json(private / "summary.json", lambda table: table.update(guarantee=None))
-    monkeypatch.setattr(Run, "check_record", lambda self: None)
-    refused(private, "states no guarantee")
 
 
 def rewritten(folder: Path, name: str) -> None:
@@ -136,9 +116,8 @@ def rewritten(folder: Path, name: str) -> None:
             changed = {key: array * 2 if array.dtype.kind == "f" else array for key, array in arrays.items()}
         np.savez(path, **changed)
     else:
-        old, new = {"run.toml": ("2.0", "0.1"), "model/model.json": ("(2.00", "(0.10"), "about.json": ("60", "61")}[
-            name
-        ]
+        changes = {"run.toml": ("2.0", "0.1"), "model/model.json": ("(2.00", "(0.10"), "about.json": ("60", "61")}
+        old, new = changes[name]
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
 
@@ -156,7 +135,11 @@ def test_a_file_of_a_run_that_cannot_be_decoded_is_tampering(private, name, cont
     refused(private, name)
 
 
-def test_a_file_that_is_gone_is_found(private):
+def test_a_file_that_was_removed_or_added_is_found(private):
+    roster = private / "transcript" / "roster.json"
+    roster.write_text("[]")  # as if its ledgers were at sites
+    refused(private, "was not there when the run ended")
+    roster.unlink()
     (private / "model" / "factors.npz").unlink()
     refused(private, r"factors\.npz.*is gone")
 
@@ -197,11 +180,8 @@ def kept_log(path: Path, calls: int = 3) -> Path:
     return path
 
 
-def edit(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        for statement in statements:
-            database.execute(statement)
-        database.commit()
+def swap(*pairs: tuple[int, int]) -> list[str]:
+    return [f"update calls set number = {new} where number = {old}" for old, new in pairs]
 
 
 TAMPERINGS = {
@@ -211,20 +191,14 @@ TAMPERINGS = {
     "a request": ["update calls set request = 'other' where number = 3"],
     "a head": ["update calls set heads = '{}' where number = 3"],
     "not UTF-8": ["update calls set entries = cast(x'fffe' as text) where number = 2"],
-    "first removed": ["delete from calls where number = 1"],
     "middle removed": ["delete from calls where number = 2"],
     "last removed": ["delete from calls where number = 3"],
-    "last two removed": ["delete from calls where number > 1"],
     "all removed": ["delete from calls"],
-    "last removed, and told so": [
+    "last removed, and the latest changed": [
         "delete from calls where number = 3",
         "update latest set number = 2, seal = (select seal from calls where number = 2)",
     ],
-    "moved": [
-        "update calls set number = 9 where number = 1",
-        "update calls set number = 1 where number = 2",
-        "update calls set number = 2 where number = 9",
-    ],
+    "moved": swap((1, 9), (2, 1), (9, 2)),
     "added": ["insert into calls select 4, 'new', request, result, entries, heads, seal from calls where number = 3"],
     "no latest": ["delete from latest"],
     "the record": ["update finished set record = replace(record, '{}', '{\"a\": 1}')"],
@@ -260,26 +234,12 @@ def test_a_log_that_was_emptied_or_removed_is_not_begun_again(tmp_path):
     path = kept_log(tmp_path / "log.sqlite")
     path.write_bytes(b"")
     for _ in range(2):
-        with pytest.raises(TamperingFound, match="gone or was emptied"):
+        with pytest.raises(TamperingFound, match="missing or empty"):
             CallLog(path)
         path.unlink()
 
 
-def test_a_log_of_a_version_that_sealed_nothing_is_refused_in_one_sentence(tmp_path):
-    path = tmp_path / "log.sqlite"
-    edit(path, "create table calls (key text primary key, request text, result blob, entries text, heads text) strict")
-    with pytest.raises(TamperingFound, match="version that did not seal"):
-        CallLog(path)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "update calls set entries = replace(entries, '\"ok\"', '\"OK\"') where number = 1",
-        "delete from calls where number = 1",
-        "delete from calls",
-    ],
-)
+@pytest.mark.parametrize("statement", [TAMPERINGS["one word"][0].replace("2", "1"), "delete from calls"])
 def test_a_run_is_not_resumed_from_a_changed_log(tmp_path, statement):
     def killed(glance):
         raise KeyboardInterrupt
@@ -312,22 +272,11 @@ def test_nothing_prints_a_guarantee_that_was_not_verified(private, tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_list_of_sites_that_was_added_does_not_turn_the_ledgers_away(private):
-    (private / "transcript" / "roster.json").write_text("[]")
-    refused(private, "was not there when the run ended")
-
-
 def test_the_stated_guarantee_is_held_to_the_relation_of_the_ledgers(tmp_path, monkeypatch):
     """A rating that moves factors fitted at home is counted as a replaced user, which costs more than zero-out."""
     method = {"name": "sgdmf", "factors": 2, "rounds": 1, "local_steps": 1, "users": "pretrained", "sampling": 1.0}
-    table = {
-        "data": {"source": "demo", "users": 40, "items": 12, "ratings": 300},
-        "partition": {"into": 2},
-        "method": method,
-        "privacy": {"epsilon": 2.0, "delta": 1e-6, "unit": "rating"},
-        "evaluate": {"floor": False},
-    }
-    run(RunFile.model_validate(table), tmp_path / "run")
+    privacy = {"epsilon": 2.0, "delta": 1e-6, "unit": "rating"}
+    run(RunFile.model_validate({**PUBLIC, "method": method, "privacy": privacy}), tmp_path / "run")
     change_json(tmp_path / "run" / "summary.json", lambda table: table["guarantee"].update(epsilon=1.8))
     monkeypatch.setattr(Run, "check_record", lambda self: None)
     refused(tmp_path / "run", "the run released what costs ε = 2")

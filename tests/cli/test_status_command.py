@@ -1,40 +1,25 @@
-"""`tacit status`: what a person and a script are told about services, and the exit code that fits."""
+"""`tacit status`: what services do, for people and for scripts, and the exit code that fits."""
 
 import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from importlib import import_module
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from tacit.cli import Json, _Group
-from tacit.cli.status import status as command
-from tacit.deploy.status import NAME, Status
+from tacit.cli import app
+from tacit.deploy.service_status import NAME, Status
 from tacit.errors import UsageError
 
-app = typer.Typer(cls=_Group)
 
-
-@app.command()
-def status(place: Path | None = typer.Argument(None), as_json: Json = False) -> None:
-    sys.exit(command(place, as_json))
-
-
-@app.command()
-def other(kind: str) -> None:
-    """A second command makes the first one a name; it fails with what a peer may have said."""
-    raise {"usage": UsageError, "unforeseen": RuntimeError}[kind]("look \x1b]0;owned\x07\x9b2J\u202e\nhere")
-
-
-def tell(*args):
+def status(*args):
     return CliRunner().invoke(app, ["status", *map(str, args)])
 
 
 def service(folder, role="party-1", federation="hearts", **changes):
-    """A service that lives in this process."""
+    """A service of this process."""
     one = Status(folder, role, federation)
     one.set(**{"state": "serving", "run": "4f2a", "round": 3, **changes})
     one.close()
@@ -48,7 +33,7 @@ def change(folder, **changes):
 
 
 def killed(folder, **changes):
-    """A service whose process ended without a word."""
+    """A service whose process ended without reporting it."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return change(service(folder, **changes), pid=process.pid)
@@ -58,25 +43,19 @@ def ago(seconds):
     return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
 
 
-def test_a_site_is_told_in_one_row(tmp_path):
-    answer = tell(service(tmp_path, epsilon=0.4, budget=1))
-    head, row = answer.stdout.splitlines()
-    assert answer.exit_code == 0, answer.output
-    assert " ".join(head.split()) == "role state run round ε of budget peers age alive"
-    assert row.split()[:7] == ["party-1", "serving", "4f2a", "3", "0.40", "of", "1"]
-    assert row.split()[-1] == "yes"
-
-
-def test_a_folder_of_several_is_told_coordinator_first(tmp_path):
+def test_services_have_a_row_each_coordinator_first(tmp_path):
     service(tmp_path, role="coordinator", peers={"party-2": "connected", "party-10": "connected"})
-    service(tmp_path / "sites" / "a", role="party-10")
+    service(tmp_path / "sites" / "a", role="party-10", epsilon=0.4, budget=1)
     service(tmp_path / "sites" / "b", role="party-2", state="done")
-    answer = tell(tmp_path)
-    rows = answer.stdout.splitlines()[1:]
-    assert [row.split()[0] for row in rows] == ["coordinator", "party-2", "party-10"]
-    assert "2 connected" in rows[0]
-    assert rows[1].split()[-1] == "ended"
-    assert answer.exit_code == 0
+    answer = status(tmp_path)
+    head, *rows = (line.split() for line in answer.stdout.splitlines())
+    assert answer.exit_code == 0, answer.output
+    assert " ".join(head) == "role state run round ε of budget peers age alive"
+    assert [row[0] for row in rows] == ["coordinator", "party-2", "party-10"]
+    assert "2 connected" in answer.stdout
+    assert rows[1][-1] == "ended"
+    assert rows[2][1:7] == ["serving", "4f2a", "3", "0.40", "of", "1"]
+    assert rows[2][-1] == "yes"
 
 
 @pytest.mark.parametrize(
@@ -94,110 +73,74 @@ def test_a_folder_of_several_is_told_coordinator_first(tmp_path):
     ],
 )
 def test_the_exit_code_and_the_sentence_fit(tmp_path, changes, code, words):
-    answer = tell(service(tmp_path, **changes))
+    answer = status(service(tmp_path, **changes))
     assert answer.exit_code == code
-    said = "\n".join(answer.stdout.splitlines()[2:])
-    assert (words in said) if words else (said == "")
+    problems = "\n".join(answer.stdout.splitlines()[2:])
+    assert (words in problems) if words else (problems == "")
 
 
-def test_a_dead_service_is_told(tmp_path):
-    answer = tell(killed(tmp_path))
-    assert answer.exit_code == 5
-    assert answer.stdout.splitlines()[1].split()[-1] == "no"
-    assert "party-1 died without saying so" in answer.stdout
-
-
-def test_a_silent_service_is_told_with_its_age(tmp_path):
-    answer = tell(change(service(tmp_path), updated=ago(200)))
-    assert answer.exit_code == 5
-    assert "3 min 20 s ago, while serving" in answer.stdout
-
-
-def test_a_death_weighs_more_than_a_refusal(tmp_path):
-    service(tmp_path / "a", state="refused")
-    assert tell(tmp_path).exit_code == 4
-    killed(tmp_path / "b", role="party-2")
-    assert tell(tmp_path).exit_code == 5
+def test_a_dead_or_silent_service_is_a_failure(tmp_path):
+    dead = status(killed(tmp_path / "dead"))
+    assert dead.stdout.splitlines()[1].split()[-1] == "no"
+    assert "party-1 stopped without reporting it" in dead.stdout
+    silent = status(change(service(tmp_path / "silent"), updated=ago(200)))
+    assert "3 min 20 s ago, while serving" in silent.stdout
+    service(tmp_path / "refused", state="refused")
+    assert status(tmp_path / "refused").exit_code == 4
+    assert dead.exit_code == silent.exit_code == status(tmp_path).exit_code == 5  # a death outweighs a refusal
 
 
 def test_json_is_one_object(tmp_path):
     service(tmp_path / "a", epsilon=0.4, budget=1)
     killed(tmp_path / "b", role="party-2")
-    answer = tell(tmp_path, "--json")
-    told = json.loads(answer.stdout)
+    answer = status(tmp_path, "--json")
     assert answer.exit_code == 5
-    assert list(told) == ["services"]
-    first, second = told["services"]
+    first, second = json.loads(answer.stdout)["services"]
     assert (first["role"], first["alive"], first["problems"], first["epsilon"]) == ("party-1", True, [], 0.4)
     assert (second["role"], second["alive"], len(second["problems"])) == ("party-2", False, 1)
     assert second["folder"] == str(tmp_path / "b")
 
 
-# -- where it looks -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "words"), [("", "has no service in it"), ("nowhere", "is no folder")])
-def test_nothing_there_is_bad_usage(tmp_path, name, words):
-    answer = tell(tmp_path / name)
+@pytest.mark.parametrize(
+    ("place", "words"), [(["."], "has no service in it"), (["nowhere"], "is not a folder"), ([], "No service has run")]
+)
+def test_nothing_there_is_bad_usage(tmp_path, monkeypatch, place, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "simulated").mkdir(parents=True)
+    answer = status(*place)
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert words in answer.stderr
 
 
-def test_nothing_in_the_working_folder_is_bad_usage(tmp_path, monkeypatch):
+def test_by_default_the_newest_run_and_its_sites(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "simulated").mkdir(parents=True)
-    with pytest.raises(UsageError, match="No service has worked"):
-        command(None, as_json=False)
-    assert tell().exit_code == 2
-
-
-def test_a_damaged_file_is_one_sentence(tmp_path):
-    (tmp_path / NAME).write_text("{")
-    answer = tell(tmp_path)
-    assert (answer.exit_code, answer.stdout) == (2, "")
-    assert answer.stderr.count("\n") == 1
-
-
-def test_by_default_the_newest_run_and_its_sites(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+    service(tmp_path / "site-1", role="party-1")
+    assert len(json.loads(status("--json").stdout)["services"]) == 1
     change(service(tmp_path / "runs" / "old", role="coordinator"), updated=ago(500))
     service(tmp_path / "runs" / "new", role="coordinator")
-    service(tmp_path / "site-1", role="party-1")
-    service(tmp_path / "site-2", role="party-2")
     change(service(tmp_path / "site-other", role="party-9", federation="lungs"), updated=ago(900))
-    assert command(None, as_json=True) == 0
-    told = json.loads(capsys.readouterr().out)["services"]
-    assert [one["folder"] for one in told] == ["runs/new", "site-1", "site-2"]
+    answer = status("--json")
+    assert answer.exit_code == 0
+    assert [one["folder"] for one in json.loads(answer.stdout)["services"]] == ["runs/new", "site-1"]
 
 
-def test_by_default_a_site_alone_is_found(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    killed(tmp_path / "site-1")
-    assert command(None, as_json=True) == 5
-    assert len(json.loads(capsys.readouterr().out)["services"]) == 1
-
-
-# -- what is shown --------------------------------------------------------------------------------------------
-
-
-def test_nothing_in_a_file_reaches_the_terminal_as_a_command(tmp_path):
+def test_nothing_in_a_file_reaches_the_terminal_as_a_command_and_looking_changes_nothing(tmp_path):
     change(service(tmp_path), message="x\x1b[2Jy\n", state="failed", role="[bold]party\x1b]0;t\x07")
-    answer = tell(tmp_path)
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*")}
+    answer = status(tmp_path)
     assert answer.exit_code == 5
     assert "\x1b" not in answer.stdout
     assert "[bold]party" in answer.stdout
-
-
-def test_looking_changes_nothing(tmp_path):
-    service(tmp_path)
-    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*")}
-    tell(tmp_path)
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*")} == before
 
 
-@pytest.mark.parametrize(("kind", "code"), [("usage", 2), ("unforeseen", 1)])
-def test_an_error_does_not_command_the_terminal(kind, code):
-    done = CliRunner().invoke(app, ["other", kind])
+@pytest.mark.parametrize(("kind", "code"), [(UsageError, 2), (RuntimeError, 1)])
+def test_an_error_does_not_command_the_terminal(kind, code, monkeypatch):
+    def fail():
+        raise kind("look \x1b]0;owned\x07\x9b2J\u202e\nhere")
+
+    monkeypatch.setattr(import_module("tacit.cli.status"), "_newest", fail)
+    done = status()
     assert done.exit_code == code
     assert "look ]0;owned 2J here" in done.stderr
     assert done.stderr.rstrip("\n").isprintable()

@@ -1,7 +1,6 @@
 """The catalogue: one digest however a file wrote it, features by plain rules, and one sentence for what cannot be."""
 
 import datetime
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +10,10 @@ import pytest
 
 from tacit.config import DataSection, PublicSection
 from tacit.data import catalogue as module
-from tacit.data.catalogue import Catalogue
+from tacit.data.catalogue import Catalogue, read_catalogue
 from tacit.data.load import load, public_items
-from tacit.data.public import public_facts
-from tacit.data.sides import read_catalogue
+from tacit.data.public_facts import PUBLISHED, PublicFacts, public_facts
+from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError
@@ -43,9 +42,6 @@ def films(**columns):
     return Catalogue(Vocabulary(np.arange(len(next(iter(columns.values())))), "item"), pa.table(columns), (*columns,))
 
 
-# -- features -----------------------------------------------------------------------------------------------------
-
-
 def test_labels_are_counted_once_and_sorted_and_numbers_are_standardised(tmp_path):
     made = read_catalogue(written(tmp_path), NAMED)
     assert made.ids == IDS
@@ -56,30 +52,6 @@ def test_labels_are_counted_once_and_sorted_and_numbers_are_standardised(tmp_pat
     deviation = np.sqrt(200 / 3)
     years = [0, 10 / deviation, -10 / deviation, 0]
     np.testing.assert_allclose(features, np.c_[[[0, 1, 1], [1, 0, 1], [0, 0, 1], [0, 0, 0]], years], rtol=1e-6)
-
-
-def test_some_columns_in_another_order():
-    made = films(a=["x", "y"], b=[1.0, 3.0], c=["z", "z"])
-    np.testing.assert_array_equal(made.features(["c", "b"]), [[1, -1], [1, 1]])
-    assert made.names_of(["c", "b"]) == ("c=z", "b")
-    assert made.features([]).shape == (2, 0)
-
-
-def test_a_column_that_is_called_like_another_s_label_keeps_its_place():
-    made = films(**{"a": ["x", None], "a=x": [1.0, 3.0]})
-    np.testing.assert_array_equal(made.features(["a=x"]), [[-1], [1]])
-
-
-def test_features_are_made_once_and_nobody_can_change_them():
-    made = films(a=["x", "y"])
-    assert made.features() is made.features()
-    with pytest.raises(ValueError, match="read-only"):
-        made.features()[0, 0] = 5
-
-
-def test_without_names_there_are_items_and_no_features():
-    made = Catalogue(IDS, TABLE)
-    assert (len(made), made.width, made.attributes, made.features().shape) == (4, 0, None, (4, 0))
 
 
 @pytest.mark.parametrize(
@@ -103,9 +75,6 @@ def test_every_kind_of_column(column, expected):
     np.testing.assert_allclose(films(a=pa.array(column) if isinstance(column, list) else column).features(), expected)
 
 
-# -- digests ------------------------------------------------------------------------------------------------------
-
-
 def test_neither_format_nor_row_order_nor_other_columns_show_in_the_digest(tmp_path):
     digest = read_catalogue(written(tmp_path), NAMED).digest
     turned = TABLE.take([2, 0, 3, 1]).select(["year", "item", "genres"])
@@ -113,12 +82,6 @@ def test_neither_format_nor_row_order_nor_other_columns_show_in_the_digest(tmp_p
     listed = TABLE.set_column(1, "genres", lists).set_column(2, "year", TABLE["year"].cast(pa.float32()))
     for table, name in ((TABLE, "a.csv"), (turned, "b.parquet"), (turned, "c.csv"), (listed, "d.parquet")):
         assert read_catalogue(written(tmp_path, table, name), NAMED).digest == digest
-
-
-def test_a_fraction_has_one_digest_in_every_precision():
-    numbers = [0.1, 19.99, 1 / 3]
-    single, double = films(a=pa.array(numbers, pa.float32())), films(a=pa.array(numbers, pa.float64()))
-    assert single.digest == double.digest
 
 
 def test_ids_values_names_and_their_order_show_in_the_digest():
@@ -138,15 +101,6 @@ def test_ids_values_names_and_their_order_show_in_the_digest():
     assert [base.differs(made) for made in several[:4]] == [None, "columns", "ids", "year"]
 
 
-def test_a_catalogue_made_of_another_s_columns_is_the_same():
-    base = Catalogue(IDS, TABLE, NAMED)
-    assert Catalogue(IDS, base.attributes, NAMED).digest == base.digest
-    np.testing.assert_array_equal(replace(base, columns=("year",)).features(), base.features(["year"]))
-
-
-# -- what cannot be -----------------------------------------------------------------------------------------------
-
-
 def sentence(act, kind=UsageError):
     with pytest.raises(kind) as error:
         act()
@@ -159,12 +113,6 @@ def test_an_unknown_column_names_those_there_are(tmp_path):
     assert all(word in said for word in ('no column "genre"', '"genres", "year", "title"', "items.parquet"))
     said = sentence(lambda: Catalogue(IDS, TABLE, ("year",)).features(["genres"]))
     assert "it names year" in said
-
-
-def test_a_list_without_attributes_has_no_features(tmp_path):
-    only = written(tmp_path, TABLE.select(["item"]), "ids.csv")
-    assert "nothing describes the items" in sentence(lambda: read_catalogue(only, ["genres"]))
-    assert "nothing describes the items" in sentence(lambda: Catalogue(IDS, None, ("genres",)))
 
 
 def test_a_column_named_twice_or_there_twice_is_refused():
@@ -203,14 +151,11 @@ def test_columns_that_are_no_features(column, kind, words):
 
 def test_too_many_labels_are_one_sentence(monkeypatch):
     many = pa.array([f"t{k}" for k in range(module.MOST_FEATURES + 1)])
-    assert '"a" has 10,001 different labels' in sentence(lambda: films(a=many))
+    assert '("a" 10,001)' in sentence(lambda: films(a=many))
     half = pa.array([f"t{k % 6000}" for k in range(12_000)])
     assert "make 12,000 feature columns" in sentence(lambda: films(a=half, b=half))
     monkeypatch.setattr(module, "MOST_CELLS", 20)
     assert "at most 5" in sentence(lambda: films(a=["1|2|3|4|5|6", None, None, None]))
-
-
-# -- from a run's sources -----------------------------------------------------------------------------------------
 
 
 def test_the_demo_brings_the_attributes_that_its_ratings_have():
@@ -233,13 +178,6 @@ def test_the_catalogue_s_attributes_go_before_those_of_the_item_table(tmp_path):
     assert loaded.item_attributes["year"].to_pylist() == [2000, 2010, 1990, None]
     assert loaded.item_attributes["shelf"].to_pylist() == ["x", "y", None, None]
     assert partition(loaded, into=2).catalogue.digest == read_catalogue(path, ["year"]).digest
-
-
-def test_features_of_ratings_that_nothing_describes_are_refused():
-    ratings = pa.table({"user": ["a", "b"], "item": [1, 2], "rating": [1.0, 2.0]})
-    assert "nothing describes the items" in sentence(lambda: load(ratings, features=["year"]))
-    assert "features takes a list" in sentence(lambda: load("demo", features="year"))
-    assert 'The demo has no column "yera"' in sentence(lambda: load("demo", features=["yera"]))
 
 
 def test_public_facts_know_the_width_and_read_no_rating(tmp_path, monkeypatch):
@@ -266,9 +204,6 @@ def test_a_published_set_brings_its_own(tmp_path, monkeypatch):
     assert parties.catalogue.names[-1] == "year"
 
 
-# -- what parties have of it --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("by", ["user", "item", "device"])
 def test_a_party_has_the_features_of_the_items_that_it_holds(by):
     parties = partition(load("demo", users=20, items=30, ratings=200, features=["genres", "year"]), into=3, by=by)
@@ -278,3 +213,33 @@ def test_a_party_has_the_features_of_the_items_that_it_holds(by):
         np.testing.assert_array_equal(facts.features_of(share.name), facts.catalogue.features()[share.items])
         rows = facts.features_of(share.name, ["year"])
         np.testing.assert_array_equal(rows, facts.catalogue.features(["year"])[share.items])
+
+
+ROWS = "user,item,rating\na,1,4\nb,2,5\nb,1,3\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "ratings.csv").write_text(ROWS)
+    (tmp_path / "items.csv").write_text("item\n1\n2\n3\n")
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "ratings.csv").write_text(ROWS)
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_rated_items_alone_are_no_list(folder):
+    assert not load(folder / "ratings.csv").item_ids.listed
+    assert load(folder / "ratings.csv", catalogue=folder / "items.csv").item_ids.listed
+    assert load("demo").item_ids.listed
+
+
+@pytest.mark.parametrize(("items", "listed"), [(2, True), (3, False)])
+def test_a_publishers_count_makes_a_list_of_all_items(folder, monkeypatch, items, listed):
+    monkeypatch.setitem(PUBLISHED, "tiny", PublicFacts(2, items, Scale(1, 5), 3))
+    assert load("tiny").item_ids.listed is listed
+
+
+def test_parts_of_a_list_are_listed(folder):
+    ratings = load(folder / "ratings.csv", catalogue=folder / "items.csv", scale=(1, 5))
+    assert all(share.ratings.item_ids.listed for share in partition(ratings, into=3, by="item"))

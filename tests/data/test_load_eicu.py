@@ -97,31 +97,19 @@ def test_counts_are_counts_whatever_is_asked_and_left_out_rows_are_noted(folder)
     assert not any('feedback="count"' in note for note in implicit.notes)
 
 
-def test_hospitals_and_all_but_one_event_table_may_be_missing(tmp_path):
-    (tmp_path / "patient.csv").write_text(PATIENT)
-    (tmp_path / "lab.csv").write_text(LAB)
-    ratings = load(tmp_path, feedback="implicit")
-    assert ratings.n_ratings == 2
-    assert ratings.user_attributes.column_names == ["hospital", "age", "gender", "ethnicity"]
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
         ("LISINOPRIL 10 MG PO TABS", "lisinopril"),
         ("1000 ML  -  SODIUM CHLORIDE 0.9 % IV SOLN", "sodium chloride"),
-        ("SODIUM CHLORIDE 0.9 % IV : 1000 ML", "sodium chloride"),
         ("Sodium Chloride 0.9% 1,000 ML BAG", "sodium chloride"),
         ("metoprolol tartrate (LOPRESSOR) inj 5 mg", "metoprolol tartrate"),
         ("HYDROCODONE-ACETAMINOPHEN 5-325 MG PO TABS", "hydrocodone-acetaminophen"),
         ("VANCOmycin 1 GM in NS 250 mL IVPB", "vancomycin"),
-        ("LEVOFLOXACIN IN D5W 750 MG/150ML IV SOLN", "levofloxacin"),
         ("3% Sodium Chloride IVF Infused (ml/hr)", "sodium chloride"),
         ("Volume (mL)-sodium chloride 0.9 % bolus 500 mL (ml/hr)", "sodium chloride"),
         ("Propofol ()", "propofol"),
-        ("TYLENOL", "tylenol"),
         ("IV (ml/hr)", "iv"),
-        ("10%", "10%"),
         ("()", "()"),
     ],
 )
@@ -130,22 +118,16 @@ def test_a_medicine_loses_dose_route_and_form(written, meant):
     assert medicine(medicine(written)) == meant
 
 
-def test_a_record_of_an_unlisted_stay_is_named(tmp_path):
-    (tmp_path / "patient.csv").write_text(PATIENT)
-    (tmp_path / "lab.csv").write_text(LAB + "4,999,sodium\n")
-    with pytest.raises(DataError, match=r'Line 5 of ".*lab\.csv" belongs to stay 999, which ".*patient\.csv" does not'):
-        load(tmp_path)
-
-
-def test_a_patient_without_an_id_is_named(tmp_path):
-    (tmp_path / "patient.csv").write_text(PATIENT + "401,41,Male,50,,59,2014,1,\n")
-    (tmp_path / "lab.csv").write_text(LAB)
-    with pytest.raises(DataError, match=r'Line 7 of ".*patient\.csv" has no uniquepid; fill in'):
-        load(tmp_path)
-
-
-def test_a_missing_column_is_named(tmp_path):
-    (tmp_path / "patient.csv").write_text(PATIENT.replace("hospitalid", "hospital"))
-    (tmp_path / "lab.csv").write_text(LAB)
-    with pytest.raises(DataError, match=r'patient\.csv" has no column "hospitalid"; give the table as eICU'):
+@pytest.mark.parametrize(
+    ("patient", "lab", "words"),
+    [
+        (PATIENT, LAB + "4,999,sodium\n", r'Line 5 of ".*lab\.csv" belongs to stay 999, which'),
+        (PATIENT + "401,41,Male,50,,59,2014,1,\n", LAB, r'Line 7 of ".*patient\.csv" has no uniquepid; fill in'),
+        (PATIENT.replace("hospitalid", "hospital"), LAB, r'has no column "hospitalid"; give the table as eICU'),
+    ],
+)
+def test_a_table_that_does_not_fit_is_named(tmp_path, patient, lab, words):
+    (tmp_path / "patient.csv").write_text(patient)
+    (tmp_path / "lab.csv").write_text(lab)
+    with pytest.raises(DataError, match=words):
         load(tmp_path)

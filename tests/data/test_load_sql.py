@@ -5,6 +5,7 @@ import sqlite3
 import sys
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -19,17 +20,8 @@ ROWS = [(7, "x", 4.5, 100), (7, "y", 5.0, 200), (3, "x", 1.0, 300)]
 CREATE = "create table ratings (user_id integer, isbn text, stars numeric(3, 1), moment integer)"
 
 
-def write_duckdb(path, *more):
-    with duckdb.connect(str(path)) as connection:
-        connection.execute(CREATE)
-        connection.executemany("insert into ratings values (?, ?, ?, ?)", ROWS)
-        for statement in more:
-            connection.execute(statement)
-    return path
-
-
-def write_sqlite(path, *more):
-    connection = sqlite3.connect(path)
+def write(path, *more, connect=sqlite3.connect):
+    connection = connect(str(path))
     connection.execute(CREATE)
     connection.executemany("insert into ratings values (?, ?, ?, ?)", ROWS)
     for statement in more:
@@ -37,6 +29,9 @@ def write_sqlite(path, *more):
     connection.commit()
     connection.close()
     return path
+
+
+write_sqlite, write_duckdb = write, partial(write, connect=duckdb.connect)
 
 
 def check(ratings):
@@ -50,35 +45,34 @@ FILES = {"shop.duckdb": write_duckdb, "duck.db": write_duckdb, "shop #1?.sqlite"
 
 @pytest.fixture(params=FILES)
 def database(request, tmp_path):
-    return request.param, FILES[request.param], tmp_path / request.param
+    """Writes a database of each kind, with the ratings and what more is asked for; returns its path."""
+    path = tmp_path / request.param
+
+    def made(*more):
+        path.unlink(missing_ok=True)
+        return FILES[request.param](path, *more)
+
+    return made
 
 
 def test_the_only_table_needs_no_query(database):
-    _, write, path = database
-    write(path)
+    path = database()
     check(load(path))
     assert load(path).name == path.name
 
 
 def test_a_query_chooses_and_orders_columns(database):
-    _, write, path = database
-    write(path, "create table other (a integer)")
+    path = database("create table other (a integer)")
     check(load(path, query="select isbn as item, stars as rating, user_id as user from ratings"))
     ratings = load(path, query="select * from ratings where stars > 2", columns={"timestamp": "moment"})
     assert ratings.times.tolist() == [100, 200]
 
 
 def test_several_tables_or_none_ask_for_a_query(database):
-    _, write, path = database
-    write(path, "create view top as select * from ratings")
-    with pytest.raises(
-        DataError, match=r"holds 2 tables \(ratings, top\); say what to read, as in query = .*--query '"
-    ):
-        load(path)
-    path.unlink()
-    write(path, "drop table ratings")
+    with pytest.raises(DataError, match=r"holds 2 tables \(ratings, top\); add a query, as in query = .*--query '"):
+        load(database("create view top as select * from ratings"))
     with pytest.raises(DataError, match="holds no tables"):
-        load(path)
+        load(database("drop table ratings"))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +86,7 @@ def test_several_tables_or_none_ask_for_a_query(database):
     ],
 )
 def test_a_failing_query_says_what_the_database_says(database, query, words):
-    _, write, path = database
-    write(path)
+    path = database()
     with pytest.raises(DataError) as error:
         load(path, query=query)
     message = str(error.value)
@@ -104,27 +97,23 @@ def test_a_failing_query_says_what_the_database_says(database, query, words):
 
 
 def test_a_bad_row_of_a_query_is_named(database):
-    _, write, path = database
-    write(path, "insert into ratings values (9, 'z', null, 1)")
+    path = database("insert into ratings values (9, 'z', null, 1)")
     with pytest.raises(DataError) as error:
         load(path, query="select * from ratings order by moment desc")
     assert "Row 4 of the query on" in str(error.value)
     assert "no rating" in str(error.value)
 
 
-def test_prefixes_name_a_file_of_any_ending(tmp_path):
+def test_prefixes_name_a_file_of_any_ending_and_what_is_no_database_is_named(tmp_path):
+    (tmp_path / "x.db").write_text("user,item,rating\n1,2,3\n")
+    with pytest.raises(DataError, match="neither a DuckDB nor a SQLite database"):
+        load(tmp_path / "x.db")
     check(load(f"duckdb:{write_duckdb(tmp_path / 'a.data')}"))
     check(load(f"sqlite:{write_sqlite(tmp_path / 'b.data')}"))
     with pytest.raises(DataError, match=r'no database file ".*gone\.x"'):
         load(f"duckdb:{tmp_path / 'gone.x'}")
     with pytest.raises(DataError, match=r"cannot be opened|failed"):
         load(f"sqlite:{tmp_path / 'a.data'}")
-
-
-def test_a_file_that_is_no_database_is_named(tmp_path):
-    (tmp_path / "x.db").write_text("user,item,rating\n1,2,3\n")
-    with pytest.raises(DataError, match="neither a DuckDB nor a SQLite database"):
-        load(tmp_path / "x.db")
 
 
 def test_duckdb_neither_reads_nor_writes_other_files(tmp_path):
@@ -172,7 +161,6 @@ def test_a_missing_driver_gets_one_sentence(tmp_path, monkeypatch, source):
 @pytest.mark.parametrize(
     "address",
     [
-        "postgresql://ann:s3cret@127.0.0.1:1/shop",
         "postgres://ann:s3cret@127.0.0.1:1/shop?connect_timeout=1",
         "postgresql://ann:s3%63ret@127.0.0.1:nope/shop",
         "postgresql://ann:p@s3cret@127.0.0.1:1/shop",

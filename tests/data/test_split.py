@@ -1,7 +1,5 @@
 """What is held out, by whom it can be decided, and what is refused."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,52 +31,24 @@ def handmade(times):
 
 @pytest.mark.parametrize("by", KINDS)
 def test_every_rating_is_in_exactly_one_part(by):
-    found = parts(split(WHOLE, by, seed=3))
+    made = split(WHOLE, by, seed=3)
+    found = parts(made)
     assert set.union(*found) == pairs(WHOLE)
     assert sum(map(len, found)) == WHOLE.n_ratings
-
-
-@pytest.mark.parametrize("by", KINDS)
-def test_nobody_leaves_the_roster(by):
-    s = split(WHOLE, by)
-    for part in (s.train, s.test):
-        assert part.user_ids is WHOLE.user_ids
-        assert part.item_ids is WHOLE.item_ids
-        assert part.user_attributes is WHOLE.user_attributes
-        assert part.scale == WHOLE.scale
-
-
-@pytest.mark.parametrize("by", KINDS)
-def test_the_same_seed_gives_the_same_split_and_a_sentence(by):
-    a, b = split(WHOLE, by, seed=5), split(WHOLE, by, seed=5)
-    assert parts(a) == parts(b)
-    assert a.description == b.description
-    assert a.description.endswith("ratings in the test).")
-
-
-@pytest.mark.parametrize("by", ["random", "leave-one-out", "cold-users", "cold-items"])
-def test_another_seed_gives_another_split(by):
-    assert parts(split(WHOLE, by, seed=5)) != parts(split(WHOLE, by, seed=6))
-
-
-def test_a_split_unpacks_into_train_and_test():
-    s = split(WHOLE)
-    train, test = s
-    assert train is s.train
-    assert test is s.test
-    assert s.support is None
-
-
-def test_times_and_values_stay_with_their_rating():
-    train, test = split(WHOLE, test=0.3)
-    whole = {p: (v, t) for p, v, t in zip(_listed(WHOLE), WHOLE.values, WHOLE.times, strict=True)}
+    assert parts(split(WHOLE, by, seed=3)) == found
+    assert (parts(split(WHOLE, by, seed=6)) == found) == (by in ("latest", "temporal"))
+    train, test = made
     for part in (train, test):
-        for p, v, t in zip(_listed(part), part.values, part.times, strict=True):
-            assert whole[p] == (v, t)
+        assert part.user_ids is WHOLE.user_ids
+        assert part.item_attributes is WHOLE.item_attributes
 
 
-def _listed(r):
-    return list(zip(r.users.tolist(), r.items.tolist(), strict=True))
+@pytest.mark.parametrize("by", KINDS)
+def test_what_is_too_small_to_split_is_refused(by):
+    with pytest.raises(DataError, match=r"leaves no rating for (train|test)"):
+        split(demo(1, 1, 1), by)
+    with pytest.raises(DataError, match="no ratings to split"):
+        split(WHOLE.keep(np.zeros(WHOLE.n_ratings, dtype=bool)), by)
 
 
 @pytest.mark.parametrize("test", [0.05, 0.1, 0.5, 0.9])
@@ -89,32 +59,23 @@ def test_random_holds_out_the_fraction_asked_for(test):
     assert abs(held - n * test) < 4.4 * np.sqrt(n * test * (1 - test))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(
-    by=st.sampled_from(["random", "leave-one-out", "latest", "cold-users", "cold-items"]),
-    keep=st.sets(st.integers(0, WHOLE.n_users - 1), min_size=60),
-    seed=st.integers(0, 2**63 - 1),
-)
-def test_a_site_with_some_users_makes_its_part_of_the_split_on_its_own(by, keep, seed):
-    rows = np.array(sorted(keep))
-    whole, alone = split(WHOLE, by, 0.2, seed), split(WHOLE.select_users(rows), by, 0.2, seed)
-    assert pairs(whole.train.select_users(rows)) == pairs(alone.train)
-    assert pairs(whole.test.select_users(rows)) == pairs(alone.test)
-    if whole.support is not None and alone.support is not None:
-        assert pairs(whole.support.select_users(rows)) == pairs(alone.support)
+BY_USER = [("select_users", by) for by in ("random", "leave-one-out", "latest", "cold-users", "cold-items")]
+BY_ITEM = [("select_items", by) for by in ("random", "cold-users", "cold-items")]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
-    by=st.sampled_from(["random", "cold-users", "cold-items"]),
+    way=st.sampled_from(BY_USER + BY_ITEM),
     keep=st.sets(st.integers(0, WHOLE.n_items - 1), min_size=45),
     seed=st.integers(0, 2**63 - 1),
 )
-def test_a_site_with_some_items_makes_its_part_of_the_split_on_its_own(by, keep, seed):
-    columns = np.array(sorted(keep))
-    whole, alone = split(WHOLE, by, 0.3, seed), split(WHOLE.select_items(columns), by, 0.3, seed)
-    assert pairs(whole.train.select_items(columns)) == pairs(alone.train)
-    assert pairs(whole.test.select_items(columns)) == pairs(alone.test)
+def test_a_site_with_some_users_or_items_makes_its_part_of_the_split_on_its_own(way, keep, seed):
+    select, by = way
+    rows = np.array(sorted(keep))
+    whole, alone = split(WHOLE, by, 0.3, seed), split(getattr(WHOLE, select)(rows), by, 0.3, seed)
+    for part, own in ((whole.train, alone.train), (whole.test, alone.test), (whole.support, alone.support)):
+        if part is not None and own is not None:
+            assert pairs(getattr(part, select)(rows)) == pairs(own)
 
 
 def test_whole_numbers_read_as_text_are_split_alike():
@@ -123,9 +84,6 @@ def test_whole_numbers_read_as_text_are_split_alike():
     text = Ratings.from_columns(users.astype(str), items.astype(str), np.ones(300), scale=(0, 1))
     as_text = {(str(u), str(i)) for u, i in pairs(split(numbers).test)}
     assert as_text == pairs(split(text).test)
-
-
-# -- one of each user --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["leave-one-out", "latest"])
@@ -137,18 +95,13 @@ def test_one_rating_is_held_out_of_every_user_with_two_or_more(by):
 
 
 def test_latest_takes_the_last_moment_and_breaks_ties_by_key():
-    whole = handmade(times=[10, 30, 20, 99, 5, 5])
+    whole = handmade(times=[-30, -10, -20, 99, -5, -5])
     tied = set()
     for seed in range(20):
         held = pairs(split(whole, "latest", seed=seed).test)
         assert ("a", 2) in held
         tied |= held - {("a", 2)}
     assert tied == {("c", 1), ("c", 2)}
-
-
-def test_latest_works_before_1970():
-    held = pairs(split(handmade(times=[-30, -10, -20, -99, -5, -6]), "latest").test)
-    assert held == {("a", 2), ("c", 1)}
 
 
 def test_leave_one_out_is_uniform_over_a_users_ratings():
@@ -158,30 +111,12 @@ def test_leave_one_out_is_uniform_over_a_users_ratings():
     assert np.all(np.abs(np.bincount(picked) - 1000) < 4.4 * np.sqrt(3000 * 2 / 9))
 
 
-def test_silent_users_are_left_alone():
-    silent = WHOLE.keep(WHOLE.users % 3 == 1)
-    for by in ("leave-one-out", "latest"):
-        counts = split(silent, by).test.counts
-        np.testing.assert_array_equal(counts, (silent.counts > 1).astype(int))
-
-
-# -- by time -----------------------------------------------------------------------------------------------
-
-
-def test_temporal_cuts_at_one_moment_for_all():
-    train, test = split(WHOLE, "temporal", test=0.25)
-    assert train.times.max() < test.times.min()
-    assert abs(test.n_ratings - 0.25 * WHOLE.n_ratings) <= 2
-
-
 @pytest.mark.parametrize(
     ("times", "test", "held"),
     [
         ([1, 2, 3, 4, 5, 6], 1 / 3, 2),
         ([1, 1, 1, 1, 1, 2], 0.5, 1),  # either 1 or all are possible: the moment cannot be cut
         ([1, 2, 2, 2, 2, 2], 0.1, 5),
-        ([1, 1, 2, 2, 3, 3], 0.4, 2),
-        ([1, 2, 3, 4, 5, 6], 0.001, 1),
         ([1, 2, 3, 4, 5, 6], 0.999, 5),
     ],
 )
@@ -191,18 +126,10 @@ def test_temporal_never_cuts_through_a_moment(times, test, held):
     assert train.times.max() < tested.times.min()
 
 
-def test_temporal_needs_two_moments():
-    with pytest.raises(DataError, match="leaves no rating"):
-        split(handmade([4] * 6), "temporal")
-
-
 @pytest.mark.parametrize("by", ["latest", "temporal"])
 def test_without_timestamps_there_is_no_split_by_time(by):
     with pytest.raises(DataError, match="needs timestamps, and handmade has none"):
         split(handmade(None), by)
-
-
-# -- cold --------------------------------------------------------------------------------------------------
 
 
 def test_cold_users_are_strangers_to_training():
@@ -223,28 +150,9 @@ def test_cold_items_are_strangers_to_training():
     assert 0 < cold.sum() < 30
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("test", [0, 1, -0.1, 1.5, float("nan"), float("inf")])
-def test_a_fraction_outside_zero_and_one_is_refused(test):
+def test_a_fraction_outside_zero_and_one_and_an_unknown_kind_are_refused(test):
     with pytest.raises(UsageError, match="between 0 and 1"):
         split(WHOLE, test=test)
-
-
-def test_an_unknown_kind_is_refused_with_a_suggestion():
     with pytest.raises(UsageError, match='Did you mean "leave-one-out"'):
         split(WHOLE, "leave_one_out")
-
-
-@pytest.mark.parametrize("by", KINDS)
-def test_one_rating_cannot_be_split(by):
-    with pytest.raises(DataError, match=r"leaves no rating for (train|test)"):
-        split(demo(1, 1, 1), by)
-
-
-@pytest.mark.parametrize("by", KINDS)
-def test_no_rating_cannot_be_split(by):
-    empty = WHOLE.keep(np.zeros(WHOLE.n_ratings, dtype=bool))
-    with pytest.raises(DataError, match="no ratings to split"):
-        split(replace(empty), by)

@@ -4,26 +4,36 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv as csv
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger
+from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
+from tacit.deploy.align import align_sites, rows_content
 from tacit.deploy.certificates import identity_text
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
-from tacit.deploy.part import Home, Part
+from tacit.deploy.logs import ServiceLog
+from tacit.deploy.offer import Offer, SiteSizes, facts_content, facts_of, offered_file
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
-from tacit.deploy.terms import Offer, Told, facts_content, facts_of, offered_file
-from tacit.engine.envelope import Ask
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import Home, SiteRun
+from tacit.deploy.site_service import Site
+from tacit.engine.envelope import TimedRequest
+from tacit.federation import Transcript
+from tacit.federation.messages import Request
 from tacit.partition import partition
-from tacit.prepare.file import setting_of
 from tacit.prepare.prepared import Keys
+from tacit.prepare.run_file import setting_of
 
 NAMES = ("party-1", "party-2", "party-3")
 DATA = demo(users=48, items=16, ratings=500)
@@ -72,6 +82,19 @@ def home_of(folder: Path, name: str = "party-1", policy: Policy | None = None, s
     return Home(kit_of(name), place, place / "ledger", identity, source, policy or Policy())
 
 
+def item_sources(folder: Path, user_of=str, has=lambda user, site: True) -> dict[str, Source]:
+    """By site, a third of the items; the ids of its users, and which of them it has, can be chosen."""
+    sources = {}
+    for site, share in enumerate(partition(DATA, by="item", into=3)):
+        table, path, items = share.ratings.to_arrow(), folder / f"{share.name}.csv", folder / f"{share.name}-items.csv"
+        users = [user_of(user) for user in table["user"].to_pylist()]
+        table = table.set_column(0, "user", pa.array(users)).filter(pa.array([has(user, site) for user in users]))
+        csv.write_csv(table, path)
+        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), items)
+        sources[share.name] = Source(str(path), items=items)
+    return sources
+
+
 def rows_of(home: Home) -> list:
     """The ledger's rows, once it verifies; none where there is no ledger."""
     if not home.ledger.exists():
@@ -89,8 +112,35 @@ def costly(home: Home) -> list:
 
 
 def facts_told(offer: Offer, told: dict) -> object:
-    """The facts among sites that told their sizes."""
+    """The facts among sites of these sizes."""
     return facts_of(offer, told, Feedback(offer.file.data.feedback))
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def keyring_of(folder: Path, **terms) -> Keyring:
+    """A new federation."""
+    return Keyring.make(folder, **{"federation": "hearts", "host": "localhost", "port": 8102, **terms})
+
+
+def sentence(kinds, action, *args, **named) -> str:
+    """The one sentence of a refusal."""
+    with pytest.raises(kinds) as found:
+        action(*args, **named)
+    text = str(found.value)
+    assert "\n" not in text
+    assert text[-1] in ".?"
+    return text
+
+
+def service_of(folder: Path, home: Home, **options) -> Site:
+    return Site(home, ServiceLog(folder, home.name), Status(folder, home.name, "hearts"), **options)
+
+
+def request_of(agreed, step: str, round: int = 1, **payload) -> TimedRequest:
+    return TimedRequest(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0)
 
 
 class Sites:
@@ -99,13 +149,20 @@ class Sites:
     def __init__(self, folder: Path, offer: Offer, policy: Policy | None = None, sources: dict | None = None) -> None:
         self.offer = offer
         self.homes = {name: home_of(folder, name, policy, (sources or {}).get(name)) for name in offer.roster}
-        self.parts = {name: Part(home, offer.run, offer.content()) for name, home in self.homes.items()}
-        self.told = {name: Told.of(part.sizes(), name) for name, part in self.parts.items()}
-        self.asked: list[tuple[str, Ask]] = []
+        self.parts = {name: SiteRun(home, offer.run, offer.content()) for name, home in self.homes.items()}
+        self.told = {name: SiteSizes.of(part.sizes(), name) for name, part in self.parts.items()}
+        self.asked: list[tuple[str, TimedRequest]] = []
         self.answers: list = []
+        self.shared: dict = {}
 
-    def aligned(self, count: int) -> None:
+    def align(self, path: Path, send=None) -> tuple[int, dict]:
+        """Align all sites' users; the size of the common list, and each site's rows of it."""
+        send = send or (lambda name, _id, content: decode(encode(self.parts[name].align(decode(encode(content))))))
+        count, rows = align_sites(self.offer, {name: told.users for name, told in self.told.items()}, send, path)
+        for name in self.offer.roster:
+            assert send(name, "", rows_content(count, rows[name])) == {"aligned": True}
         self.told = {name: replace(told, users=count) for name, told in self.told.items()}
+        return count, rows
 
     @property
     def begin_content(self) -> dict:
@@ -118,10 +175,10 @@ class Sites:
             part.begin(self.begin_content)
         return self
 
-    def again(self, name: str) -> Part:
+    def again(self, name: str) -> SiteRun:
         """The site's service was killed: a new one in the same folder, offered and begun as before."""
         self.parts[name].leave()
-        self.parts[name] = part = Part(self.homes[name], self.offer.run, self.offer.content())
+        self.parts[name] = part = SiteRun(self.homes[name], self.offer.run, self.offer.content())
         part.sizes()
         part.begin(self.begin_content)
         return part
@@ -129,16 +186,18 @@ class Sites:
     def deliver(self, requests, _attendance) -> list:
         found = []
         for name, request in requests.items():
-            ask = Ask.of(Ask(request, 10.0).content())
+            ask = TimedRequest.of(TimedRequest(request, 10.0).content())
             self.asked.append((name, ask))
             found.append(self.parts[name].answer(ask))
         self.answers += found
         return found
 
-    def conduct(self):
-        """The whole conversation; the coordinator's model."""
+    def conduct(self, transcript: Transcript | None = None):
+        """The whole conversation; the coordinator's model. What it shared last is in `shared`."""
         keys = Keys({n: h.identity.public_key() for n, h in self.homes.items()})
-        return self.agreed.coordinate(self.agreed.federation(self, keys=keys))
+        look = {"transcript": transcript, "observer": lambda _round, _rounds, shared: self.shared.update(shared)}
+        self.federation = self.agreed.federation(self, keys=keys, **look)
+        return self.agreed.coordinate(self.federation)
 
     def leave(self) -> None:
         for part in self.parts.values():

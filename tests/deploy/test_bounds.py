@@ -2,33 +2,35 @@
 
 import json
 import os
-from itertools import product
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from one_site import CHAIN, DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
+from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, run_file, write_csv
+from stated import gate_of, promise, step_terms
 
-from tacit.boundary.kept import Kept
+from tacit.boundary import Gate
+from tacit.boundary.clipped_sums import Clipped
+from tacit.boundary.code import Fixed
+from tacit.boundary.endpoint import PartySide
+from tacit.boundary.events import NonPrivate
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import BudgetSpent
-from tacit.boundary.wire import encode
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec, StepTerms, Terms
 from tacit.data.load import load
 from tacit.data.synthetic import demo
-from tacit.data.vocabulary import Vocabulary
-from tacit.deploy import align, part
-from tacit.deploy.align import aligned
+from tacit.deploy import align
+from tacit.deploy import site_run as part
+from tacit.deploy.align import align_sites
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.part import Part
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
-from tacit.engine.envelope import Ask
+from tacit.deploy.site_data import Source
+from tacit.deploy.site_run import SiteRun
 from tacit.errors import PrivacyRefused, TamperingFound
-from tacit.federation.messages import Request
-from tacit.methods.start import start_factors
+from tacit.guarantee import NON_PRIVATE
+from tacit.kernels.rounding import round_and_add, round_and_add_numpy
 from tacit.secure.alignment import common_rows, tags
-
-# -- rows of a common list ----------------------------------------------------------------------------------------
 
 #: Users of each site by number: 40 that all have, and some of its own.
 USERS = {name: [*range(40), *range(100 * k, 100 * k + 5)] for k, name in enumerate(NAMES, start=1)}
@@ -44,7 +46,7 @@ def rows_twice(folder, way: str) -> list[dict[str, np.ndarray]]:
         return {"list": lists[content.get("owner", name)]}
 
     sizes = {name: len(users) for name, users in USERS.items()}
-    found = [aligned(offer, sizes, say, folder / f"{number}.tct") for number in (1, 2)]
+    found = [align_sites(offer, sizes, say, folder / f"{number}.tct") for number in (1, 2)]
     assert [count for count, _rows in found] == [40, 40]
     return [rows for _count, rows in found]
 
@@ -68,17 +70,15 @@ def test_planted_rows_in_the_order_of_the_run_s_seed_would_be_noticed(tmp_path, 
         test_rows_of_a_common_list_are_in_an_order_that_nobody_knows_beforehand(tmp_path, way)
 
 
-# -- whom a site works with ---------------------------------------------------------------------------------------
-
 UNSIGNED, MASKED = offer_of(run_file()), offer_of(run_file(aggregation={"name": "secagg"}))
 
 
-def begun(folder, offer, told_by_coordinator: dict[str, str], knows_peers: bool = True) -> Part:
+def begun(folder, offer, told_by_coordinator: dict[str, str], knows_peers: bool = True) -> SiteRun:
     """The first site's part in a run that signs nothing, begun with the keys that a coordinator names."""
     sites = Sites(folder, offer)
     keys = json.loads(sites.begin_content["identities"])
     others = {name: key for name, key in keys.items() if name != "party-1"}
-    part = Part(home_of(folder, policy=Policy(peers=others if knows_peers else None)), offer.run, offer.content())
+    part = SiteRun(home_of(folder, policy=Policy(peers=others if knows_peers else None)), offer.run, offer.content())
     try:
         part.begin({**sites.begin_content, "identities": json.dumps({**keys, **told_by_coordinator})})
     finally:
@@ -113,23 +113,17 @@ def test_secure_sums_that_nobody_signs_are_not_for_a_site_that_knows_its_peers(t
 
 
 def test_planted_a_site_that_does_not_compare_keys_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Part, "_others", lambda self, agreed, identities: {})
+    monkeypatch.setattr(SiteRun, "_others", lambda self, agreed, identities: {})
     assert begun(tmp_path, UNSIGNED, another_key("party-2"))
-
-
-# -- times --------------------------------------------------------------------------------------------------------
 
 
 def test_when_somebody_rated_is_not_in_a_site_s_share(tmp_path):
     """What is not in it no step of any method can let out."""
     path = write_csv(tmp_path / "ratings.csv", DATA)
     assert load(path, scale=(1, 5)).times is not None
-    held = Source(path).held(offer_of(run_file()), "party-1", tmp_path)
+    held = Source(path).for_run(offer_of(run_file()), "party-1", tmp_path)
     assert held.share.ratings.n_ratings > 0
     assert held.share.ratings.times is None
-
-
-# -- one lock behind the other ------------------------------------------------------------------------------------
 
 
 def test_delta_is_held_to_the_site_s_own_users_before_sizes_leave(tmp_path):
@@ -139,12 +133,12 @@ def test_delta_is_held_to_the_site_s_own_users_before_sizes_leave(tmp_path):
     offer = offer_of(run_file(public=public, privacy={"epsilon": 4.0, "delta": 5e-5}), items=many.item_ids)
     home = home_of(tmp_path, source=Source(write_csv(tmp_path / "many.csv", many)))
     with pytest.raises(PrivacyRefused, match=r"above 3\.3e-05"):
-        Part(home, "run-1", offer.content())
+        SiteRun(home, "run-1", offer.content())
 
 
 def test_a_run_that_was_accepted_by_mistake_does_not_begin(tmp_path, monkeypatch):
     """Planted: a site that does not look at what an offer costs; where the run begins the same rules hold again."""
-    monkeypatch.setattr(part, "affordable", lambda *_offer: None)
+    monkeypatch.setattr(part, "check_budget", lambda *_offer: None)
     sites = Sites(tmp_path, offer_of(run_file()), Policy(max_epsilon=3.0))
     with pytest.raises(BudgetSpent, match="allows 3"):
         sites.begin()
@@ -158,8 +152,8 @@ def test_a_ledger_knows_whose_it_is_once_a_run_has_begun(tmp_path):
     sites.leave()
     home = sites.homes["party-1"]
     ledger = Ledger.open(home.ledger)
-    ledger.bind_people(sites.parts["party-1"]._held.people)
-    with pytest.raises(PrivacyRefused, match="kept for other people"):
+    ledger.bind_people(sites.parts["party-1"].data.people)
+    with pytest.raises(PrivacyRefused, match="is for other people"):
         ledger.bind_people([f"stranger {k}" for k in range(16)])
     ledger.close()
 
@@ -169,69 +163,72 @@ def test_a_look_at_an_offer_keeps_its_copy_of_the_ledger_beside_it(tmp_path, mon
     sites = Sites(tmp_path, offer_of(run_file())).begin()
     sites.conduct()
     sites.leave()
-    home, afford, seen = sites.homes["party-1"], part.Protection.afford, []
+    home, afford, seen = sites.homes["party-1"], part.Protection.check_budget, []
 
     def looked(self):
         seen.append((self.ledger.path, self.ledger.path.parent.stat().st_mode & 0o077))
         afford(self)
 
-    old, young = (home.ledgers / f"{part.LOOK}{name}" for name in ("old", "young"))
+    old, young = (home.ledgers / f"{part.COPY}{name}" for name in ("old", "young"))
     for place in (old, young):
         place.mkdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(part.Protection, "afford", looked)
-    Part(home, "run-1", sites.offer.content())
+    monkeypatch.setattr(part.Protection, "check_budget", looked)
+    SiteRun(home, "run-1", sites.offer.content())
     ((copy, mode),) = seen
     assert (copy.name, copy.parent.parent, mode) == (home.ledger.name, home.ledgers, 0)
-    assert list(home.ledgers.glob(f"{part.LOOK}*")) == [young]
+    assert list(home.ledgers.glob(f"{part.COPY}*")) == [young]
 
 
-# -- whether a guess is right -------------------------------------------------------------------------------------
+QUERY = Clipped(("x",), 1.0)
 
 
-def guesses(folder, record: list[str]) -> list[tuple[int, float]]:
-    """The (user, rating) that a coordinator finds out by asking for steps that move nothing, from factors it guesses.
-
-    Users rated an item that is not listed, and one of them perhaps the third that is. Factors of the other items are 0,
-    so everybody else's stay where the public start has them; as many items as users make both blocks alike.
-    """
-    folder.mkdir()
-    lines = ["user,item,rating", *(f"u{k},other,3" for k in range(4)), *record]
-    (folder / "few.csv").write_text("\n".join(lines) + "\n")
-    method = {**CHAIN, "factors": 1, "rounds": 20, "trim": 1, "rate": 1e-300, "fine_tuning": 0}
-    terms = {"privacy": {"epsilon": 0.1, "delta": 1e-6}, "public": {"scale": [0, 4000], "users": 12}}
-    few = Vocabulary.of(["i0", "i1", "i2", "i3"], "item")
-    offer = offer_of(run_file(method=method, split={"test": 1e-12}, **terms), items=few)
-    sources = dict.fromkeys(NAMES, Source(str(folder / "few.csv")))
-    sites = Sites(folder, offer, Policy(), sources).begin()
-    site, agreed = sites.parts["party-1"], sites.agreed
-    items = np.array([[0], [0], [1], [0]], np.float32)
-
-    def asked(step, round, **payload):
-        return site.answer(Ask(Request(agreed.method.name, agreed.bound, step, round, 0, encode(payload)), 9.0))
-
-    asked("pretrain", 0, items=items)
-    fitted = site.party.home["users"]
-    found = []
-    for round, (user, rating) in enumerate(product(range(4), (1.0, 2.0, 3.0, 4.0, 5.0)), start=1):
-        guess = start_factors(agreed.facts, 4, 1, "users", "party-1").copy()
-        if record and (user, rating) == (1, 4.0):
-            guess = np.array(fitted)  # what it would have reckoned, had it guessed so
-        try:
-            asked("improve", round, items=guess, t=0)
-        except PrivacyRefused:
-            found.append((user, rating))
-    sites.leave()
-    assert len(costly(sites.homes["party-1"])) == 20
-    return found
+@pytest.mark.parametrize("name", ["ideal", "shuffle"])
+def test_a_site_refuses_an_aggregation_that_only_simulations_have_without_privacy_too(name):
+    offer = offer_of(run_file(privacy=None, aggregation={"name": name}))
+    with pytest.raises(PrivacyRefused, match="exists in simulations only"):
+        Policy(non_private=True).check(offer, "party-1")
 
 
-def test_no_refusal_says_that_a_guess_is_right(tmp_path):
-    assert guesses(tmp_path / "rated", ["u1,i2,4"]) == guesses(tmp_path / "not", []) == []
+class Willing(PartySide):
+    """Hides what it is given, and is always ready."""
+
+    def seals(self, terms):
+        return terms.sealed
 
 
-def test_planted_a_gate_that_compares_values_would_answer_guesses(tmp_path, monkeypatch):
-    found_in = Kept.found_in
-    monkeypatch.setattr(Kept, "found_in", lambda self, thing, by_value=True: found_in(self, thing))
-    with pytest.raises(AssertionError):
-        guesses(tmp_path / "rated", ["u1,i2,4"])
+def test_what_is_hidden_is_released_no_oftener_than_planned_without_a_ledger_too():
+    """Two sums over different parties, subtracted, would show one of them."""
+    spec, code = Spec("tell", QUERY, releases=2), Fixed.of(1.0, 4)
+    step = StepTerms(spec, Kind.SUM, 0.0, 1.0, NonPrivate(), code, sealed=True, cells=3)
+    gate = Gate("party-1", 7, {}, terms=Terms(NON_PRIVATE, {"tell": step}), aggregation=Willing(), users=4)
+
+    def tell(attempt):
+        with gate.serving("tell", 1, attempt, f"{attempt:064x}"):
+            return gate.sum({"x": np.ones((4, 3))}, np.ones(4))
+
+    tell(0)
+    tell(1)
+    with pytest.raises(PrivacyRefused, match="2 were planned"):
+        tell(2)
+    again = Gate("party-1", 7, dict(gate.home), terms=gate.terms, aggregation=Willing(), users=4)
+    gate = again
+    with pytest.raises(PrivacyRefused, match="2 were planned"):
+        tell(3)
+
+
+def test_a_cohort_makes_no_chains_whose_noise_would_be_one_devices(tmp_path):
+    gate = gate_of(tmp_path, promise(step_terms(QUERY, 4.0, Kind.CHAIN)), devices=30)
+    with gate.serving("tell", 1, 0, "0" * 64), pytest.raises(PrivacyRefused, match="30 simulated devices"):
+        gate.chain({"x": np.ones((30, 3))}, np.ones(30))
+    assert gate.protection.ledger.rows() == []
+
+
+@pytest.mark.parametrize("kernel", [round_and_add, round_and_add_numpy])
+def test_a_piece_that_meets_a_cell_twice_adds_nothing(kernel):
+    """Its numbers would add up there, to more than its length."""
+    starts, cells = np.array([0, 2, 4]), np.array([1, 1, 0, 2])
+    total = np.zeros(3, dtype=np.int64)
+    too_long = kernel(starts, cells, np.array([0.7, 0.7, 0.5, 0.5]), np.zeros(4), 0.1, 1e9, 1e9, total)
+    assert too_long.tolist() == [True, False]
+    assert total.tolist() == [5, 0, 5]

@@ -1,27 +1,19 @@
 """Card and report of a deployed run tell all that left the sites, and nothing that is not so."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import BIAS, CHAIN, DATA, NAMES, Sites, offer_of, rows_of, run_file
+from one_site import BIAS, CHAIN, NAMES, Sites, item_sources, offer_of, rows_of, run_file
 
-from tacit.boundary.wire import decode, encode
-from tacit.deploy import deployed
-from tacit.deploy.align import aligned, rows_content
-from tacit.deploy.coordinator import Conducted
-from tacit.deploy.part import Part
+from tacit.deploy import deployment as deployed
+from tacit.deploy.coordinator_service import RunResult
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.site_run import SiteRun
 from tacit.evaluate.metrics import METRICS
 from tacit.federation import Transcript
-from tacit.partition import partition
-from tacit.prepare.prepared import Keys
 from tacit.report.folder import RunFolder
-from tacit.report.shared import shared_metrics
 
 PUBLIC = {"scale": [1, 5], "users": 60, "ratings": 8000}
 VERTICAL = {"name": "sgdmf", "factors": 2, "rounds": 2, "local_steps": 1, "sampling": 1.0}
@@ -53,28 +45,25 @@ def policy_of(file) -> Policy:
     return Policy(shares_metrics=True, align_key=b"k" * 32, non_private=file.privacy is None)
 
 
-def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE, change=lambda done: done) -> Run:
+def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE, void=0) -> Run:
     """One run to its end without any service: `tellers` tell their metrics, and `refuse` adds a site that refuses."""
     offer = offer_of(file)
     if refuse:  # all others have accepted a first offer with it
         first = offer_of(file, (*NAMES, "party-4"))
         for name, home in Sites(folder, offer, policy_of(file), sources).homes.items():
             assert home.name == name
-            Part(home, first.run, first.content()).sizes()
+            SiteRun(home, first.run, first.content()).sizes()
     sites = Sites(folder, offer, policy_of(file), sources)
     told = sites.told
     if file.partition.by == "item":
-        align(sites, folder)
+        sites.align(folder / "aligned.tct")
     sites.begin()
-    transcript, latest = Transcript(), {}
-    keys = Keys({n: h.identity.public_key() for n, h in sites.homes.items()})
-    look = {"transcript": transcript, "observer": lambda _round, _rounds, shared: latest.update(shared)}
-    federation = sites.agreed.federation(sites, keys=keys, **look)
-    model = sites.agreed.coordinate(federation)
+    transcript = Transcript()
+    model, latest = sites.conduct(transcript), sites.shared
     replies = {
-        name: {"ended": True, **(part.keep(latest) if name in tellers else {})} for name, part in sites.parts.items()
+        name: {"ended": True, **(part.save(latest) if name in tellers else {})} for name, part in sites.parts.items()
     }
-    done = change(Conducted(model, transcript, latest, federation.rounds_done, 1.25, 0, {}))
+    done = RunResult(model, transcript, latest, sites.federation.rounds_done, 1.25, void, {})
     held = deployed.Finished(sites.agreed, done, told, replies, 1 + refuse)
     refused = ["party-4 did not take part: it refuses."] if refuse else []
     with RunFolder.make(folder / "run", file.method["name"], file) as made:
@@ -85,27 +74,10 @@ def run_of(folder, file, *, sources=None, tellers=(), refuse=False, keyring=SAFE
     return Run(made.path, ledgers, summary, read["card.md"], json.loads(read["about.json"]), read["report.html"])
 
 
-def align(sites, folder) -> None:
-    def say(name, _about, content):
-        return decode(encode(sites.parts[name].align(decode(encode(content)))))
-
-    count, rows = aligned(sites.offer, {n: t.users for n, t in sites.told.items()}, say, folder / "aligned.tct")
-    for name in sites.offer.roster:
-        say(name, "", rows_content(count, rows[name]))
-    sites.aligned(count)
-
-
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
     """Each site has a third of the items, and not all of the users."""
-    folder, sources = tmp_path_factory.mktemp("tables"), {}
-    for k, share in enumerate(partition(DATA, by="item", into=3)):
-        table = share.ratings.to_arrow()
-        kept = [int(user[1:]) % 7 != k for user in table["user"].to_pylist()]
-        csv.write_csv(table.filter(pa.array(kept)), folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    return item_sources(tmp_path_factory.mktemp("tables"), has=lambda user, site: int(user[1:]) % 7 != site)
 
 
 def vertical(way="psi", keep="all", **sections):
@@ -126,9 +98,6 @@ def shops(tmp_path_factory, halves) -> Run:
     return run_of(tmp_path_factory.mktemp("shops"), vertical(), sources=halves)
 
 
-# -- what crossed -----------------------------------------------------------------------------------------------------
-
-
 def test_run_and_beside_together_are_what_the_ledgers_say_left(silos, shops):
     for run in (silos, shops):
         asked = {row.step for rows in run.ledgers.values() for row in rows if ":" in row.step}
@@ -140,14 +109,11 @@ def test_run_and_beside_together_are_what_the_ledgers_say_left(silos, shops):
         assert run.summary["bytes_up"] < run.left
 
 
-@pytest.mark.parametrize("way", ["psi", "hashed"])
-def test_every_step_of_an_alignment_is_a_row_of_the_card(tmp_path, halves, way):
-    run = run_of(tmp_path, vertical(way), sources=halves)
-    steps = {"psi": ("sizes", "first", "again", "rows"), "hashed": ("sizes", "tags", "rows")}[way]
-    assert list(run.beside) == [f"{step}:roster" for step in steps]
-    assert run.summary["bytes_up"] + sum(size for _n, size in run.beside.values()) == run.left
-    for step in steps:
-        assert f"| {step}:roster (before the run) |" in run.card
+def test_every_step_of_an_alignment_is_a_row_of_the_card(tmp_path, halves, shops):
+    hashed = run_of(tmp_path, vertical("hashed"), sources=halves)
+    for run, steps in ((shops, ("sizes", "first", "again", "rows")), (hashed, ("sizes", "tags", "rows"))):
+        assert list(run.beside) == [f"{step}:roster" for step in steps]
+        assert all(f"| {step}:roster (before the run) |" in run.card for step in steps)
 
 
 def test_the_card_says_which_total_is_which(silos):
@@ -155,37 +121,36 @@ def test_the_card_says_which_total_is_which(silos):
         "| Left the parties in the run |",
         "| Left them before the run | 288 bytes |",
         "| Left them after the run | ",
-        "| Left them in all | ",
+        "| Left them in total | ",
         "| sizes:roster (before the run) | How many users it has, once for each offer. | roster | coordinator | 6 |",
         "| metrics:own (after the run) |",
-        "The digest, and the bytes in the summary, are of the run's own messages",
+        "The digest and the bytes in the summary are of the run's own messages",
     ):
         assert words in silos.card
-    assert "beside the run" in silos.report
+    assert "outside the run" in silos.report
     assert "288 bytes left them before it" in silos.report.replace("\xa0", " ")
 
 
 def test_without_a_guarantee_sizes_and_items_are_told_too(tmp_path):
-    run = run_of(tmp_path, run_file(privacy=None, method=BIAS))
+    run = run_of(tmp_path, run_file(privacy=None, method=BIAS), keyring=INSECURE, void=2)
+    assert deployed.INSECURE in run.about["notes"]
+    assert "| Void sums | 2: what left for them is charged |" in run.card
     assert "How many users it has and how many ratings." in run.card
     assert not any(run.ledgers.values())
     assert run.about["data"]["density"] == pytest.approx(run.about["data"]["ratings"] / (48 * 16))
     assert "tacit up run.toml --keys" in run.card
 
 
-# -- what is not covered ----------------------------------------------------------------------------------------------
-
-
 def test_metrics_that_were_told_are_said_to_be_outside_the_guarantee(silos, shops):
-    assert "METRICS SHARED: beside it sites chose to tell metrics, which no ε covers." in silos.card[:400]
-    assert "the metrics that sites chose to tell after it are not covered" in silos.card
+    assert "METRICS SHARED: sites also chose to report metrics, which no ε covers." in silos.card[:400]
+    assert "Metrics that sites reported after the run are not covered." in silos.card
     assert 'class="stamp simulated"' in silos.report
     assert "METRICS SHARED" not in shops.card
     assert 'class="stamp holds"' in shops.report
 
 
 def test_the_card_says_that_silos_predict_with_factors_of_raw_ratings(silos, tmp_path):
-    assert "its own raw ratings (fine\\_tuning = 1)" in silos.card
+    assert "its raw ratings (fine\\_tuning = 1)" in silos.card
     plain = run_of(tmp_path, run_file(method={**CHAIN, "fine_tuning": 0}, public=PUBLIC))
     assert "raw ratings" not in plain.card
 
@@ -202,24 +167,6 @@ def test_under_a_secure_sum_users_are_not_protected_from_their_own_silo(tmp_path
     assert run.summary["guarantee"]["model"] == "distributed"
     assert "Users from their own silo, which holds their ratings." in run.card
     assert run.summary["bytes_up"] + sum(size for _n, size in run.beside.values()) == run.left
-
-
-def test_who_was_absent_and_what_was_void_is_on_card_and_report(tmp_path):
-    def disturbed(done):
-        gone = [entry for entry in done.transcript.entries if (entry.party, entry.direction) == ("party-2", "up")]
-        done.transcript.restore([replace(entry, status="late", bytes=0) for entry in gone if entry.round == 2])
-        return replace(done, void=57, rounds=60)
-
-    run = run_of(tmp_path, run_file(method=CHAIN, public=PUBLIC), change=disturbed, keyring=INSECURE)
-    absent = "1 of 3 parties were late at times: party-2 in 1 of 2 rounds (round 2)."
-    assert run.about["notes"][:2] == [deployed.INSECURE, absent]
-    for text in (run.card, run.report):
-        assert absent in text
-        assert "57 sums in 60 rounds were void, since too few stayed" in text
-    assert "| Void sums | 57: what left for them is charged |" in run.card
-
-
-# -- numbers ----------------------------------------------------------------------------------------------------------
 
 
 def test_declared_ratings_are_said_to_be_declared_and_have_no_density(silos, shops):
@@ -249,22 +196,9 @@ def test_a_vertical_party_has_its_own_users_and_not_the_common_lists(shops):
     assert "The common list has 48 rows, the users of any site" in shops.report
 
 
-def test_seconds_are_those_of_the_run(silos):
-    assert silos.summary["seconds"] == 1.25
-
-
-def test_a_deployment_without_a_curve_says_why(silos):
-    assert "test ratings stay at the sites" in silos.report
-    assert "no rounds with a value" not in silos.report
-
-
 def test_metrics_stand_in_their_usual_order_with_whose_they_are(silos):
     found = [name.partition("@")[0] for name in silos.summary["metrics"]]
     assert found == sorted(found, key=list(METRICS).index)
     assert found[:3] == ["mse", "rmse", "mae"]
     assert silos.summary["metrics_of"] == "1 of 3 sites"
     assert "at 1 of 3 sites</h1>" in silos.report
-    one = json.dumps({"metrics": {"rank": 0.1, "mse": 1.0, "hr@10": 0.2, "hr@5": 0.1}, "users": 3, "ratings": 3})
-    metrics, (note,) = shared_metrics({"party-1": {"metrics": one}}, 3)
-    assert list(metrics) == ["mse", "rmse", "hr@10", "hr@5", "rank"]
-    assert note.endswith("what is shown is its own.")

@@ -8,12 +8,14 @@ import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from tacit.deploy import health as module
+from tacit.deploy import service_status
 from tacit.deploy.health import Health
-from tacit.deploy.status import SILENCE, Status
+from tacit.deploy.service_status import SILENCE, Status
 from tacit.errors import UsageError
 
 
@@ -80,9 +82,13 @@ def test_health_follows_the_state(health, status, state, code):
     assert ask(health, "/status")[0] == 200
 
 
-def test_a_service_that_has_fallen_silent_is_not_well(health, status):
-    status._table["updated"] = (datetime.now(UTC) - timedelta(seconds=SILENCE + 1)).isoformat()
-    assert ask(health, "/health")[0] == 503
+def test_a_service_that_has_fallen_silent_is_not_well(health, status, monkeypatch):
+    late = datetime.now(UTC) + timedelta(seconds=SILENCE + 1)
+    with monkeypatch.context() as later:
+        later.setattr(
+            service_status, "datetime", SimpleNamespace(now=lambda _zone: late, fromisoformat=datetime.fromisoformat)
+        )
+        assert ask(health, "/health")[0] == 503
     status.set()
     assert ask(health, "/health")[0] == 200
 
@@ -122,23 +128,6 @@ def test_no_other_verb(health, verb):
     assert verb.encode() not in body
 
 
-def test_a_body_is_not_read(health):
-    """The body that is announced never comes, and the answer does not wait for it."""
-    with raw(health, b"GET /health HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n") as client:
-        assert client.recv(100).startswith(b"HTTP/1.0 200")
-
-
-def test_a_request_that_is_no_http_ends_politely(health):
-    with raw(health, b"\x16\x03\x01\xff\xfe\r\n\r\n") as client:
-        assert client.recv(1000).count(b"\n") <= 8
-    with raw(health, b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n") as client:
-        assert b"414" in client.recv(1000)
-    assert ask(health, "/health")[0] == 200
-
-
-# -- stalled clients ------------------------------------------------------------------------------------------
-
-
 def test_a_stalled_client_keeps_nobody_waiting(health, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 60.0)
     monkeypatch.setattr(module._Handler, "timeout", 60.0)
@@ -160,13 +149,6 @@ def test_a_server_that_hears_one_at_a_time_would_wait(status, monkeypatch):
             assert time.monotonic() - began > module.PATIENCE / 2
     finally:
         health.close()
-
-
-def test_a_stalled_client_is_let_go(health):
-    with raw(health, b"GET /hea") as client:
-        began = time.monotonic()
-        assert client.recv(100) == b""
-        assert time.monotonic() - began < 60
 
 
 def test_a_client_that_sends_drop_by_drop_is_let_go_too(health):
@@ -195,14 +177,6 @@ def test_a_crowd_is_bounded_and_passes(health, monkeypatch):
     finally:
         for client in crowd:
             client.close()
-
-
-# -- start and close ------------------------------------------------------------------------------------------
-
-
-def test_it_listens_on_this_machine_alone(health):
-    assert health._server.server_address[0] == "127.0.0.1"
-    assert health.port > 0
 
 
 def test_it_closes_with_a_client_inside_and_the_port_is_free_again(status):

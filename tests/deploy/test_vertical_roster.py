@@ -3,24 +3,19 @@
 import json
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
-from one_site import DATA, NAMES, Sites, costly, home_of, offer_of, rows_of, run_file
+from one_site import DATA, NAMES, Sites, costly, home_of, item_sources, offer_of, rows_of, run_file
 
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
 from tacit.boundary.protection import BudgetSpent, total_epsilon
-from tacit.deploy.align import aligned, rows_content
-from tacit.deploy.part import Part, affordable
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Source
+from tacit.deploy.site_run import SiteRun, check_budget
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation
-from tacit.partition import partition
 from tacit.prepare.plan import ROSTER_REPORTED
-from tacit.report.left import Left, run_notes
-from tacit.report.left_rows import releases
+from tacit.report.site_ledger import SiteLedger, run_notes
+from tacit.report.site_report import site_page
 
 VERTICAL = {"by": "item", "into": 3, "align": "hashed"}
 FILE = run_file(partition=VERTICAL, privacy={"epsilon": 1.0, "delta": 1e-6})
@@ -32,39 +27,22 @@ KEY = b"k" * 32
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Each site has a third of the items, with all users."""
-    folder, sources = tmp_path_factory.mktemp("thirds"), {}
-    for share in partition(DATA, by="item", into=3):
-        csv.write_csv(share.ratings.to_arrow(), folder / f"{share.name}.csv")
-        csv.write_csv(pa.table({"item": share.ratings.item_ids.ids}), folder / f"{share.name}-items.csv")
-        sources[share.name] = Source(str(folder / f"{share.name}.csv"), items=folder / f"{share.name}-items.csv")
-    return sources
+    return item_sources(tmp_path_factory.mktemp("thirds"))
 
 
 def done(folder, tables, offer, **rules) -> Sites:
     """A whole run among the sites of an offer."""
     sites = Sites(folder, offer, Policy(align_key=KEY, **rules), tables)
-    sizes = {name: told.users for name, told in sites.told.items()}
-
-    def say(name, _about, content):
-        return sites.parts[name].align(content)
-
-    count, rows = aligned(offer, sizes, say, folder / f"{offer.run}.tct")
-    for name in offer.roster:
-        say(name, "", rows_content(count, rows[name]))
-    sites.aligned(count)
+    sites.align(folder / f"{offer.run}.tct")
     sites.begin().conduct()
     sites.leave()
     return sites
 
 
-def part_of(folder, tables, offer, **rules) -> Part:
+def part_of(folder, tables, offer, **rules) -> SiteRun:
     """The first site, which looks at an offer."""
     home = home_of(folder, policy=Policy(align_key=KEY, **rules), source=tables["party-1"])
-    return Part(home, offer.run, offer.content())
-
-
-# -- what a site charges ------------------------------------------------------------------------------------------
+    return SiteRun(home, offer.run, offer.content())
 
 
 def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
@@ -79,15 +57,12 @@ def test_a_site_charges_what_its_users_spend_at_all_sites(tmp_path, tables):
         (note,) = json.loads((home.ledgers / "runs.json").read_text()).values()
         assert note["parties"] == len(NAMES)
         rows, notes = rows_of(home), run_notes(home.ledger)
-        page = releases(Left(home.name, home.ledger, rows, [true] * len(rows), 1e-6, Relation.ZERO_OUT, notes=notes))
-        assert "over all 3 parties that one user is in" in str(page)
+        kept = SiteLedger(home.name, home.ledger, rows, [true] * len(rows), 1e-6, Relation.ZERO_OUT, notes=notes)
+        assert "over all 3 parties that hold one user" in site_page(kept, "")
     second = replace(OFFER, run="run-2")
     with pytest.raises(BudgetSpent, match="budget is 1") as refused:
         part_of(tmp_path, tables, second, max_epsilon=1.0)
     assert refused.value.exit_code == 4
-
-
-# -- the roster that the guarantee rests on -----------------------------------------------------------------------
 
 
 def stated(file) -> str:
@@ -128,8 +103,8 @@ def test_a_pinned_roster_is_the_one_that_is_offered(tmp_path, tables, rules, off
 @pytest.mark.parametrize(("rules", "option"), [({"peers": KEYS}, "--peers"), ({"file": FILE}, "--run")])
 def test_a_site_that_pins_says_so_where_it_states_the_guarantee(tmp_path, tables, rules, option):
     part = part_of(tmp_path, tables, OFFER, **rules)
-    policy, held = Policy(align_key=KEY, **rules), part._held
-    made, _budget = affordable(policy, OFFER, held, tmp_path / "ledger" / "party-1.sqlite", "party-1")
+    policy, held = Policy(align_key=KEY, **rules), part.data
+    made, _budget = check_budget(policy, OFFER, held, tmp_path / "ledger" / "party-1.sqlite", "party-1")
     words = policy.stated(made.terms.guarantee, OFFER)
     assert f"if every site pins the roster as this one did ({option})" in words
     assert ROSTER_REPORTED not in words
@@ -154,6 +129,6 @@ def test_where_the_number_of_parties_costs_nothing_fewer_may_take_part():
 
 
 def test_planted_a_site_that_takes_any_roster_is_noticed(tmp_path, tables, monkeypatch):
-    monkeypatch.setattr(Policy, "_same_roster", lambda *_given: None)
+    monkeypatch.setattr(Policy, "_check_roster", lambda *_given: None)
     with pytest.raises(pytest.fail.Exception):
         test_a_pinned_roster_is_the_one_that_is_offered(tmp_path, tables, {"peers": KEYS}, FEWER, "lacks")

@@ -21,7 +21,7 @@ UNITS = sorted(FOLDER.glob("*.service"))
 def parsed(words):
     """The values of a Tacit command line; an error if it has an option or argument that there is not."""
     group = typer.main.get_command(app)
-    command = group.commands[words[0]]
+    command = group.get_command(None, words[0])
     context = command.make_context(words[0], list(words[1:]))
     return context.params
 
@@ -42,60 +42,41 @@ def services():
     return {name: one for name, one in compose()["services"].items() if one["image"] == "tacit"}
 
 
-# -- commands --------------------------------------------------------------------------------------------------------
+def command_lines():
+    """Every Tacit command line of the examples, as words."""
+    units = [shlex.split(unit(path)["Service"]["ExecStart"]) for path in UNITS]
+    assert all(words[0].endswith("/tacit") for words in units)
+    return [one["command"] for one in services().values()] + [words[1:] for words in units]
 
 
-@pytest.mark.parametrize("name", ["coordinator", "harbour", "market"])
-def test_the_command_of_a_container_is_one_of_tacits(name):
-    options = parsed(services()[name]["command"])
-    assert options["health"] == 8103
-    assert options["wait"] == 86400
-
-
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_the_command_of_a_unit_is_one_of_tacits(path):
-    binary, *words = shlex.split(unit(path)["Service"]["ExecStart"])
-    assert binary.endswith("/tacit")
-    assert parsed(words)["health"] == 8103
+def test_the_commands_are_tacits_sites_state_their_limits_and_no_password_is_on_a_command_line():
+    for words in command_lines():
+        options = parsed(words)
+        assert options["health"] == 8103
+        assert not re.search(r"://[^/@ ]*:[^/@ ]*@|password", " ".join(words))
+        if words[0] == "join":
+            assert options["max_epsilon"]
+            assert options["run"]
+            assert not any(options[name] for name in ("non_private", "insecure", "share_metrics"))
+    assert sum(words[0] == "join" for words in command_lines()) == 3
 
 
 def test_a_command_that_is_none_of_tacits_would_be_found():
     words = services()["harbour"]["command"]
     with pytest.raises(Exception, match="No such option"):
         parsed([*words, "--max-epsilom=3"])
-    with pytest.raises(KeyError):
-        parsed(["jion", *words[1:]])
-
-
-def test_sites_state_their_own_limits_and_no_password_is_on_a_command_line():
-    lines = [one["command"] for one in services().values()]
-    lines += [shlex.split(unit(path)["Service"]["ExecStart"])[1:] for path in UNITS]
-    for words in lines:
-        assert not re.search(r"://[^/@ ]*:[^/@ ]*@|password", " ".join(words))
-        if words[0] == "join":
-            options = parsed(words)
-            assert options["max_epsilon"]
-            assert options["run"]
-            assert not any(options[name] for name in ("non_private", "insecure", "share_metrics"))
-    assert sum(words[0] == "join" for words in lines) == 3
-
-
-# -- systemd ---------------------------------------------------------------------------------------------------------
+    with pytest.raises(AttributeError):
+        parsed(["jion", *words[1:]])  # there is no such command
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_a_unit_restarts_on_what_may_mend_itself_and_on_nothing_else(path):
+def test_a_unit_restarts_after_passing_failures_only_and_writes_to_its_own_folders_only(path):
     service = unit(path)["Service"]
     stays_down = {int(code) for code in service["RestartPreventExitStatus"].split()}
     kinds = (errors.UsageError, errors.DataError, errors.PrivacyRefused, errors.TamperingFound)
     assert stays_down == {kind.exit_code for kind in kinds}
     assert errors.PeerFailed.exit_code not in stays_down
     assert service["Restart"] == "on-failure"
-
-
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_a_unit_may_write_to_its_own_folders_only(path):
-    service = unit(path)["Service"]
     assert (service["User"], service["UMask"], service["StateDirectoryMode"]) == ("tacit", "0077", "0700")
     assert (service["ProtectSystem"], service["NoNewPrivileges"]) == ("strict", "yes")
     assert service["CapabilityBoundingSet"] == ""
@@ -117,9 +98,6 @@ def test_systemd_finds_nothing_wrong_with_a_unit(path, tmp_path):
     text = path.read_text().replace("/opt/tacit/bin/tacit", shutil.which("true"))  # any program that is there
     assert said(text) == []
     assert said(text.replace("RestartSec=15", "RestartSec=soon"))
-
-
-# -- Docker ----------------------------------------------------------------------------------------------------------
 
 
 def test_containers_are_closed_and_nothing_listens_at_a_site():

@@ -23,7 +23,7 @@ from tacit.methods import known
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "reference"
 
-WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "table of text"}
+WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", dict: "table of text"}
 BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 
 
@@ -47,7 +47,7 @@ def names(cell: str) -> list[str]:
 def type_in_words(annotation: Any, metadata: Any) -> str:
     """A field's type as the page writes it: "number, > 0, < 1"."""
     if annotation == int | tuple[int, ...]:
-        return "whole number, or several"
+        return "integer, or several"
     if get_origin(annotation) in (Union, types.UnionType):
         (annotation,) = (part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Literal:
@@ -129,7 +129,8 @@ def leaves(commands: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 def test_every_command_and_option_is_documented():
     page = sections("command-line.md")
-    commands = leaves(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
+    commands = leaves({name: group.get_command(None, name) for name in group.list_commands(None)})
     assert {title.removeprefix("tacit ") for title in page if title.startswith("tacit ")} == set(commands)
     for name, command in commands.items():
         options = {option for p in command.params for option in p.opts if option.startswith("--")}
@@ -203,3 +204,11 @@ def test_links_between_pages_lead_somewhere(page):
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", sorted({DOCS.parent / "README.md", *DOCS.rglob("*.md")}), ids=lambda page: page.name)
+def test_no_page_says_to_install_from_an_index_where_tacit_is_not(page):
+    """Only the README names that command, to say that it does not work."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"pip install [\"']?tacit(?:\[[a-z,]+\])?[\"'`\s]", text)
+    assert not found or (page.name == "README.md" and "not on a package index yet" in text)

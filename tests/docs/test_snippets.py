@@ -2,7 +2,7 @@
 
     ```python           executed; one namespace per page. With >>> it is a doctest.
     ```text             right below a python block: what that block prints, with ... for what varies
-    ```console, ```sh   lines that start with "$ tacit" are executed and must exit with 0
+    ```console          lines that start with "$ tacit" are executed and must exit with 0
     ```toml             must be a valid run file where it has [data] or [method]
 
 A block after `<!-- no-run: reason -->` is left out; the reason is not optional.
@@ -40,11 +40,12 @@ LONG = {
         "docs/how-to/verify-a-ledger.md",
     )
 }
-SHELLS = ("console", "sh", "shell", "bash")
+LANGUAGES = ("python", "text", "console", "toml", "")
 DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
-FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
-NO_RUN = re.compile(r"<!--\s*no-run\b(?P<rest>.*?)-->")
+BLOCK = re.compile(
+    r"(?P<note><!-- no-run: \S[^\n]{3,} -->\s+)?^```(?P<language>\S*)\n(?P<text>.*?)^```\n", re.MULTILINE | re.DOTALL
+)
 COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )*tacit(?: |$)")
 
 
@@ -54,7 +55,7 @@ class BadPage(AssertionError):
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, its text without the common indent, the line of its first line.
+    """One fenced block: its language, its text, the line of its first line.
 
     `follows` is True where nothing stands between it and the block before it.
     """
@@ -68,39 +69,22 @@ class Block:
 
 def blocks(text, where="page"):
     """All fenced blocks of a page, in order."""
-    found, lines, at, comment, end = [], text.splitlines(), 0, None, None
-    while at < len(lines):
-        note, fence = NO_RUN.search(lines[at]), FENCE.match(lines[at])
-        at += 1
-        if note:
-            if len(note["rest"].strip(" :")) < 5 or not note["rest"].startswith(":"):
-                raise BadPage(f"{where}:{at}: give a reason, as in <!-- no-run: needs a server -->")
-            comment = at
-        elif fence:
-            start, indent = at, len(fence["indent"])
-            closing = re.compile(rf"^ *{re.escape(fence['fence'][0])}{{{len(fence['fence'])},}} *$")
-            while at < len(lines) and not closing.match(lines[at]):
-                at += 1
-            if at == len(lines):
-                raise BadPage(f"{where}:{start}: this block is not closed")
-            body = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in lines[start:at]]
-            language = (fence["info"].split() or [""])[0].strip("{}.").lower()
-            follows = end is not None and not any(line.strip() for line in lines[end : start - 1])
-            found.append(Block(language, "\n".join(body) + "\n", start + 1, runs=comment is None, follows=follows))
-            at, comment, end = at + 1, None, at + 1
-        elif lines[at - 1].strip() and comment is not None:
-            raise BadPage(f"{where}:{comment}: no-run stands before no block")
-    if comment is not None:
-        raise BadPage(f"{where}:{comment}: no-run stands before no block")
+    found, end = [], 0
+    for match in BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("text")) + 1
+        if match["language"] not in LANGUAGES:
+            raise BadPage(f"{where}:{line}: a block is one of {', '.join(LANGUAGES)}")
+        follows = bool(found) and not text[end : match.start()].strip()
+        found.append(Block(match["language"], match["text"], line, match["note"] is None, follows))
+        end = match.end()
+    if "```" in BLOCK.sub("", text) or "no-run" in BLOCK.sub("", text):
+        raise BadPage(f"{where}: close every block, and give a reason right above it: <!-- no-run: needs a server -->")
     return found
 
 
 def commands(block, where="page"):
     """The commands of a console block: lines that start with "$ ", continued by a backslash. The rest is output."""
-    text = block.text.replace("\\\n", " ")
-    lines = [line[2:].strip() for line in text.splitlines() if line.startswith("$ ")]
-    if not lines and block.language != "console":
-        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [line[2:].strip() for line in block.text.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
     for line in lines:
         if not COMMAND.match(line):
             raise BadPage(f'{where}:{block.line}: "{line}" is no tacit command; mark the block <!-- no-run: reason -->')
@@ -153,12 +137,12 @@ def run_page(text, folder, where="page"):
         before, printed = printed if block.follows else None, None
         if not block.runs:
             continue
-        if block.language in ("python", "py"):
+        if block.language == "python":
             printed = run_python(block, namespace, where)
         elif block.language == "text" and before is not None:
             if not doctest.OutputChecker().check_output(block.text, before, DOCTEST):
                 raise BadPage(f"{where}:{block.line}: the block above prints\n{before}")
-        elif block.language in SHELLS:
+        elif block.language == "console":
             run_console(block, folder, where)
         elif block.language == "toml" and re.search(r"^\s*\[(data|method)\]", block.text, re.MULTILINE):
             run_toml(block, folder, where)
@@ -181,7 +165,7 @@ def test_the_snippets_of_a_page_run(page, folder):
     if page in LONG:
         ready = [block for block in blocks(text, where) if block.runs]
         assert ready
-        assert all(commands(block, where) for block in ready if block.language in SHELLS)
+        assert all(commands(block, where) for block in ready if block.language == "console")
     else:
         run_page(text, folder, where)  # raises with the line
 
@@ -190,8 +174,6 @@ def test_there_are_pages_and_the_readme_has_snippets():
     assert set(PAGES) >= LONG
     assert any(block.language == "python" and block.runs for block in blocks((ROOT / "README.md").read_text("utf-8")))
 
-
-# -- doctests ------------------------------------------------------------------------------------------------------
 
 MODULES = ["tacit", *sorted(module.name for module in pkgutil.walk_packages(tacit.__path__, "tacit."))]
 
@@ -215,140 +197,37 @@ def test_doctests_are_found():
     assert {test.name for test in doctests("tacit.errors")} == {"tacit.errors.did_you_mean"}
 
 
-# -- the collector -------------------------------------------------------------------------------------------------
+def fenced(language, *lines):
+    return "\n".join([f"```{language}", *lines, "```", ""])
 
 
-def page(*parts):
-    return "\n".join(parts) + "\n"
-
-
-def test_blocks_are_found_with_their_language_and_line():
-    text = page(
-        "# Title",
-        "```python",
-        "x = 1",
-        "```",
-        "- a list",
-        "",
-        "  ~~~~ toml title=x",
-        "  [data]",
-        "",
-        "    source = 1",
-        "  ```",
-        "  ~~~~",
-        "```",
-        "plain",
-        "```",
-    )
-    found = blocks(text)
-    assert [(b.language, b.line, b.follows) for b in found] == [
-        ("python", 3, False),
-        ("toml", 8, False),
-        ("", 14, True),
-    ]
-    assert found[1].text == "[data]\n\n  source = 1\n```\n"
-
-
-def test_a_block_is_left_out_for_a_reason_only():
-    text = page("<!-- no-run: needs a server -->", "", "```python", "1 / 0", "```", "```python", "x = 1", "```")
-    assert [block.runs for block in blocks(text)] == [False, True]
-    for note in ("<!-- no-run -->", "<!-- no-run: -->", "<!-- no-run:  x -->", "<!--no-run needs a server-->"):
+def test_blocks_are_left_out_for_a_reason_only():
+    reason = "<!-- no-run: needs a server -->\n"
+    assert [block.runs for block in blocks(f"{reason}\n" + 2 * fenced("python"))] == [False, True]
+    for note in ("<!-- no-run -->\n", "<!-- no-run: -->\n", "<!-- no-run:  x -->\n", f"{reason}Text.\n"):
         with pytest.raises(BadPage, match="give a reason"):
-            blocks(page(note, "```python", "```"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        page("```python", "x = 1"),
-        page("````python", "x = 1", "```"),
-        page("<!-- no-run: needs a server -->", "Some text.", "```python", "```"),
-        page("<!-- no-run: needs a server -->"),
-    ],
-)
-def test_a_page_that_is_not_well_formed_is_refused(text):
-    with pytest.raises(BadPage):
-        blocks(text)
-
-
-def test_the_blocks_of_a_page_share_names_and_folder(folder):
-    text = page(
-        "```python",
-        "from pathlib import Path",
-        "Path('a.txt').write_text('7')",
-        "```",
-        "Not the output of anything:",
-        "```text",
-        "1 / 0",
-        "```",
-        "```python",
-        "print('seen', 3.14159)",
-        "```",
-        "",
-        "```text",
-        "seen  3.1...",
-        "```",
-        "```py",
-        "def double(x):",
-        "    return 2 * x",
-        "assert double(int(Path('a.txt').read_text())) == 14",
-        "```",
-        "```python",
-        ">>> double(21)",
-        "42",
-        ">>> y = 3",
-        "```",
-        "```python",
-        "assert y == 3",
-        "```",
-        "```console",
-        "$ tacit new run.toml \\",
-        "    --source demo",
-        "Wrote it.",
-        "```",
-        "```sh",
-        "# a comment",
-        "tacit --version",
-        "```",
-        "```python",
-        "assert Path('run.toml').is_file()",
-        "```",
-        "```toml",
-        "[method]",
-        'name = "central"',
-        "```",
-        "```toml",
-        "[project]",
-        "```",
-    )
-    assert len(run_page(text, folder)) == 10
-    assert not (folder / "snippet.toml").exists()
+            blocks(note + fenced("python"))
+    for bad in ("```python\nx = 1", "````python\nx = 1\n```\n", fenced("sh", "tacit"), reason):
+        with pytest.raises(BadPage):
+            blocks(bad)
 
 
 @pytest.mark.parametrize(
     ("snippet", "error"),
     [
-        (("```python", "1 / 0", "```"), ZeroDivisionError),
-        (("```python", "x = ", "```"), SyntaxError),
-        (("```python", "import warnings", "warnings.warn('old')", "```"), UserWarning),
-        (("```python", ">>> 1 + 1", "3", "```"), BadPage),
-        (("```python", "print(1)", "```", "```text", "2", "```"), BadPage),
-        (("```console", "$ tacit --version", "$ tacit nonsense", "```"), BadPage),
-        (("```console", "$ make demo", "```"), BadPage),
-        (("```sh", "tacit nonsense", "```"), BadPage),
-        (("```toml", "[method]", 'name = "sgdfm"', "```"), BadPage),
-        (("```toml", "[method]", 'name = "sgdmf"', "facters = 3", "```"), BadPage),
-        (("```toml", "[data]", 'sorce = "demo"', "```"), BadPage),
-        (("```toml", "[data]", "source = ", "```"), BadPage),
+        (fenced("python", "1 / 0"), ZeroDivisionError),
+        (fenced("python", "x = "), SyntaxError),
+        (fenced("python", "import warnings", "warnings.warn('old')"), UserWarning),
+        (fenced("python", ">>> 1 + 1", "3"), BadPage),
+        (fenced("python", "print(1)") + fenced("text", "2"), BadPage),
+        (fenced("console", "$ tacit --version", "$ tacit nonsense"), BadPage),
+        (fenced("console", "$ make demo"), BadPage),
+        (fenced("toml", "[method]", 'name = "sgdfm"'), BadPage),
+        (fenced("toml", "[method]", 'name = "sgdmf"', "facters = 3"), BadPage),
+        (fenced("toml", "[data]", 'sorce = "demo"'), BadPage),
+        (fenced("toml", "[data]", "source = "), BadPage),
     ],
 )
 def test_a_snippet_that_fails_is_found(folder, snippet, error):
     with pytest.raises(error):
-        run_page(page("```python", "fine = 1", "```", *snippet), folder)
-
-
-def test_a_failure_names_the_line_of_the_page(folder):
-    with pytest.raises(ZeroDivisionError) as error:
-        run_page(page("# Title", "```python", "x = 1", "x / 0", "```"), folder, "docs/x.md")
-    last = error.traceback[-1]
-    assert (str(last.path).endswith("x.md"), last.lineno + 1) == (True, 4)
+        run_page(fenced("python", "fine = 1") + snippet, folder)

@@ -17,16 +17,16 @@ from nvflare.fuel.f3.message import Message
 
 from tacit.boundary.wire import encode
 from tacit.config import RunFile
-from tacit.deploy.deployed import for_sites, listed
-from tacit.deploy.hello import hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy.deployment import for_sites, public_items
+from tacit.deploy.handshake import hello_content
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
-from tacit.deploy.terms import Offer, Told, facts_among, facts_content, facts_from, offered_file
+from tacit.deploy.offer import Offer, SiteSizes, facts_among, facts_content, offered_file, read_facts
 from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, Cell
-from tacit.engine.desk import TAKEN
-from tacit.engine.envelope import Place, opened, sealed, unverified
+from tacit.engine.coordinator_channel import TAKEN
+from tacit.engine.envelope import Address, open_message, sign_message, unverified
 from tacit.federation.messages import Request
-from tacit.prepare.file import setting_of
+from tacit.prepare.run_file import setting_of
 
 
 class End:
@@ -76,7 +76,7 @@ class Puppeteer(End):
                 self.news.notify_all()
                 return b"{}"
             key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.identities[sender]))
-            _run, content = opened(body, key, sender, COORDINATOR, "reply")
+            _run, content = open_message(body, key, sender, COORDINATOR, "reply")
             self.replies.setdefault(str(content.pop("about")), []).append(content)
             self.news.notify_all()
         return TAKEN
@@ -88,7 +88,7 @@ class Puppeteer(End):
     def say(self, name: str, topic: str, content: dict, run: str, key: Ed25519PrivateKey | None = None, to: str = ""):
         """One signed message; what the site said to it: taken, or nothing."""
         words = {"start": self.starts[name], **content}
-        message = sealed(Place(COORDINATOR, to or name, topic, run), words, key or self.key)
+        message = sign_message(Address(COORDINATOR, to or name, topic, run), words, key or self.key)
         return self.cell.send(name, topic, message, 10.0)
 
     def told(self, name: str, topic: str, about: str, content: dict, run: str) -> dict:
@@ -110,7 +110,7 @@ class Terms:
 
     run: str
     offer: Offer
-    told: dict[str, Told] = field(default_factory=dict)
+    told: dict[str, SiteSizes] = field(default_factory=dict)
 
     @classmethod
     def made(cls, folder: Path, run: str, roster: tuple[str, ...]) -> "Terms":
@@ -118,12 +118,12 @@ class Terms:
         file = file.model_copy(
             update={"public": file.public.model_copy(update={"catalogue": str(folder / "items.csv")})}
         )
-        return cls(run, Offer(run, offered_file(file, file.public), roster, setting_of(file), listed(file)))
+        return cls(run, Offer(run, offered_file(file, file.public), roster, setting_of(file), public_items(file)))
 
     def begin(self, hub: Puppeteer, name: str) -> None:
         """Everything up to the first request, as an honest coordinator would."""
         reply = hub.told(name, "offer", self.offer.hash, self.offer.content(), self.run)
-        self.told = dict.fromkeys(self.offer.roster, Told.of(reply, name))
+        self.told = dict.fromkeys(self.offer.roster, SiteSizes.of(reply, name))
         self.agreed = self.offer.prepared(facts_among(self.offer, self.told))
         content = {**facts_content(self.agreed.facts), "identities": json.dumps(hub.identities)}
         assert "bound" in hub.told(name, "begin", f"begin {self.run}", content, self.run)
@@ -150,15 +150,15 @@ class Puppet(End):
             threading.Thread(target=self._greet, daemon=True).start()
 
     def hello(self) -> bytes | None:
-        content = hello(self.kit, self.identity, self.start)
-        message = sealed(Place(self.kit.name, COORDINATOR, "hello"), content, self.identity)
+        content = hello_content(self.kit, self.identity, self.start)
+        message = sign_message(Address(self.kit.name, COORDINATOR, "hello"), content, self.identity)
         self.welcome = self.cell.send(COORDINATOR, "hello", message, 5.0)
         return self.welcome
 
     def reply(self, about: str, content: dict, key=None, sender: str = "") -> bytes | None:
-        place = Place(sender or self.kit.name, COORDINATOR, "reply", self.run)
+        place = Address(sender or self.kit.name, COORDINATOR, "reply", self.run)
         return self.cell.send(
-            COORDINATOR, "reply", sealed(place, {"about": about, **content}, key or self.identity), 5.0
+            COORDINATOR, "reply", sign_message(place, {"about": about, **content}, key or self.identity), 5.0
         )
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class Puppet(End):
 
     def _receive(self, sender: str, topic: str, body: bytes) -> bytes:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.kit.coordinator))
-        self.run, content = opened(body, key, COORDINATOR, self.kit.name, topic)
+        self.run, content = open_message(body, key, COORDINATOR, self.kit.name, topic)
         self.seen.append((topic, content))
         threading.Thread(target=self._answer, args=(topic, dict(content)), daemon=True).start()
         return TAKEN
@@ -189,10 +189,10 @@ class Puppet(End):
         def act(topic: str, content: dict) -> dict | None:
             if topic == "offer":
                 self.offer = Offer.of(self.run, content)
-                return Told(users, None, 100).content()
+                return SiteSizes(users, None, 100).content()
             if topic == "begin":
                 content.pop("identities")
-                self.agreed = self.offer.prepared(facts_from(self.offer, content))
+                self.agreed = self.offer.prepared(read_facts(self.offer, content))
                 return {"bound": hashlib.sha256(self.agreed.bound.encode()).hexdigest()}
             return {"ended": True} if topic == "end" else None
 

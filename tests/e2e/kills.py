@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tacit.boundary import ledger as ledgers
+from tacit.boundary import sealed_database
 from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.config import RunFile
-from tacit.engine.log import CallLog
+from tacit.engine.call_log import CallLog
 from tacit.experiment import run
 
 TACIT = Path(sys.executable).with_name("tacit")
@@ -45,62 +45,15 @@ name = "secagg"
 """
 
 
-def finish(folder: Path, run_toml: Path, name: str) -> dict:
-    """Run to the end, or resume, in a process of its own; returns the summary."""
-    done = subprocess.run(
-        [TACIT, "run", run_toml, "--quiet", "--json", "--resume", name],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def kill_at(folder: Path, run_toml: Path, name: str, seconds: float) -> bool:
-    """Start or resume, and kill -9 after some seconds; False if it was done before."""
-    process = subprocess.Popen(
-        [TACIT, "run", run_toml, "--quiet", "--json", "--resume", name],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        process.wait(seconds)
-        return False
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return True
-
-
-def kill_many(folder: Path, run_toml: Path, times: int, seed: int) -> tuple[dict, list[dict], int]:
-    """An uninterrupted run, and runs that are killed `times` times in all and resumed; how many kills hit."""
-    began = time.monotonic()
-    whole = finish(folder, run_toml, "whole")
-    length = time.monotonic() - began
-    moments, hits, resumed, run = random.Random(seed), 0, [], 0
-    while hits < times:
-        run += 1
-        for _ in range(3):
-            hit = kill_at(folder, run_toml, f"cut-{run}", moments.uniform(0.25 * length, 1.1 * length))
-            hits += hit
-            length *= 1.0 if hit else 0.8  # the machine may be less busy than it was
-        resumed.append(finish(folder, run_toml, f"cut-{run}"))
-        assert run < 10 * times
-    return whole, resumed, hits
-
-
-# -- in children of one process ------------------------------------------------------------------------------------
-
 #: Where something becomes durable: a ledger's transaction ends, a call is logged. A kill comes before it or after it.
-WRITES = ((ledgers._Transaction, "__exit__"), (CallLog, "keep"))
+WRITES = ((sealed_database.Transaction, "__exit__"), (CallLog, "keep"))
 
 
 def kill_children(folder: Path, run_toml: Path, writes: int, moments: int, seed: int) -> tuple[dict, list[dict], int]:
-    """As `kill_many`: at `writes` points around all writes, evenly spread, and at random `moments`."""
+    """An uninterrupted run, and runs that were killed and resumed; how many kills hit.
+
+    Kills come at `writes` points around all writes, evenly spread, and at random `moments`.
+    """
     arguments = [sys.executable, __file__, run_toml, *map(str, (writes, moments, seed))]
     done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, done.stderr
@@ -182,7 +135,7 @@ def check_nothing_forgotten(run: Path) -> None:
     """After a kill, whatever the coordinator has written down as received is in the senders' ledgers."""
     if not (run / "transcript" / "log.sqlite").exists():
         return
-    database = ledgers.read_only(run / "transcript" / "log.sqlite")
+    database = sealed_database.open_read_only(run / "transcript" / "log.sqlite")
     tables = database.execute("select name from sqlite_master where name = 'calls'").fetchall()
     logged = database.execute("select heads from calls").fetchall() if tables else []
     database.close()
@@ -193,9 +146,6 @@ def check_nothing_forgotten(run: Path) -> None:
         ledger.verify(mine[-1] if mine else None)
         assert set(mine) <= {row.head for row in ledger.rows()}
         ledger.close()
-
-
-# -- what was left -------------------------------------------------------------------------------------------------
 
 
 def check_resumed(folder: Path, whole: dict, resumed: list[dict]) -> None:

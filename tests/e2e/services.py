@@ -14,7 +14,7 @@ import pyarrow.csv as csv
 
 from tacit.data.ratings import Ratings
 from tacit.data.synthetic import demo
-from tacit.deploy.local import free_port
+from tacit.deploy.local_sites import free_port
 from tacit.partition import partition
 
 TACIT = Path(sys.executable).with_name("tacit")

@@ -55,13 +55,3 @@ def test_sites_that_were_given_the_same_attributes_take_part_and_another_refuses
     assert coordinator.summary["guarantee"]["epsilon"] <= 2.0
     card = (federation.folder / "run" / "card.md").read_text()
     assert "Assumed public: the list of 30 items and their attributes genres, year." in card
-
-
-def test_a_run_whose_sites_hold_another_catalogue_is_refused(federation):
-    coordinator = federation.up()
-    sites = [federation.join(name, "--items", "other.csv") for name in federation.names]
-    assert coordinator.wait() == 4, coordinator.err
-    assert {site.wait() for site in sites} == {4}
-    assert all('The offered item attribute "year" is not the one' in site.err for site in sites)
-    assert "refuses; its own terminal says why" in coordinator.err
-    assert not any((federation.folder / f"site-{name}" / "ledger").exists() for name in federation.names)

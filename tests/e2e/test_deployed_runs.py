@@ -30,10 +30,10 @@ from tacit.data.ratings import Ratings
 from tacit.data.split import split
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.kept import read_predictor
+from tacit.deploy.site_files import read_predictor
 from tacit.experiment import recorded
 from tacit.model import Fitted
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
 from tacit.report.folder import RunFolder
 from tacit.secure.masks import pack
@@ -207,8 +207,6 @@ def deployed(tmp_path_factory) -> Callable[[str], Deployed]:
     return over
 
 
-# -- what is learned --------------------------------------------------------------------------------------------------
-
 #: So many runs in one process with noise of the operating system, and the chance that one more run like them lies
 #: outside the band that they span, were their metrics normal: the test's false-alarm rate, for each of two metrics.
 RUNS, FALSE_ALARM = 8, 1e-4
@@ -280,9 +278,6 @@ def without_items(predictor: Fitted) -> Fitted:
     return replace(predictor, form=replace(form, items=items))
 
 
-# -- what ledgers say -------------------------------------------------------------------------------------------------
-
-
 @EACH
 def test_every_ledger_is_whole_and_says_what_the_coordinator_saw(deployed, name):
     one = deployed(name)
@@ -304,21 +299,6 @@ def test_every_ledger_is_whole_and_says_what_the_coordinator_saw(deployed, name)
             (row["step"], row["round"], row["bytes"]) for row in mine
         ]
     assert sum(row["bytes"] for row in sent) == one.summary["bytes_up"]
-
-
-def test_the_page_of_what_left_says_to_whom_of_which_budget_and_whether_metrics_did(deployed):
-    for name, told in (("bias", False), ("sum", True)):
-        one = deployed(name)
-        one.tacit("ledger", "show", "site-party-1/ledger", "--html", "left.html")
-        page = (one.folder / "left.html").read_text()
-        runs = json.loads((one.folder / "site-party-1" / "ledger" / "runs.json").read_text())
-        assert all(f"coordinator of test ({run['coordinator']})" in page for run in runs.values())
-        assert "of a budget of 2" in page
-        assert "masked" in page
-        assert ("--share-metrics" in page) is told
-
-
-# -- what the coordinator sees ----------------------------------------------------------------------------------------
 
 
 def exchanges(step: str) -> set[tuple[str, str, str, str, str]]:
@@ -457,20 +437,3 @@ def test_a_trace_would_be_found(deployed, tmp_path):
         log.execute("insert into calls values (?)", (bytes(9_001) + numbers[1].astype("<f4").tobytes(),))
     places = {place.split(":")[0].split("/")[0].split(",")[0] for place in found(tmp_path, ids, *numbers)}
     assert places == {*plants, "packed.npz", "log.sqlite"}
-
-
-# -- metrics ----------------------------------------------------------------------------------------------------------
-
-
-def test_metrics_stay_at_home_unless_a_site_tells_them(deployed):
-    hospitals, others = deployed("sum"), deployed("bias")
-    assert others.summary["metrics"] == {}
-    assert "Metrics stayed at the sites" in (others.run / "card.md").read_text()
-    assert "METRICS SHARED: 3 of 3 sites" in (hospitals.run / "card.md").read_text()
-    for one in (hospitals, others):
-        told = [json.loads((one.folder / f"site-{name}" / "home" / "metrics.json").read_text()) for name in SITES]
-        assert sum(site["ratings"] for site in told) == sum(test.n_ratings for _name, test in one.test_parts())
-    mean = np.average([site["metrics"]["mse"] for site in told], weights=[site["ratings"] for site in told])
-    assert mean == pytest.approx(pooled(others, lambda predictor: predictor)["mse"], rel=1e-5)
-    written = b"".join(path.read_bytes() for path in others.run.rglob("*") if path.is_file())
-    assert not any(repr(site["metrics"]["mse"]).encode() in written for site in told)

@@ -3,8 +3,8 @@
 import test_method_contracts as contracts
 from test_engines_agree import KINDS
 
-from tacit.testing.agreement import AgreementContract
-from tacit.testing.method import MethodContract
+from tacit.testing.agreement_contract import AgreementContract
+from tacit.testing.method_contract import MethodContract
 
 OTHERS = [
     found

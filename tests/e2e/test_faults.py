@@ -18,9 +18,9 @@ from services import PATIENCE, Federation, Service
 
 from tacit.boundary.ledger import Ledger
 from tacit.config import RunFile
-from tacit.deploy.local import Sites, train
+from tacit.deploy.local_sites import LocalSites, train
 from tacit.experiment import run as simulate
-from tacit.prepare.data import prepare
+from tacit.prepare.loaded import prepare
 
 TIMES = int(os.environ.get("TACIT_KILLS", "50"))
 
@@ -89,9 +89,6 @@ def check_ledgers(federation: Federation, names: tuple[str, ...], rounds: int, w
         ledger.close()
 
 
-# -- killed, and started anew ------------------------------------------------------------------------------------------
-
-
 def test_services_of_a_private_run_that_are_killed_at_random_moments_go_on(federation):
     """Sites and coordinator in turn, kill -9, then started as before: one ledger row a round, and none too many."""
     kills, rounds = TIMES, max(150, 60 * TIMES)
@@ -145,7 +142,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def local_sites(tmp_path_factory):
-    sites = Sites(tmp_path_factory.mktemp("local"), ("party-1", "party-2", "party-3"))
+    sites = LocalSites(tmp_path_factory.mktemp("local"), ("party-1", "party-2", "party-3"))
     sites.start_all()
     yield sites
     sites.stop()
@@ -178,9 +175,6 @@ def test_a_site_killed_in_any_round_changes_nothing_of_a_seeded_run(local_sites,
             assert len({(row.step, row.round, row.attempt) for row in ledger.rows()}) == len(ledger.rows())
             ledger.close()
     assert hits
-
-
-# -- gone for good -----------------------------------------------------------------------------------------------------
 
 
 def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_left_is_exit_5(federation):
@@ -230,7 +224,7 @@ def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_le
     here.until(lambda: here.round() >= 5)
     up.kill()
     assert site.wait() == 5
-    assert "was not there for 2 seconds" in one_sentence(site.err)
+    assert "was absent for 2 seconds" in one_sentence(site.err)
     assert other.process.poll() is None
     ledger = Ledger.open(here.folder / "site-party-1" / "ledger" / "party-1.sqlite")
     rows = ledger.rows()
@@ -242,14 +236,6 @@ def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_le
     assert again.wait() == 0, again.err
     assert [site.wait() for site in back] == [0, 0]
     check_ledgers(here, here.names, 300)
-
-
-def test_a_coordinator_that_waits_in_vain_says_for_whom(federation):
-    here = federation(METHOD.format(rounds=2))
-    up = here.up("--wait", "0")
-    assert up.wait() == 5
-    said = one_sentence(up.err)
-    assert "party-1, party-2 did not join" in said
 
 
 def test_services_say_where_their_health_is_told(federation):
@@ -271,9 +257,6 @@ def test_two_coordinators_do_not_share_a_port(federation):
     assert second.wait() == 5
     assert "is another one running there?" in second.err
     assert not (here.folder / "other").exists()
-
-
-# -- stopped, and away -------------------------------------------------------------------------------------------------
 
 
 #: Seconds within which a service stops, on a busy machine too; one that waits for its peers takes minutes.
@@ -340,26 +323,6 @@ def test_an_experiment_that_is_interrupted_says_so_and_leaves_no_site(tmp_path):
     for state in states:
         with pytest.raises(ProcessLookupError):
             os.kill(state["pid"], 0)
-
-
-def test_a_site_that_is_lost_is_missed_and_one_that_returns_is_welcome(federation):
-    here = federation(METHOD.format(rounds=400) + "[engine]\ntimeout = 60\n")
-    up = here.up()
-    sites = {name: here.join(name, "--non-private") for name in here.names}
-    here.until(lambda: here.round() >= 3)
-    sites["party-2"].kill()
-    here.until(lambda: "party-2 is away; its answer is waited for until" in up.err)
-    assert here.status("run")["peers"]["party-2"]["state"] == "absent"
-    assert "misses party-2" in here.tacit("status", "run", code=5).stdout
-    here.join("party-2", "--non-private")
-    here.until(lambda: "party-2 is back." in up.err)
-    assert up.wait() == 0, up.err
-    lines = list(map(json.loads, (here.folder / "run" / "log.jsonl").read_text().splitlines()))
-    told = [(line["event"], line.get("peer")) for line in lines if line["event"] != "engine"]
-    assert told[-3:] == [("absent", "party-2"), ("connected", "party-2"), ("done", None)]
-
-
-# -- out of budget -----------------------------------------------------------------------------------------------------
 
 
 def told_to_the_coordinator(here: Federation, *services: str) -> str:

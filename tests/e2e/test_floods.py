@@ -54,7 +54,7 @@ def test_half_open_connections_of_one_address_keep_no_site_out_and_end_no_run(fe
         sites = [federation.join(name, "--non-private") for name in federation.names]
         assert [site.wait(120) for site in sites] == [0, 0], [site.err for site in sites]
         assert up.wait(60) == 0, up.err
-        assert "not let in" not in up.err
+        assert "not admitted" not in up.err
 
 
 def held(process) -> int:

@@ -17,13 +17,11 @@ from services import Federation
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.deploy import certificates
-from tacit.deploy.hello import greeted, hello
-from tacit.deploy.keys import Keyring
+from tacit.deploy.keyring import Keyring
 from tacit.deploy.kit import Kit
 from tacit.engine.cells import COORDINATOR
-from tacit.engine.desk import TAKEN
-from tacit.engine.envelope import Place, answer_content, sealed
-from tacit.errors import BadMessage, PeerFailed
+from tacit.engine.coordinator_channel import TAKEN
+from tacit.engine.envelope import Address, answer_content, sign_message
 from tacit.federation.messages import Answer
 
 LONGER = """
@@ -78,12 +76,14 @@ def test_a_site_that_poses_routes_and_forges_changes_nothing_for_the_others(coor
     until(lambda: any(line.get("peer") == "party-2" for line in log_of(coordinated)))
     until(lambda: any(topic == "offer" for topic, _content in intruder.seen))
     # in another's name, on its own connection: a hello that will not do would put party-2 out
-    for body in (b"garbage", sealed(Place("party-2", COORDINATOR, "hello"), {"start": "x"}, intruder.identity)):
+    for body in (b"garbage", sign_message(Address("party-2", COORDINATOR, "hello"), {"start": "x"}, intruder.identity)):
         intruder.posing("party-2", COORDINATOR, "hello", body)
         intruder.posing("party-2", COORDINATOR, "reply", body)
     intruder.posing("party-2", COORDINATOR, CellChannelTopic.Bye, None, channel=CellChannel.CELLNET)
     # through the coordinator to another site, as itself and in the coordinator's name
-    asked = sealed(Place(COORDINATOR, "party-2", "end", intruder.run), {"about": "x", "why": "Go."}, intruder.identity)
+    asked = sign_message(
+        Address(COORDINATOR, "party-2", "end", intruder.run), {"about": "x", "why": "Go."}, intruder.identity
+    )
     assert intruder.raw("party-2", "end", asked, timeout=0.3) is None
     # replies that are not its own, not signed by it, or about nothing
     offer = str(next(content for topic, content in intruder.seen if topic == "offer")["about"])
@@ -102,9 +102,6 @@ def test_a_site_that_poses_routes_and_forges_changes_nothing_for_the_others(coor
     assert victim.wait() == 0, victim.err
     refused = [line for line in log_of(coordinated) if line["event"] == "refused"]
     assert [line for line in refused if line.get("peer") == "party-2"] == []
-
-
-# -- answers that are not as agreed -----------------------------------------------------------------------------------
 
 
 def answered(puppet, change):
@@ -127,20 +124,13 @@ def answered(puppet, change):
 
 NAN = encode({"errors": np.full(30, np.nan, np.float32), "weights": np.ones(30, np.float32)})
 HUGE = encode({"errors": np.zeros(10_000_000, np.float32), "weights": np.ones(30, np.float32)})
-LISTS = np.frombuffer(b"[[[[", np.uint8)
 #: What a site says instead, and the exit code of the coordinator.
 LIES = {
     "an answer that is not a number": ({"ask": {"body": np.frombuffer(NAN, np.uint8)}}, 5),
-    "a list of items that is none": ({"offer": {"items": LISTS}}, 5),
-    "metrics that are none": ({"end": {"metrics": "{}"}}, 0),
     "an answer that is far too large": ({"ask": {"body": np.frombuffer(HUGE, np.uint8)}}, 5),
     "an answer in another's name": ({"ask": {"party": "party-2"}}, 5),
-    "an answer of another kind": ({"ask": {"kind": "chain"}}, 5),
     "terms as an array": ({"begin": {"bound": np.ones(3, np.float32)}}, 5),
     "sizes below zero": ({"offer": {"users": -1}}, 5),
-    "half an error": ({"ask": {"error": "PeerFailed"}}, 5),
-    "metrics that are words": ({"end": {"metrics": '{"metrics": {"mse": "low"}, "ratings": 1}'}}, 0),
-    "metrics that weigh nothing": ({"end": {"metrics": '{"metrics": {"mse": 1.0}, "ratings": 0}'}}, 0),
     "metrics that are not finite": ({"end": {"metrics": '{"metrics": {"mse": NaN}, "ratings": 1}'}}, 0),
 }
 
@@ -171,13 +161,11 @@ def coordinator_of_one(tmp_path):
     federation.stop()
 
 
-# -- certificates and clocks ------------------------------------------------------------------------------------------
-
-
 def test_kits_that_are_expired_early_foreign_replaced_or_revoked_open_nothing(coordinated, monkeypatch):
     folder, keyring = coordinated.folder, Keyring.open(coordinated.folder / "keys")
     for days, name in ((-3, "party-3"), (3, "party-4")):
         monkeypatch.setattr(certificates, "now", lambda days=days: datetime.now(UTC) + timedelta(days=days))
+        monkeypatch.setattr(Keyring, "_check_time", lambda self: None)  # as if the operator's clock were wrong
         keyring.invite(name, days=1).write(folder / f"{name}.kit")
     monkeypatch.undo()
     other = Keyring.make(folder / "other", federation="other", host="localhost", port=keyring.port)
@@ -190,7 +178,7 @@ def test_kits_that_are_expired_early_foreign_replaced_or_revoked_open_nothing(co
     expected = {
         "party-3": "expired on",
         "party-4": "is valid from",
-        "party-5": "is not good",
+        "party-5": "is not valid",
         "old": "was replaced by a newer one",
         "party-2": "was revoked on",
     }
@@ -229,37 +217,3 @@ def test_a_site_that_is_revoked_in_the_middle_of_a_run_is_out_at_once(tmp_path):
         assert up.summary["rounds"] == 3000
     finally:
         federation.stop()
-
-
-@pytest.fixture(scope="module")
-def keyring(tmp_path_factory) -> Keyring:
-    return Keyring.make(tmp_path_factory.mktemp("k") / "keys", federation="f", host="localhost", port=8102, days=30)
-
-
-@pytest.mark.parametrize("hours", [-2, 2])
-def test_a_clock_that_is_wrong_is_told_by_how_much(keyring, hours):
-    kit, identity = keyring.invite("party-1"), Ed25519PrivateKey.generate()
-    said = sealed(Place("party-1", COORDINATOR, "hello"), hello(kit, identity, "s"), identity)
-    with pytest.raises(PeerFailed, match=f"120 minutes {'ahead' if hours < 0 else 'behind'}"):
-        greeted(keyring, "party-1", said, COORDINATOR, now=time.time() + hours * 3600)
-    assert greeted(keyring, "party-1", said, COORDINATOR)[0] == "s"
-
-
-def test_a_clock_before_or_after_the_certificate_is_found_at_home(keyring):
-    kit = keyring.invite("party-1", days=10)
-    kit.check()
-    for days, sentence in ((-1, "set the clock"), (11, "expired on")):
-        with pytest.raises(PeerFailed, match=sentence):
-            kit.check(now=datetime.now(UTC) + timedelta(days=days))
-
-
-def test_a_hello_in_anothers_name_or_with_anothers_certificate_is_refused(keyring):
-    one, two, identity = keyring.invite("party-1"), keyring.invite("party-2"), Ed25519PrivateKey.generate()
-    words = hello(one, identity, "s")
-    in_name = sealed(Place("party-2", COORDINATOR, "hello"), words, identity)
-    with pytest.raises(BadMessage):
-        greeted(keyring, "party-2", in_name, COORDINATOR)
-    borrowed = sealed(Place("party-1", COORDINATOR, "hello"), {**words, "certificate": two.certificate}, identity)
-    with pytest.raises(BadMessage):
-        greeted(keyring, "party-1", borrowed, COORDINATOR)
-    assert keyring.identity_of("party-1") is None

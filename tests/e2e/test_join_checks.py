@@ -60,9 +60,6 @@ def with_items(path: Path, *items: int) -> None:
     csv.write_csv(pa.concat_tables([table, pa.table(more).cast(table.schema)]), path.with_name(f"more-{path.name}"))
 
 
-# -- only looking -----------------------------------------------------------------------------------------------------
-
-
 def looked(federation: Federation, code: int, *more: str, data: str = "party-1.csv") -> dict:
     """The findings of one look, by what was looked at; nothing is ever begun by it."""
     done = federation.tacit("join", "party-1.kit", "--data", data, "--check", "--json", *more, code=code)
@@ -107,9 +104,6 @@ def test_a_look_finds_what_will_not_do_and_sends_nothing(tmp_path):
     assert absent["data"]["good"]
 
 
-# -- without any guarantee --------------------------------------------------------------------------------------------
-
-
 def test_a_run_without_a_guarantee_goes_on_without_whoever_did_not_allow_it(tmp_path):
     """And without a public list of items, what there is to rate is what somebody has who stayed."""
     federation = Federation(tmp_path, OPEN.format(catalogue=""))
@@ -152,21 +146,3 @@ def test_a_run_without_noise_has_the_digest_and_the_error_of_one_process(tmp_pat
     assert (up.summary["bytes_up"], up.summary["bytes_down"]) == (whole["bytes_up"], whole["bytes_down"])
     assert up.summary["metrics"]["mse"] == pytest.approx(whole["metrics"]["mse"], rel=1e-6)
     assert np.isfinite(up.summary["metrics"]["ndcg@10"])
-
-
-def test_a_rating_of_an_item_that_is_not_listed_is_left_out_and_nobody_elsewhere_hears_of_it(tmp_path):
-    federation = Federation(tmp_path, OPEN.format(catalogue='catalogue = "items.csv"'))
-    with_items(tmp_path / "party-2.csv", 777_777)
-    try:
-        up = federation.up()
-        joined = [federation.join(name, "--non-private") for name in ("party-1", "party-3")]
-        outside = federation.join("party-2", "--non-private", data="more-party-2.csv")
-        assert [service.wait() for service in (up, outside, *joined)] == [0, 0, 0, 0], up.err
-    finally:
-        federation.stop()
-    told = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
-    assert b"777777" not in told + up.err.encode()
-    assert "Left out: 1 of " in outside.err
-    assert "(777777)" in outside.err
-    assert 777_777 not in Model.load(tmp_path / "run" / "model").item_ids.ids.tolist()
-    assert "3 sites" in (tmp_path / "run" / "card.md").read_text() + (tmp_path / "run" / "about.json").read_text()

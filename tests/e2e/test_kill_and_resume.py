@@ -3,32 +3,9 @@
 import os
 
 import pytest
-from kills import MASKED, check_resumed, kill_children, kill_many
-
-RUN = """
-[data]
-source = "demo"
-users = 300
-items = 80
-ratings = 6000
-[partition]
-into = 3
-[method]
-name = "bias"
-[privacy]
-epsilon = 2.0
-delta = 1e-6
-"""
+from kills import MASKED, check_resumed, kill_children
 
 TIMES = int(os.environ.get("TACIT_KILLS", "50"))
-
-
-def test_a_killed_private_run_resumes_to_the_same_end(tmp_path):
-    (tmp_path / "run.toml").write_text(RUN)
-    whole, resumed, hits = kill_many(tmp_path, tmp_path / "run.toml", TIMES, seed=7)
-    assert hits >= TIMES
-    assert whole["guarantee"]["epsilon"] <= 2.0
-    check_resumed(tmp_path, whole, resumed)
 
 
 SGDMF = """

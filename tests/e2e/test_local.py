@@ -112,14 +112,14 @@ def test_a_run_with_processes_is_the_run_of_one_process(in_one_process, tmp_path
     assert left(tmp_path / "apart-run") <= {"log.jsonl", "status.json", "lock"}
     assert processes(tmp_path / "apart-run") == []
     card = (tmp_path / "apart-run" / "card.md").read_text()
-    assert "process of its own on this machine" in card
+    assert "its own process on this machine" in card
     assert ("SIMULATED" in card) is (name == "private")
 
 
 def test_another_number_of_sites_than_the_run_file_has_is_refused(tmp_path):
     (tmp_path / "run.toml").write_text(SEEDED)
     refused = finished(tmp_path, "up", "up", "run.toml", "--local", "2", "--out", "run", code=2)
-    assert "--local 2 and [partition] into = 3 are not the same number" in refused.err
+    assert "--local 2 and [partition] into = 3 differ" in refused.err
     assert not (tmp_path / "run").exists()
 
 
@@ -145,7 +145,7 @@ def test_noise_of_the_operating_system_is_not_called_simulated_and_the_experimen
     assert done["metrics"]["mse"] > 0
     card = (folder / "card.md").read_text()
     assert "SIMULATED" not in card
-    assert "the metrics are the experimenter's" in card
+    assert "the experimenter computed the metrics" in card
 
 
 def killed_midway(tmp_path: Path, folder: Path) -> None:

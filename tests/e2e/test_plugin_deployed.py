@@ -1,6 +1,5 @@
 """A method of another package between organisations: sites that have it take part, one that has not refuses."""
 
-import os
 import secrets
 
 import pyarrow as pa
@@ -10,10 +9,10 @@ from plugged import installed, plugged
 from services import Federation
 
 from tacit.config import RunFile
-from tacit.deploy.local import Sites, train
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.deploy.local_sites import LocalSites, train
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train as simulate
+from tacit.prepare.simulated_ledgers import Records
 
 RUN = """
 seed = 7
@@ -69,7 +68,7 @@ def test_three_sites_say_what_is_said_in_one_process(site, tmp_path, monkeypatch
         made = prepare(file)
         run, parties = made.run.named(secrets.token_hex(16)), made.parties
         here = simulate(run, parties, records=Records.of(run, tmp_path / "ledgers"))
-        sites = Sites(tmp_path / "sites", parties.names)
+        sites = LocalSites(tmp_path / "sites", parties.names)
         try:
             sites.start_all()
             apart = train(sites, file, run, parties)
@@ -91,17 +90,3 @@ def test_sites_with_the_package_keep_a_promise_together(federation, site):
     card = (federation.folder / "run" / "card.md").read_text()
     assert all(f"`{step}`" in card or step in card for step in ("means", "tastes", "slopes"))
     assert "SIMULATED" not in card
-
-
-def test_a_site_without_the_package_refuses_and_names_the_method(federation, site):
-    without = {name: "" for name in os.environ if name == "PYTHONPATH"}
-    coordinator = federation.up(PYTHONPATH=str(site))
-    sites = [federation.join(name, PYTHONPATH=str(site)) for name in federation.names[:2]]
-    stranger = federation.join(federation.names[2], **without)
-    assert coordinator.wait() != 0
-    assert stranger.wait() != 0
-    for one in sites:
-        one.wait()
-    assert stranger.err.splitlines()[-1].startswith('tacit: There is no method "feature-slopes".')
-    assert "party-3 cannot take part" in coordinator.err
-    assert not (federation.folder / f"site-{federation.names[2]}" / "ledger").exists()

@@ -12,15 +12,15 @@ from services import Federation
 from tacit.config import RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.synthetic import demo
-from tacit.deploy.local import Sites
-from tacit.deploy.local import train as train_apart
+from tacit.deploy.local_sites import LocalSites
+from tacit.deploy.local_sites import train as train_apart
 from tacit.federation import Facts
 from tacit.methods import known
 from tacit.partition import partition
-from tacit.prepare.file import prepared
-from tacit.prepare.records import Records
+from tacit.prepare.run_file import prepared
 from tacit.prepare.simulate import train
-from tacit.testing.role import WEIGHED, install
+from tacit.prepare.simulated_ledgers import Records
+from tacit.testing.role_method import WEIGHED, install
 
 NAME, ROUNDS = WEIGHED.name, 4
 
@@ -34,9 +34,6 @@ def installed(tmp_path, monkeypatch):
     known()[NAME] = WEIGHED
     yield tmp_path
     del known()[NAME]
-
-
-# -- on one machine: the experimenter's own sites ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -67,7 +64,7 @@ def test_a_role_apart_gives_the_same_digest_and_so_it_does_when_it_is_killed(ins
     file, made = run_of(parties, privacy)
     records = Records.unlimited(made, installed / "ledgers")
     here = train(made, parties, records=records, brought=brought)
-    sites = Sites(installed / "sites", (*parties.names, *made.roles))
+    sites = LocalSites(installed / "sites", (*parties.names, *made.roles))
 
     def disturb(round):
         if round == 2:
@@ -90,8 +87,6 @@ def test_a_role_apart_gives_the_same_digest_and_so_it_does_when_it_is_killed(ins
 def _log(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
-
-# -- between organisations: services of the command line --------------------------------------------------------------
 
 RUN = f"""
 seed = 3
@@ -175,10 +170,10 @@ def test_what_a_role_s_kit_is_for_is_said_before_anything_starts(installed):
     made = federation(installed / "refused")
     refused = made.tacit("join", "catalogue.kit", "--max-epsilon", "3", code=2)
     assert "--max-epsilon is for sites with ratings, and the kit is for catalogue" in refused.stderr
-    assert "ratings are" in made.tacit("join", "party-1.kit", code=2).stderr
+    assert "--data" in made.tacit("join", "party-1.kit", code=2).stderr
     made.tacit("keys", "revoke", "keys", "catalogue")
     uninvited = made.tacit("up", "run.toml", "--keys", "keys", code=2)
-    assert "The run needs catalogue, who is not invited" in uninvited.stderr
+    assert "The run needs catalogue, which is not invited" in uninvited.stderr
     assert "tacit keys invite keys catalogue" in uninvited.stderr
 
 
@@ -190,7 +185,7 @@ def test_a_role_can_look_before_it_joins(installed):
         seen = made.tacit("join", "catalogue.kit", "--data", "own.parquet", "--check", "--json")
         findings = {found["what"]: found["found"] for found in json.loads(seen.stdout)["findings"]}
         assert "20 items with year" in findings["data"]
-        assert f"keeps them ({NAME}" in findings["this site's rules"]
+        assert f"satisfies them ({NAME}" in findings["this site's rules"]
         assert "privacy" not in findings
         assert "party-1" not in up.err.split("waiting for")[0]
     finally:

@@ -1,5 +1,7 @@
 """Envelopes: signed by one, for one, about one thing; whatever is not as agreed is one sentence, and no more."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -10,14 +12,14 @@ from tacit.boundary.release import Kind
 from tacit.engine import envelope
 from tacit.engine.envelope import (
     SIGNATURE,
-    Ask,
-    Place,
+    Address,
+    TimedRequest,
     answer_content,
-    answer_of,
     failure_content,
-    failure_of,
-    opened,
-    sealed,
+    open_message,
+    read_answer,
+    read_failure,
+    sign_message,
     unverified,
 )
 from tacit.errors import (
@@ -25,20 +27,18 @@ from tacit.errors import (
     DataError,
     PeerFailed,
     PrivacyRefused,
-    TacitError,
     TamperingFound,
     UngatedRelease,
-    UsageError,
 )
 from tacit.federation.messages import MOST_WORDS, Answer, Request
 
 KEY, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-PLACE = Place("coordinator", "party-1", "ask", "run-1")
+PLACE = Address("coordinator", "party-1", "ask", "run-1")
 REQUEST = Request("sgdmf", "terms", "improve", 3, 0, b"\x00payload")
 
 
 def read(message: bytes, key=KEY, sender="coordinator", to="party-1", topic="ask"):
-    return opened(message, key.public_key(), sender, to, topic)
+    return open_message(message, key.public_key(), sender, to, topic)
 
 
 def one_sentence(error: BaseException) -> str:
@@ -50,7 +50,7 @@ def one_sentence(error: BaseException) -> str:
 
 
 def test_what_was_sealed_is_opened_by_whom_it_is_for():
-    message = sealed(PLACE, {"number": 3, "array": np.arange(4, dtype=np.float32)}, KEY)
+    message = sign_message(PLACE, {"number": 3, "array": np.arange(4, dtype=np.float32)}, KEY)
     run, content = read(message)
     assert run == "run-1"
     assert content["number"] == 3
@@ -63,14 +63,14 @@ def test_what_was_sealed_is_opened_by_whom_it_is_for():
 )
 def test_another_signer_sender_addressee_or_topic_is_refused(wrong):
     with pytest.raises(BadMessage) as refusal:
-        read(sealed(PLACE, {"number": 3}, KEY), **wrong)
+        read(sign_message(PLACE, {"number": 3}, KEY), **wrong)
     one_sentence(refusal.value)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_one_flipped_bit_or_a_cut_anywhere_is_found(data):
-    message = sealed(PLACE, {"number": 3, "array": np.arange(4, dtype=np.float32)}, KEY)
+    message = sign_message(PLACE, {"number": 3, "array": np.arange(4, dtype=np.float32)}, KEY)
     at = data.draw(st.integers(0, len(message) - 1))
     flipped = bytearray(message)
     flipped[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -81,12 +81,32 @@ def test_one_flipped_bit_or_a_cut_anywhere_is_found(data):
 
 def test_a_signature_that_nobody_looks_at_would_let_a_flipped_bit_through(monkeypatch):
     """The test above can fail: without the signature's context or check, a changed number is taken."""
-    message = sealed(PLACE, {"number": 3}, KEY)
+    message = sign_message(PLACE, {"number": 3}, KEY)
     changed = message.replace(b'"number":3', b'"number":4')
     assert changed != message
     monkeypatch.setattr(envelope, "_signed", lambda _message: b"the same for all")
     forged = KEY.sign(b"the same for all") + changed[SIGNATURE:]
     assert read(forged)[1]["number"] == 4
+
+
+BODY = sign_message(PLACE, {"number": 3}, KEY)[SIGNATURE:]
+#: What a key may have signed for another purpose, where an envelope's words could have been what it was about.
+ELSEWHERE = {
+    "the bare hash": hashlib.sha256(BODY).digest(),
+    "the bare message": BODY,
+    "the hash under another context": b"tacit hello 1" + hashlib.sha256(BODY).digest(),
+}
+
+
+@pytest.mark.parametrize("what", ELSEWHERE)
+def test_a_signature_made_for_something_else_signs_no_envelope(what):
+    with pytest.raises(BadMessage, match="not signed by it"):
+        read(KEY.sign(ELSEWHERE[what]) + BODY)
+
+
+def test_planted_envelopes_without_a_context_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(envelope, "_CONTEXT", b"")
+    assert read(KEY.sign(ELSEWHERE["the bare hash"]) + BODY) == ("run-1", {"number": 3})
 
 
 @pytest.mark.parametrize("raw", [b"", b"short", bytes(SIGNATURE), bytes(SIGNATURE) + b"TCT1", b"\xff" * 5000])
@@ -100,23 +120,20 @@ def test_noise_is_refused_with_one_sentence(raw):
 def test_a_place_cannot_be_overwritten_by_content_of_the_same_name():
     """What is signed is one message: content that brings a "to" of its own makes another place, and is refused."""
     with pytest.raises(BadMessage):
-        read(sealed(PLACE, {"to": "party-2"}, KEY))
+        read(sign_message(PLACE, {"to": "party-2"}, KEY))
 
 
 @pytest.mark.parametrize("run", [3, None, True, np.zeros(2, np.float32)])
 def test_a_run_that_is_no_name_is_refused(run):
     with pytest.raises(BadMessage):
-        read(sealed(PLACE, {"run": run}, KEY))
-
-
-# -- requests ---------------------------------------------------------------------------------------------------------
+        read(sign_message(PLACE, {"run": run}, KEY))
 
 
 def test_a_request_travels_whole():
-    ask = Ask(REQUEST, 12.5)
-    assert Ask.of(read(sealed(PLACE, ask.content(), KEY))[1]) == ask
+    ask = TimedRequest(REQUEST, 12.5)
+    assert TimedRequest.of(read(sign_message(PLACE, ask.content(), KEY))[1]) == ask
     survivors = np.array([True, False, True])
-    found = Ask.of(read(sealed(PLACE, Ask(REQUEST, 1.0, survivors).content(), KEY))[1])
+    found = TimedRequest.of(read(sign_message(PLACE, TimedRequest(REQUEST, 1.0, survivors).content(), KEY))[1])
     np.testing.assert_array_equal(found.survivors, survivors)
     assert found.request.hash == REQUEST.hash
 
@@ -136,25 +153,22 @@ WRONG = {
 @pytest.mark.parametrize(("part", "value"), [(part, value) for part, values in WRONG.items() for value in values])
 def test_a_request_with_one_wrong_part_is_refused(part, value):
     with pytest.raises(BadMessage) as refusal:
-        Ask.of({**Ask(REQUEST, 1.0).content(), part: value})
+        TimedRequest.of({**TimedRequest(REQUEST, 1.0).content(), part: value})
     one_sentence(refusal.value)
 
 
 @pytest.mark.parametrize("part", ["seconds", "body", "step", "round", "attempt", "method", "parameters"])
 def test_a_request_without_a_part_or_with_one_more_is_refused(part):
-    content = Ask(REQUEST, 1.0).content()
+    content = TimedRequest(REQUEST, 1.0).content()
     with pytest.raises(BadMessage):
-        Ask.of({name: value for name, value in content.items() if name != part})
+        TimedRequest.of({name: value for name, value in content.items() if name != part})
     with pytest.raises(BadMessage):
-        Ask.of({**content, "more": 1})
-
-
-# -- answers ----------------------------------------------------------------------------------------------------------
+        TimedRequest.of({**content, "more": 1})
 
 
 def test_an_answer_travels_whole():
     answer = Answer("party-1", "ok", Kind.CHAIN, b"body", 1, "{}", "a" * 64, "b" * 64)
-    assert answer_of(answer_content(answer)) == answer
+    assert read_answer(answer_content(answer)) == answer
 
 
 @pytest.mark.parametrize(
@@ -170,62 +184,47 @@ def test_an_answer_travels_whole():
 )
 def test_an_answer_that_is_not_as_agreed_is_refused(change):
     with pytest.raises(BadMessage) as refusal:
-        answer_of({**answer_content(Answer("party-1", "ok", Kind.CHAIN, b"body")), **change})
+        read_answer({**answer_content(Answer("party-1", "ok", Kind.CHAIN, b"body")), **change})
     one_sentence(refusal.value)
-
-
-def test_an_answer_without_a_part_is_refused():
-    content = answer_content(Answer("party-1", "ok", Kind.CHAIN, b"body"))
-    for part in content:
-        with pytest.raises(BadMessage):
-            answer_of({name: value for name, value in content.items() if name != part})
 
 
 @pytest.mark.parametrize("kind", [PeerFailed, BadMessage, PrivacyRefused, UngatedRelease, TamperingFound, DataError])
 def test_an_error_travels_as_what_it_is(kind):
-    error = failure_of(failure_content(kind("Because."), tell=True), "party-1")
+    error = read_failure(failure_content(kind("Because."), reveal=True), "party-1")
     assert type(error) is kind
-    assert str(error) == "party-1 says: Because."
+    assert str(error) == "party-1 reports: Because."
 
 
 def test_a_reason_stays_at_home_unless_it_may_be_told():
-    content = failure_content(PrivacyRefused("user u17 rated everything"), tell=False)
+    content = failure_content(PrivacyRefused("user u17 rated everything"), reveal=False)
     assert "u17" not in str(content)
-    error = failure_of(content, "party-1")
+    error = read_failure(content, "party-1")
     assert type(error) is PrivacyRefused
     assert "party-1" in one_sentence(error)
 
 
-def test_an_error_of_another_kind_becomes_one_that_is_known():
-    assert type(failure_of(failure_content(UsageError("No."), tell=True), "party-1")) is PeerFailed
-    assert type(failure_of(failure_content(TacitError("No."), tell=True), "party-1")) is PeerFailed
-
-
 @pytest.mark.parametrize("named", ["SystemExit", "KeyboardInterrupt", "Exception", "os.system", "", 7, None])
 def test_a_peer_cannot_name_an_error_that_is_not_on_the_list(named):
-    assert type(failure_of({"error": named, "why": "x"}, "party-1")) is PeerFailed
+    assert type(read_failure({"error": named, "why": "x"}, "party-1")) is PeerFailed
 
 
-@pytest.mark.parametrize("why", ["\x1b[2Jgone", "two\nlines", "\u202eright to left", ""])
-def test_a_peers_words_do_not_command_a_terminal(why):
-    error = failure_of({"error": "PeerFailed", "why": why}, "party-1")
+@pytest.mark.parametrize("why", ["\x1b[2Jgone", "two\nlines", "\u202eright to left", "", "x" * 60_000])
+def test_a_peers_words_do_not_command_or_fill_a_terminal(why):
+    error = read_failure({"error": "PeerFailed", "why": why}, "party-1")
     assert str(error).isprintable()
+    assert len(str(error)) <= MOST_WORDS
     assert "party-1" in str(error)
 
 
-def test_a_peers_words_are_cut_short():
-    assert len(str(failure_of({"error": "PeerFailed", "why": "x" * 60_000}, "party-1"))) <= MOST_WORDS
-
-
 def test_a_reply_that_tells_of_no_error_is_none_and_half_an_error_is_refused():
-    assert failure_of({"done": True}, "party-1") is None
+    assert read_failure({"done": True}, "party-1") is None
     for content in ({"error": "PeerFailed"}, {"error": "PeerFailed", "why": "", "more": 1}):
         with pytest.raises(BadMessage):
-            failure_of(content, "party-1")
+            read_failure(content, "party-1")
 
 
 @pytest.mark.parametrize("kind", [TamperingFound, DataError])
 def test_what_is_wrong_with_a_peers_own_records_is_here_a_peer_that_failed(kind):
-    error = failure_of(failure_content(kind("Row 7 of mine."), tell=False), "party-1")
+    error = read_failure(failure_content(kind("Row 7 of mine."), reveal=False), "party-1")
     assert type(error) is PeerFailed
-    assert str(error) == f"party-1 did not answer ({kind.__name__}); its own terminal says why."
+    assert str(error) == f"party-1 did not answer ({kind.__name__}); see its own terminal."

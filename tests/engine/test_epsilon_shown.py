@@ -1,31 +1,26 @@
 """The ε on the live line and in status.json: of what was charged, attempts and single steps included."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon
-from tacit.boundary.bounded import Clipped
 from tacit.boundary.events import Public
 from tacit.boundary.ledger import Ledger, ledgers_in
-from tacit.boundary.protection import Budget
-from tacit.boundary.release import Kind
-from tacit.boundary.spec import Spec
+from tacit.boundary.protection import Budget, total_epsilon
 from tacit.config import RunFile
-from tacit.data.public import PublicFacts
-from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
-from tacit.federation import Facts, Floats, Party, Schema, Transcript, step
-from tacit.federation.cohort import Attendance
-from tacit.guarantee import Unit
-from tacit.methods.base import Method, Parameters, Sides
-from tacit.methods.context import Context, Target
-from tacit.partition import Setting, partition
-from tacit.prepare.file import prepared
-from tacit.prepare.plan import make_plan
-from tacit.prepare.progress import glances
-from tacit.prepare.records import Records
+from tacit.experiment import run
+from tacit.federation import Facts, Transcript
+from tacit.federation.dropout import Attendance
+from tacit.federation.transcript import Entry
+from tacit.guarantee import Relation
+from tacit.partition import partition
+from tacit.prepare.progress import progress_reporter
+from tacit.prepare.run_file import prepared
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 SILOS = 5
 DATA = {"source": "demo", "users": 40, "items": 12, "ratings": 300}
@@ -82,7 +77,7 @@ def test_planted_what_is_shown_by_round_is_noticed(tmp_path, monkeypatch):
         rounds = {step: {e.round for e in self.entries if e.step == step} for step in {e.step for e in self.entries}}
         return {step: len(found) for step, found in rounds.items()}
 
-    monkeypatch.setattr(Transcript, "asked", property(by_round))
+    monkeypatch.setattr(Transcript, "requests_by_step", property(by_round))
     with pytest.raises(AssertionError):
         check(tmp_path, monkeypatch)
 
@@ -95,39 +90,51 @@ def test_a_step_that_comes_last_and_once_is_shown_once_it_was_made(tmp_path):
             now = [event for row, step, event in rows if row <= round and step == "improve"]
             assert reached == pytest.approx(epsilon(now, 1e-6, made.terms.relation), rel=1e-9)
     whole = epsilon([event for _round, _step, event in charged[0]], 1e-6, made.terms.relation)
-    assert shown[-1][1] < made.spent(trained.transcript.asked) == pytest.approx(whole, rel=1e-9)
-    assert made.spent(trained.transcript.asked) <= made.terms.guarantee.epsilon
-    seen = []
-    look = glances(run, seen.append)  # what a coordinator shows
-    assert look(3, 3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.asked)
-
-
-class Both(Party):
-    """One step that comes first and once, and one that comes often."""
-
-    @step(Kind.SUM, takes=Schema(), gives=Schema(x=Floats("items")), what="means")
-    def means(self):
-        raise NotImplementedError
-
-    @step(Kind.SUM, takes=Schema(), gives=Schema(x=Floats("items")), what="gradients")
-    def improve(self):
-        raise NotImplementedError
-
-
-def test_a_step_that_comes_first_and_once_is_shown_from_then_on():
-    query = Clipped(("x",), 1.0)
-    sides = Sides(
-        lambda *_given: None, Both, lambda *_given: [Spec("means", query), Spec("improve", query, releases=5)]
-    )
-    both = Method("both", "Both", "Two steps.", Parameters, {Setting.HORIZONTAL: sides})
-    facts, target = PublicFacts(40, 12, Scale(1, 5), 300), Target(1.0, 1e-6, Unit.USER)
-    context = Context(facts, Setting.HORIZONTAL, SILOS, target)
-    made = make_plan(both, Parameters(), context, Plain(Setting.HORIZONTAL, SILOS), seeded=True)
-    means, improve = (made.terms.steps[name].event for name in ("means", "improve"))
-    reached = [made.spent({"means": 1, "improve": t}) for t in range(6)]
-    for t, shown in enumerate(reached):
-        assert shown >= epsilon([means, *[improve] * t], 1e-6, made.terms.relation) * (1 - 1e-9)
-    assert reached == sorted(reached)
-    assert reached[-1] == made.terms.guarantee.epsilon
+    assert shown[-1][1] < made.spent(trained.transcript.requests_by_step) == pytest.approx(whole, rel=1e-9)
+    assert made.spent(trained.transcript.requests_by_step) <= made.terms.guarantee.epsilon
     assert made.spent({}) == 0
-    assert made.spent({"means": 9, "improve": 9}) == made.terms.guarantee.epsilon  # the others were refused
+    assert made.spent(dict.fromkeys(made.terms.releases, 999)) == made.terms.guarantee.epsilon  # all others are refused
+    seen = []
+    look = progress_reporter(run, seen.append)  # what a coordinator shows
+    assert look(3, 3, trained.transcript) == seen[0].epsilon == made.spent(trained.transcript.requests_by_step)
+
+
+def test_what_was_asked_is_what_the_party_that_was_asked_most_got():
+    transcript = Transcript()
+    names = list(Entry.__dataclass_fields__)
+    for call, party in enumerate(("party-1", "party-2", "party-1")):
+        values = dict.fromkeys(names, "") | {"call": call, "round": 1, "copies": 1, "bytes": 1}
+        transcript.restore([Entry(**values | {"step": "improve", "party": party, "direction": "down", "status": "ok"})])
+    assert transcript.requests_by_step["improve"] == 2
+
+
+def twice(folder: Path, unit: str, method: dict) -> str:
+    """The card of the second of two runs over one folder of ledgers."""
+    for number in (7, 8):
+        table = {
+            "seed": number,
+            "data": {"source": "demo", "users": 40, "items": 12, "ratings": 300},
+            "partition": {"into": 1},
+            "method": method,
+            "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": unit, "budget": 6.0, "ledger": str(folder / "kept")},
+            "evaluate": {"floor": False},
+        }
+        run(RunFile.model_validate(table), folder / f"run-{number}")
+    return (folder / "run-8" / "card.md").read_text()
+
+
+PRETRAINED = {"name": "sgdmf", "factors": 2, "rounds": 1, "local_steps": 1, "users": "pretrained", "sampling": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("unit", "method", "relation"),
+    [("user", {"name": "bias"}, Relation.ZERO_OUT), ("rating", PRETRAINED, Relation.REPLACE)],
+    ids=["bias", "factors fitted at home"],
+)
+def test_the_card_says_the_lifetime_of_two_runs_under_the_relation_of_the_ledgers(tmp_path, unit, method, relation):
+    card = twice(tmp_path, unit, method)
+    ledger = Ledger.open(tmp_path / "kept" / "party-1.sqlite")
+    reached = total_epsilon(ledger.rows(), 1e-6, relation)
+    ledger.close()
+    assert reached > 1.2
+    assert f"all runs together: ε = {reached:.2f} at most" in card or f"ε = {reached + 0.005:.2f} at most" in card

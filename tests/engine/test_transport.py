@@ -1,6 +1,7 @@
 """What a peer can make the coordinator hold is bounded before it is read: connections, frames, messages in parts."""
 
 import socket
+from contextlib import contextmanager
 from time import monotonic, sleep
 
 import grpc
@@ -13,9 +14,9 @@ from nvflare.fuel.f3.drivers.grpc_driver import StreamConnection
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
-from tacit.deploy.keys import Keyring
-from tacit.deploy.local import free_port
-from tacit.engine import cells, transport
+from tacit.deploy.keyring import Keyring
+from tacit.deploy.local_sites import free_port
+from tacit.engine import transport
 from tacit.engine.cells import CHANNEL, COORDINATOR, HUB, PART_OF, Bounds, Cell
 
 NO = "The invitation of party-1 was revoked; ask the operator for a new one."
@@ -30,7 +31,7 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def hub(made, request, monkeypatch):
+def coordinator(made, request, monkeypatch):
     """A coordinator's cell that listens, alone in its process as far as other cells know; what it was sent."""
     keyring, _kit, _folder = made
     monkeypatch.setattr(transport, "HANDSHAKE", 0.5)
@@ -44,8 +45,24 @@ def hub(made, request, monkeypatch):
     cell = Cell(COORDINATOR, "localhost", keyring.port, keyring.credentials(), receive, bounds)
     cell.start()
     CoreCell.ALL_CELLS.pop(HUB)  # so that others in this process go through the network
-    yield keyring.port, heard
+    yield cell, heard
     cell.stop()
+
+
+@pytest.fixture
+def hub(coordinator, made):
+    return made[0].port, coordinator[1]
+
+
+@contextmanager
+def connecting(kit, port: int, folder, name: str = "party-1"):
+    """A site's cell that tries to connect with a kit's certificate."""
+    site = Cell(name, "localhost", port, kit.unpack(folder / "tls"), lambda _sender, _topic, body: b"%d" % len(body))
+    site.start()
+    try:
+        yield site
+    finally:
+        site.stop()
 
 
 def streamed(kit, port: int, data: bytes) -> grpc.RpcError:
@@ -59,9 +76,6 @@ def streamed(kit, port: int, data: bytes) -> grpc.RpcError:
         return ended.value
 
 
-# -- connections ------------------------------------------------------------------------------------------------------
-
-
 def test_a_connection_that_does_not_shake_hands_is_closed_soon(hub):
     port, _heard = hub
     silent = [socket.create_connection(("localhost", port), timeout=20.0) for _ in range(30)]
@@ -71,7 +85,7 @@ def test_a_connection_that_does_not_shake_hands_is_closed_soon(hub):
                 pass
 
 
-@pytest.mark.parametrize("hub", [Bounds(admit=lambda certificate: NO)], indirect=True)
+@pytest.mark.parametrize("coordinator", [Bounds(admit=lambda certificate: NO)], indirect=True)
 def test_a_certificate_that_is_not_valid_is_refused_before_a_frame_is_read(hub, made, monkeypatch):
     (port, heard), (_keyring, kit, _folder) = hub, made
     read: list[object] = []
@@ -81,20 +95,27 @@ def test_a_certificate_that_is_not_valid_is_refused_before_a_frame_is_read(hub, 
     assert heard == read == []
 
 
-@pytest.mark.parametrize("hub", [Bounds(admit=lambda certificate: NO)], indirect=True)
+@pytest.mark.parametrize("coordinator", [Bounds(admit=lambda certificate: NO)], indirect=True)
 def test_a_site_whose_certificate_is_refused_knows_why(hub, made):
     (port, heard), (_keyring, kit, folder) = hub, made
-    site = Cell("party-1", "localhost", port, kit.unpack(folder / "tls"), lambda *_message: b"")
-    site.start()
-    try:
+    with connecting(kit, port, folder) as site:
         for _attempt in range(400):
             if site.refused is not None:
                 break
             assert site.send(COORDINATOR, "hello", b"x", 0.05) is None
             sleep(0.05)
         assert site.refused == NO
-    finally:
-        site.stop()
+    assert heard == []
+
+
+@pytest.mark.parametrize("federation", ["the same", "another"])
+def test_a_site_does_not_connect_by_another_sites_or_another_federations_certificate(hub, made, tmp_path, federation):
+    (port, heard), (_keyring, kit, _folder) = hub, made
+    if federation == "another":
+        kit = Keyring.make(tmp_path / "keys", federation="hearts", host="localhost", port=port).invite("party-2")
+    with connecting(kit, port, tmp_path, "party-2") as site:
+        for _attempt in range(20):
+            assert site.send(COORDINATOR, "hello", b"x", 0.1) is None
     assert heard == []
 
 
@@ -102,16 +123,13 @@ def broken(_certificate: bytes) -> str | None:
     raise OSError(24, "Too many open files", "/srv/keys/federation.json")
 
 
-@pytest.mark.parametrize("hub", [Bounds(admit=broken)], indirect=True)
+@pytest.mark.parametrize("coordinator", [Bounds(admit=broken)], indirect=True)
 def test_a_coordinator_that_cannot_look_a_certificate_up_says_try_later_and_no_path(hub, made):
     (port, _heard), (_keyring, kit, _folder) = hub, made
     ended = streamed(kit, port, b"x")
     assert ended.code() is grpc.StatusCode.UNAVAILABLE
     assert "try later" in ended.details()
     assert "/srv" not in ended.details()
-
-
-# -- frames -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_frame_that_is_too_large_is_refused_by_its_length(hub, made):
@@ -121,22 +139,17 @@ def test_a_frame_that_is_too_large_is_refused_by_its_length(hub, made):
     assert heard == []
 
 
-def test_a_message_larger_than_a_frame_goes_through_the_network_in_parts(hub, made):
-    (port, heard), (_keyring, kit, folder) = hub, made
-    site = Cell("party-1", "localhost", port, kit.unpack(folder / "tls"), lambda *_message: b"")
-    site.start()
-    try:
+def test_a_message_larger_than_a_frame_goes_through_the_network_in_parts_both_ways(coordinator, made):
+    (cell, heard), (keyring, kit, folder) = coordinator, made
+    with connecting(kit, keyring.port, folder) as site:
+        CoreCell.ALL_CELLS.pop("party-1")
         reply, deadline = None, monotonic() + 60
         while reply is None and monotonic() < deadline:
             sleep(0.05)
             reply = site.send(COORDINATOR, "reply", bytes(2 * transport.FRAME), 20.0)
         assert reply == b"done"
-    finally:
-        site.stop()
+        assert cell.send("party-1", "ask", bytes(2 * transport.FRAME), 20.0) == b"%d" % (2 * transport.FRAME)
     assert heard == [("party-1", "reply", 2 * transport.FRAME)]
-
-
-# -- messages in parts ------------------------------------------------------------------------------------------------
 
 
 def most(_sender: str, topic: str) -> int:
@@ -242,10 +255,3 @@ def test_a_part_that_does_not_say_what_it_is_of_is_dropped(ends, header):
     hub, _site, _heard = ends
     assert hub._joined("party-1", "reply", b"abcd", header) is None
     assert hub._unfinished == {}
-
-
-def test_nothing_is_larger_than_the_largest(ends, monkeypatch):
-    _hub, site, _heard = ends
-    monkeypatch.setattr(cells, "LARGEST", 200)
-    assert site.send(COORDINATOR, "reply", bytes(200), 5.0) == b"done"
-    assert site.send(COORDINATOR, "reply", bytes(201), 5.0) is None

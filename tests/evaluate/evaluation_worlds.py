@@ -1,7 +1,5 @@
 """Small worlds for the tests of evaluation: dense matrices in, ratings and predictors out."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.data.ratings import Feedback, Ratings, Scale
@@ -13,13 +11,11 @@ class Table:
 
     def __init__(self, table: np.ndarray, rates: bool = True) -> None:
         self.table, self.rates = np.asarray(table), rates
-        self.largest = 0  # the most cells asked for at once
 
     def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return self.table[users, items]
 
     def scores(self, users: np.ndarray) -> np.ndarray:
-        self.largest = max(self.largest, len(users) * self.table.shape[1])
         return self.table[users]
 
 

@@ -11,22 +11,16 @@ import sys
 import numpy as np
 import pytest
 from plugged import FOLDER, installed, plugged
-from tacit_slopes import FEATURE_SLOPES
 
-from tacit.boundary.account import epsilon
-from tacit.boundary.events import Gaussian, Skellam
-from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.config import RunFile
-from tacit.errors import UsageError
-from tacit.guarantee import Relation
-from tacit.methods import find, known
 from tacit.model import Model
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
-from tacit.testing.method import MethodContract
+from tacit.prepare.simulated_ledgers import Records
+from tacit.testing.method_contract import MethodContract
 
 PRIVATE = {"epsilon": 4.0, "delta": 1e-4}
+FEATURES = {"features": ["genres", "year"]}
 STEPS = ["means", "tastes", "slopes"]
 
 
@@ -40,7 +34,7 @@ def file(users=120, items=40, ratings=2400, seed=7, **sections) -> RunFile:
     base = {
         "seed": seed,
         "data": {"users": users, "items": items, "ratings": ratings},
-        "public": {"features": ["genres", "year"]},
+        "public": FEATURES,
         "partition": {"into": 3},
         "method": {"name": "feature-slopes"},
         "aggregation": {"tolerate": 0.0},
@@ -86,13 +80,11 @@ def test_it_runs_under_every_aggregation_of_sums(tmp_path, aggregation, privacy)
     sums = [entry.step for entry in trained.transcript.entries if entry.kind == "sum" and entry.direction == "up"]
     assert list(dict.fromkeys(sums)) == STEPS
     assert np.isfinite(trained.predictor.scores(np.arange(made.train.n_users))).all()
-    stamp = trained.model.stamp if privacy is None else made.run.guarantee
-    assert privacy is not None or stamp.startswith("NON-PRIVATE")
-    if privacy is not None:
-        assert stamp.epsilon == pytest.approx(4.0, rel=2e-3)
-        assert stamp.epsilon <= 4.0
-    else:
+    if privacy is None:
+        assert trained.model.stamp.startswith("NON-PRIVATE")
         assert bool(made.run.hidden) is (aggregation != "plain")
+    else:
+        assert 0.998 * 4.0 <= made.run.guarantee.epsilon <= 4.0
 
 
 def test_it_runs_on_single_devices_too(tmp_path):
@@ -101,66 +93,13 @@ def test_it_runs_on_single_devices_too(tmp_path):
         held(tmp_path, users=30, ratings=600, partition=partition, privacy=privacy, **under("secagg"))
 
 
-def test_hidden_sums_without_noise_give_the_same_model(tmp_path):
-    plain, hidden = (held(tmp_path, **under(name))[1].model.form for name in ("plain", "secagg"))
-    np.testing.assert_allclose(hidden.base, plain.base, atol=1e-4)
-    np.testing.assert_allclose(np.abs(hidden.items), np.abs(plain.items), atol=1e-3)
-
-
-@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
-def test_its_shares_give_every_step_a_noise_of_its_own(aggregation):
-    terms = prepare(file(**under(aggregation, privacy=PRIVATE))).run.plan.terms.steps
-    z = {name: step.multiplier for name, step in terms.items()}
-    assert list(z) == STEPS
-    assert len(set(z.values())) == 3
-    shares = {name: z["means"] ** 2 * 0.5 / step**2 for name, step in z.items()}
-    assert shares == pytest.approx({"means": 0.5, "tastes": 0.2, "slopes": 0.3})
-    for name, step in terms.items():  # rounding to integers lengthens what a user adds a little
-        assert 1 <= step.sigma / (z[name] * step.sensitivity) < 1.1
-
-
-@pytest.mark.parametrize(("aggregation", "event"), [("plain", Gaussian), ("secagg", Skellam)])
-def test_every_ledger_holds_three_events_that_cost_what_was_asked_for(tmp_path, aggregation, event):
-    made, _trained = held(tmp_path, **under(aggregation, privacy=PRIVATE))
-    paths = list(ledgers_in(tmp_path / "ledgers"))
-    assert len(paths) == 3
-    for path in paths:
-        ledger = Ledger.open(path)
-        rows = [row for row in ledger.rows() if row.kind == "sum"]
-        ledger.close()
-        assert [row.step for row in rows] == STEPS
-        assert [type(row.spent) for row in rows] == [event] * 3
-        assert len({row.spent for row in rows}) == 3
-        spent = epsilon([row.spent for row in rows], PRIVATE["delta"], Relation.ZERO_OUT)
-        assert spent == pytest.approx(4.0, rel=2e-3)
-        assert spent <= made.run.guarantee.epsilon * (1 + 1e-9)
-
-
-def test_each_sum_is_asked_for_with_what_the_one_before_gave(tmp_path):
-    _made, first = held(tmp_path / "1", privacy=PRIVATE)
-    _made, second = held(tmp_path / "2", privacy={**PRIVATE, "epsilon": 1.0})
-    asked = [
-        {entry.step: entry.digest for entry in run.transcript.entries if entry.direction == "down"}
-        for run in (first, second)
-    ]
-    assert asked[0]["means"] == asked[1]["means"]  # it takes nothing
-    assert asked[0]["tastes"] != asked[1]["tastes"]
-    assert asked[0]["slopes"] not in (asked[0]["tastes"], asked[1]["slopes"])
-
-
 def test_it_beats_means_that_nothing_protects_and_features_help(tmp_path):
     """On the demo at ε = 4, over three seeds: RMSE 0.93 against 1.00 of item means without any noise."""
     size = {"users": 1000, "items": 500, "ratings": 50_000}
     bare = np.mean([rmse(tmp_path / "0", seed=s, method={"name": "item-mean"}, **size) for s in (1, 2, 3)])
     loud, quiet, blind = (
         np.mean([rmse(tmp_path / f"{k}-{s}", seed=s, privacy=privacy, public=public, **size) for s in (1, 2, 3)])
-        for k, (privacy, public) in enumerate(
-            [
-                ({"epsilon": 4.0}, {"features": ["genres", "year"]}),
-                (None, {"features": ["genres", "year"]}),
-                (None, {}),
-            ]
-        )
+        for k, (privacy, public) in enumerate([({"epsilon": 4.0}, FEATURES), (None, FEATURES), (None, {})])
     )
     assert loud < 0.96 * bare
     assert quiet < 0.86 * bare
@@ -175,17 +114,6 @@ def site(tmp_path_factory):
     return installed(tmp_path_factory.mktemp("site"))
 
 
-def test_its_package_brings_it_by_an_entry_point(site, monkeypatch):
-    monkeypatch.syspath_prepend(site)
-    known.cache_clear()
-    try:
-        assert find("feature-slopes").name == FEATURE_SLOPES.name
-        assert known().origin("feature-slopes") == "tacit-slopes 0.1.0"
-    finally:
-        known.cache_clear()
-        known()[FEATURE_SLOPES.name] = FEATURE_SLOPES  # which the fixture takes out again
-
-
 def test_the_command_line_runs_its_own_run_file_where_it_is_installed(site, tmp_path):
     line = [sys.executable, "-c", "from tacit.cli import app; app()", "run", str(FOLDER / "run.toml"), "--quiet"]
     line += ["--out", "done", "--set", "data.users=200", "--set", "evaluate.floor=false"]
@@ -196,8 +124,3 @@ def test_the_command_line_runs_its_own_run_file_where_it_is_installed(site, tmp_
         assert done.returncode == code, done.stderr
     assert 'There is no method "feature-slopes".' in done.stderr
     assert Model.load(tmp_path / "done").method == "feature-slopes"
-
-
-def test_parameters_of_the_method_are_checked():
-    with pytest.raises(UsageError, match="directions"):
-        prepare(file(method={"name": "feature-slopes", "directions": 51}))

@@ -12,7 +12,7 @@ from tacit_slopes import FEATURE_SLOPES, SlopesParty
 from tacit.guarantee import Unit
 from tacit.methods import known
 from tacit.partition import Setting
-from tacit.testing.privacy import PrivacyContract
+from tacit.testing.privacy_contract import PrivacyContract
 
 
 @pytest.fixture(autouse=True)

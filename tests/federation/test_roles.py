@@ -1,33 +1,59 @@
 """Roles beside the parties, in one process: asked by name, without ratings, remembered, and never counted."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 from tacit import aggregation as aggregations
 from tacit.aggregation.plain import Plain
 from tacit.boundary import Gate, RoleGate
 from tacit.boundary.release import Kind
-from tacit.config import PrivacySection
+from tacit.boundary.wire import encode
+from tacit.cli import app
+from tacit.config import AggregationSection, PrivacySection, RunFile
 from tacit.data.catalogue import Catalogue
 from tacit.data.synthetic import demo
+from tacit.engine.call_log import CallLog
+from tacit.engine.checkpoint import SavedRun
 from tacit.engine.inprocess import InProcess
-from tacit.engine.log import CallLog
-from tacit.engine.saved import SavedRun
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
+from tacit.experiment import run
 from tacit.federation import Facts, Federation, Floats, Request, Role, Schema, step
-from tacit.federation.conversation import Opened
+from tacit.federation.calls import Total
 from tacit.federation.messages import Bytes, Exchange
+from tacit.methods import known
 from tacit.partition import Setting, partition
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.records import Records
 from tacit.prepare.simulate import train
-from tacit.testing.role import WEIGHED, WeighedParameters, WeighedParty, WeighingCatalogue
+from tacit.prepare.simulated_ledgers import Records
+from tacit.testing.method_contract import MethodContract
+from tacit.testing.role_method import WEIGHED, WeighedParameters, WeighedParty, WeighingCatalogue
 
 PRIVACY = PrivacySection(epsilon=4.0, delta=1e-4)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def installed():
+    known()[WEIGHED.name] = WEIGHED
+    yield
+    del known()[WEIGHED.name]
+
+
+class TestWeighedMeans(MethodContract):
+    """A method with a role does all that every method must."""
+
+    name = WEIGHED.name
+    parameters: ClassVar[dict[str, Any]] = {"rounds": 2}
+    seeded = False
+
+    def pytest_generate_tests(self, metafunc):
+        """The method is known only while its tests run."""
+        if "setting" in metafunc.fixturenames:
+            metafunc.parametrize("setting", list(WEIGHED.sides))
 
 
 @pytest.fixture
@@ -57,9 +83,6 @@ def brought(parties):
     return {"catalogue": Catalogue(ids, pa.table({"year": np.arange(len(ids), dtype=np.float32)}), ("year",))}
 
 
-# -- what must work ---------------------------------------------------------------------------------------------------
-
-
 def test_a_role_is_asked_by_name_and_keeps_its_state_at_home(parties):
     federation, (role,) = spoken(prepared(parties), parties)
     ones = np.ones(25, dtype=np.float32)
@@ -69,10 +92,6 @@ def test_a_role_is_asked_by_name_and_keeps_its_state_at_home(parties):
     assert (first["catalogue"]["asked"], second["catalogue"]["asked"]) == (1, 2)
     np.testing.assert_array_equal(second["catalogue"]["items"], 2 * ones)
     assert int(role.home["asked"]) == 2
-
-
-def test_a_question_to_all_goes_to_parties_alone(parties):
-    federation, _roles = spoken(prepared(parties), parties)
     assert list(federation.ask("finish", items=np.zeros(25, dtype=np.float32))) == list(parties.names)
 
 
@@ -99,10 +118,7 @@ def test_a_role_in_a_private_run_spends_nothing_and_keeps_no_ledger(parties, tmp
     assert sorted(path.stem for path in (tmp_path / "ledger").glob("*.sqlite")) == list(parties.names)
     told = [e for e in trained.transcript.entries if e.party == "catalogue" and e.direction == "up"]
     assert [(e.kind, e.status, e.head) for e in told] == [("public", "ok", "")] * 3
-    assert made.spent(trained.transcript.asked) == pytest.approx(made.guarantee.epsilon, rel=0.05)
-
-
-# -- what must be refused ---------------------------------------------------------------------------------------------
+    assert made.spent(trained.transcript.requests_by_step) == pytest.approx(made.guarantee.epsilon, rel=0.05)
 
 
 class Teller(WeighedParty):
@@ -110,7 +126,7 @@ class Teller(WeighedParty):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("any")), what="nothing: it is refused")
     def gossip(self):
-        return self.gate.tell(items=self.ratings.values)
+        return self.gate.send(items=self.ratings.values)
 
 
 @pytest.mark.parametrize("privacy", [None, PRIVACY])
@@ -119,18 +135,8 @@ def test_a_party_with_ratings_has_no_such_way_out(parties, tmp_path, privacy):
     made = prepared(parties, replace(WEIGHED, sides={Setting.HORIZONTAL: sides}), privacy=privacy)
     records = Records.of(made, tmp_path)
     party = made.party(parties[0], None if records is None else records.of_party(parties[0]))
-    with pytest.raises(PrivacyRefused, match=r"party-1 has ratings, and gate\.tell is for roles"):
-        party.answer(Request(WEIGHED.name, made.bound, "gossip", 0, 0, request_body()))
-
-
-def request_body():
-    from tacit.boundary.wire import encode
-
-    return encode({})
-
-
-def test_a_party_is_given_no_role_s_gate(parties):
-    made = prepared(parties)
+    with pytest.raises(PrivacyRefused, match=r"party-1 has ratings, and gate\.send is for roles"):
+        party.answer(Request(WEIGHED.name, made.bound, "gossip", 0, 0, encode({})))
     with pytest.raises(PrivacyRefused, match="party-1 has ratings"):
         WeighedParty(parties[0], made.parameters, made.facts, RoleGate("party-1", 7, {}))
 
@@ -146,7 +152,7 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: another shape than agreed")
     def misshapen(self):
-        return self.gate.tell(items=np.ones(3, dtype=np.float32))
+        return self.gate.send(items=np.ones(3, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it goes round the gate")
     def raw(self):
@@ -154,8 +160,8 @@ class Careless(Role):
 
     @step(Kind.PUBLIC, takes=Schema(), gives=Schema(items=Floats("items")), what="nothing: it tells twice")
     def twice(self):
-        self.gate.tell(items=np.ones(25, dtype=np.float32))
-        return self.gate.tell(items=np.ones(25, dtype=np.float32))
+        self.gate.send(items=np.ones(25, dtype=np.float32))
+        return self.gate.send(items=np.ones(25, dtype=np.float32))
 
     @step(Kind.PUBLIC, takes=Schema(), what="nothing: it fails")
     def crash(self):
@@ -166,42 +172,32 @@ class Careless(Role):
         import time
 
         time.sleep(0.5)
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
 @pytest.mark.parametrize(
     ("name", "error", "words"),
     [
         ("misshapen", BadMessage, "catalogue"),
-        ("raw", UngatedRelease, r"catalogue.*gate\.tell"),
+        ("raw", UngatedRelease, r"catalogue.*gate\.send"),
         ("twice", PrivacyRefused, "two releases"),
         ("crash", PeerFailed, 'catalogue failed in step "crash".*planted'),
+        ("slow", PeerFailed, r'catalogue did not answer step "slow".*\[engine\] timeout'),
     ],
 )
 def test_what_a_role_does_wrong_is_refused_by_its_name(parties, name, error, words):
-    federation, _roles = spoken(prepared(parties, with_role(Careless)), parties)
+    patience = {"timeout": 0.05} if name == "slow" else {}
+    federation, _roles = spoken(prepared(parties, with_role(Careless)), parties, **patience)
     with pytest.raises(error, match=words):
         federation.ask(name, to="catalogue")
     assert federation.transcript.meter.bytes_up == 0
 
 
-def test_a_role_that_does_not_answer_is_named_with_what_to_do(parties):
-    federation, _roles = spoken(prepared(parties, with_role(Careless)), parties, timeout=0.05)
-    with pytest.raises(PeerFailed, match=r'catalogue did not answer step "slow".*\[engine\] timeout'):
-        federation.ask("slow", to="catalogue")
-
-
-def test_whoever_is_not_there_cannot_be_asked(parties):
-    federation, _roles = spoken(prepared(parties), parties)
-    with pytest.raises(UsageError, match='no "proxy" to ask in this run; its roles are catalogue'):
-        federation.ask("weigh", to="proxy", items=np.ones(25, dtype=np.float32), t=0)
-    with pytest.raises(UsageError, match='no role "proxy"'):
-        prepared(parties).role("proxy")
-
-
 def test_a_role_is_asked_for_its_own_steps_alone_and_a_party_for_none_of_them(parties):
     federation, _roles = spoken(prepared(parties), parties)
     zeros = np.zeros(25, dtype=np.float32)
+    with pytest.raises(UsageError, match='no "proxy" to ask in this run; its roles are catalogue'):
+        federation.ask("weigh", to="proxy", items=zeros, t=0)
     with pytest.raises(BadMessage, match='catalogue was asked for "finish"'):
         federation.ask("finish", to="catalogue", items=zeros)
     with pytest.raises(BadMessage, match='party-1 was asked for "weigh"'):
@@ -211,20 +207,14 @@ def test_a_role_is_asked_for_its_own_steps_alone_and_a_party_for_none_of_them(pa
 class Clashing(Role):
     @step(Kind.PUBLIC, takes=Schema(), what="a step of the same name as the parties'")
     def finish(self):
-        return self.gate.tell(done=True)
+        return self.gate.send(done=True)
 
 
-def test_steps_of_one_name_are_refused(parties):
+def test_steps_of_one_name_and_names_that_cannot_be_invited_are_refused(parties):
     with pytest.raises(UsageError, match='role "catalogue" has a step "finish"'):
         spoken(prepared(parties, with_role(Clashing)), parties)
-
-
-def test_a_role_has_one_of_the_names_that_can_be_invited(parties):
     with pytest.raises(UsageError, match='cannot be called "party-9"'):
         prepared(parties, with_role(WeighingCatalogue, "party-9"))
-
-
-# -- resuming ---------------------------------------------------------------------------------------------------------
 
 
 class Cut(Exception):
@@ -267,16 +257,13 @@ def test_a_private_run_that_is_resumed_asks_a_role_nothing_twice(parties, tmp_pa
 
 
 def test_a_run_without_privacy_goes_on_with_what_the_role_had_at_home(parties, tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.engine.saved.EVERY", 0.0)
+    monkeypatch.setattr("tacit.engine.checkpoint.EVERY", 0.0)
     made = prepared(parties)
     whole = train(made, parties)
     with pytest.raises(Cut):
         train(made, parties, saved=killed_after(4, SavedRun(tmp_path / "saved.sqlite", "made")))
     resumed = train(made, parties, saved=SavedRun(tmp_path / "saved.sqlite", "made"))
     assert resumed.transcript.digest == whole.transcript.digest
-
-
-# -- an aggregation's own role ----------------------------------------------------------------------------------------
 
 
 class Witness(Role):
@@ -298,9 +285,9 @@ class Witnessed(Plain):
         endpoint.save("count", np.asarray(count))
         return {"seen": np.full(1, count, dtype=np.uint8)}
 
-    def add(self, conversation) -> Opened | None:
-        opened = super().add(conversation)
-        said = conversation.say("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
+    def add(self, call) -> Total | None:
+        opened = super().add(call)
+        said = call.exchange("witness", {"decrypter-1": {"sum": np.zeros(1, dtype=np.uint8)}})
         return None if "decrypter-1" not in said else replace(opened, contributors=int(said["decrypter-1"]["seen"][0]))
 
 
@@ -312,8 +299,6 @@ def witnessed():
 
 
 def test_an_aggregation_reaches_its_own_role_which_keeps_its_state(parties, witnessed):
-    from tacit.config import AggregationSection
-
     made = prepared(parties, aggregation=AggregationSection(name="witnessed"))
     assert list(made.roles) == ["catalogue", "decrypter-1"]
     federation, roles = spoken(made, parties)
@@ -325,21 +310,10 @@ def test_an_aggregation_reaches_its_own_role_which_keeps_its_state(parties, witn
 
 
 def test_a_run_with_a_role_verifies_though_the_role_has_no_ledger(tmp_path):
-    from typer.testing import CliRunner
-
-    from tacit.cli import app
-    from tacit.config import RunFile
-    from tacit.experiment import run
-    from tacit.methods import known
-
     data = {"source": "demo", "users": 40, "items": 25, "ratings": 500}
     privacy, method = {"epsilon": 4.0, "delta": 1e-4}, {"name": WEIGHED.name, "rounds": 2}
     file = {"data": data, "partition": {"into": 3}, "method": method, "privacy": privacy}
-    known()[WEIGHED.name] = WEIGHED
-    try:
-        run(RunFile.model_validate(file), tmp_path / "run")
-        verified = CliRunner().invoke(app, ["ledger", "verify", str(tmp_path / "run")])
-    finally:
-        del known()[WEIGHED.name]
+    run(RunFile.model_validate(file), tmp_path / "run")
+    verified = CliRunner().invoke(app, ["ledger", "verify", str(tmp_path / "run")])
     assert verified.exit_code == 0, verified.output
-    assert "told by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()
+    assert "sent by catalogue, a role without ratings" in (tmp_path / "run" / "about.json").read_text()

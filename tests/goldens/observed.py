@@ -13,9 +13,9 @@ from tacit.boundary.ledger import Ledger, ledgers_in
 from tacit.boundary.protection import Budget
 from tacit.config import RunFile
 from tacit.errors import TacitError
-from tacit.prepare.data import prepare
-from tacit.prepare.records import Records
+from tacit.prepare.loaded import prepare
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 
 def observed(file: RunFile) -> dict[str, Any]:

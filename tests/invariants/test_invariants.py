@@ -19,7 +19,7 @@ from tacit.errors import TacitError, UngatedRelease
 from tacit.experiment import run
 from tacit.federation import Schema
 from tacit.guarantee import NON_PRIVATE
-from tacit.testing.engine import EngineContract
+from tacit.testing.engine_contract import EngineContract
 
 SOURCE = Path(tacit.__file__).parent
 SMALL = RunFile(
@@ -127,12 +127,9 @@ def test_another_request_never_meets_the_same_stream():
     assert len(set(draws)) == 3
 
 
-def test_nothing_in_the_package_touches_global_randomness():
+def test_nothing_in_the_package_touches_global_randomness(tmp_path):
     """np.random.<function> and random.<function> are out; generators are derived by tacit.rng."""
     assert global_draws(SOURCE) == []
-
-
-def test_the_search_for_global_randomness_can_find_it(tmp_path):
     (tmp_path / "bad.py").write_text("import numpy as np\n\ndef f():\n    return np.random.normal()\n")
     assert global_draws(tmp_path) == ["bad.py:4 np.random.normal"]
 
@@ -245,11 +242,8 @@ def picklers(folder: Path) -> list[str]:
     return found
 
 
-def test_nothing_pickles():
+def test_nothing_pickles(tmp_path):
     assert picklers(SOURCE) == []
-
-
-def test_the_search_for_pickles_can_find_them(tmp_path):
     (tmp_path / "bad.py").write_text("import pickle\nimport numpy as np\nnp.load('x', allow_pickle=True)\n")
     assert picklers(tmp_path) == ["bad.py:1", "bad.py:3"]
 

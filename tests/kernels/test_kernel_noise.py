@@ -36,13 +36,11 @@ def same_bits(a, b):
     np.testing.assert_array_equal(a.view(f"u{a.itemsize}"), b.view(f"u{b.itemsize}"))
 
 
-# -- the words -----------------------------------------------------------------------------------------------------
-
-
 @given(KEYS, SIZES, STREAMS, STARTS)
 @settings(deadline=None)
-def test_words_equal_their_twin(key, n, stream, start):
+def test_words_and_normals_equal_their_twins_in_every_bit(key, n, stream, start):
     same_bits(random_words(key, n, stream, start), random_words_numpy(key, n, stream, start))
+    same_bits(standard_normals(key, n, stream, start), standard_normals_numpy(key, n, stream, start))
 
 
 @pytest.mark.parametrize("stream", [0, 9, 2**32 + 1])
@@ -61,9 +59,6 @@ def test_the_stream_stays_what_it_is():
     assert standard_normals(bytes(range(32)), 2).tobytes().hex() == GOLDEN_NORMALS
 
 
-# -- the noise -----------------------------------------------------------------------------------------------------
-
-
 def check(kernel, dtype, n, start, sigma):
     x = (10 * derive(n, "x").standard_normal(n)).astype(dtype)
     expected = add_noise_numpy(x.copy(), sigma, KEY, 3, start)
@@ -78,36 +73,30 @@ def test_noise_equals_its_twin_in_every_bit(dtype, n, start, sigma):
     check(add_noise, dtype, n, start, sigma)
 
 
-@given(KEYS, SIZES, STREAMS, STARTS)
-@settings(deadline=None)
-def test_normals_equal_their_twin_in_every_bit(key, n, stream, start):
-    same_bits(standard_normals(key, n, stream, start), standard_normals_numpy(key, n, stream, start))
+def planted_noise(change):
+    """A kernel that adds the twin's noise with other arguments."""
 
-
-def in_place(twin):
     def kernel(x, *arguments):
-        x[:] = twin(x, *arguments)
+        x[:] = add_noise_numpy(*change(x, *arguments))
         return x
 
     return kernel
 
 
 @pytest.mark.parametrize(
-    "planted",
+    "change",
     [
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key, stream, start + 1),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key, stream, 0),  # forgets the place
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key, 0, start),  # forgets the stream
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma, key[::-1], stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma * sigma, key, stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x, sigma * (1 + 1e-6), key, stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(x.astype(float), sigma, key, stream, start),
-        lambda x, sigma, key, stream, start: add_noise_numpy(0 * x, sigma, key, stream, start),  # replaces, not adds
+        lambda x, sigma, key, stream, start: (x, sigma, key, stream, start + 1),
+        lambda x, sigma, key, stream, start: (x, sigma, key, stream, 0),  # forgets the place
+        lambda x, sigma, key, stream, start: (x, sigma, key, 0, start),  # forgets the stream
+        lambda x, sigma, key, stream, start: (x, sigma, key[::-1], stream, start),
+        lambda x, sigma, key, stream, start: (x, sigma * (1 + 1e-6), key, stream, start),
+        lambda x, sigma, key, stream, start: (x.astype(float), sigma, key, stream, start),
+        lambda x, sigma, key, stream, start: (0 * x, sigma, key, stream, start),  # replaces, not adds
     ],
 )
-def test_a_planted_bug_is_found(planted):
-    cases = [np.float32, np.float64]
-    assert_finds(in_place(planted), check, add_noise, cases, 2 * TILE + 17, 5, 2.5)
+def test_a_planted_bug_is_found(change):
+    assert_finds(planted_noise(change), check, add_noise, [np.float32, np.float64], 2 * TILE + 17, 5, 2.5)
 
 
 def check_rows(kernel, case):
@@ -132,26 +121,21 @@ def test_rows_get_the_noise_of_the_whole_block(seed, n, p, share):
     [
         lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, 0 * values, sigma, key, stream),
         lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, values, sigma, key, stream + 1),
-        lambda n, rows, values, sigma, key, stream: noised_rows(n, rows, values, np.float32(0.1), key, stream),
-        lambda n, rows, values, sigma, key, stream: (
-            add_noise(  # noise on what is touched alone
-                Rows(n, rows, values).dense(), sigma, key, stream
-            ).astype(np.float32)
-            * np.isin(np.arange(n), rows)[:, None]
-        ),
-        lambda n, rows, values, sigma, key, stream: (  # rounded before the noise
-            add_noise(Rows(n, rows, values).dense().astype(np.float32), sigma, key, stream)
-        ),
+        lambda n, rows, values, *more: noised_rows(n, rows, values, *more) * np.isin(np.arange(n), rows)[:, None],
+        lambda n, rows, values, *more: add_noise(Rows(n, rows, values).dense().astype(np.float32), *more),
     ],
+    ids=["no values", "another stream", "noise on touched rows alone", "rounded before the noise"],
 )
 def test_rows_without_their_noise_are_found(planted):
     assert_finds(planted, check_rows, noised_rows, [(seed, 200, 20, 0.1) for seed in range(5)])
 
 
-@pytest.mark.parametrize("rows", [[1, 1], [2, 1], [-1, 0], [0, 5]])
-def test_rows_out_of_order_or_place_are_refused_rather_than_left_without_noise(rows):
-    with pytest.raises(ValueError, match="must increase"):
-        noised_rows(5, np.array(rows), np.zeros((2, 3)), 1.0, KEY)
+def test_what_cannot_take_its_noise_is_refused():
+    for rows in ([1, 1], [2, 1], [-1, 0], [0, 5]):
+        with pytest.raises(ValueError, match="must increase"):
+            noised_rows(5, np.array(rows), np.zeros((2, 3)), 1.0, KEY)
+    with pytest.raises(ValueError):  # not contiguous
+        add_noise(np.zeros((4, 4), dtype=np.float32).T[:2], 1.0, KEY)
 
 
 @given(st.integers(0, 3 * TILE), st.integers(0, 3 * TILE), st.integers(0, 2**40))
@@ -163,16 +147,6 @@ def test_pieces_make_the_same_noise_as_the_whole(n, cut, start):
     same_bits(np.concatenate(pieces), whole)
 
 
-def test_a_matrix_gets_noise_row_by_row():
-    x = np.zeros((7, 300), dtype=np.float32)
-    same_bits(add_noise(x, 1.0, KEY).reshape(-1), standard_normals(KEY, 2100))
-
-
-def test_what_is_not_contiguous_is_refused_rather_than_left_without_noise():
-    with pytest.raises(ValueError):
-        add_noise(np.zeros((4, 4), dtype=np.float32).T[:2], 1.0, KEY)
-
-
 @pytest.mark.parametrize("sigma", [0.1, 1 / 3, 1e-8, 12345.678])
 def test_sigma_is_never_rounded_down(sigma):
     """It is x·(σ + a little), so that the product with any Gaussian is no smaller but for its own rounding."""
@@ -180,9 +154,6 @@ def test_sigma_is_never_rounded_down(sigma):
     ratio = noise.astype(np.float64) / plain
     assert sigma * (1 - 2**-24) <= ratio.min() <= ratio.max() <= sigma * (1 + 2**-22)
     assert sigma <= ratio.mean()
-
-
-# -- Box–Muller ----------------------------------------------------------------------------------------------------
 
 
 def reference(a, b):
@@ -204,10 +175,3 @@ def test_the_polynomials_are_logarithm_sine_and_cosine(a, b):
     found = np.array(_gaussian_pair(np.uint32(a), np.uint32(b)), dtype=np.float64)
     tolerance = 1e-6 if a < 2**32 - 2**24 else 2e-4
     np.testing.assert_allclose(found, reference(a, b), rtol=2e-6, atol=tolerance)
-
-
-def test_the_tails_go_to_seven_and_a_half():
-    largest = np.hypot(*_gaussian_pair(np.uint32(0), np.uint32(0)))
-    assert largest == pytest.approx(np.sqrt(2 * 41 * np.log(2)), rel=1e-6)
-    assert largest > 7.5
-    assert np.hypot(*_gaussian_pair(np.uint32(2**32 - 1), np.uint32(0))) == 0.0

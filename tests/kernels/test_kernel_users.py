@@ -5,13 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import FIXED_FEASIBLE, assert_finds, assert_near, cases, copies, make
-from scipy import optimize
 
 from tacit.kernels.embed import embed
 from tacit.kernels.users import fold_in, fold_in_numpy, user_descent, user_descent_numpy
 from tacit.rng import derive
-
-# -- descent -------------------------------------------------------------------------------------------------------
 
 
 def descend(kernel, case, steps, users=None):
@@ -51,18 +48,6 @@ def test_no_step_increases_the_loss_and_every_step_is_feasible(case):
         before = after
 
 
-def test_a_step_twice_as_long_can_climb():
-    """One rating by somebody whose item sits on the sphere: 1/(R·count) is the longest step that is always safe."""
-    case = make(0, n=1, m=1, p=1, density=1.0, shift=0.0)
-    case.factors[:], case.users[:], case.values[:] = np.sqrt(case.span), 1.0, 1.0
-    short, long = (
-        user_descent(*case.ratings, np.arange(1), case.users.copy(), case.factors, span, 1)
-        for span in (case.span, case.span / 2.5)
-    )
-    assert losses(case, short)[0] < losses(case, case.users)[0]
-    assert losses(case, long)[0] > losses(case, short)[0]
-
-
 def test_descent_moves_only_sampled_users_with_ratings_and_no_input():
     case = make(4, n=6, feasible=True)
     counts = np.diff(case.indptr)
@@ -75,13 +60,6 @@ def test_descent_moves_only_sampled_users_with_ratings_and_no_input():
     assert moved.tolist() == [0, 3]
     for array, was in zip(inputs, before, strict=True):
         np.testing.assert_array_equal(array, was)
-
-
-def test_the_twin_of_descent_leaves_users_as_they_are():
-    case = make(4, feasible=True)
-    before = case.users.copy()
-    assert not np.array_equal(descend(user_descent_numpy, case, 3, case.users), before)
-    np.testing.assert_array_equal(case.users, before)
 
 
 def bad_descent(indptr, items, values, shift, rows, users, factors, span, steps, *, count=True, project=True):
@@ -110,9 +88,6 @@ def test_a_planted_bug_in_descent_is_found(bug):
     assert_finds(bug, check_descent, user_descent, FIXED_FEASIBLE, 2)
 
 
-# -- folding in ----------------------------------------------------------------------------------------------------
-
-
 def prior_of(case, size=0.5):
     return size * np.sqrt(case.span) * derive(case.seed, "prior").random(case.factors.shape[1])
 
@@ -122,34 +97,24 @@ def fold(kernel, case, regularization, steps=1000):
 
 
 def check_fold(kernel, case, regularization, steps=1000):
+    before = copies(case.indptr, case.items, case.values, case.factors)
     found, expected = (fold(k, case, regularization, steps) for k in (kernel, fold_in_numpy))
+    for array, was in zip((case.indptr, case.items, case.values, case.factors), before, strict=True):
+        np.testing.assert_array_equal(array, was)
     assert found.dtype == np.float32
     assert_near(found, expected, np.sqrt(case.span), tolerance=3e-5)
 
 
 def problem(case, i, regularization):
-    """The matrix, the vector and the objective of user i, in float64."""
+    """The matrix and the vector of user i's least squares, in float64."""
     mine = slice(case.indptr[i], case.indptr[i + 1])
     v, r = case.factors[case.items[mine]].astype(np.float64), case.values[mine].astype(np.float64) - case.shift
-    prior = prior_of(case)
-    a = v.T @ v + regularization * np.eye(v.shape[1])
-    b = v.T @ r + regularization * prior
-
-    def objective(u):
-        return float(np.sum((r - v @ u) ** 2) + regularization * np.sum((u - prior) ** 2))
-
-    return a, b, objective
+    return v.T @ v + regularization * np.eye(v.shape[1]), v.T @ r + regularization * prior_of(case)
 
 
-@given(cases(feasible=True), st.sampled_from([0.01, 0.1, 1.0, 100.0]))
-@settings(deadline=None, max_examples=60)
-def test_folding_in_equals_its_twin(case, regularization):
-    check_fold(fold_in, case, regularization)
-
-
-@given(cases(feasible=True), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 5))
-@settings(deadline=None, max_examples=60)
-def test_its_first_steps_equal_the_twins_too(case, regularization, steps):
+@given(cases(feasible=True), st.sampled_from([0.01, 0.1, 1.0, 100.0]), st.sampled_from([0, 1, 5, 1000]))
+@settings(deadline=None, max_examples=100)
+def test_folding_in_equals_its_twin(case, regularization, steps):
     check_fold(fold_in, case, regularization, steps)
 
 
@@ -159,51 +124,9 @@ def test_folding_in_ends_where_no_projected_step_leads_away(case, regularization
     """u = Π(u − s·∇F(u)) is the optimality (KKT) condition of a convex problem over a convex set."""
     found = fold(fold_in, case, regularization).astype(np.float64)
     for i, u in enumerate(found):
-        a, b, _ = problem(case, i, regularization)
+        a, b = problem(case, i, regularization)
         again = embed((u - (a @ u - b) / np.linalg.norm(a, 2))[None], case.span)[0]
         assert np.abs(again - u).max() <= 1e-6 * np.sqrt(case.span)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_folding_in_agrees_with_a_general_optimiser(seed):
-    case = make(seed, n=2, m=8, p=3, density=0.8, span=[0.5, 4.0, 25.0][seed % 3], feasible=True)
-    found = fold(fold_in, case, 0.5)
-    for i in range(2):
-        a, b, objective = problem(case, i, 0.5)
-        general = optimize.minimize(
-            lambda u, objective=objective: objective(u) / case.span**2,
-            np.full(3, 0.1),
-            jac=lambda u, a=a, b=b: 2 * (a @ u - b) / case.span**2,
-            method="SLSQP",
-            bounds=[(0, None)] * 3,
-            constraints={"type": "ineq", "fun": lambda u: 1 - u @ u / case.span, "jac": lambda u: -2 * u / case.span},
-            options={"ftol": 1e-12, "maxiter": 500},
-        )
-        assert general.success
-        assert objective(found[i]) <= objective(general.x) * (1 + 1e-5) + 1e-6
-        np.testing.assert_allclose(found[i], general.x, atol=2e-4 * np.sqrt(case.span))
-
-
-def test_nobody_feasible_does_better():
-    case = make(5, n=5, m=20, p=4, density=0.9, feasible=True)
-    found = fold(fold_in, case, 1.0)
-    stream = derive(5, "others")
-    others = embed(stream.standard_normal((500, 4)), case.span)
-    for i in range(5):
-        _, _, objective = problem(case, i, 1.0)
-        best = objective(found[i].astype(np.float64))
-        nearby = embed(found[i] + 0.05 * stream.standard_normal((100, 4)), case.span)
-        assert all(best <= objective(z) + 1e-5 for z in (*others, *nearby))
-
-
-def test_somebody_with_a_thousand_ratings_is_folded_in_to_the_end():
-    """Two hundred plain projected steps are off by 6e-3 of a star here; twice as many steps change nothing any more."""
-    case = make(6, n=1, m=1000, p=32, density=1.0, feasible=True)
-    found, best = fold(fold_in, case, 0.1), fold(fold_in_numpy, case, 0.1, steps=5000)
-    assert np.abs(case.factors @ (found - best)[0]).max() < 1e-5
-    np.testing.assert_array_equal(fold(fold_in, case, 0.1, steps=2000), found)
-    early = fold(fold_in, case, 0.1, steps=20)
-    assert np.abs(case.factors @ (early - best)[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("regularization", [0.0, 1.0])
@@ -216,40 +139,15 @@ def test_without_ratings_the_prior_is_kept_and_projected(regularization):
             np.testing.assert_allclose(found, [expected, expected], rtol=1e-5)
 
 
-@pytest.mark.parametrize("regularization", [0.0, 1.0])
-def test_items_without_factors_leave_the_prior(regularization):
-    case = make(2, size=0.0)
-    for kernel in (fold_in, fold_in_numpy):
-        found = fold(kernel, case, regularization)
-        np.testing.assert_allclose(found, np.tile(prior_of(case), (len(found), 1)), rtol=1e-5)
-
-
-def test_folding_in_changes_no_input_and_has_room_for_nobody():
-    case = make(3, feasible=True)
-    prior = prior_of(case)
-    inputs = (case.indptr, case.items, case.values, case.factors, prior)
-    before = copies(*inputs)
-    fold_in(*case.ratings, case.factors, prior, 1.0, case.span)
-    for array, was in zip(inputs, before, strict=True):
-        np.testing.assert_array_equal(array, was)
-    assert fold(fold_in, make(3, n=0), 1.0).shape == (0, 3)
-
-
-def bad_fold(indptr, items, values, shift, factors, prior, regularization, span, steps, *, scale=1.0, project=True):
-    return fold_in_numpy(
-        indptr, items, values, shift, factors, prior, scale * regularization, span if project else 1e9, steps
-    )
-
-
 @pytest.mark.parametrize(
     "bug",
     [
-        lambda *a: bad_fold(*a, scale=2.0),
-        lambda *a: bad_fold(*a, project=False),
-        lambda ip, it, va, sh, *a: bad_fold(ip, it, va, 0.0, *a),  # forgets the shift
-        lambda ip, it, va, sh, fa, prior, *a: bad_fold(ip, it, va, sh, fa, 0 * prior, *a),  # forgets the prior
-        lambda *a: bad_fold(*a[:-1], 1),  # stops early
-        lambda *a: np.roll(bad_fold(*a), 1, axis=0),
+        lambda *a: fold_in_numpy(*a[:6], 2 * a[6], *a[7:]),
+        lambda *a: fold_in_numpy(*a[:7], 1e9, a[8]),  # forgets the ball
+        lambda ip, it, va, sh, *a: fold_in_numpy(ip, it, va, 0.0, *a),  # forgets the shift
+        lambda ip, it, va, sh, fa, prior, *a: fold_in_numpy(ip, it, va, sh, fa, 0 * prior, *a),  # forgets the prior
+        lambda *a: fold_in_numpy(*a[:-1], 1),  # stops early
+        lambda *a: np.roll(fold_in_numpy(*a), 1, axis=0),
     ],
 )
 def test_a_planted_bug_in_folding_in_is_found(bug):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import UsageError
 from tacit.federation import Facts
-from tacit.methods import chosen, find
-from tacit.partition import Setting, partition
+from tacit.methods import chosen
+from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
 from tacit.testing.worlds import checkerboard
@@ -81,15 +80,6 @@ def test_a_device_alone_knows_its_own_mean():
     sums = np.bincount(RATINGS.users, weights=RATINGS.values, minlength=80)
     expected = (sums + 3.0) / (RATINGS.counts + 1)
     np.testing.assert_allclose(trained.predictor.scores(np.arange(80))[:, 0], expected, rtol=1e-5)
-
-
-def test_an_unknown_method_gets_a_suggestion():
-    with pytest.raises(UsageError, match='Did you mean "popularity"'):
-        find("populrity")
-
-
-def test_methods_say_where_they_run():
-    assert all(set(find(name).sides) == set(Setting) for name in ("sgdmf", "central", "local", "item-mean"))
 
 
 def test_a_flat_start_is_better_for_whoever_has_few_ratings():

@@ -4,7 +4,7 @@ import test_bias
 import test_method_contracts
 import test_reduced
 
-from tacit.testing.agreement import AgreementContract
+from tacit.testing.agreement_contract import AgreementContract
 
 #: Chains that are averaged, sums, and a device's sums; sums alone; reports.
 KINDS = (

@@ -1,7 +1,7 @@
 """Every method keeps the method contract."""
 
 from tacit.partition import Setting
-from tacit.testing.method import NO_GUARANTEE, MethodContract
+from tacit.testing.method_contract import NO_GUARANTEE, MethodContract
 
 
 class TestSGDMF(MethodContract):

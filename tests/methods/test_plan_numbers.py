@@ -1,21 +1,29 @@
 """A plan's numbers by hand: its δ is the one that was asked for, and its rates are those at which units are drawn."""
 
+from types import SimpleNamespace
+
 import pytest
+from method_runs import plan_of, run_file
 
 from tacit.boundary.account import epsilon
-from tacit.boundary.code import Floats, Grid
-from tacit.boundary.events import Gaussian, SampledGaussian, SampledSkellam, Skellam
+from tacit.boundary.code import Grid
+from tacit.boundary.events import SampledSkellam
 from tacit.boundary.gdp import delta as delta_of
-from tacit.boundary.spec import event_of, times
+from tacit.boundary.ledger import Ledger
 from tacit.config import AggregationSection, PrivacySection
-from tacit.data.public import PublicFacts
+from tacit.data.load import load
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
+from tacit.deploy.policy import Policy
 from tacit.errors import PrivacyRefused
+from tacit.estimator import DP, Bias
+from tacit.experiment import recorded
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
-from tacit.partition import Setting
-from tacit.prepare.planned import affordable
-from tacit.prepare.planned import planned as planned_run
+from tacit.partition import Setting, partition
+from tacit.prepare.loaded import prepare
+from tacit.prepare.plan import plan_run
+from tacit.prepare.simulated_ledgers import Records
 from tacit.secure.quantize import Rounding
 
 FACTS, DELTA, EPSILON = PublicFacts(500, 40, Scale(1, 5), 9000), 1e-5, 2.0
@@ -25,7 +33,7 @@ CHAIN = {"factors": 3, "rounds": 2, "local_steps": 2, "trim": 3}
 def planned(method="bias", unit="user", setting=Setting.HORIZONTAL, how="plain", delta=DELTA, epsilon=EPSILON, **more):
     privacy = PrivacySection(epsilon=epsilon, delta=delta, unit=unit)
     section = AggregationSection(name=how)
-    return planned_run(*chosen({"name": method, **more}), setting, 4, FACTS, privacy, section, seeded=True)
+    return plan_run(*chosen({"name": method, **more}), setting, 4, FACTS, privacy, section, seeded=True)
 
 
 def test_the_noise_is_for_the_delta_that_was_asked_for():
@@ -39,17 +47,6 @@ def test_the_noise_is_for_the_delta_that_was_asked_for():
 
 def test_where_no_delta_is_asked_for_it_is_a_hundredth_of_one_in_n():
     assert planned(delta=None).delta == planned(delta=None).terms.guarantee.delta == 1e-6
-
-
-@pytest.mark.parametrize("rate", [0.3, 0.05])
-def test_sampled_answers_are_planned_at_the_rate_of_the_sample(rate):
-    plan = planned("sgdmf", users="pretrained", sampling=rate, **CHAIN)
-    assert plan.terms.events == (SampledGaussian(plan.multiplier, rate, 4),)
-    plan = planned("sgdmf", setting=Setting.VERTICAL, sampling=rate, final_steps=2, **CHAIN)
-    z = plan.multiplier
-    assert plan.terms.events == (SampledGaussian(z, rate, 16), SampledGaussian(z, rate, 8))
-    per_rating = planned("sgdmf", "rating", sampling=rate, **{**CHAIN, "trim": None})
-    assert per_rating.terms.steps["improve"].query.sampling == rate
 
 
 def test_sampled_sums_are_planned_at_the_rate_of_the_sample():
@@ -68,22 +65,6 @@ def test_planted_a_grid_with_less_variance_than_is_charged_is_noticed(monkeypatc
     monkeypatch.setattr(Grid, "variance", property(lambda self: real(self) / 2))
     with pytest.raises(AssertionError):
         test_sampled_sums_are_planned_at_the_rate_of_the_sample()
-
-
-def test_every_mechanism_is_charged_for_every_answer():
-    """An event of many answers is as many events of one."""
-    for plan in (planned(), planned("gd-dr", setting=Setting.DEVICE, rounds=3, factors=2)):
-        for terms in plan.terms.steps.values():
-            one = event_of(terms.query, terms.multiplier, 1, terms.code)
-            assert times(one, 5) == event_of(terms.query, terms.multiplier, 5, terms.code)
-            assert isinstance(terms.code, Floats)
-
-
-def test_unsampled_sums_say_so():
-    (event,) = planned(how="ideal").terms.events
-    assert type(event) is Skellam
-    (event,) = planned().terms.events
-    assert type(event) is Gaussian
 
 
 @pytest.mark.parametrize("method", ["sgdmf", "objective-perturbation", "synsgd"])
@@ -105,7 +86,7 @@ def test_a_budget_is_held_against_the_relation_that_was_counted():
     plan = planned("sgdmf", unit="rating", users="pretrained", sampling=1.0, **CHAIN)
     budget = PrivacySection(epsilon=EPSILON, delta=DELTA, unit="rating", budget=0.8 * EPSILON)
     with pytest.raises(PrivacyRefused, match="its budget is"):
-        affordable(plan, budget)
+        plan.check_budget(budget)
 
 
 def test_a_budget_is_held_at_the_delta_that_was_asked_for():
@@ -114,4 +95,33 @@ def test_a_budget_is_held_at_the_delta_that_was_asked_for():
     both = [float(epsilon(plan.terms.events, d, Relation.ZERO_OUT)) for d in (DELTA, 2 * DELTA)]
     budget = PrivacySection(epsilon=EPSILON, delta=DELTA, budget=sum(both) / 2)
     with pytest.raises(PrivacyRefused, match="its budget is"):
-        affordable(plan, budget)
+        plan.check_budget(budget)
+
+
+# -- whoever makes a budget makes it at the run's own δ: a run file, an estimator, a site ------------------------------
+
+SMALL = {"source": "demo", "users": 40, "items": 10, "ratings": 200}
+FILE = run_file(data=SMALL, partition={"into": 2}, privacy={"epsilon": EPSILON, "delta": DELTA})
+
+
+def test_a_run_files(tmp_path):
+    records = recorded(prepare(FILE), SimpleNamespace(path=tmp_path))
+    records.log.close()
+    assert (records.budget.epsilon, records.budget.delta) == (EPSILON, DELTA)
+
+
+def test_an_estimators(monkeypatch):
+    parties, made, real = partition(load(**SMALL), into=2), [], Records.over
+    monkeypatch.setattr(Records, "over", lambda self, *run: (made.append(self), real(self, *run))[1])
+    Bias(privacy=DP(EPSILON, DELTA)).fit(parties, ratings=200)
+    (records,) = made
+    assert (records.budget.epsilon, records.budget.delta) == (EPSILON, DELTA)
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(local=True)], ids=["deployed", "local"])
+def test_a_sites(tmp_path, policy):
+    ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
+    for _again in range(2):
+        budget = policy.budget(FILE, plan_of(FILE), ledger)
+        assert (budget.epsilon, budget.delta) == (EPSILON, DELTA)
+    ledger.close()

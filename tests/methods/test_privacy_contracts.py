@@ -6,17 +6,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.boundary import bounded, gradients, projected
+from tacit.boundary import clipped_gradients as gradients
+from tacit.boundary import clipped_sums as bounded
+from tacit.boundary import projected
+from tacit.boundary.clipped_gradients import EmbeddingGradient, GradientSum
 from tacit.boundary.code import Floats, Grid
 from tacit.boundary.gate import Gate
-from tacit.boundary.gradients import EmbeddingGradient
-from tacit.boundary.randomize import RandomizedResponse
+from tacit.boundary.query import Rows
+from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.spec import StepTerms, Terms
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
+from tacit.methods.bias import BiasParty
+from tacit.methods.sgdmf.device import DeviceCohort
+from tacit.methods.sgdmf.horizontal import HorizontalSilo
+from tacit.methods.sgdmf.update_rule import UpdateRule
 from tacit.partition import Setting
 from tacit.prepare import plan
-from tacit.testing.privacy import PrivacyContract
+from tacit.testing.privacy_contract import PrivacyContract
 
 CHAIN = {"factors": 3, "rounds": 2, "local_steps": 2, "sampling": 1.0}
 AT_HOME = {"fine_tuning": 0, "pretraining": 200}
@@ -26,6 +33,11 @@ HORIZONTAL, VERTICAL, DEVICE = (Setting.HORIZONTAL,), (Setting.VERTICAL,), (Sett
 
 class TestBias(PrivacyContract):
     name = "bias"
+
+
+class TestBiasOfSmallWeights(PrivacyContract):
+    name = "bias"
+    parameters = {"count_weight": 0.01, "shrinkage": 0.0}
 
 
 class TestPretrained(PrivacyContract):
@@ -127,10 +139,9 @@ class TestReduced(PrivacyContract):
 
 
 class TestObjectivePerturbation(PrivacyContract):
-    """No answer has noise added to it, so there is no distance of answers to hold to. What the proof in
-    tacit.boundary.objective rests on is looked at instead: a user is in θ objectives at most, and in each of them the
-    gradient moves by 4R^1.5 at most wherever in the ball it is taken. It moves along one direction, so that the ends of
-    the ball in that direction are the worst."""
+    """No answer has noise added to it. What the proof in tacit.boundary.objective_perturbation rests on is tested: a
+    user is in θ objectives at most, and in each the gradient moves by 4R^1.5 at most wherever in the ball it is taken.
+    It moves along one direction, so the ends of the ball in that direction are the worst."""
 
     name = "objective-perturbation"
     parameters = {"factors": 3, "trim": 3, "pretraining": 100}
@@ -168,15 +179,89 @@ def caught(case, setting, unit):
     return str(found.value)
 
 
-def test_planted_a_sensitivity_without_the_root_of_theta(monkeypatch):
-    monkeypatch.setattr(EmbeddingGradient, "_of_ratings", staticmethod(lambda size, kept, blocks: 2 * size**1.5))
-    assert "times as far apart" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
-    assert "times as far apart" in caught(TestVerticalUsers, Setting.VERTICAL, Unit.USER)
+def factor_two_is_missing(patch):
+    real = EmbeddingGradient._of_ratings
+    patch.setattr(EmbeddingGradient, "_of_ratings", staticmethod(lambda *given: real(*given) / 2))
+
+
+def the_root_of_theta_is_missing(patch):
+    patch.setattr(EmbeddingGradient, "_of_ratings", staticmethod(lambda size, kept, blocks: 2 * size**1.5))
+
+
+def trimming_is_ignored(patch):
+    patch.setattr(gradients, "trim", lambda part, *given: part)
+
+
+def two_ratings_are_sent_for_one(patch):
+    real = gradients.trim
+    patch.setattr(gradients, "trim", lambda part, items, limit, stream: real(part, items, 2, stream))
+
+
+def nobody_projects(patch):
+    patch.setattr(UpdateRule, "project", lambda self, parameters, received, span: received.copy())
+    patch.setattr(EmbeddingGradient, "clipped", lambda self, x, rows: np.clip(bounded.finite(x[rows]), -1e18, 1e18))
+
+
+def negative_entries_stay(patch):
+    """Rows are scaled to √R, but keep their signs: |u·v − r| reaches 2R."""
+
+    def scaled(self, x, rows):
+        x = np.clip(bounded.finite(x[rows]), -1e18, 1e18)
+        return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True) / math.sqrt(self.scale.span))
+
+    nobody_projects(patch)
+    patch.setattr(EmbeddingGradient, "clipped", scaled)
+
+
+def factors_are_shared(patch):
+    """Others' ratings are in what is fitted to one user."""
+    for party in (HorizontalSilo, DeviceCohort):
+
+        def shared(self, *given, real=party._fitted):
+            users = real(self, *given)
+            return (users + users.mean(axis=0)) / 2
+
+        patch.setattr(party, "_fitted", shared)
+
+
+def answers_are_divided_by_what_was_sampled(patch):
+    """An expected count over the realised one, so that sizes stay as they are on average."""
+    real = GradientSum.exact
+
+    def mean(self, state, stream):
+        answer = real(self, state, stream)
+        rows = max(1, len(answer["items"].rows))
+        return {name: Rows(b.n, b.rows, b.values * self.ratings.n_items / rows) for name, b in answer.items()}
+
+    patch.setattr(GradientSum, "exact", mean)
+
+
+SILOS, COLUMNS, ENTRIES = (TestPretrained, "user"), (TestVerticalUsers, "user"), (TestVerticalRatings, "rating")
+SENT, RECORDS = (TestDevicesThatSendARating, "user"), (TestDevicesThatSendTheirRecord, "user")
+
+
+@pytest.mark.parametrize(
+    ("plant", "cases"),
+    [
+        (factor_two_is_missing, [SILOS, COLUMNS, ENTRIES]),
+        (the_root_of_theta_is_missing, [SILOS, COLUMNS]),
+        (trimming_is_ignored, [SILOS, COLUMNS]),
+        (two_ratings_are_sent_for_one, [SENT]),
+        (nobody_projects, [SILOS, COLUMNS]),
+        (negative_entries_stay, [ENTRIES]),
+        (factors_are_shared, [SILOS, SENT, RECORDS]),
+        (answers_are_divided_by_what_was_sampled, [SILOS]),
+    ],
+)
+def test_a_planted_bug_of_gradients_is_caught(plant, cases, monkeypatch):
+    plant(monkeypatch)
+    for case, unit in cases:
+        assert "times as far" in caught(case, case.settings[0], Unit(unit))
 
 
 def test_planted_a_clip_that_is_not_applied(monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(gradients, "ROOM", math.inf)
+        broken.setattr(gradients, "MARGIN", math.inf)
         assert "times as far apart" in caught(TestGradientClipping, Setting.HORIZONTAL, Unit.USER)
     monkeypatch.setattr(bounded, "bounded_rows", lambda indptr, x, limit, exactly=False: bounded.finite(x))
     assert "times as far apart" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
@@ -204,23 +289,45 @@ def test_planted_half_the_noise(monkeypatch):
 def test_planted_noise_that_is_not_added(monkeypatch):
     """What is exact leaves: nothing is noised, so that the climb finds nothing that it could measure."""
     exact = lambda self, answering, terms, state, step: {  # noqa: E731
-        name: bounded.rounded(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
+        name: bounded.as_float32(block) for name, block in answering.exact(state, self.stream("sample", step)).items()
     }
-    monkeypatch.setattr(Gate, "_answer", exact)
+    monkeypatch.setattr(Gate, "_noised_answer", exact)
     assert "no noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_a_charge_for_more_noise_than_there_is(monkeypatch):
     """A plan whose events claim twice the multiplier that the noise has; and fewer answers than are given."""
-    real = plan._event
+    real = plan.event_of
+
+    def doubled(query, z, count, code, crowd):
+        return real(query, 2 * z, count, replace(code, multiplier=2 * z) if isinstance(code, Grid) else code, crowd)
 
     with monkeypatch.context() as broken:
-        broken.setattr(plan, "_event", lambda terms, z, how: real(terms, 2 * z, how))
+        broken.setattr(plan, "event_of", doubled)
         assert "less noise" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
         assert "less noise in integers" in caught(Sealed, Setting.HORIZONTAL, Unit.USER)
-    monkeypatch.setattr(plan, "_event", lambda terms, z, how: replace(real(terms, z, how), count=1))
+    monkeypatch.setattr(plan, "event_of", lambda *stated: replace(real(*stated), count=1))
     assert "are charged" in caught(TestPretrained, Setting.HORIZONTAL, Unit.USER)
     assert "are charged" in caught(TestVerticalUsers, Setting.VERTICAL, Unit.USER)
+
+
+def test_planted_users_that_share_a_mean(monkeypatch):
+    """One record moves what all others contribute."""
+    mean = lambda self, b: np.full(self.member.users, self.ratings.values.sum() / 9, np.float32)  # noqa: E731
+    monkeypatch.setattr(BiasParty, "_levels", mean)
+    assert "times as far apart" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_ratings_that_are_centred_by_their_users(monkeypatch):
+    """The unit is a rating, and users' own means come in all the same."""
+
+    def centred(self):
+        means = self._levels(np.zeros(self.member.items, dtype=np.float32))
+        middle = np.float32(self.facts.scale.low + self.facts.scale.span / 2)
+        return (replace(self.ratings, values=self.ratings.values - means[self.ratings.users] + middle),)
+
+    monkeypatch.setattr(BiasParty, "_query_data", centred)
+    assert "times as far" in caught(TestBias, Setting.HORIZONTAL, Unit.RATING)
 
 
 def test_planted_noise_for_one_round(monkeypatch):
@@ -238,14 +345,14 @@ def test_planted_a_grid_with_too_little_variance(monkeypatch):
 
 def test_planted_pieces_that_are_no_users(monkeypatch):
     """A piece for every rating of a user, each as long as all of hers may be."""
-    real = bounded.in_channels
+    real = bounded.item_contributions
 
     def parted(starts, items, channels, n_items):
         ones = np.arange(len(items) + 1)
         return real(ones, items, {name: 0 * x + 0.7 for name, x in channels.items()}, n_items)
 
-    monkeypatch.setattr(bounded, "in_channels", parted)
-    assert "whole numbers" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
+    monkeypatch.setattr(bounded, "item_contributions", parted)
+    assert "sum of integers" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_reports_that_tell_more(monkeypatch):

@@ -5,27 +5,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from method_runs import plan_of, rows_of, run_file
 
 from tacit.boundary.events import Pure, Shuffled
-from tacit.boundary.ledger import Ledger
-from tacit.boundary.projected import OneBit, ProjectedBit, ProjectedGradient
+from tacit.boundary.projected import ProjectedBit, ProjectedGradient
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
 from tacit.data.synthetic import synthesize
-from tacit.errors import PeerFailed, PrivacyRefused, UsageError
+from tacit.errors import PeerFailed
 from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.federation.messages import Request
 from tacit.methods import chosen
-from tacit.methods.baselines import reduced
-from tacit.methods.baselines.reduced import ReducedCoordinator, ReducedParameters, even_start, projection_signs
-from tacit.partition import Setting, partition
+from tacit.methods.baselines import gd_dr
+from tacit.methods.baselines.gd_dr import ReducedParameters, even_start, projection_signs
+from tacit.partition import partition
 from tacit.prepare import plan as plans
-from tacit.prepare.data import prepare
-from tacit.prepare.file import check, plan
+from tacit.prepare.loaded import prepare
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
-from tacit.testing.method import MethodContract
+from tacit.testing.method_contract import MethodContract
 
 QUICK = {"factors": 4, "rounds": 3}
 
@@ -41,20 +40,17 @@ class TestContract(MethodContract):
 
 
 def file(aggregation="plain", users=200, into=2, unit="user", dropout=0.0, epsilon=2.0, **parameters) -> RunFile:
-    return RunFile.model_validate(
-        {
-            "data": {"source": "demo", "users": users, "items": 30, "ratings": 10 * users},
-            "partition": {"by": "device", "into": into},
-            "method": {"name": "gd-dr", **QUICK, **parameters},
-            "privacy": {"epsilon": epsilon, "delta": 1e-6, "unit": unit},
-            "aggregation": {"name": aggregation, "dropout": dropout},
-        }
+    return run_file(
+        data={"source": "demo", "users": users, "items": 30, "ratings": 10 * users},
+        partition={"by": "device", "into": into},
+        method={"name": "gd-dr", **QUICK, **parameters},
+        privacy={"epsilon": epsilon, "delta": 1e-6, "unit": unit},
+        aggregation={"name": aggregation, "dropout": dropout},
     )
 
 
 def planned(*args, **options):
-    wanted = file(*args, **options)
-    return plan(wanted, *check(wanted))
+    return plan_of(file(*args, **options))
 
 
 def local_epsilon(made) -> float:
@@ -91,10 +87,7 @@ def test_a_run_keeps_its_guarantee_and_a_row_for_every_round(tmp_path, aggregati
     assert summary["digest"] == again["digest"]
     made = planned(aggregation)
     kind = Shuffled if aggregation == "shuffle" else Pure
-    for party in ("party-1", "party-2"):
-        ledger = Ledger.open(tmp_path / "one" / "ledger" / f"{party}.sqlite")
-        rows = ledger.rows()
-        ledger.close()
+    for rows in rows_of(tmp_path / "one").values():
         assert [row.kind for row in rows] == ["report"] * 3 + ["public"]
         assert {type(row.spent) for row in rows[:3]} == {kind}
         assert sum(row.spent.count for row in rows[:3]) == made.terms.events[0].count == 3
@@ -112,9 +105,7 @@ def test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation):
 
     monkeypatch.setattr(ProjectedGradient, "reports", noting)
     run(file(aggregation), tmp_path / "run")
-    ledger = Ledger.open(tmp_path / "run" / "ledger" / "party-1.sqlite")
-    charged = {row.spent for row in ledger.rows() if row.kind == "report"}
-    ledger.close()
+    charged = {row.spent for row in rows_of(tmp_path / "run")["party-1"] if row.kind == "report"}
     assert {getattr(event, "local_epsilon", None) or event.epsilon for event in charged} == set(seen)
     assert set(seen) == {local_epsilon(planned(aggregation))}
 
@@ -122,8 +113,8 @@ def test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation):
 @pytest.mark.parametrize("part", [2, 1.001])
 @pytest.mark.parametrize("aggregation", ["plain", "shuffle"])
 def test_planted_a_plan_that_charges_less_than_a_response_tells_is_noticed(tmp_path, monkeypatch, aggregation, part):
-    real = plans._event
-    monkeypatch.setattr(plans, "_event", lambda terms, z, how: real(terms, part * z, how))
+    real = plans.event_of
+    monkeypatch.setattr(plans, "event_of", lambda query, z, *how: real(query, part * z, *how))
     with pytest.raises(AssertionError):
         test_the_response_is_the_plans(tmp_path, monkeypatch, aggregation)
 
@@ -144,10 +135,7 @@ def test_an_emptied_device_reports_like_the_others():
 
 def test_drop_outs_are_noted_where_devices_protect_themselves(tmp_path):
     run(file(dropout=0.3), tmp_path / "run")
-    ledger = Ledger.open(tmp_path / "run" / "ledger" / "party-1.sqlite")
-    reports = [row for row in ledger.rows() if row.kind == "report"]
-    ledger.close()
-    for row in reports:
+    for row in [row for row in rows_of(tmp_path / "run")["party-1"] if row.kind == "report"]:
         assert 40 < row.contributors < 100  # seven standard deviations below 70, and not all
         assert np.unpackbits(np.frombuffer(row.present, np.uint8)).sum() == row.contributors
 
@@ -157,29 +145,12 @@ def test_drop_outs_make_no_smaller_crowd(tmp_path):
         run(file("shuffle", dropout=0.6), tmp_path / "run")
 
 
-@pytest.mark.parametrize("aggregation", ["ideal", "secagg"])
-def test_there_is_no_sum_to_seal(aggregation):
-    with pytest.raises(PrivacyRefused, match="gd-dr has none here"):
-        planned(aggregation)
-
-
-def test_without_privacy_it_says_so():
-    parties = prepare(file()).parties
-    trained = train(PreparedRun.of(*chosen({"name": "gd-dr", **QUICK}), Facts.of(parties, 7)), parties)
-    assert trained.model.stamp == "NON-PRIVATE"
-
-
 def test_without_privacy_nothing_is_randomised(monkeypatch):
     seen, real = [], ProjectedGradient.reports
     monkeypatch.setattr(ProjectedGradient, "reports", lambda self, s, c, e: seen.append(e) or real(self, s, c, e))
-    test_without_privacy_it_says_so()
+    parties = prepare(file()).parties
+    train(PreparedRun.of(*chosen({"name": "gd-dr", **QUICK}), Facts.of(parties, 7)), parties)
     assert set(seen) == {math.inf}
-
-
-def test_silos_are_not_devices():
-    wanted = file().model_copy(update={"partition": file().partition.model_copy(update={"by": "user"})})
-    with pytest.raises(UsageError, match="device setting"):
-        check(wanted)
 
 
 # -- what it learns --------------------------------------------------------------------------------------------------
@@ -208,9 +179,9 @@ def test_reports_improve_on_what_devices_fit_alone(crowd):
 
 @pytest.mark.parametrize("wrong", ["sign", "order"])
 def test_a_wrong_estimate_is_noticed(crowd, monkeypatch, wrong):
-    original = reduced.estimated
+    original = gd_dr.estimated
     changes = {"sign": lambda mean: -mean, "order": lambda mean: mean[::-1]}
-    monkeypatch.setattr(reduced, "estimated", lambda *args: changes[wrong](original(*args)))
+    monkeypatch.setattr(gd_dr, "estimated", lambda *args: changes[wrong](original(*args)))
     assert error(crowd) > error(crowd, rate=1e-12) - 0.02
 
 
@@ -241,11 +212,6 @@ def test_the_projection_is_public_and_the_same_in_every_round():
 # -- step sizes and bounds, from public numbers ----------------------------------------------------------------------
 
 
-def test_the_shape_follows_from_the_number_of_items():
-    assert [ReducedParameters(factors=3).shape(m) for m in (1, 31, 10_000)] == [(1, 3), (16, 3), (1000, 3)]
-    assert ReducedParameters(projection=40).shape(31) == (40, 20)
-
-
 def test_the_bound_clips_few_numbers(crowd):
     """B comes from public numbers, and about one number in six of a synthetic world is longer; here 2 to 35 %."""
     (share,), facts = crowd[0], Facts.of(crowd[0], 7)
@@ -257,43 +223,3 @@ def test_the_bound_clips_few_numbers(crowd):
         np.random.default_rng(1).integers(len(signs) * 4, size=facts.users)
     )
     assert 0.02 < np.mean(np.abs(numbers) > query.bound) < 0.35
-
-
-def test_steps_are_shorter_the_louder_the_noise():
-    facts, parameters = Facts.of(prepare(file()).parties, 7), ReducedParameters()
-    told = [OneBit(1 / z, parameters.bound(facts)) for z in (10.0, 20.0)]
-    loud, louder = (ReducedCoordinator(parameters, facts).first(bit) for bit in told)
-    assert loud == pytest.approx(2 * louder, rel=0.01)  # noise grows like 1/ε₀ where that is large
-    assert ReducedCoordinator(ReducedParameters(rate=0.5), facts).first(told[0]) == 0.5
-
-
-def test_it_runs_in_one_setting():
-    assert list(chosen({"name": "gd-dr"})[0].sides) == [Setting.DEVICE]
-
-
-# -- the shuffler ------------------------------------------------------------------------------------------------------
-
-
-def shuffled_run(folder, aggregation="shuffle"):
-    wanted = file(aggregation, users=60, into=2, rounds=1)
-    run(wanted.model_copy(update={"engine": wanted.engine.model_copy(update={"transcript": "full"})}), folder)
-    return sorted((folder / "transcript" / "payloads").glob("*-up-*.tct"))
-
-
-def test_reports_come_out_of_the_shuffle_in_another_order(tmp_path, monkeypatch):
-    """Coordinates are drawn in the devices' order: 60 of them stand in it again with probability 1/60!."""
-    sent, real = [], ProjectedGradient.reports
-    monkeypatch.setattr(ProjectedGradient, "reports", lambda self, *args: sent.append(real(self, *args)) or sent[-1])
-    (kept,) = [path for path in shuffled_run(tmp_path / "run") if "-sum" in path.name]
-    seen = decode(kept.read_bytes())
-    pairs = [np.concatenate([part[name] for part in sent]) for name in ("coordinate", "bit")]
-    assert not np.array_equal(seen["coordinate"], pairs[0])
-    before, after = (sorted(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (pairs, seen.values()))
-    assert before == after
-
-
-def test_whose_reports_are_whose_is_in_no_transcript_of_a_shuffle(tmp_path):
-    mixed = shuffled_run(tmp_path / "mixed")
-    assert not [path for path in mixed if "party-" in path.name and "bit" in decode(path.read_bytes())]
-    plain = [path for path in shuffled_run(tmp_path / "plain", "plain") if "party-" in path.name]
-    assert [path for path in plain if "bit" in decode(path.read_bytes())]  # here the coordinator sees them

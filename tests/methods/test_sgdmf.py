@@ -10,9 +10,9 @@ from tacit.engine import InProcess
 from tacit.errors import UsageError
 from tacit.federation import Facts
 from tacit.kernels.embed import embed
-from tacit.kernels.gradient import factor_gradients_numpy
+from tacit.kernels.squared_error import factor_gradients_numpy
 from tacit.methods import chosen
-from tacit.methods.start import falling, start_factors
+from tacit.methods.factors import start_factors
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
@@ -87,35 +87,6 @@ def test_what_crosses_is_always_projected():
                 assert (np.square(factors).sum(axis=1) <= seen.scale.span * (1 + 1e-5)).all()
 
 
-def test_a_peers_factors_are_projected_before_use():
-    """What a coordinator sends is clipped by the party: a huge, negative V has the effect of its projection."""
-    seen, _hidden = checkerboard(20, 12)
-    parties = partition(seen, into=2)
-    method, parameters = chosen({"name": "sgdmf", "factors": 3, "rounds": 1, "local_steps": 2, "sampling": 1.0})
-    run = PreparedRun.of(method, parameters, Facts.of(parties, 7))
-    wild = (1e6 * start_factors(run.facts, 12, 3, "items") - 3e5).astype(np.float32)
-    from tacit.boundary.wire import decode, encode
-    from tacit.federation.messages import Request
-
-    answers = []
-    for sent in (wild, embed(wild, 4.0)):
-        party = run.party(parties[0])
-        answers.append(
-            decode(party.answer(Request("sgdmf", "", "improve", 1, 0, encode({"items": sent, "t": 0}))).body)
-        )
-    np.testing.assert_array_equal(answers[0]["items"], answers[1]["items"])
-
-
-def test_federated_lies_between_alone_and_central():
-    learned, hidden = tacit.split(tacit.load("demo"), test=0.1, seed=7)
-    parties = partition(learned, into=4)
-    errors = {}
-    for name in ("central", "sgdmf", "local"):
-        method, parameters = chosen({"name": name})
-        errors[name] = mse(train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties), hidden)
-    assert errors["central"] < errors["sgdmf"] < errors["local"]
-
-
 def test_devices_that_drop_out_slow_learning_down_a_little_and_break_nothing():
     seen, hidden = checkerboard()
     method, parameters = chosen({"name": "sgdmf", "factors": 4, "rounds": 150})
@@ -132,10 +103,3 @@ def test_implicit_feedback_is_refused_with_a_remedy():
     ratings = tacit.load("demo", feedback="implicit")
     with pytest.raises(UsageError, match="popularity"):
         tacit.SGDMF(rounds=1).fit(tacit.partition(ratings, into=2))
-
-
-def test_the_rate_falls_for_four_fifths_of_the_steps_and_then_stays():
-    rates = [falling(1.0, step, 100, 0.02) for step in range(100)]
-    assert rates[0] == 1.0
-    assert rates[80:] == pytest.approx([0.02] * 20)
-    np.testing.assert_allclose(np.diff(rates[:80]), -0.98 / 80)

@@ -1,19 +1,27 @@
 """What a silo of a private SGDMF run keeps for good: evil silos that let it out, and coordinators that pry."""
 
 import hashlib
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from sgdmf_cases import CASES, FACTORS, ITEMS, USERS, parties_of
-from sgdmf_talks import InMemory, converse
+from sgdmf_conversations import CASES, FACTORS, ITEMS, USERS, converse, parties_of
 
+from tacit.boundary import Gate
 from tacit.boundary.release import Kind
-from tacit.boundary.wire import encode
+from tacit.boundary.wire import decode, encode
+from tacit.config import PrivacySection
+from tacit.data.synthetic import synthesize
 from tacit.errors import PrivacyRefused
-from tacit.federation import step
+from tacit.federation import Facts, step
+from tacit.federation.messages import Request
+from tacit.methods import chosen
+from tacit.methods.factors import start_factors
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
 from tacit.model import Model, NonNegative
+from tacit.partition import partition
+from tacit.prepare.prepared import PreparedRun
 
 HOME = CASES["horizontal, user, pretrained"]
 RECORDS = [[(j, float(1 + (i + j) % 5)) for j in range(ITEMS)] for i in range(USERS)]
@@ -44,12 +52,12 @@ def put(**blocks):
     return lambda state, answer, number: {**state, **blocks}
 
 
-def chained(update, lets_out=("items",), **state):
+def chained(update, **state):
     """A chain of honest answers whose state, or whose update, brings what it should not."""
 
     def act(silo):
         made = {name: block(silo) for name, block in state.items()} or {"items": flat()}
-        return silo.gate.chain(silo.ratings, at=silo._at_home(), update=update(silo), state=made, lets_out=lets_out)
+        return silo.gate.chain(silo.ratings, at=silo._at_home(), update=update(silo), state=made, release=("items",))
 
     return act
 
@@ -62,29 +70,18 @@ def unchanged(silo):
     return lambda state, answer, number: state
 
 
-#: Ways out: the verb that a step ends in, and what an evil silo does there. "loss" is kept as a number.
+#: Ways out: the verb that a step ends in, and what an evil silo does there; tests/boundary has every disguise.
 EVIL = {
     "U in a chain's state": (Kind.CHAIN, chained(unchanged, items=lambda s: flat(), users=kept("users"))),
     "U under another name": (Kind.CHAIN, chained(unchanged, items=lambda s: flat(), m=kept("users", np.copy))),
-    "U let out by name": (Kind.CHAIN, chained(unchanged, ("users",))),
-    "U by the update": (Kind.CHAIN, chained(lambda s: put(momentum=s.home["users"].astype(np.float64)))),
     "fine-tuned U by the update": (Kind.CHAIN, chained(lambda s: put(users=s.home["own users"].copy()))),
     "V_k as the state": (Kind.CHAIN, chained(unchanged, items=kept("own items"))),
-    "V_k copied": (Kind.CHAIN, chained(unchanged, items=kept("own items", np.copy))),
-    "V_k by the update": (Kind.CHAIN, chained(lambda s: put(items=s.home["own items"].copy()))),
     "V_k as a view, by the update": (Kind.CHAIN, chained(lambda s: put(items=s.home["own items"][::-1]))),
-    "loss by the update": (Kind.CHAIN, chained(lambda s: put(loss=np.array(s.home["loss"])))),
-    "loss under another name": (Kind.CHAIN, chained(lambda s: put(so_far=float(s.home["loss"])), ("items", "so_far"))),
     "V_k as a sum": (Kind.SUM, lambda s: s.gate.sum(s.home["own items"])),
     "V_k as a sum over ratings": (
         Kind.SUM,
         lambda s: s.gate.sum(s.ratings, at={"users": s.home["users"], "items": s.home["own items"]}),
     ),
-    "V_k disclosed": (Kind.DISCLOSE, lambda s: s.gate.disclose(items=s.home["own items"])),
-    "U disclosed": (Kind.DISCLOSE, lambda s: s.gate.disclose(items=s.home["users"])),
-    "V_k as reports": (Kind.REPORT, lambda s: s.gate.report(s.home["own items"])),
-    "V_k as a public fact": (Kind.PUBLIC, lambda s: s.gate.public("done", s.home["own items"])),
-    "loss as a public fact": (Kind.PUBLIC, lambda s: s.gate.public("loss", float(s.home["loss"]))),
     "V_k past the gate": (Kind.CHAIN, lambda s: s.home["own items"]),
 }
 
@@ -95,8 +92,6 @@ def evil(kind, act):
     class Evil(HorizontalSilo):
         @step(kind, takes=HorizontalSilo.steps["improve"].takes, gives=HorizontalSilo.steps["improve"].gives, what="U")
         def improve(self, items, t):
-            errors = self.home["own users"] @ self.home["own items"].T
-            self.gate.keep("loss", float(np.mean(np.square(errors))))
             return act(self)
 
     return Evil
@@ -106,9 +101,9 @@ FIRST = [("pretrain", flat()), ("finish", flat(0.7)), ("improve", flat(0.4))]
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_user_factors_fine_tuned_factors_and_losses_are_refused_and_nothing_leaves(name):
+def test_user_factors_and_fine_tuned_factors_are_refused_and_nothing_leaves(name):
     """Noise that was drawn before is charged: a row without anything in it."""
-    books: dict[str, InMemory] = {}
+    books = {}
     with pytest.raises(PrivacyRefused):
         converse(HOME, RECORDS, None, coordinator=partial(Asking, FIRST), party=evil(*EVIL[name]), books=books)
     for book in books.values():
@@ -129,14 +124,14 @@ def test_the_same_silo_passes_when_it_is_honest():
 
 def test_factors_fitted_to_raw_ratings_do_not_become_a_chains_state():
     """Where users' factors are noised, a coordinator that has them fitted first is answered no more."""
-    books: dict[str, InMemory] = {}
-    with pytest.raises(PrivacyRefused, match='"users", which it keeps at home'):
+    books = {}
+    with pytest.raises(PrivacyRefused, match='"users", which is private and stays at home'):
         converse(CASES["horizontal, rating, noised"], RECORDS, coordinator=partial(Asking, FIRST), books=books)
     assert {row.step for book in books.values() for row in book.kept} == {"pretrain", "finish"}
 
 
 def test_no_more_is_answered_than_was_planned():
-    books: dict[str, InMemory] = {}
+    books = {}
     asked = [("improve", flat(0.1 * t)) for t in range(1, 4)]
     with pytest.raises(PrivacyRefused, match="release 3 of step"):
         converse(HOME, RECORDS, coordinator=partial(Asking, asked), books=books)
@@ -167,3 +162,43 @@ def test_whether_a_request_is_refused_does_not_depend_on_ratings(guess):
         except PrivacyRefused:
             refused.append(True)
     assert refused[0] == refused[1]
+
+
+# -- in whatever order it asks, nothing that was fine-tuned gets into a later answer -----------------------------------
+
+
+DIVIDED = partition(synthesize(40, 15, 300, seed=3).ratings, into=2)
+MODES = {"pretrained": "user", "together": "user", "noised": "rating"}
+
+
+def answers(users: str, order: list[str]) -> list[dict[str, np.ndarray]]:
+    """What a silo without noise says to `order`; equal requests are equal, whatever came between."""
+    method, parameters = chosen({"name": "sgdmf", "factors": 3, "users": users, "sampling": 0.5, "rate": 1.0})
+    privacy = PrivacySection(epsilon=4.0, delta=1e-6, unit=MODES[users])
+    run = PreparedRun.of(method, parameters, Facts.of(DIVIDED, 7), privacy=privacy)
+    silent = {name: replace(terms, multiplier=0.0) for name, terms in run.plan.terms.steps.items()}
+    gate, facts = Gate("party-1", 7, {}, terms=replace(run.plan.terms, steps=silent)), run.facts
+    silo = run.sides.party(DIVIDED[0], run.parameters, facts, gate)
+    V, heard = start_factors(facts, facts.items, 3, "items"), []
+    for name in order:
+        payload = {"items": V, "t": 0} if name == "improve" else {"items": V}
+        heard.append(decode(silo.answer(Request("sgdmf", "", name, 1, 0, encode(payload))).body))
+    return heard
+
+
+@pytest.mark.parametrize("users", MODES)
+@pytest.mark.parametrize("before", [[], ["pretrain"], ["improve"]])
+def test_fine_tuning_changes_no_later_answer(users, before):
+    plain = answers(users, [*before, "improve"])
+    tuned = answers(users, [*before, "finish", "improve"])
+    np.testing.assert_array_equal(plain[-1]["items"], tuned[-1]["items"])
+    again = answers(users, [*before, "pretrain", "improve"])
+    between = answers(users, [*before, "finish", "pretrain", "improve"])
+    np.testing.assert_array_equal(again[-1]["items"], between[-1]["items"])
+
+
+@pytest.mark.parametrize("users", MODES)
+def test_an_answer_does_depend_on_users_factors(users):
+    """So the test above could fail: other factors at home give another answer."""
+    first = answers(users, ["improve"])[-1]["items"]
+    assert (first != answers(users, ["pretrain", "improve"])[-1]["items"]).any()

@@ -5,14 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from method_runs import plan_of, rows_of, run_file
 
 from tacit.boundary import Gate
 from tacit.boundary.account import epsilon
 from tacit.boundary.events import Gaussian
-from tacit.boundary.ledger import Ledger, ledgers_in
+from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection, total_epsilon
-from tacit.config import AggregationSection, RunFile
-from tacit.data.public import public_facts
+from tacit.config import AggregationSection
+from tacit.data.public_facts import public_facts
 from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
@@ -21,12 +22,10 @@ from tacit.methods import chosen
 from tacit.methods.bias import BIAS
 from tacit.partition import Setting, partition
 from tacit.prepare import plan as plans
-from tacit.prepare.file import plan
-from tacit.prepare.planned import affordable
-from tacit.prepare.planned import planned as planned_run
+from tacit.prepare.plan import plan_run
 from tacit.prepare.prepared import PreparedRun
-from tacit.prepare.records import Records
 from tacit.prepare.simulate import train
+from tacit.prepare.simulated_ledgers import Records
 
 SILOS, DELTA = 4, 1e-6
 RATINGS = demo(users=40, items=24, ratings=400)
@@ -35,14 +34,9 @@ DATA = {"source": "demo", "users": 40, "items": 24, "ratings": 400}
 
 
 def planned(method: dict | None = None, unit: str = "user"):
-    table = {
-        "data": DATA,
-        "partition": {"by": "item", "into": SILOS},
-        "method": method or {"name": "bias"},
-        "privacy": {"epsilon": 1.0, "delta": DELTA, "unit": unit},
-    }
-    file = RunFile.model_validate(table)
-    return file, chosen(file.method), plan(file, *chosen(file.method))
+    privacy, divided = {"epsilon": 1.0, "delta": DELTA, "unit": unit}, {"by": "item", "into": SILOS}
+    file = run_file(data=DATA, partition=divided, method=method or {"name": "bias"}, privacy=privacy)
+    return file, chosen(file.method), plan_of(file)
 
 
 def runs(folder: Path, budget: float, count: int, **asked) -> list[PreparedRun]:
@@ -58,12 +52,8 @@ def runs(folder: Path, budget: float, count: int, **asked) -> list[PreparedRun]:
 
 
 def rows_in(folder: Path) -> dict[str, list]:
-    found = {}
-    for path in ledgers_in(folder):
-        ledger = Ledger.open(path)
-        found[path.stem] = [row for row in ledger.rows() if hasattr(row.spent, "count")]
-        ledger.close()
-    return found
+    """By party, the rows that cost something."""
+    return {party: [row for row in rows if hasattr(row.spent, "count")] for party, rows in rows_of(folder).items()}
 
 
 def true_epsilon(made, times: int) -> float:
@@ -99,7 +89,7 @@ def test_a_party_reads_and_foretells_the_joint_epsilon(tmp_path):
     (held,) = runs(tmp_path, 5.0, 1)
     ledger = Ledger(tmp_path / "party-2.sqlite", "party-2")
     people = [str(user) for user in PARTIES[1].ratings.user_ids.ids]
-    protection = Protection(held.plan.terms, ledger, Budget(5.0, DELTA), "run-2", 2, people)
+    protection = Protection(held.plan.terms, ledger, Budget(5.0, DELTA), "run-2", people)
     assert protection.reading() >= true_epsilon(held.plan, 1) * (1 - 1e-9)
     assert protection.would_reach() >= true_epsilon(held.plan, 2)
     ledger.close()
@@ -108,7 +98,7 @@ def test_a_party_reads_and_foretells_the_joint_epsilon(tmp_path):
 def test_a_plan_that_no_budget_holds_is_refused_by_its_joint_epsilon():
     file, _method, made = planned()
     with pytest.raises(PrivacyRefused, match=r"takes every party to ε = 1\.000"):
-        affordable(made, file.privacy.model_copy(update={"budget": 0.9}))
+        made.check_budget(file.privacy.model_copy(update={"budget": 0.9}))
 
 
 @pytest.mark.parametrize("name", ["sgdmf", "local-private"])
@@ -137,8 +127,8 @@ def test_planted_a_gate_that_charges_its_own_share_is_noticed(tmp_path, monkeypa
 
 
 def test_planted_a_plan_of_own_shares_is_noticed(tmp_path, monkeypatch):
-    real = plans._event
-    monkeypatch.setattr(plans, "_event", lambda terms, z, how: real(replace(terms, parties=1), z, how))
+    real = plans.event_of
+    monkeypatch.setattr(plans, "event_of", lambda query, z, count, *how: real(query, z, count // SILOS, *how))
     with pytest.raises((AssertionError, PrivacyRefused)):
         test_what_is_read_is_the_joint_epsilon(tmp_path)
 
@@ -151,7 +141,7 @@ def test_a_sealed_sum_over_parties_of_the_same_users_is_refused():
 
     def under(name):
         section = AggregationSection(name=name)
-        return planned_run(adds, parameters, Setting.VERTICAL, SILOS, public, file.privacy, section, seeded=True)
+        return plan_run(adds, parameters, Setting.VERTICAL, SILOS, public, file.privacy, section, seeded=True)
 
     for name in ("ideal", "secagg"):
         with pytest.raises(PrivacyRefused, match="several parties"):
@@ -168,7 +158,7 @@ def test_the_lifetime_is_that_of_the_ledger_that_spent_most(tmp_path):
     for name, count in (("party-1", 4), ("party-2", 2)):
         ledger = Ledger(tmp_path / f"{name}.sqlite", name)
         for number in range(1, count + 1):
-            protection = Protection(made.terms, ledger, Budget(9.0, DELTA), f"run-{number}", 7)
+            protection = Protection(made.terms, ledger, Budget(9.0, DELTA), f"run-{number}")
             protection.admit("contribute")
             record(ledger, f"run-{number}", made.terms.steps["contribute"].event)
         ledger.close()

@@ -2,7 +2,6 @@
 
 import json
 import re
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit
 from tacit.data.ratings import Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError
 from tacit.kernels.embed import embed
 from tacit.model import Linear, Model, NonNegative, forms
-from tacit.model.model import best
 from tacit.rng import derive
 
 
@@ -38,9 +35,6 @@ def flat_model(scores, rates=True, **changes):
 
 def of_factors(factors):
     return NonNegative(1.0, 5.0, factors)
-
-
-# -- on disk -------------------------------------------------------------------------------------------------------
 
 
 def assert_same(a, b):
@@ -77,27 +71,9 @@ def test_a_model_comes_back_as_it_was_saved(tmp_path, saved):
     assert_same(Model.load(str(folder)), saved)
 
 
-@given(
-    ids=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6), unique=True)
-    | st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
-)
-@settings(deadline=None, max_examples=50)
-def test_any_ids_come_back(tmp_path_factory, ids):
-    vocabulary = Vocabulary.of(np.array(ids, dtype=object), "item")
-    saved = Model("x", Scale(0, 1), vocabulary, Linear.scores(np.arange(len(ids), dtype=np.float32), Scale(0, 1)))
-    loaded = Model.load(saved.save(tmp_path_factory.getbasetemp() / "ids"))
-    assert loaded.item_ids.ids.tolist() == vocabulary.ids.tolist()
-
-
 def test_a_run_folder_holds_its_model_one_level_down(tmp_path):
     model().save(tmp_path / "run" / "model")
     assert_same(Model.load(tmp_path / "run"), model())
-
-
-def test_a_loaded_model_recommends_the_same(tmp_path):
-    saved = model(text=True)
-    loaded = Model.load(saved.save(tmp_path))
-    assert loaded.recommend({"i10": 5, "i30": 1}, n=5) == saved.recommend({"i10": 5, "i30": 1}, n=5)
 
 
 def test_a_folder_without_a_model_says_what_to_name(tmp_path):
@@ -146,18 +122,10 @@ def test_a_damaged_description_gets_one_sentence(tmp_path, text):
     "changes",
     [
         {"scale": [5, 1]},
-        {"scale": [1]},
-        {"scale": "x"},
-        {"scale": [1, None]},
         {"scale": [0, float("inf")]},
         {"method": "gone"},
-        {"stamp": "gone"},
         {"form": "gone"},
-        {"form": ["linear"]},
         {"numbers": "gone"},
-        {"numbers": {}},
-        {"numbers": {"low": 1.0, "high": 5.0, "more": 1}},
-        {"numbers": {"low": 1.0, "high": 5.0, "items": 1}},
         {"numbers": {"low": "1", "high": 5.0}},
         {"numbers": {"low": 1.0, "high": float("nan")}},
         {"declared": "gone"},
@@ -177,12 +145,8 @@ def test_a_description_that_says_too_little_gets_one_sentence(tmp_path, changes)
         {"item_ids": np.array([1, 1, 2]), "items": np.ones((3, 2), dtype=np.float32)},
         {"item_ids": np.array([2, 1, 3]), "items": np.ones((3, 2), dtype=np.float32)},
         {"item_ids": np.array([1, 2, 3]), "items": np.ones((4, 2), dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "items": np.ones(3, dtype=np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2))},
-        {"item_ids": np.array([1, 2, 3]), "items": np.full((3, 2), np.nan, dtype=np.float32)},
         {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "base": np.ones(3, np.float32)},
         {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "states": np.ones((4, 3), np.float32)},
-        {"item_ids": np.array([1, 2, 3]), "items": np.ones((3, 2), np.float32), "states": np.ones((4, 2))},
         {"item_ids": np.array([[1, 2, 3]]), "items": np.ones((1, 2), dtype=np.float32)},
     ],
 )
@@ -192,19 +156,14 @@ def test_arrays_that_do_not_belong_together_get_one_sentence(tmp_path, arrays):
     assert_one_sentence(folder)
 
 
-def test_a_file_cut_off_anywhere_gets_one_sentence(tmp_path):
-    folder = model().save(tmp_path)
-    whole = (folder / "factors.npz").read_bytes()
-    for length in range(0, len(whole), 23):
-        (folder / "factors.npz").write_bytes(whole[:length])
-        assert_one_sentence(folder)
-
-
 def test_a_flipped_byte_gives_one_sentence_or_the_same_model(tmp_path):
-    """600 of them. A checksum guards the arrays; what it does not guard are the archive's dates and the like."""
+    """600 of them, and files cut off. A checksum guards the arrays, but not the archive's dates and the like."""
     saved = model()
     folder = saved.save(tmp_path)
     whole, stream, sentences = (folder / "factors.npz").read_bytes(), derive(7, "flips"), []
+    for length in range(0, len(whole), 23):
+        (folder / "factors.npz").write_bytes(whole[:length])
+        assert_one_sentence(folder)
     for _ in range(600):
         damaged = bytearray(whole)
         damaged[stream.integers(len(whole))] ^= 1 << int(stream.integers(8))
@@ -218,9 +177,6 @@ def test_a_flipped_byte_gives_one_sentence_or_the_same_model(tmp_path):
             np.testing.assert_array_equal(loaded.item_factors, saved.item_factors)
     assert len(sentences) > 200
     assert not any("\n" in sentence for sentence in sentences)
-
-
-# -- no pickle -----------------------------------------------------------------------------------------------------
 
 
 class Bomb:
@@ -241,41 +197,6 @@ def test_an_object_array_is_refused_and_not_run(tmp_path, monkeypatch, name):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_a_saved_model_holds_no_pickle(tmp_path):
-    folder = model(text=True).save(tmp_path)
-    with zipfile.ZipFile(folder / "factors.npz") as file:
-        for name in file.namelist():
-            assert b"'|O'" not in file.read(name)[:200]
-
-
-def test_no_module_of_tacit_knows_pickle():
-    banned = re.compile(
-        r"\b(import|from)\s+(c?pickle|joblib|shelve|dill|cloudpickle|marshal)\b"
-        r"|allow_pickle\s*=\s*(?!False\b)|\bto_pickle\b|\bread_pickle\b|\bserialize_pickle\b"
-    )
-    source = Path(tacit.__file__).parent
-    files = sorted(source.rglob("*.py"))
-    assert len(files) > 50
-    assert [path.name for path in files if banned.search(path.read_text())] == []
-    for bad in ("import pickle", "from joblib import dump", "np.load(f, allow_pickle=True)", "import dill as d"):
-        assert banned.search(bad)
-
-
-# -- somebody new --------------------------------------------------------------------------------------------------
-
-
-def test_recommendations_are_the_best_of_what_was_not_seen():
-    m = model()
-    history = {10: 5, 50: 1, 90: 3}
-    scores = m.scores(history)
-    found = m.recommend(history, n=4)
-    unseen = [i for i in m.item_ids.ids.tolist() if i not in history]
-    ranked = sorted(unseen, key=lambda i: -scores[m.item_ids.row(i)])
-    assert [id for id, _ in found] == ranked[:4]
-    assert [score for _, score in found] == [float(scores[m.item_ids.row(id)]) for id, _ in found]
-    assert all(type(id) is int for id, _ in found)
-
-
 @given(seen=st.sets(st.integers(0, 11)), n=st.integers(1, 30), rating=st.sampled_from([1, 3, 5]))
 @settings(deadline=None, max_examples=50)
 def test_recommendations_never_repeat_the_history_and_fall(seen, n, rating):
@@ -284,63 +205,33 @@ def test_recommendations_never_repeat_the_history_and_fall(seen, n, rating):
     found = m.recommend(history, n=n)
     assert len(found) == min(n, 12 - len(seen))
     assert not {id for id, _ in found} & set(history)
-    scores = [score for _, score in found]
-    assert scores == sorted(scores, reverse=True)
-    assert found == m.recommend(history, n=n)
-
-
-def test_the_order_of_the_history_does_not_matter():
-    m = model()
-    history = {10: 5, 50: 1, 90: 3, 20: 4}
-    for order in ([90, 20, 10, 50], [50, 90, 10, 20]):
-        again = {item: history[item] for item in order}
-        np.testing.assert_array_equal(m.scores(again), m.scores(history))
-        assert m.recommend(again) == m.recommend(history)
-
-
-def test_ids_may_be_numbers_or_text():
-    assert model().recommend({"10": 5}) == model().recommend({10: 5})
+    scores = m.scores(history)
+    best = sorted((i for i in range(12) if i not in seen), key=lambda i: -scores[i])[:n]
+    assert found == [(m.item_ids[i], float(scores[i])) for i in best]
+    assert found == m.recommend(dict(reversed(history.items())), n=n)
 
 
 def test_equal_scores_come_in_the_order_of_their_ids():
+    with pytest.raises(UsageError, match="n = 0 is not possible"):
+        flat_model([1, 2]).recommend({}, n=0)
     m = flat_model([3, 5, 3, 5, 3])
+    assert m.recommend(dict.fromkeys(range(5), 3)) == []
     assert m.recommend({}, n=5) == [(1, 5.0), (3, 5.0), (0, 3.0), (2, 3.0), (4, 3.0)]
     assert m.recommend({3: 1}, n=2) == [(1, 5.0), (0, 3.0)]
 
 
-def test_nothing_left_is_an_empty_list():
-    m = flat_model([1, 2])
-    assert m.recommend({0: 1, 1: 2}) == []
-    assert m.recommend({}, n=10**6) == [(1, 2.0), (0, 1.0)]
-
-
-@pytest.mark.parametrize("n", [0, -1])
-def test_fewer_than_one_recommendation_is_refused(n):
-    with pytest.raises(UsageError, match=f"n = {n} is not possible"):
-        flat_model([1, 2]).recommend({}, n=n)
-
-
-def test_an_unknown_item_gets_a_suggestion():
-    for ask in (lambda: model(text=True).recommend({"i11": 5}), lambda: model(text=True).predict({}, ["i11"])):
-        with pytest.raises(DataError, match=r"no item 'i11' among the 12 known\. Did you mean \"i1"):
-            ask()
-
-
-@pytest.mark.parametrize("rating", [0.99, 5.01, -1, float("nan"), float("inf"), 1e300])
-def test_a_rating_off_the_scale_is_refused(rating):
-    with pytest.raises(DataError, match="off the scale 1…5"):
-        model().recommend({10: 3, 20: rating})
-
-
-@pytest.mark.parametrize("rating", [None, "good", [1, 2]])
-def test_a_rating_that_is_no_number_is_refused(rating):
-    with pytest.raises(DataError, match="not a number"):
-        model().recommend({10: rating})
-
-
-def test_one_item_under_two_names_is_refused():
-    with pytest.raises(DataError, match="rates one item twice"):
-        model().recommend({10: 3, "10": 4})
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        *(({10: 3, 20: rating}, "off the scale 1…5") for rating in (0.99, 5.01, float("nan"), 1e300)),
+        *(({10: rating}, "not a number") for rating in (None, "good", [1, 2])),
+        ({10: 3, "10": 4}, "rates one item twice"),
+        ({11: 5}, r"no item 11 among the 12 known\. Did you mean"),
+    ],
+)
+def test_an_impossible_history_is_refused(history, words):
+    with pytest.raises(DataError, match=words):
+        model().recommend(history)
 
 
 def test_predictions_are_the_scores_of_these_items():
@@ -366,31 +257,3 @@ def test_of_whom_nothing_is_known_the_middle_of_the_scale_is_predicted_on_averag
     m = model(form=of_factors(embed(derive(1, "even").random((12, 3), dtype=np.float32), 1.0)))
     assert np.mean(m.item_factors @ m.form.prior + m.scale.low) == pytest.approx(3.0, abs=1e-6)
     np.testing.assert_allclose(m.fold_in([0, 0], [], []), embed(m.form.prior[None], 4.0), rtol=1e-6)
-
-
-def test_items_without_factors_predict_the_lowest_rating():
-    m = model(form=of_factors(np.zeros((12, 3), dtype=np.float32)))
-    np.testing.assert_array_equal(m.scores({10: 5}), np.ones(12))
-
-
-def test_a_liked_item_draws_its_like():
-    """Two kinds of items; whoever likes two of a kind is recommended the rest of it first."""
-    factors = np.zeros((8, 2), dtype=np.float32)
-    factors[::2, 0], factors[1::2, 1] = 2.0, 2.0
-    m = Model("sgdmf", Scale(1, 5), Vocabulary.of(np.arange(8), "item"), of_factors(factors))
-    found = m.recommend({0: 5, 2: 5, 1: 1}, n=6)
-    assert [id for id, _ in found] == [4, 6, 3, 5, 7]
-
-
-def test_a_model_that_is_the_same_for_everyone_has_states_of_no_numbers():
-    m = flat_model([1, 2, 3])
-    assert m.fold_in([0, 0, 1], [2], [5.0]).shape == (2, 0)
-    assert m.item_factors is None
-    np.testing.assert_array_equal(m.scores({0: 5}), m.scores({}))
-
-
-def test_best_leaves_its_input_alone():
-    scores = np.array([3, 1, 2], dtype=np.float32)
-    found = best(scores, Vocabulary.of(["a", "b", "c"], "item"), np.array([0]), 5)
-    assert found == [("c", 2.0), ("b", 1.0)]
-    np.testing.assert_array_equal(scores, [3, 1, 2])

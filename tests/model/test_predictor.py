@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tacit.data.ratings import Scale
 from tacit.model import Fitted, Hashed, Linear, NonNegative, Part, assemble
-from tacit.model.predictor import Assembled, Overlay
+from tacit.model.predictor import Assembled, WithNewUsers
 from tacit.rng import derive, id_keys
 
 N, M, P = 7, 6, 3
@@ -23,7 +23,7 @@ def factors(seed=1, n=N, m=M, low=1.0):
 
 
 def flat(scores, rates=True, n=N):
-    return Fitted.alike(Linear.scores(np.asarray(scores, dtype=np.float32), SCALE, rates), n)
+    return Fitted.same_for_all(Linear.scores(np.asarray(scores, dtype=np.float32), SCALE, rates), n)
 
 
 def random_order(users, items):
@@ -61,7 +61,7 @@ def all_kinds():
         "random": random_order(range(N), range(M)),
         "assembled rows": Assembled(by_rows(whole, owners(1, N, 3)), N, M, by_item=False),
         "assembled columns": Assembled(by_columns(whole, owners(1, M, 2)), N, M, by_item=True),
-        "overlay": Overlay(same, np.array([5, 1]), factors(9, n=2), N),
+        "overlay": WithNewUsers(same, np.array([5, 1]), factors(9, n=2), N),
     }
 
 
@@ -87,23 +87,20 @@ def test_nobody_and_nothing_are_answered_with_empty_arrays(kind):
     assert predictor.scores(none).shape == (0, M)
 
 
-@pytest.mark.parametrize("kind", all_kinds())
-def test_a_user_who_is_asked_for_twice_is_answered_twice(kind):
-    scores = all_kinds()[kind].scores(np.array([3, 3, 0, 3]))
-    np.testing.assert_array_equal(scores[0], scores[1])
-    np.testing.assert_array_equal(scores[0], scores[3])
-
-
 @given(seed=st.integers(0, 10**6), parts=st.integers(1, N), share=st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_many_parties_by_user_are_the_whole(seed, parts, share):
+def test_many_parties_by_user_or_item_are_the_whole(seed, parts, share):
     """As one factor model, where item factors are the same or copies of each other, and asked one by one."""
     whole = factors(seed)
     mine = by_rows(whole, owners(seed, N, parts), share)
     together, each = assemble(mine, N, M, by_item=False), Assembled(mine, N, M, by_item=False)
     assert isinstance(together, Fitted)
-    for found in (together, each):
+    columns = assemble(by_columns(whole, owners(seed, M, min(parts, M))), N, M, by_item=True)
+    assert isinstance(columns, Assembled)
+    users, items = (x.ravel() for x in np.indices((N, M)))
+    for found in (together, each, columns):
         np.testing.assert_allclose(found.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
+        np.testing.assert_allclose(found.predict(users, items), whole.predict(users, items), rtol=1e-6)
 
 
 def test_predictions_that_are_cut_to_the_scale_stay_so_together():
@@ -126,17 +123,6 @@ def test_parties_with_item_factors_of_their_own_keep_them():
         np.testing.assert_array_equal(together.scores(part.rows), part.predictor.scores(np.arange(len(part.rows))))
 
 
-@given(seed=st.integers(0, 10**6), parts=st.integers(1, M))
-@settings(deadline=None, max_examples=40)
-def test_many_parties_by_item_are_the_whole(seed, parts):
-    whole = factors(seed)
-    together = assemble(by_columns(whole, owners(seed, M, parts)), N, M, by_item=True)
-    assert isinstance(together, Assembled)
-    np.testing.assert_allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
-    users, items = (x.ravel() for x in np.indices((N, M)))
-    np.testing.assert_allclose(together.predict(users, items), whole.predict(users, items), rtol=1e-6)
-
-
 def test_a_party_misplaced_is_seen():
     """The comparisons above would notice rows that are swapped."""
     whole, pieces = factors(), owners(1, N, 2)
@@ -144,13 +130,6 @@ def test_a_party_misplaced_is_seen():
     swapped = [Part(parts[0].rows[::-1], parts[0].columns, parts[0].predictor), parts[1]]
     together = assemble(swapped, N, M, by_item=False)
     assert not np.allclose(together.scores(np.arange(N)), whole.scores(np.arange(N)), rtol=1e-6)
-
-
-def test_predictions_start_at_the_low_end_of_the_scale():
-    form = NonNegative(0.5, 5.0, np.ones((3, P), dtype=np.float32))
-    nothing = Fitted(form, np.zeros((2, P), dtype=np.float32))
-    np.testing.assert_array_equal(nothing.scores(np.arange(2)), np.full((2, 3), 0.5))
-    np.testing.assert_array_equal(nothing.predict(np.array([0, 1]), np.array([2, 0])), [0.5, 0.5])
 
 
 def test_parties_that_only_rank_make_a_whole_that_only_ranks():
@@ -162,20 +141,11 @@ def test_parties_that_only_rank_make_a_whole_that_only_ranks():
 
 def test_an_overlay_answers_for_its_users_only():
     base, other = factors(1), factors(2, n=2)
-    both = Overlay(base, np.array([5, 1]), other, N)
+    both = WithNewUsers(base, np.array([5, 1]), other, N)
     scores, expected = both.scores(np.arange(N)), base.scores(np.arange(N))
     expected[[5, 1]] = other.scores(np.array([0, 1]))
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert both.rates is base.rates
-    same = flat(np.ones(M))
-    Overlay(same, np.array([0]), other, N).scores(np.array([0]))
-    np.testing.assert_array_equal(same.form.base, np.ones(M))
-
-
-def test_an_overlay_of_nobody_is_its_base():
-    base = factors(1)
-    both = Overlay(base, np.empty(0, dtype=np.int64), factors(2, n=0), N)
-    np.testing.assert_array_equal(both.scores(np.arange(N)), base.scores(np.arange(N)))
 
 
 def test_random_scores_depend_on_the_two_ids_alone():

@@ -1,65 +1,26 @@
-"""Every way to divide keeps the contract."""
+"""Every way to divide fulfils the contract."""
 
 from tacit.partition import partition
-from tacit.testing.partition import PartitionContract
+from tacit.testing.partition_contract import PartitionContract
 
 
-class TestByUser(PartitionContract):
+def contract(name, seeded=True, **options):
     def make(self, ratings, seed):
-        return partition(ratings, into=7, by="user", seed=seed)
+        return partition(ratings, seed=seed, **options)
+
+    return type(name, (PartitionContract,), {"make": make, "seeded": seeded})
 
 
-class TestByUserWithSkew(PartitionContract):
-    def make(self, ratings, seed):
-        return partition(ratings, into=7, by="user", size_skew=1.0, taste_skew=0.7, seed=seed)
-
-
-class TestByItem(PartitionContract):
-    def make(self, ratings, seed):
-        return partition(ratings, into=5, by="item", seed=seed)
-
-
-class TestByItemWithSkew(PartitionContract):
-    def make(self, ratings, seed):
-        return partition(ratings, into=5, by="item", size_skew=0.5, taste_skew=0.7, seed=seed)
-
-
-class TestOneCohort(PartitionContract):
-    seeded = False
-
-    def make(self, ratings, seed):
-        return partition(ratings, by="device", seed=seed)
-
-
-class TestCohorts(PartitionContract):
-    def make(self, ratings, seed):
-        return partition(ratings, into=3, by="device", seed=seed)
-
-
-class TestGroups(PartitionContract):
-    def make(self, ratings, seed):
-        return partition(ratings, by="group", seed=seed)
-
-
-class TestZip(PartitionContract):
-    seeded = False
-
-    def make(self, ratings, seed):
-        return partition(ratings, by="zip1", seed=seed)
-
-
-class TestMergedOccupations(PartitionContract):
-    seeded = False
-
-    def make(self, ratings, seed):
-        return partition(ratings, into=4, by="occupation", seed=seed)
-
-
-class TestGenre(PartitionContract):
-    seeded = False
-
-    def make(self, ratings, seed):
-        return partition(ratings, by="genre", seed=seed)
+TestByUser = contract("TestByUser", into=7, by="user")
+TestByUserWithSkew = contract("TestByUserWithSkew", into=7, by="user", size_skew=1.0, taste_skew=0.7)
+TestByItem = contract("TestByItem", into=5, by="item")
+TestByItemWithSkew = contract("TestByItemWithSkew", into=5, by="item", size_skew=0.5, taste_skew=0.7)
+TestOneCohort = contract("TestOneCohort", seeded=False, by="device")
+TestCohorts = contract("TestCohorts", into=3, by="device")
+TestGroups = contract("TestGroups", by="group")
+TestZip = contract("TestZip", seeded=False, by="zip1")
+TestMergedOccupations = contract("TestMergedOccupations", seeded=False, into=4, by="occupation")
+TestGenre = contract("TestGenre", seeded=False, by="genre")
 
 
 class TestOneUserPerSilo(PartitionContract):

@@ -7,18 +7,18 @@ import pytest
 
 from tacit.boundary.protection import Budget
 from tacit.config import AggregationSection, PrivacySection, PublicSection, RunFile
-from tacit.data.public import public_facts
+from tacit.data.public_facts import public_facts
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.synthetic import demo
-from tacit.deploy.terms import Offer, offered_file
+from tacit.deploy.offer import Offer, offered_file
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
-from tacit.estimator import DP, SGDMF, Bias
+from tacit.estimator import DP, Bias
 from tacit.federation import Facts
 from tacit.guarantee import NON_PRIVATE, Trust
 from tacit.methods import chosen
 from tacit.partition import partition
 from tacit.prepare import PreparedRun, Records, train
-from tacit.prepare.file import check, plan, prepared
+from tacit.prepare.run_file import check, plan, prepared
 
 DATA = {"source": "demo", "users": 30, "items": 12, "ratings": 300}
 RATINGS = demo(users=30, items=12, ratings=300)
@@ -43,6 +43,12 @@ def made(**asked) -> PreparedRun:
     return prepared(wanted, facts_of(wanted), run="run-1")
 
 
+def offered(wanted: RunFile, **options) -> Offer:
+    facts, public = facts_of(wanted), PublicSection(scale=(1, 5), users=30, ratings=300)
+    roster = tuple(member.name for member in facts.roster)
+    return Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue, **options)
+
+
 # -- one run, wherever it is prepared ---------------------------------------------------------------------------------
 
 
@@ -60,9 +66,7 @@ def made(**asked) -> PreparedRun:
 def test_its_deployed_twin_binds_the_same_into_every_request(method, by, private, aggregation):
     wanted = file(method, by, private, aggregation={"name": aggregation}, engine={"name": "flare", "seeded": True})
     here, facts = prepared(wanted, facts_of(wanted), run="run-1"), facts_of(wanted)
-    public = PublicSection(scale=(1, 5), users=30, ratings=300)
-    roster = tuple(member.name for member in facts.roster)
-    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue, local=True)
+    offer = offered(wanted, local=True)
     there = Offer.of("run-1", offer.content()).prepared(facts)
     assert there.bound == here.bound
     assert there.guarantee == here.guarantee
@@ -72,12 +76,8 @@ def test_its_deployed_twin_binds_the_same_into_every_request(method, by, private
 
 
 def test_an_offer_is_planned_as_it_will_be_prepared():
-    wanted = file(CHAIN)
-    facts = facts_of(wanted)
-    public = PublicSection(scale=(1, 5), users=30, ratings=300)
-    roster = tuple(member.name for member in facts.roster)
-    offer = Offer("run-1", offered_file(wanted, public), roster, facts.setting, facts.catalogue)
-    assert offer.planned(12, 3).terms == offer.prepared(facts).plan.terms
+    offer = offered(file(CHAIN))
+    assert offer.planned(12, 3).terms == offer.prepared(facts_of(file(CHAIN))).plan.terms
 
 
 def test_an_estimator_fits_the_run_that_a_run_file_describes(tmp_path):
@@ -110,35 +110,22 @@ def test_a_name_changes_nothing_that_requests_bind():
 # -- beside -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_runs_beside_it_shares_facts_and_promise():
-    run = made(method=CHAIN, privacy={**PRIVATE, "unit": "rating"})
-    floor = run.beside("bias")
-    assert floor.method.name == "bias"
-    assert floor.facts.roster == run.facts.roster
-    assert (floor.facts.ratings, floor.facts.seed) == (run.facts.ratings, run.facts.seed)
-    for word in ("delta", "unit", "trust", "simulated"):
-        assert getattr(floor.guarantee, word) == getattr(run.guarantee, word)
-    assert floor.guarantee.epsilon == pytest.approx(run.guarantee.epsilon, rel=1e-3)
-    assert floor.run != run.run
-    assert made(method=CHAIN, private=False).beside("bias").guarantee == NON_PRIVATE
-
-
 def test_it_keeps_an_aggregation_that_protects_it_and_no_other():
     sealed = made(method={"name": "synsgd", "factors": 2, "rounds": 2}, aggregation={"name": "secagg"})
-    assert sealed.beside("bias").sealed
-    assert sealed.beside("bias").aggregation == sealed.aggregation
+    assert sealed.comparison("bias").sealed
+    assert sealed.comparison("bias").aggregation == sealed.aggregation
     divided = made(method=CHAIN, by="item", aggregation={"name": "secagg", "dropout": 0.1})
-    assert not divided.beside("bias").sealed
-    assert divided.beside("bias").guarantee.trust is Trust.SILO
-    assert divided.beside("bias").aggregation.dropout == 0.1
+    assert not divided.comparison("bias").sealed
+    assert divided.comparison("bias").guarantee.trust is Trust.SILO
+    assert divided.comparison("bias").aggregation.dropout == 0.1
     shuffled = replace(made(method=CHAIN), aggregation=AggregationSection(name="shuffle"))
-    assert shuffled.beside("bias").guarantee.trust is Trust.SILO
+    assert shuffled.comparison("bias").guarantee.trust is Trust.SILO
 
 
 def test_no_budget_or_ledger_of_the_run_is_the_floors(tmp_path):
     run = made(method=CHAIN, privacy={**PRIVATE, "budget": 5.0, "ledger": str(tmp_path / "kept")})
     assert Records.of(run, tmp_path / "own").folder == tmp_path / "kept"
-    floor = run.beside("bias")
+    floor = run.comparison("bias")
     assert (floor.privacy.budget, floor.privacy.ledger) == (None, None)
     assert Records.unlimited(floor, tmp_path / "own").folder == tmp_path / "own"
 
@@ -204,11 +191,6 @@ def test_what_was_read_off_the_ratings_is_no_public_fact():
     listed = replace(Facts.of(parties, 7), scale=Scale(1, 5))
     with pytest.raises(UsageError, match="items are known from ratings alone"):
         PreparedRun.of(*chosen(SUM), listed, **asked)
-
-
-def test_an_estimator_refuses_an_aggregation_that_would_protect_nothing():
-    with pytest.raises(PrivacyRefused, match="hides contributions to a sum alone, and sgdmf has none here"):
-        SGDMF(factors=2, rounds=1, privacy=DP(**PRIVATE), aggregation="ideal").fit(partition(RATINGS, into=3))
 
 
 def test_a_plan_that_is_there_already_brings_its_own_parameters_and_facts():

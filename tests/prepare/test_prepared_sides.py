@@ -13,15 +13,15 @@ from tacit.boundary.release import Kind
 from tacit.boundary.wire import encode
 from tacit.config import RunFile
 from tacit.data.synthetic import demo
-from tacit.engine.serve import kind_of, served
+from tacit.engine.serve import serve_request
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, UngatedRelease, UsageError
 from tacit.federation import Facts
 from tacit.federation.facts import Member
 from tacit.federation.messages import Request
 from tacit.partition import partition
-from tacit.prepare.file import prepared
 from tacit.prepare.prepared import Keys, PreparedRun, Record
-from tacit.secure.secagg import VoidRound
+from tacit.prepare.run_file import prepared
+from tacit.secure.secagg_protocol import VoidRound
 
 PARTIES = partition(demo(users=30, items=12, ratings=300), into=3)
 BUDGET = Budget(4.0, 1e-6)
@@ -81,16 +81,10 @@ def test_whoever_makes_masks_is_who_was_planned_for(tmp_path):
             party = run.party(PARTIES[0], Record(ledger, BUDGET))
             asked = request(run, "advertise:contribute", context=request(run, "contribute").hash)
             if begins:
-                assert served(party, asked).status == "ok"
+                assert serve_request(party, asked).status == "ok"
             else:
                 with pytest.raises(PrivacyRefused, match="planned for 3 parties, and 2 take part"):
-                    served(party, asked)
-
-
-def test_a_cohort_of_devices_makes_no_masks():
-    cohort = replace(SEALED.facts, roster=(replace(SEALED.facts.roster[0], devices=5), *SEALED.facts.roster[1:]))
-    assert "advertise" in SEALED.how.exchanges
-    assert not replace(SEALED, facts=cohort).how.exchanges
+                    serve_request(party, asked)
 
 
 def test_signing_keys_are_the_peers_only_where_survivors_sign(tmp_path):
@@ -147,7 +141,7 @@ def party(tmp_path):
 
 
 def test_an_answer_carries_what_was_recorded(party):
-    answer = served(party, request(PRIVATE, "contribute"))
+    answer = serve_request(party, request(PRIVATE, "contribute"))
     (row,) = party.gate.protection.ledger.rows()
     assert (answer.party, answer.status, answer.kind) == ("party-1", "ok", Kind.SUM)
     assert (answer.event, answer.payload, answer.head) == (row.event, row.payload, row.head)
@@ -157,18 +151,12 @@ def test_an_answer_carries_what_was_recorded(party):
 def test_a_spent_budget_is_an_answer_and_other_refusals_are_raised(tmp_path):
     ledger = Ledger(tmp_path / "party-1.sqlite", "party-1")
     poor = PRIVATE.party(PARTIES[0], Record(ledger, Budget(1.0, 1e-6)))
-    answer = served(poor, request(PRIVATE, "contribute"))
+    answer = serve_request(poor, request(PRIVATE, "contribute"))
     assert (answer.status, answer.body, answer.head) == ("refused", b"", "")
     assert ledger.rows() == []
     with pytest.raises(BadMessage, match="not a step"):
-        served(poor, request(PRIVATE, "nosuch"))
+        serve_request(poor, request(PRIVATE, "nosuch"))
     ledger.close()
-
-
-def test_a_kind_is_the_step_s_own():
-    party = FREE.party(PARTIES[0])
-    assert kind_of(party, request(FREE, "contribute")) is Kind.SUM
-    assert kind_of(party, request(FREE, "nosuch")) is Kind.PUBLIC
 
 
 def raises(error):
@@ -183,21 +171,21 @@ def test_what_fails_tells_of_data_only_where_nothing_is_protected(party, monkeyp
     for one in (party, free):
         monkeypatch.setattr(one, "answer", raises(KeyError("user ann")))
     with pytest.raises(PeerFailed) as hidden:
-        served(party, request(PRIVATE, "contribute"))
+        serve_request(party, request(PRIVATE, "contribute"))
     assert "KeyError" in str(hidden.value)
     assert "ann" not in str(hidden.value)
     with pytest.raises(PeerFailed, match="ann"):
-        served(free, request(FREE, "contribute"))
+        serve_request(free, request(FREE, "contribute"))
 
 
 def test_whoever_heard_too_few_is_lost_and_not_failed(party, monkeypatch):
     monkeypatch.setattr(party, "answer", raises(VoidRound("too few")))
-    assert served(party, request(PRIVATE, "contribute")).status == "lost"
+    assert serve_request(party, request(PRIVATE, "contribute")).status == "lost"
     monkeypatch.setattr(party, "answer", raises(BudgetSpent("spent")))
-    assert served(party, request(PRIVATE, "contribute")).why == "spent"
+    assert serve_request(party, request(PRIVATE, "contribute")).why == "spent"
     monkeypatch.setattr(party, "answer", raises(PrivacyRefused("no")))
     with pytest.raises(PrivacyRefused, match="no"):
-        served(party, request(PRIVATE, "contribute"))
+        serve_request(party, request(PRIVATE, "contribute"))
 
 
 def test_what_no_gate_made_is_not_handed_on(party, monkeypatch):
@@ -207,4 +195,4 @@ def test_what_no_gate_made_is_not_handed_on(party, monkeypatch):
     for forged in (b"bytes", None, release):
         monkeypatch.setattr(party, "answer", lambda *_anything, forged=forged: forged)
         with pytest.raises(UngatedRelease, match="not made by its gate"):
-            served(party, request(PRIVATE, "contribute"))
+            serve_request(party, request(PRIVATE, "contribute"))

@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 
 from tacit import aggregation
-from tacit.boundary.bounded import Normalised
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.query import Mechanism
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.config import AggregationSection
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.errors import PrivacyRefused, TacitError
 from tacit.federation import Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context, Target
+from tacit.methods.method import Method, Parameters, Sides
 from tacit.partition import Setting
+from tacit.prepare import plan
 from tacit.prepare.plan import make_plan
 
 ONE = Schema(counts=Floats("items"))
@@ -127,20 +128,12 @@ def test_a_run_that_also_discloses_does_not_say_that_everything_is_hidden():
 
 
 def test_planted_trust_of_the_strongest_step_is_noticed(monkeypatch):
-    from tacit.prepare import plan
-
     real = plan._promise
-    monkeypatch.setattr(
-        plan,
-        "_promise",
-        lambda reached, claimed, terms, context, how, seeded: real(
-            reached,
-            claimed,
-            replace(terms, steps={n: replace(t, sealed=False) for n, t in terms.steps.items()}),
-            context,
-            how,
-            seeded,
-        ),
-    )
+
+    def strongest(reached, claimed, terms, *others):
+        open_ = {name: replace(step, sealed=False) for name, step in terms.steps.items()}
+        return real(reached, claimed, replace(terms, steps=open_), *others)
+
+    monkeypatch.setattr(plan, "_promise", strongest)
     with pytest.raises(AssertionError):
         test_a_run_with_a_hidden_sum_and_a_chain_has_the_weaker_trust(Setting.HORIZONTAL)

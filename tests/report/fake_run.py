@@ -1,7 +1,5 @@
 """A small run folder, written by hand, for tests of what reads one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,18 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 RUN = """seed = 7
-
 [data]
 source = "demo"
-
 [split]
 by = "random"
 test = 0.1
-
 [partition]
 by = "{by}"
 into = 2
-
 [method]
 name = "sgdmf"
 rounds = 3
@@ -85,18 +79,10 @@ ABOUT = {
     ],
     "notes": ["Relevant is a test rating of 4 or more"],
 }
-MESSAGE_TYPES = {
-    "call": pa.int32(),
-    "round": pa.int32(),
-    "step": pa.string(),
-    "party": pa.string(),
-    "direction": pa.string(),
-    "kind": pa.string(),
-    "bytes": pa.int64(),
-    "copies": pa.int64(),
-    "digest": pa.string(),
-    "status": pa.string(),
-}
+TEXT, NUMBER = pa.string(), pa.int64()
+MESSAGES = {"call": pa.int32(), "round": pa.int32(), "step": TEXT, "party": TEXT, "direction": TEXT, "kind": TEXT}
+MESSAGES |= {"bytes": NUMBER, "copies": NUMBER, "digest": TEXT, "status": TEXT}
+METRICS = {"scope": TEXT, "round": pa.int32(), "user": TEXT, "metric": TEXT, "value": pa.float64()}
 
 
 def three_rounds(parties: Sequence[str] = ("party-1", "party-2")) -> list[tuple[Any, ...]]:
@@ -129,34 +115,18 @@ def write_run(
     (folder / "about.json").write_text(json.dumps({**ABOUT, **(about or {})}), encoding="utf-8")
     rounds = {"mse": [1.2, 0.9, 0.7601]} if rounds is None else rounds
     users = {"mse": np.linspace(0.2, 1.4, 40)} if users is None else users
-    tables = []
-    for scope, columns in (("round", rounds), ("user", users)):
-        for metric, values in columns.items():
-            n = len(values)
-            tables.append(
-                pa.table(
-                    {
-                        "scope": pa.repeat(pa.scalar(scope), n),
-                        "round": pa.array(range(1, n + 1), pa.int32()) if scope == "round" else pa.nulls(n, pa.int32()),
-                        "user": pa.array([f"u{k}" for k in range(n)]) if scope == "user" else pa.nulls(n, pa.string()),
-                        "metric": pa.repeat(pa.scalar(metric), n),
-                        "value": pa.array(values, pa.float64()),
-                    }
-                )
-            )
-    empty = {name: pa.array([], kind) for name, kind in _METRIC_TYPES.items()}
-    pq.write_table(pa.concat_tables([pa.table(empty), *tables]), folder / "metrics.parquet")
-    rows = three_rounds() if messages is None else messages
-    columns = list(zip(*rows, strict=True)) or [()] * len(MESSAGE_TYPES)
-    arrays = {name: pa.array(column, kind) for (name, kind), column in zip(MESSAGE_TYPES.items(), columns, strict=True)}
-    pq.write_table(pa.table(arrays), folder / "transcript" / "messages.parquet")
+    rows = [
+        (scope, k + 1 if scope == "round" else None, f"u{k}" if scope == "user" else None, metric, value)
+        for scope, columns in (("round", rounds), ("user", users))
+        for metric, values in columns.items()
+        for k, value in enumerate(values)
+    ]
+    pq.write_table(_table(METRICS, rows), folder / "metrics.parquet")
+    sent = three_rounds() if messages is None else messages
+    pq.write_table(_table(MESSAGES, sent), folder / "transcript" / "messages.parquet")
     return folder
 
 
-_METRIC_TYPES = {
-    "scope": pa.string(),
-    "round": pa.int32(),
-    "user": pa.string(),
-    "metric": pa.string(),
-    "value": pa.float64(),
-}
+def _table(types: Mapping[str, pa.DataType], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(types)
+    return pa.table({name: pa.array(column, kind) for (name, kind), column in zip(types.items(), columns, strict=True)})

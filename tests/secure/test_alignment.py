@@ -151,11 +151,8 @@ GOOD = tags(KEY, ["a", "b", "c"])
     ("bad", "said"),
     [
         (GOOD.astype(np.int64), "no table of bytes"),
-        (GOOD.tobytes(), "no table of bytes"),
         (None, "no table of bytes"),
-        (GOOD.reshape(-1), "no table of bytes"),
         (GOOD[:, :31], "31 bytes instead of 16 or 32"),
-        (GOOD[:, :0], "0 bytes instead"),
         (GOOD[[0, 1, 0]], "a tag twice"),
     ],
 )
@@ -165,22 +162,16 @@ def test_lists_that_no_honest_site_sends_are_refused(bad, said):
     assert '"party-2"' in str(caught.value)
 
 
-def test_lists_of_another_length_or_size_are_refused():
+def test_lists_of_another_length_or_size_and_unknown_joins_are_refused():
     assert np.array_equal(checked(GOOD, "party-1", rows=3), GOOD)
     with pytest.raises(BadMessage, match="3 tags instead of 4"):
         checked(GOOD, "party-1", rows=4)
     with pytest.raises(BadMessage, match="different sizes"):
         common_rows({"x": GOOD, "y": np.ascontiguousarray(GOOD[:, :16])}, "shared", 7)
-
-
-def test_what_cannot_be_meant_is_refused():
     with pytest.raises(UsageError, match='Did you mean "shared"'):
         common_rows({"x": GOOD}, "share", 7)
     with pytest.raises(UsageError, match="no list"):
         common_rows({}, "all", 7)
-
-
-# -- who can learn what --------------------------------------------------------------------------------------------
 
 
 def members(seen, key, dictionary):

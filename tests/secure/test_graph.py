@@ -1,7 +1,6 @@
 """The graph: bounds against exact counts, thresholds that fit, and a ring that everybody computes alike."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -9,7 +8,7 @@ import pytest
 
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.rng import derive
-from tacit.secure.graph import AVAILABLE, NEVER, SECURE, SMALL, Shape, _split, choose, neighbours
+from tacit.secure.graph import AVAILABLE, NEVER, SECURE, SMALL, _split, choose, neighbours
 
 CASES = [(n, w, c) for n in (3, 4, 5, 8, 16, 17, 30, 50, 200, 1000) for w in (0, 0.1, 0.3) for c in (1, n // 10)]
 
@@ -81,13 +80,6 @@ def test_a_ring_is_the_smallest_that_does():
         assert _split(n, k, dropped + c) > SECURE or not fits, (n, w, c)
 
 
-def test_the_threshold_is_the_largest_up_to_half():
-    for n, w, c, shape in shapes():
-        k, t, dropped = shape.degree, shape.threshold, math.floor(w * n + 1e-9)
-        cap = max(k // 2 + 1, min(k, c + 1))
-        assert t == cap or log2(n * tail(n - 1, dropped, k, k - t)) > AVAILABLE, (n, w, c)
-
-
 @pytest.mark.parametrize(("n", "k", "r"), [(9, 4, 5), (10, 4, 4), (10, 4, 6), (11, 6, 7), (12, 4, 5), (12, 2, 3)])
 def test_the_bound_on_falling_apart_holds_over_all_ways_to_remove(n, k, r):
     """A uniform ring and fixed removals are the same as a fixed ring and uniform removals: count them all."""
@@ -144,10 +136,8 @@ def test_what_cannot_be_signed_says_how_many_may_drop_out():
     [
         ((2, 0, 0), UsageError, "fewer than 3"),
         ((3, 0.34, 1), PrivacyRefused, "leaves 1 to hide among"),
-        ((10, 0.3, 6), PrivacyRefused, "hide among"),
         ((10, 0.3, 100), PrivacyRefused, "leaves 0"),
         ((10, 1.0, 1), UsageError, "tolerate = 1"),
-        ((10, -0.1, 1), UsageError, "tolerate = -0.1"),
         ((10, math.nan, 1), UsageError, "tolerate = nan"),
         ((10, 0.1, -1), UsageError, "negative"),
     ],
@@ -155,6 +145,9 @@ def test_what_cannot_be_signed_says_how_many_may_drop_out():
 def test_what_cannot_be_is_refused(arguments, error, words):
     with pytest.raises(error, match=words):
         choose(*arguments)
+    for names in (names_of(4), ["a", "b", "c", "d", "a"]):
+        with pytest.raises(UsageError, match="4 different names"):
+            neighbours(names, choose(5, 0, 1), b"")
 
 
 def test_everything_that_may_be_asked_has_a_shape():
@@ -164,13 +157,6 @@ def test_everything_that_may_be_asked_has_a_shape():
                 shape = choose(n, dropped / n, c)
                 assert shape.fewest == n - dropped
                 assert shape.threshold > c or shape.hidden <= SECURE
-
-
-def test_a_line_says_it_all():
-    assert str(choose(50, 0.3, 1)) == (
-        "50 parties · 18 neighbours each · threshold 4 · void below 35 survivors · against a coordinator (semi-honest) "
-        "with 1 colluding · fails: split never, colluders never, void < 2^-25"
-    )
 
 
 @pytest.mark.parametrize("n", [3, 16, 17, 30, 51])
@@ -208,16 +194,3 @@ def test_every_pair_is_as_likely_as_every_other():
     chance = shape.degree / 29
     pearson = sum((x - 400 * chance) ** 2 for x in counts.values()) / (400 * chance * (1 - chance))
     assert pearson < 435 + 6 * math.sqrt(2 * 435)
-
-
-def test_a_roster_that_does_not_suit_is_refused():
-    shape = choose(5, 0, 1)
-    for names in (names_of(4), ["a", "b", "c", "d", "a"]):
-        with pytest.raises(UsageError, match="4 different names"):
-            neighbours(names, shape, b"")
-
-
-def test_a_shape_is_a_value():
-    assert choose(5, 0, 1) == replace(choose(5, 0, 1))
-    assert isinstance(hash(choose(5, 0, 1)), int)
-    assert isinstance(choose(5, 0, 1), Shape)

@@ -14,14 +14,15 @@ from secure_rounds import Round
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.secure.graph import choose
 from tacit.secure.masks import add_mask
-from tacit.secure.secagg import Sealer, VoidRound
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import VoidRound
 
 EXCHANGES = ("advertise", "share", "collect", "mask", "unmask", "open")
 PICK = st.integers(0, 10**6)
 
 
 class SecureSum(RuleBasedStateMachine):
-    sealer = Sealer
+    sealer = SecAggParty
     #: How many rounds ended in a sum and in nothing, over all examples.
     tally = {"opened": 0, "void": 0}
 
@@ -95,7 +96,7 @@ class SecureSum(RuleBasedStateMachine):
             if self.may_refuse(name):
                 with pytest.raises((PrivacyRefused, UsageError)):
                     request()
-        assert party.advertise() == self.sealer.restore(before, *self.round.fixed[name]).advertise()
+        assert party.advertise() == self.sealer.restore(before, self.round.about, self.round.identity[name]).advertise()
         assert party.state() == before
 
     def may_refuse(self, name):
@@ -191,7 +192,7 @@ def test_the_sum_is_ideal_or_the_round_is_void():
     assert tally["void"] >= 7
 
 
-class LosesAPartner(Sealer):
+class LosesAPartner(SecAggParty):
     """The planted bug: after a crash, one of those that it masks with is forgotten."""
 
     @classmethod
@@ -201,7 +202,7 @@ class LosesAPartner(Sealer):
         return sealer
 
 
-class MasksTwice(Sealer):
+class MasksTwice(SecAggParty):
     """The planted bug: its own mask is added twice."""
 
     def mask(self, vector, bits):

@@ -4,8 +4,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from secure_rounds import Round, same
 
-from tacit.secure.mail import Keys
-from tacit.secure.secagg import Sealer, VoidRound
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import Keys, VoidRound
 
 
 def flipped(message, at=40):
@@ -15,16 +15,11 @@ def flipped(message, at=40):
 def other_round(signed, exchange):
     """What party-2 said in a sum of another context."""
     other = Round(6, tolerate=0.2, context=b"another", signed=signed)
-    other.advertise()
-    if exchange == "advertise":
-        return other.parties["party-2"].advertise()
-    other.share()
+    other.go("advertise", "share")
     if exchange == "collect":
         return other.mail["party-1"]["party-2"]
-    other.collect()
-    other.mask()
-    other.unmask()
-    return other.answers["party-2"]
+    other.go("collect", "mask", "unmask")
+    return other.parties["party-2"].advertise() if exchange == "advertise" else other.answers["party-2"]
 
 
 SPOILS = {
@@ -38,16 +33,22 @@ SPOILS = {
 
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("spoil", SPOILS)
-def test_spoilt_keys_are_rejected_by_name_and_the_rest_goes_on(spoil, signed):
+@pytest.mark.parametrize("exchange", ["advertise", "unmask"])
+def test_spoilt_keys_and_answers_are_rejected_by_name_and_the_rest_goes_on(exchange, spoil, signed):
     round_ = Round(6, tolerate=0.2, signed=signed)
-    round_.advertise(spoil=lambda sent: sent | {"party-2": SPOILS[spoil](sent["party-2"], signed, "advertise")})
+
+    def spoilt(sent):
+        return sent | {"party-2": SPOILS[spoil](sent["party-2"], signed, exchange)}
+
+    if exchange == "advertise":
+        round_.advertise(spoil=spoilt)
+        round_.go("share", "collect", "mask", "unmask")
+    else:
+        round_.until_masked(gone=["party-6"])
+        round_.unmask(spoil=spoilt)
+        assert same(round_.open(), round_)
     assert list(round_.opener.rejected) == ["party-2"]
     assert "party-2" in round_.opener.rejected["party-2"]
-    round_.share()
-    round_.collect()
-    round_.mask()
-    round_.unmask()
-    assert same(round_.open(), round_)
     assert len(round_.survivors) == 5
 
 
@@ -57,10 +58,9 @@ def test_spoilt_mail_is_rejected_by_name_and_the_rest_goes_on(spoil, signed):
     """Between the coordinator and one receiver: both go on, masks and all; and then either may drop out."""
     for gone in ([], ["party-1"], ["party-2"], ["party-4"]):
         round_ = Round(6, tolerate=0.2, signed=signed)
-        round_.advertise()
-        round_.share()
-        letters = round_.mail["party-1"]
-        letters["party-2"] = SPOILS[spoil](letters["party-2"], signed, "collect")
+        round_.go("advertise", "share")
+        mail = round_.mail["party-1"]
+        mail["party-2"] = SPOILS[spoil](mail["party-2"], signed, "collect")
         round_.collect()
         assert round_.noted == {name: ("party-2",) if name == "party-1" else () for name in round_.names}
         assert "party-2" in round_.parties["party-1"].rejected["party-2"]
@@ -80,22 +80,8 @@ def test_mail_of_the_wrong_size_puts_its_sender_out(spoil):
 
     round_.share(spoil=spoilt)
     assert "party-1" in round_.opener.rejected["party-2"]
-    round_.collect()
-    round_.mask()
-    round_.unmask()
+    round_.go("collect", "mask", "unmask")
     assert "party-2" not in round_.survivors
-    assert same(round_.open(), round_)
-
-
-@pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("spoil", SPOILS)
-def test_spoilt_answers_are_rejected_by_name_and_the_rest_goes_on(spoil, signed):
-    round_ = Round(6, tolerate=0.2, signed=signed)
-    round_.until_masked(gone=["party-6"])
-    round_.unmask(spoil=lambda sent: sent | {"party-2": SPOILS[spoil](sent["party-2"], signed, "unmask")})
-    assert same(round_.open(), round_)
-    assert list(round_.opener.rejected) == ["party-2"]
-    assert "party-2" in round_.opener.rejected["party-2"]
 
 
 def test_an_answer_for_another_list_is_rejected():
@@ -114,10 +100,7 @@ def test_keys_that_one_receiver_cannot_trust_put_that_receiver_out():
     round_.share()
     assert "party-2" in round_.parties["party-1"].rejected
     assert list(round_.opener.rejected) == ["party-1"]
-    round_.collect()
-    round_.mask()
-    round_.unmask()
-    assert same(round_.open(), round_)
+    round_.go("collect", "mask", "unmask")
 
 
 def test_a_key_of_low_order_is_rejected_before_anybody_stumbles():
@@ -127,14 +110,10 @@ def test_a_key_of_low_order_is_rejected_before_anybody_stumbles():
     spoilt = liar._sum.stamped("party-3", "advertisement", body, None)
     round_.advertise(spoil=lambda sent: sent | {"party-3": spoilt})
     assert "low order" in round_.opener.rejected["party-3"]
-    round_.share()
-    round_.collect()
-    round_.mask()
-    round_.unmask()
-    assert same(round_.open(), round_)
+    round_.go("share", "collect", "mask", "unmask")
 
 
-class Liar(Sealer):
+class Liar(SecAggParty):
     """Gives wrong shares, wrong seeds and wrong extras, and stamps them as it should."""
 
     def unmask(self, survivors, reveal=(), signatures=None):
@@ -171,9 +150,8 @@ def test_strangers_are_noted_and_left_out():
 
 def test_a_party_with_too_little_genuine_mail_leaves():
     round_ = Round(6, tolerate=0.3)
-    round_.advertise()
-    round_.share()
-    few = {other: flipped(letter) for other, letter in round_.mail["party-1"].items()}
+    round_.go("advertise", "share")
+    few = {other: flipped(sealed) for other, sealed in round_.mail["party-1"].items()}
     with pytest.raises(VoidRound, match="genuine mail of 0"):
         round_.parties["party-1"].collect(few)
     with pytest.raises(VoidRound, match="genuine keys of 1"):
@@ -181,10 +159,9 @@ def test_a_party_with_too_little_genuine_mail_leaves():
 
 
 def test_lost_mail_makes_the_round_void_rather_than_wrong():
-    """One letter never reaches its receiver, which then has no mask with a party that has one with it."""
+    """One message never reaches its receiver, which then has no mask with a party that has one with it."""
     round_ = Round(6, tolerate=0.3)
-    round_.advertise()
-    round_.share()
+    round_.go("advertise", "share")
     del round_.mail["party-1"]["party-2"]
     round_.collect()
     round_.mask(gone=["party-2"])
@@ -193,18 +170,17 @@ def test_lost_mail_makes_the_round_void_rather_than_wrong():
         round_.open()
 
 
-def test_a_letter_that_is_sent_back_is_rejected():
+def test_mail_that_is_sent_back_is_rejected():
     """Two parties share one key for mail; its direction is bound to it all the same."""
     round_ = Round(6, tolerate=0.2)
-    round_.advertise()
-    round_.share()
+    round_.go("advertise", "share")
     round_.mail["party-1"]["party-2"] = round_.mail["party-2"]["party-1"]
     round_.collect()
     assert round_.noted["party-1"] == ("party-2",)
 
 
 def test_keys_that_were_swapped_and_stamped_anew_spoil_the_mail():
-    """Without identities anybody can stamp; but a letter is bound to the advertisements that both sides know."""
+    """Without identities anybody can stamp; but mail is bound to the advertisements that both sides know."""
     round_ = Round(6, tolerate=0.2)
     round_.advertise()
     genuine = Keys.of(round_.keys["party-1"]["party-2"])
@@ -235,11 +211,10 @@ def test_masks_and_stamps_belong_to_one_sum_and_one_pair():
     [
         (lambda body: body + b"\0", "too long"),
         (lambda body: body[:-1], "too early"),
-        (lambda body: b"", "too early"),
-        (lambda body: b"\x01\x05" + body[1:], "what there is not"),
-        (lambda body: b"\x02\x00\x00" + body[1:], "what there is not"),
-        (lambda body: body[:33] + b"\x02" + body[34:], "not asked for"),
-        (lambda body: body[:33] + b"\x09" + body[34:], "not asked for"),
+        (lambda body: b"\x01\x05" + body[1:], "do not exist"),
+        (lambda body: b"\x02\x00\x00" + body[1:], "do not exist"),
+        (lambda body: body[:33] + b"\x02" + body[34:], "not requested"),
+        (lambda body: body[:33] + b"\x09" + body[34:], "not requested"),
     ],
 )
 def test_an_answer_that_is_stamped_but_malformed_is_rejected(change, said):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.boundary import account
-from tacit.boundary.events import SampledGaussian, Shuffled
+from tacit.boundary.events import SampledGaussian
 from tacit.guarantee import Relation
 from tacit.rng import derive
 
@@ -50,29 +50,3 @@ def test_a_mistaken_schedule_would_be_noticed(mistaken):
     losses = sampled_losses(1.0, 0.05, 60, ZERO_OUT, derive(7, "losses", "zero-out"))
     mean, error = drawn_delta(losses, 1.0)
     assert account.delta([mistaken], 1.0, ZERO_OUT) < mean - FAR * error
-
-
-def test_the_central_limit_would_be_noticed():
-    """GDP by the central limit, μ = q·√(T·(e^(1/z²) − 1)), says less than what runs of the mechanism show."""
-    from tacit.boundary import gdp
-
-    losses = sampled_losses(0.8, 0.02, 60, ZERO_OUT, derive(7, "losses", "limit"))
-    mean, error = drawn_delta(losses, 1.5)
-    limit = gdp.delta(1.5, 0.02 * math.sqrt(60 * math.expm1(1 / 0.8**2)))
-    assert limit < mean - FAR * error
-    assert account.delta([SampledGaussian(0.8, 0.02, 60)], 1.5, ZERO_OUT) > mean - FAR * error
-
-
-def test_shuffled_bits_lose_no_more_than_the_accountant_says():
-    """A crowd of 200 with ε₀ = 1, five shuffles: the loss of real randomised response, at two ε."""
-    stream, truth, crowd, rounds = derive(7, "shuffle"), 1 / (1 + math.exp(-1)), 200, 5
-    from scipy.stats import binom
-
-    kept = binom.pmf(np.arange(crowd), crowd - 1, 1 - truth)  # the others all hold 0
-    with_one = np.convolve(kept, [1 - truth, truth])
-    with_none = np.convolve(kept, [truth, 1 - truth])
-    log_ratio = np.log(np.maximum(with_one, 1e-300)) - np.log(np.maximum(with_none, 1e-300))
-    losses = log_ratio[stream.choice(crowd + 1, p=with_one, size=(RUNS, rounds))].sum(axis=1)
-    for epsilon in (0.3, 0.8):
-        mean, error = drawn_delta(losses, epsilon)
-        assert account.delta([Shuffled(1.0, crowd, rounds)], epsilon, REPLACE) > mean - FAR * error

@@ -1,10 +1,8 @@
 """Aggregations: how several parties' contributions become one; one file each, with both sides."""
 
-from __future__ import annotations
-
 from functools import cache
 
-from tacit.aggregation.base import Aggregation
+from tacit.aggregation.aggregation import Aggregation
 from tacit.config import AggregationSection
 from tacit.partition import Setting
 from tacit.registry import Registry

@@ -1,6 +1,4 @@
-"""`ideal`: what a secure sum realises, as a simulation has it. Also how cohorts of devices run `secagg`."""
-
-from __future__ import annotations
+"""`ideal`: the ideal functionality of a secure sum, for simulations. Cohorts of devices run `secagg` this way too."""
 
 import math
 from collections.abc import Mapping
@@ -9,18 +7,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, colluders, colluding, decoded, nothing_to_hide
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.endpoint import Endpoint
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
 from tacit.errors import PrivacyRefused
-from tacit.federation.cohort import Attendance
-from tacit.federation.conversation import Conversation, Opened
-from tacit.federation.line import Heard, View
+from tacit.federation.calls import Answers, Call, Total, View
+from tacit.federation.dropout import Attendance
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.secure.masks import pack, unpack
@@ -29,45 +26,45 @@ from tacit.secure.quantize import reduced, wrapped
 
 @dataclass(frozen=True)
 class HiddenSum(Aggregation):
-    """Both sides of a sum that a simulation hides: parties leave the noise to it, and nobody else looks."""
+    """Both sides of a sum that a simulation hides: it adds the noise, and nobody sees a single contribution."""
 
     def ready(self, terms: StepTerms, endpoint: Endpoint) -> None:
         """Refuse, before anything is charged, what only a simulation may do."""
-        endpoint.simulate("leave the noise of a sum to the aggregation")
+        endpoint.require_simulation("leave the noise of a sum to the aggregation")
 
     def noised(self, exact: Any, terms: StepTerms, endpoint: Endpoint) -> Any:
-        """As it is: the sum as a whole gets the noise, exactly as the shares of those who stay would add up to it."""
+        """Unchanged: the sum gets the noise that the shares of those who stay would add up to."""
         return exact
 
-    def count_traffic(self, conversation: Conversation, there: Attendance) -> None:
+    def count_traffic(self, call: Call, there: Attendance) -> None:
         """Count what the protocol would send, where there is one."""
 
-    def add(self, conversation: Conversation) -> Opened | None:
-        """The sum mod 2^bits with the noise that shares would leave. Nobody but this function sees a contribution."""
-        bits, size = conversation.terms.code.bits, conversation.size
+    def add(self, call: Call) -> Total | None:
+        """The sum mod 2^bits with the noise that shares would leave. Only this function sees a contribution."""
+        bits, size = call.terms.code.bits, call.size
 
-        def left(heard: Heard, there: Attendance) -> dict[str, Value]:
-            contributors = sum(answer.contributors for answer, _body in heard)
-            self.count_traffic(conversation, there)
+        def reduce(answers: Answers, there: Attendance) -> dict[str, Value]:
+            contributors = sum(answer.contributors for answer, _body in answers)
+            self.count_traffic(call, there)
             if contributors < max(1, self.fewest):
                 return {"contributors": contributors}
-            total = wrapped(self._shared_noise(conversation, contributors), bits)
-            for _answer, body in heard:
+            total = wrapped(self._shared_noise(call, contributors), bits)
+            for _answer, body in answers:
                 total += unpack(body[SEALED], size, bits)
             return {"contributors": contributors, "total": pack(reduced(total, bits), bits)}
 
-        result = conversation.contributions(left, view=View.HIDDEN)
+        result = call.contributions(reduce, view=View.HIDDEN)
         if "total" not in result:
             return None
-        return opened(conversation, result["contributors"], unpack(result["total"], size, bits))
+        return decoded(call, result["contributors"], unpack(result["total"], size, bits))
 
-    def _shared_noise(self, conversation: Conversation, contributors: int) -> Array:
+    def _shared_noise(self, call: Call, contributors: int) -> Array:
         """The noise of all survivors' shares together: one Skellam variable a cell, since these add up exactly."""
-        code, size = conversation.terms.code, conversation.size
+        code, size = call.terms.code, call.size
         if not isinstance(code, Grid):
             return np.zeros(size, dtype=np.int64)
         variance = (self.noise(code.sigma, contributors) / code.rounding.step) ** 2
-        return Skellam(variance).sample(size, conversation.source("sum noise"))
+        return Skellam(variance).sample(size, call.source("sum noise"))
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class Ideal(HiddenSum):
 
     def check(self, method: str, steps: Mapping[str, tuple[Kind, bool]]) -> None:
         if any(kind is not Kind.SUM for kind, _mean in steps.values()) or not steps:
-            raise nothing_to_hide("ideal", method, "hides contributions to a sum alone", '"plain"')
+            raise nothing_to_hide("ideal", method, "hides contributions to a sum alone")
 
     def trust(self) -> tuple[Trust, str]:
         return Trust.DISTRIBUTED, f"the coordinator and {colluders(self.colluding, self.setting)}"
@@ -110,8 +107,8 @@ class Ideal(HiddenSum):
             )
         return sigma * math.sqrt(contributors / (contributors - self.colluding))
 
-    def largest(self, variance: float) -> float:
+    def largest_variance(self, variance: float) -> float:
         return variance * (self.colluding + 1)
 
-    def described(self) -> dict[str, Any] | None:
+    def description(self) -> dict[str, Any] | None:
         return {"colluding": self.colluding}

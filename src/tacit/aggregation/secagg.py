@@ -1,12 +1,9 @@
-"""`secagg`: the parties' masks hide every contribution, and their noise is shared (tacit.secure.secagg, .shares).
+"""`secagg`: masks hide every contribution, and the parties share the noise (`tacit.secure`).
 
-Every exchange is about one *context*, the hash of the request whose answer is masked; so keys, shares and masks serve
-that request alone, and a new attempt has new ones. What a party drew lives in its home and is saved with each answer,
-so that one that was killed goes on where it was. What a party sends that is not as agreed is left out under its name,
-and the sum goes on without it.
+Every exchange belongs to one *context*, the hash of the request whose answer is masked, so keys, shares and masks
+serve that request alone and a new attempt has new ones. A party saves what it drew with each answer, so it can continue
+after a crash. A malformed message is left out under its sender's name, and the sum continues without it.
 """
-
-from __future__ import annotations
 
 import hashlib
 import math
@@ -17,49 +14,62 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, opened
+from tacit.aggregation.aggregation import Aggregation, colluders, colluding, decoded, nothing_to_hide
 from tacit.aggregation.ideal import HiddenSum
 from tacit.boundary.code import SEALED, Grid
 from tacit.boundary.endpoint import SEALED_BEFORE, STATE, Endpoint, Peers
-from tacit.boundary.noise import Skellam
+from tacit.boundary.mechanisms import Skellam
+from tacit.boundary.randomness import Keyed
 from tacit.boundary.release import Kind
-from tacit.boundary.source import Keyed
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.config import AggregationSection
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused
-from tacit.federation.cohort import Attendance
-from tacit.federation.conversation import Conversation, Opened
+from tacit.errors import PeerFailed, PrivacyRefused
+from tacit.federation.calls import Answers, Call, Total, View
+from tacit.federation.dropout import Attendance
 from tacit.federation.facts import Member
-from tacit.federation.line import Heard, View
-from tacit.federation.messages import MOST_LETTER, Bytes, Exchange, Hash, Letters, Marks, Schema, Step, marked, unmarked
+from tacit.federation.messages import (
+    Bytes,
+    BytesByParty,
+    Exchange,
+    Hash,
+    PackedParties,
+    Schema,
+    Step,
+    named_parties,
+    pack_parties,
+)
 from tacit.guarantee import Trust
 from tacit.partition import Setting
 from tacit.secure.graph import Shape, choose
 from tacit.secure.masks import pack, unpack, words
+from tacit.secure.noise_shares import NoiseShares
 from tacit.secure.quantize import reduced, wrapped
-from tacit.secure.secagg import Opener, Sealer, VoidRound
-from tacit.secure.shares import Shares
-from tacit.secure.traffic import Traffic, overhead
+from tacit.secure.secagg_party import SecAggParty
+from tacit.secure.secagg_protocol import SecureSum, Traffic, VoidRound, overhead
+from tacit.secure.secagg_server import SecAggServer
+
+#: Survivors, their sum, and by survivor the revealed seeds of noise.
+_Unmasked = tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]
+
+_CONTEXT, _LISTED = Hash(), PackedParties()
 
 EXCHANGES: Mapping[str, Exchange] = {
-    "advertise": Exchange(
-        Schema(context=Hash()), Schema(keys=Bytes(MOST_LETTER)), "fresh public keys for one secure sum"
-    ),
+    "advertise": Exchange(Schema(context=_CONTEXT), Schema(keys=Bytes()), "fresh public keys for one secure sum"),
     "share": Exchange(
-        Letters(context=Hash()),
-        Letters(),
+        BytesByParty(context=_CONTEXT),
+        BytesByParty(),
         "sealed shares of what unmasks its contribution, for its neighbours",
     ),
-    "collect": Exchange(Letters(context=Hash()), Schema(rejected=Marks()), "whose shares arrived damaged"),
+    "collect": Exchange(BytesByParty(context=_CONTEXT), Schema(rejected=_LISTED), "whose shares arrived damaged"),
     "confirm": Exchange(
-        Schema(context=Hash(), survivors=Marks()),
-        Schema(signature=Bytes(MOST_LETTER)),
+        Schema(context=_CONTEXT, survivors=_LISTED),
+        Schema(signature=Bytes()),
         "a signature under the list of those that stayed",
     ),
     "unmask": Exchange(
-        Letters(context=Hash(), survivors=Marks()),
-        Schema(answer=Bytes(MOST_LETTER)),
+        BytesByParty(context=_CONTEXT, survivors=_LISTED),
+        Schema(answer=Bytes()),
         "shares that take the masks off the sum of those that stayed",
     ),
 }
@@ -67,7 +77,7 @@ EXCHANGES: Mapping[str, Exchange] = {
 
 @dataclass(frozen=True)
 class _Terms(Aggregation):
-    """What `secagg` means, whether parties run it or a simulation counts it."""
+    """What `secagg` promises, whether parties run it or a simulation counts it."""
 
     tolerate: float = 0.3
     colluding: int = 1
@@ -79,16 +89,16 @@ class _Terms(Aggregation):
     hides: ClassVar[frozenset[Kind]] = frozenset({Kind.SUM, Kind.CHAIN})
 
     @cached_property
-    def shares(self) -> Shares:
-        return Shares.of(self.parties, self.tolerate, self.colluding)
+    def shares(self) -> NoiseShares:
+        return NoiseShares.of(self.parties, self.tolerate, self.colluding)
 
     @cached_property
     def shape(self) -> Shape:
-        """Who masks with whom."""
+        """Which parties mask with each other."""
         return choose(self.parties, self.tolerate, self.colluding, self.signs)
 
     @property
-    def signs(self) -> bool:
+    def signs(self) -> bool:  # type: ignore[override]
         return self.signed
 
     @property
@@ -101,9 +111,7 @@ class _Terms(Aggregation):
 
     def check(self, method: str, steps: Mapping[str, tuple[Kind, bool]]) -> None:
         if not any(self.hidden(*step) for step in steps.values()):
-            raise nothing_to_hide(
-                "secagg", method, "hides contributions to a sum, or to a mean over parties", '"plain"'
-            )
+            raise nothing_to_hide("secagg", method, "hides contributions to a sum, or to a mean over parties")
 
     def trust(self) -> tuple[Trust, str]:
         many = "devices" if self.setting is Setting.DEVICE else "parties"
@@ -112,20 +120,20 @@ class _Terms(Aggregation):
         return Trust.DISTRIBUTED, f"the coordinator{lying} and {who}, if {self.shares.honest:,} honest {many} stay"
 
     def noise(self, sigma: float, contributors: int) -> float:
-        return math.sqrt(self.shares.left(sigma * sigma, contributors))
+        return math.sqrt(self.shares.remaining_variance(sigma * sigma, contributors))
 
-    def largest(self, variance: float) -> float:
-        return self.shares.largest(variance)
+    def largest_variance(self, variance: float) -> float:
+        return self.shares.largest_variance(variance)
 
     @property
-    def alone(self) -> float:
+    def noise_share(self) -> float:  # type: ignore[override]
         return 1 / math.sqrt(max(1, self.parties - self.colluding))
 
     @property
     def traffic(self) -> Traffic:
         return overhead(self.shape, self.shares.extras, self.shares.extras)
 
-    def described(self) -> dict[str, Any] | None:
+    def description(self) -> dict[str, Any] | None:
         return {
             "colluding": self.colluding,
             "honest": self.shares.honest,
@@ -138,22 +146,21 @@ class _Terms(Aggregation):
             "bytes_down_each": self.traffic.down,
         }
 
-    def said(self, step: Step, simulated: bool) -> dict[str, Step]:
+    def messages(self, step: Step, simulated: bool) -> dict[str, Step]:
         if not simulated:
-            names = [name for name in EXCHANGES if self.signs or name != "confirm"]
-            said = [EXCHANGES[name].about(name, step.name) for name in names]
-            return {exchange.name: exchange for exchange in said}
+            every = super().messages(step, simulated)
+            return {name: message for name, message in every.items() if self.signs or not name.startswith("confirm:")}
         what = "keys, sealed shares and what unmasks, of every device: counted as the protocol would send it, not run"
         name = f"protocol:{step.name}"
-        return {name: Step(name, Kind.PUBLIC, Letters(), Letters(), what)}
+        return {name: Step(name, Kind.PUBLIC, BytesByParty(), BytesByParty(), what)}
 
 
 @dataclass(frozen=True)
 class CountedSecAgg(HiddenSum, _Terms):
-    """`secagg` over cohorts of devices: sum and noise are what masks would show; bytes are counted."""
+    """`secagg` over cohorts of devices: sum and noise are what the protocol would give; its bytes are counted."""
 
-    def count_traffic(self, conversation: Conversation, there: Attendance) -> None:
-        conversation.line.count_protocol(conversation.request, self.traffic, there)
+    def count_traffic(self, call: Call, there: Attendance) -> None:
+        call.messenger.count_protocol(call.request, self.traffic.up, self.traffic.down, there)
 
 
 @dataclass(frozen=True)
@@ -164,14 +171,14 @@ class SecAgg(_Terms):
     ----------
     tolerate : ω, the fraction of parties that may drop out
     colluding : c, how many of all parties may collude; at least one
-    signed : whether survivors sign who survived, against a coordinator that lies
+    signed : whether survivors sign the list of survivors, against a coordinator that lies
     retried : how many void sums may be tried again, over the whole run
 
     Guarantee
     ---------
-    That of `tacit.secure.secagg` for what is hidden, and of `tacit.secure.shares` for the noise that is left. A masked
-    mean of chains hides each party's own; its noise is the party's all the same. Which steps are masked is a term of
-    the run: a party masks them for this very request, after the exchange of keys and shares, or releases nothing.
+    That of `tacit.secure.secagg_protocol` for what is hidden, and of `tacit.secure.noise_shares` for the remaining
+    noise. In a masked mean of chains each party's own noise is in its chain. Which steps are masked is a term of the
+    run: a party masks them for this very request, after keys and shares were exchanged, or releases nothing.
     """
 
     exchanges: ClassVar[Mapping[str, Exchange]] = EXCHANGES
@@ -179,258 +186,204 @@ class SecAgg(_Terms):
 
     @classmethod
     def of(cls, setting: Setting, parties: int, section: AggregationSection) -> Self:
-        made = cls(
-            setting,
-            parties,
-            section.tolerate,
-            colluding(section.collusion, parties),
-            section.signed,
-            section.retries,
-        )
-        _ = made.shape, made.shares  # which refuse too few parties, or too many that may drop out or collude
+        many = colluding(section.collusion, parties)
+        made = cls(setting, parties, section.tolerate, many, section.signed, section.retries)
+        _ = made.shape, made.shares  # refuse too few parties, or too many that may drop out or collude
         return made
 
-    def over(self, roster: tuple[Member, ...]) -> Aggregation:
+    def for_roster(self, roster: tuple[Member, ...]) -> Aggregation:
         terms = (self.setting, self.parties, self.tolerate, self.colluding, self.signed, self.retried)
         return CountedSecAgg(*terms) if any(member.devices > 1 for member in roster) else self
 
     def seals(self, terms: StepTerms) -> bool:
         return terms.sealed
 
-    # -- the party's side: exchanges are random numbers alone -------------------------------------------------
+    # -- the party's side: exchanges carry random numbers alone -----------------------------------------------
 
     def answer(self, exchange: str, payload: Mapping[str, Any], endpoint: Endpoint) -> Mapping[str, Value]:
-        rest = {name: value for name, value in payload.items() if name != "context"}
-        done: Mapping[str, Value] = getattr(self, f"_{exchange}")(endpoint, **rest)
-        return done
-
-    def _advertise(self, endpoint: Endpoint) -> dict[str, Value]:
-        """Fresh keys for one sum; a second time for the same one would undo what was agreed on."""
-        if _ready(endpoint) or _sealed_before(endpoint):
-            raise PrivacyRefused(f"{endpoint.party} has begun this secure sum already, and begins none twice.")
-        sealer = Sealer(endpoint.party, *self._about(endpoint.peers, endpoint.context), *_keys(endpoint.peers))
-        return self._done(endpoint, sealer, {"keys": _array(sealer.advertise())})
-
-    def _share(self, endpoint: Endpoint, **keys: Array) -> dict[str, Value]:
-        """Sealed shares of what will unmask this party's vector, and of what made its excess noise."""
-        sealer = self._sealer(endpoint)
-        extras = [endpoint.seed("excess", level, endpoint.context) for level in range(self.shares.extras)]
-        letters = sealer.share({name: key.tobytes() for name, key in keys.items()}, extras)
-        return self._done(endpoint, sealer, {name: _array(letter) for name, letter in letters.items()})
-
-    def _collect(self, endpoint: Endpoint, **mail: Array) -> dict[str, Value]:
-        """Takes the neighbours' shares in; answers whose were damaged, as marks along the roster."""
-        sealer = self._sealer(endpoint)
-        rejected = sealer.collect({name: letter.tobytes() for name, letter in mail.items()})
-        return self._done(endpoint, sealer, {"rejected": marked(rejected, endpoint.peers.names)})
-
-    def _confirm(self, endpoint: Endpoint, survivors: Array) -> dict[str, Value]:
-        """A signature under the one list of survivors that this party accepts."""
-        sealer = self._sealer(endpoint)
-        listed = _named(survivors, endpoint.peers)
-        return self._done(endpoint, sealer, {"signature": _array(sealer.confirm(listed))})
-
-    def _unmask(self, endpoint: Endpoint, survivors: Array, **signatures: Array) -> dict[str, Value]:
-        """What unmasks the survivors' sum, and the seeds of the noise that so many survivors do not need.
-
-        How many pieces of excess are revealed follows from the list, here; the coordinator has no say in it.
-        """
-        sealer, listed = self._sealer(endpoint), _named(survivors, endpoint.peers)
-        spare = self.shares.spare(len(listed))
-        signed = {name: signature.tobytes() for name, signature in signatures.items()} or None
-        return self._done(endpoint, sealer, {"answer": _array(sealer.unmask(listed, range(spare), signed))})
+        """One exchange of the protocol. How much excess noise is revealed follows from the survivor list, here."""
+        party = self._begin(endpoint) if exchange == "advertise" else self._party(endpoint)
+        names, own = endpoint.peers.names, ("context", "survivors")
+        received = {name: value.tobytes() for name, value in payload.items() if name not in own}
+        survivors = named_parties(payload["survivors"], names) if "survivors" in payload else []
+        match exchange:
+            case "advertise":
+                answer = {"keys": party.advertise()}
+            case "share":
+                levels = range(self.shares.extras)
+                answer = party.share(received, [endpoint.seed("excess", level, endpoint.context) for level in levels])
+            case "collect":
+                answer = {"rejected": pack_parties(party.collect(received), names).tobytes()}
+            case "confirm":
+                answer = {"signature": party.confirm(survivors)}
+            case "unmask":
+                reveal = range(self.shares.spare(len(survivors)))
+                answer = {"answer": party.unmask(survivors, reveal, received or None)}
+            case _:
+                return super().answer(exchange, payload, endpoint)
+        _save(endpoint, party)
+        return _arrays(answer)
 
     def ready(self, terms: StepTerms, endpoint: Endpoint) -> None:
         """Refuse what this party cannot mask: keys and shares were not exchanged for this very request, or not all."""
-        if terms.sealed and not (_ready(endpoint) and self._sealer(endpoint).can_mask):
+        if terms.sealed and not (_begun(endpoint) and self._party(endpoint).can_mask):
             raise PrivacyRefused(
-                f"{endpoint.party} lets this out under masks alone, and none were agreed on for this request; nothing "
+                f"{endpoint.party} releases this under masks alone, and none were agreed on for this request; nothing "
                 "was released: exchange keys and shares first."
             )
 
     def noised(self, exact: Any, terms: StepTerms, endpoint: Endpoint) -> Any:
-        """Integers plus this party's share of the noise: a piece that stays, and pieces that may be revealed."""
+        """Integers plus this party's share of the noise: a part that stays, and parts that may be revealed."""
         if not terms.sealed or not isinstance(terms.code, Grid):
             return super().noised(exact, terms, endpoint)
-        variance, seeds = terms.code.variance, self._sealer(endpoint).extras
+        variance, seeds = terms.code.variance, self._party(endpoint).extras
         base = Skellam(self.shares.base(variance)).sample(exact.size, endpoint.source("noise", 0))
         out: Array = exact + base
-        for piece, seed in zip(self.shares.excess(variance), seeds, strict=True):
-            out += Skellam(piece).sample(exact.size, Keyed(seed))
+        for part, seed in zip(self.shares.excess(variance), seeds, strict=True):
+            out += Skellam(part).sample(exact.size, Keyed(seed))
         return out
 
     def seal(self, vector: Any, terms: StepTerms, endpoint: Endpoint) -> Mapping[str, Value]:
         """A vector under this sum's masks, as it travels."""
         if not terms.sealed:
             return super().seal(vector, terms, endpoint)
-        sealer, bits = self._sealer(endpoint), terms.code.bits
-        masked = sealer.mask(wrapped(vector, bits), bits)
-        _note_sealed(endpoint)
-        return self._done(endpoint, sealer, {SEALED: pack(masked, bits)})
+        party, bits = self._party(endpoint), terms.code.bits
+        masked = party.mask(wrapped(vector, bits), bits)
+        if not endpoint.recorded:  # else the ledger knows
+            past = _sealed_before(endpoint) + bytes.fromhex(endpoint.context)
+            endpoint.save(SEALED_BEFORE, np.frombuffer(past, dtype=np.uint8))
+        _save(endpoint, party)
+        return {SEALED: pack(masked, bits)}
 
-    def _sealer(self, endpoint: Endpoint) -> Sealer:
+    def _begin(self, endpoint: Endpoint) -> SecAggParty:
+        """A party with fresh keys; two vectors under the same masks would show both, so no sum begins twice."""
+        if _begun(endpoint) or bytes.fromhex(endpoint.context) in _sealed_before(endpoint):
+            raise PrivacyRefused(f"{endpoint.party} has begun this secure sum already, and begins none twice.")
+        return SecAggParty(endpoint.party, self._sum(endpoint.peers, endpoint.context), endpoint.peers.identity)
+
+    def _party(self, endpoint: Endpoint) -> SecAggParty:
+        """The party as it was after its latest answer in this sum."""
         state = endpoint.load(STATE)
-        if state is None or not _ready(endpoint):
+        if state is None or not _begun(endpoint):
             raise PrivacyRefused(
-                f"{endpoint.party} was asked to go on with a secure sum that it did not begin, or that another one has "
+                f"{endpoint.party} was asked to continue a secure sum that it did not begin, or that another one has "
                 "replaced; nothing was released: start the exchange of keys anew."
             )
-        kept = state[len(endpoint.context) // 2 :].tobytes()
-        return Sealer.restore(kept, *self._about(endpoint.peers, endpoint.context), *_keys(endpoint.peers))
+        saved, about = state[len(endpoint.context) // 2 :].tobytes(), self._sum(endpoint.peers, endpoint.context)
+        return SecAggParty.restore(saved, about, endpoint.peers.identity)
 
-    def _done(self, endpoint: Endpoint, sealer: Sealer, answer: dict[str, Value]) -> dict[str, Value]:
-        """Keeps where the sum at hand stands: its context, and all that was drawn for it."""
-        endpoint.save(STATE, _array(bytes.fromhex(endpoint.context) + sealer.state()))
-        return answer
-
-    def _about(self, peers: Peers, context: str) -> tuple[tuple[str, ...], Shape, bytes, int]:
-        """What one sum is about: names, shape, extras, and what binds it to the run and to the masked request."""
+    def _sum(self, peers: Peers, context: str) -> SecureSum:
+        """The sum of one request, bound to the run and to that request."""
         if len(peers.names) != self.parties:
             raise PrivacyRefused(
                 f"The noise was planned for {self.parties:,} parties, and {len(peers.names):,} take part; plan anew."
             )
         bound = hashlib.sha256(f"{peers.run}|{context}".encode()).digest()
-        return peers.names, self.shape, bound, self.shares.extras
+        return SecureSum(peers.names, self.shape, bound, self.shares.extras, peers.identities)
 
     # -- the coordinator's side -------------------------------------------------------------------------------
 
-    def add(self, conversation: Conversation) -> Opened | None:
-        """How many stayed, and their sum once spare noise is taken out; None where too few stayed."""
-        if not conversation.terms.sealed:
-            return super().add(conversation)
+    def add(self, call: Call) -> Total | None:
+        """The survivors' sum once spare noise is taken out; None where too few stayed."""
+        if not call.terms.sealed:
+            return super().add(call)
         try:
-            survivors, total, revealed = self._opened(conversation)
+            survivors, total, revealed = self._unmasked(call)
         except VoidRound:
             return None
-        bits = conversation.terms.code.bits
-        excess = wrapped(self._excess(revealed, conversation), bits)
-        return opened(conversation, len(survivors), reduced(total - excess, bits))
+        bits = call.terms.code.bits
+        return decoded(call, len(survivors), reduced(total - wrapped(self._excess(revealed, call), bits), bits))
 
-    def mean(self, conversation: Conversation) -> Array:
+    def mean(self, call: Call) -> Array:
         """Σ weight·block over those that stayed, by their masks, over the sum of their weights."""
-        if not conversation.terms.sealed:
-            return super().mean(conversation)
-        (shape,) = conversation.shapes.values()
+        if not call.terms.sealed:
+            return super().mean(call)
+        (shape,) = call.shapes.values()
         try:
-            survivors, total, _revealed = self._opened(conversation)
+            survivors, total, _revealed = self._unmasked(call)
         except VoidRound as void:
             raise PeerFailed(
-                f'The masked mean of step "{conversation.request.step}" in round {conversation.request.round} is void, '
-                f"and what left is charged: {void} Allow for more drop-outs with [aggregation] tolerate."
+                f'The masked mean of step "{call.request.step}" in round {call.request.round} is void, and what left '
+                f"is charged: {void} Allow for more drop-outs with [aggregation] tolerate."
             ) from void
-        weight = sum(conversation.facts.weight(name) for name in survivors)
-        mean: Array = (conversation.terms.code.numbers(total) / weight).reshape(shape).astype(np.float32)
+        weight = sum(call.facts.weight(name) for name in survivors)
+        mean: Array = (call.terms.code.numbers(total) / weight).reshape(shape).astype(np.float32)
         return mean
 
-    def _opened(self, conversation: Conversation) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
-        """One sum, opened; what did not fit is noted, whether or not the sum came about."""
-        peers = conversation.peers
-        opener = Opener(*self._about(peers, conversation.request.hash), peers.identities if self.signs else None)
+    def _unmasked(self, call: Call) -> _Unmasked:
+        """Who survived, their sum, and the revealed seeds of noise; bad messages are noted even if the sum is void."""
+        server = SecAggServer(self._sum(call.peers, call.request.hash))
         try:
-            return self._held(opener, conversation)
+            return self._run(server, call)
         finally:
-            conversation.rejected.update(opener.rejected)
+            call.rejected.update(server.rejected)
 
-    def _held(
-        self, opener: Opener, conversation: Conversation
-    ) -> tuple[Sequence[str], Array, Mapping[str, Mapping[int, bytes]]]:
-        """The protocol, as Bonawitz et al. 2017 have it."""
-        names, say, bits = conversation.peers.names, conversation.say, conversation.terms.code.bits
-        context: dict[str, Value] = {"context": conversation.request.hash}
-        there = conversation.attendance(exchanges=5)
-        keys = say("advertise", {name: {**context} for name in names}, there[0])
-        sent = opener.keys({name: _bytes(body["keys"]) for name, body in keys.items()})
-        letters = say("share", {n: {**context, **_letters(sent[n])} for n in sent}, there[1])
-        mail = opener.mail({name: {to: _bytes(x) for to, x in body.items()} for name, body in letters.items()})
-        ready = say("collect", {n: {**context, **_letters(mail[n])} for n in mail}, there[2])
+    def _run(self, server: SecAggServer, call: Call) -> _Unmasked:
+        names, exchange = call.peers.names, call.exchange
+        context: dict[str, Value] = {"context": call.request.hash}
+        there = call.attendance(exchanges=5)
+        keys = exchange("advertise", {name: {**context} for name in names}, there[0])
+        sent = server.keys({name: body["keys"].tobytes() for name, body in keys.items()})
+        shared = exchange("share", {n: {**context, **_arrays(sent[n])} for n in sent}, there[1])
+        mail = server.mail({name: {to: x.tobytes() for to, x in body.items()} for name, body in shared.items()})
+        ready = exchange("collect", {n: {**context, **_arrays(mail[n])} for n in mail}, there[2])
         for party, body in ready.items():
-            for sender in np.array(names)[unmarked(body["rejected"], len(names))]:
-                conversation.rejected[str(sender)] = (
-                    f"{party} could not open its letter of {sender}, which was damaged."
-                )
-        if len(ready) < self.shape.fewest:  # before any vector is asked for, and charged
+            for sender in named_parties(body["rejected"], names):
+                call.rejected[sender] = f"{party} could not open the mail of {sender}, which was damaged."
+        if len(ready) < self.shape.fewest:  # before any vector is requested, and charged
             raise VoidRound(f"Only {len(ready)} of {len(names)} parties could be masked with each other.")
-        survivors, total = self._contributions(conversation, list(ready), there[3])
-        listed = opener.survivors(survivors)
-        about: dict[str, Value] = {**context, "survivors": marked(listed, names)}
+        survivors, total = self._contributions(call, list(ready), there[3])
+        listed = server.survivors(survivors)
+        about: dict[str, Value] = {**context, "survivors": pack_parties(listed, names)}
         signatures: dict[str, Value] = {}
         if self.signs:
-            confirmed = say("confirm", {name: {**about} for name in listed}, there[3])
+            confirmed = exchange("confirm", {name: {**about} for name in listed}, there[3])
             signatures = {name: body["signature"] for name, body in confirmed.items()}
-        answers = say("unmask", {name: {**about, **signatures} for name in listed}, there[4])
-        shown = opener.unmasked(total, {name: _bytes(body["answer"]) for name, body in answers.items()}, bits)
+        answers = exchange("unmask", {name: {**about, **signatures} for name in listed}, there[4])
+        read = {name: body["answer"].tobytes() for name, body in answers.items()}
+        shown = server.unmasked(total, read, call.terms.code.bits)
         return listed, shown.total, shown.extras
 
-    def _contributions(
-        self, conversation: Conversation, ready: Sequence[str], there: Attendance
-    ) -> tuple[list[str], Array]:
-        """Whose masked vectors arrived, and their sum: more of them is not needed, nor kept."""
-        names, size, bits = conversation.peers.names, conversation.size, conversation.terms.code.bits
+    def _contributions(self, call: Call, ready: Sequence[str], there: Attendance) -> tuple[list[str], Array]:
+        """Whose masked vectors arrived, and their sum; single vectors are not stored."""
+        names, size, bits = call.peers.names, call.size, call.terms.code.bits
 
-        def left(heard: Heard, _there: Attendance) -> dict[str, Value]:
+        def reduce(answers: Answers, _there: Attendance) -> dict[str, Value]:
             total = np.zeros(size, dtype=words(bits))
-            for _answer, body in heard:
+            for _answer, body in answers:
                 total += unpack(body[SEALED], size, bits)
-            arrived = {answer.party for answer, _body in heard}
-            return {"survivors": marked(arrived, names), "total": pack(reduced(total, bits), bits)}
+            arrived = {answer.party for answer, _body in answers}
+            return {"survivors": pack_parties(arrived, names), "total": pack(reduced(total, bits), bits)}
 
-        result = conversation.contributions(left, view=View.MASKED, names=ready, there=there)
-        here = unmarked(result["survivors"], len(names))
-        survivors = [name for name, stayed in zip(names, here, strict=True) if stayed]
-        return survivors, unpack(result["total"], size, bits)
+        result = call.contributions(reduce, view=View.MASKED, names=ready, there=there)
+        return named_parties(result["survivors"], names), unpack(result["total"], size, bits)
 
-    def _excess(self, revealed: Mapping[str, Mapping[int, bytes]], conversation: Conversation) -> Array:
-        """The pieces of noise whose seeds were revealed, added up: what is taken out; (size,) int64."""
-        code, total = conversation.terms.code, np.zeros(conversation.size, dtype=np.int64)
+    def _excess(self, revealed: Mapping[str, Mapping[int, bytes]], call: Call) -> Array:
+        """The noise whose seeds were revealed, added up: it is subtracted from the sum; (size,) int64."""
+        code, total = call.terms.code, np.zeros(call.size, dtype=np.int64)
         if isinstance(code, Grid):
             variances = self.shares.excess(code.variance)
             for seeds in revealed.values():
                 for level, seed in seeds.items():
-                    total += Skellam(variances[level]).sample(conversation.size, Keyed(seed))
+                    total += Skellam(variances[level]).sample(call.size, Keyed(seed))
         return total
 
 
-def _keys(peers: Peers) -> tuple[Any, Any]:
-    return peers.identity, peers.identities
-
-
-def _ready(endpoint: Endpoint) -> bool:
+def _begun(endpoint: Endpoint) -> bool:
     """Whether keys were exchanged for this very request."""
-    state, context = endpoint.load(STATE), endpoint.context
-    return state is not None and state[: len(context) // 2].tobytes() == bytes.fromhex(context)
+    state, context = endpoint.load(STATE), bytes.fromhex(endpoint.context)
+    return state is not None and state[: len(context)].tobytes() == context
 
 
-def _sealed_before(endpoint: Endpoint) -> bool:
-    """Whether this party has masked something for the same request: two vectors under the same masks would show both.
+def _save(endpoint: Endpoint, party: SecAggParty) -> None:
+    endpoint.save(STATE, np.frombuffer(bytes.fromhex(endpoint.context) + party.state(), dtype=np.uint8))
 
-    A ledger knows that too; without one what is kept at home does.
-    """
+
+def _sealed_before(endpoint: Endpoint) -> bytes:
+    """The contexts of all requests that this party masked a vector for, where no ledger records them."""
     before = endpoint.load(SEALED_BEFORE)
-    return before is not None and bytes.fromhex(endpoint.context) in before.tobytes()
+    return b"" if before is None else before.tobytes()
 
 
-def _note_sealed(endpoint: Endpoint) -> None:
-    if endpoint.recorded:
-        return
-    before = endpoint.load(SEALED_BEFORE)
-    past = b"" if before is None else before.tobytes()
-    endpoint.save(SEALED_BEFORE, _array(past + bytes.fromhex(endpoint.context)))
-
-
-def _named(marks: Array, peers: Peers) -> list[str]:
-    here = unmarked(marks, len(peers.names))
-    return [name for name, marked_ in zip(peers.names, here, strict=True) if marked_]
-
-
-def _letters(letters: Mapping[str, bytes]) -> dict[str, Value]:
-    return {name: np.frombuffer(letter, dtype=np.uint8) for name, letter in letters.items()}
-
-
-def _array(raw: bytes) -> Array:
-    return np.frombuffer(raw, dtype=np.uint8)
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, np.ndarray):
-        raise BadMessage("A letter of a secure sum is not a string of bytes.")
-    return value.tobytes()
+def _arrays(parts: Mapping[str, bytes]) -> dict[str, Value]:
+    return {name: np.frombuffer(part, dtype=np.uint8) for name, part in parts.items()}

@@ -1,30 +1,27 @@
-"""`shuffle`: a shuffler parts single reports from their senders, so that one device hides among all others.
+"""`shuffle`: a shuffler separates single reports from their senders, so that one device hides among all others.
 
-Here the shuffler is simulated: nobody but it sees whose a report is.
+The shuffler is simulated here: only it sees who sent a report.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tacit.aggregation.base import Aggregation, colluders, colluding, nothing_to_hide, shuffled
+from tacit.aggregation.aggregation import Aggregation, colluders, colluding, nothing_to_hide, shuffled
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value
 from tacit.config import AggregationSection
 from tacit.errors import PeerFailed
-from tacit.federation.cohort import Attendance
-from tacit.federation.conversation import Conversation
-from tacit.federation.line import Heard, View
+from tacit.federation.calls import Answers, Call, View, require
+from tacit.federation.dropout import Attendance
 from tacit.guarantee import Trust
 from tacit.partition import Setting
-from tacit.secure.shares import fewest_of
+from tacit.secure.noise_shares import fewest_of
 
 
 @dataclass(frozen=True)
 class Shuffle(Aggregation):
-    """Reports that were shuffled before anybody sees them.
+    """Reports that are shuffled before the coordinator sees them.
 
     Attributes
     ----------
@@ -34,8 +31,8 @@ class Shuffle(Aggregation):
     Guarantee
     ---------
     The shuffler passes nothing on that fewer than ⌈(1 − ω)·n⌉ devices sent; of those, all but c are honest, and one of
-    them hides among so many (`tacit.boundary.shuffling`). If the shuffler helps the coordinator, each report's own ε
-    holds.
+    them hides among so many (`tacit.boundary.shuffle_amplification`). If the shuffler helps the coordinator, only each
+    report's own ε holds.
     """
 
     tolerate: float = 0.3
@@ -66,17 +63,17 @@ class Shuffle(Aggregation):
     def trust(self) -> tuple[Trust, str]:
         return Trust.SHUFFLED, f"whoever sees the shuffled reports, with {colluders(self.colluding, self.setting)}"
 
-    def gather(self, conversation: Conversation) -> dict[str, Any]:
-        request = conversation.request
+    def gather(self, call: Call) -> dict[str, Any]:
+        request = call.request
 
-        def left(heard: Heard, _there: Attendance) -> dict[str, Value]:
-            reported = sum(answer.contributors for answer, _body in conversation.somebody(heard))
+        def reduce(answers: Answers, _there: Attendance) -> dict[str, Value]:
+            reported = sum(answer.contributors for answer, _body in require(answers, request))
             if reported < self.passes:
                 raise PeerFailed(
                     f'{reported:,} devices reported for step "{request.step}" in round {request.round}, and the '
                     f"shuffler passes nothing on below {self.passes:,}; what left is charged. Allow for more drop-outs "
                     "with [aggregation] tolerate."
                 )
-            return shuffled(conversation, heard)
+            return shuffled(call, answers)
 
-        return conversation.contributions(left, "reports", view=View.HIDDEN)
+        return call.contributions(reduce, "reports", view=View.HIDDEN)

@@ -1,8 +1,7 @@
-"""What leaves a party, and how: the gate, what it lets out, and the bytes that travel."""
+"""What leaves a party, and how: the gate, its releases and their noise, the ledger, and the bytes that travel."""
 
-from tacit.boundary.gate import Gate
+from tacit.boundary.gate import Gate, RoleGate
 from tacit.boundary.query import Query, Unbounded
 from tacit.boundary.release import Release
-from tacit.boundary.role_gate import RoleGate
 
 __all__ = ["Gate", "Query", "Release", "RoleGate", "Unbounded"]

@@ -1,9 +1,8 @@
-"""How a step's numbers travel: as floats, as integers with exact noise, or in fixed point. Where a sum gets its noise.
+"""How a step's numbers travel: as floats, as integers with exact noise, or in fixed point. Here a sum gets its noise.
 
-`Floats` are blocks of float32. A `Grid` is for sums that nobody sees a single contribution to, and for every deployed
-sum: clip, quantise piece by piece, add up integers, add exact discrete noise, reduce mod 2^b; only the sum of all
-parties is ever made a number again. `Fixed` is for what is averaged under masks, and for sums without noise. Reducing
-and masking see a noised vector's bits and no data beside it.
+`Floats` are blocks of float32. A `Grid` is for sums whose single contributions nobody sees, and for every deployed sum:
+clip, quantise each contribution, add up integers, add exact discrete noise, reduce mod 2^b; only the sum over all
+parties is decoded. `Fixed` is for what is averaged under masks, and for sums without noise.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from tacit.boundary import noise
-from tacit.boundary.bounded import rounded
+from tacit.boundary import mechanisms
+from tacit.boundary.clipped_sums import as_float32
 from tacit.boundary.events import Event, SampledSkellam, Skellam
 from tacit.boundary.query import Answering, Blocks, Rows, Summable, cells_of
-from tacit.boundary.source import Source
+from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array, Value
 from tacit.errors import PrivacyRefused
 from tacit.secure.masks import pack, unpack
 from tacit.secure.quantize import WIDTHS, Rounding, Uniform, centred, wrapped
 
-#: The one block of a contribution in whole numbers.
+#: The one block of a contribution in integers.
 SEALED = "sealed"
 
 #: What a deployment rounds released factors to: a public grid, far finer than their noise.
@@ -38,7 +37,7 @@ class Floats:
 
     Guarantee
     ---------
-    `noised` adds N(0, σ²) to every cell, sampled or not: see `tacit.boundary.noise.Gaussian`.
+    `noised` adds N(0, σ²) to every cell, sampled or not: see `tacit.boundary.mechanisms.Gaussian`.
     """
 
     sigma: float = 0.0
@@ -49,17 +48,17 @@ class Floats:
         return cast(Blocks, answering.exact({}, stream))
 
     def noised(self, exact: Any, contributors: int, source: Source) -> Blocks:
-        """Noise of its own for each of the contributors, added up: one normal variable a cell."""
+        """The noise of every contributor, added up: one normal variable per cell."""
         if self.sigma == 0:
-            return {name: rounded(block) for name, block in exact.items()}
-        return noise.Gaussian(self.sigma * math.sqrt(contributors)).noised(exact, source)
+            return {name: as_float32(block) for name, block in exact.items()}
+        return mechanisms.Gaussian(self.sigma * math.sqrt(contributors)).noised(exact, source)
 
     def payload(self, vector: Any) -> Mapping[str, Value]:
         """What travels."""
         return cast(Mapping[str, Value], vector)
 
     def numbers(self, total: Array) -> Array:
-        """What is hidden travels in integers."""
+        """Refused: what is hidden travels in integers."""
         raise PrivacyRefused("A sum of floats cannot be hidden; nothing was released.")
 
     def blocks(self, body: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
@@ -68,7 +67,7 @@ class Floats:
 
 
 class Integers:
-    """What codes in integers share: numbers of `bits` bits, of which 1 stands for `unit`, and sums mod 2^bits."""
+    """What encodings in integers share: numbers of `bits` bits, of which 1 stands for `unit`, and sums mod 2^bits."""
 
     bits: int
 
@@ -92,19 +91,19 @@ class Integers:
 
 @dataclass(frozen=True)
 class Grid(Integers):
-    """The whole numbers that a step's sum is made of, and the Skellam noise on it.
+    """The integers that a step's sum is made of, and the Skellam noise on it.
 
     Attributes
     ----------
-    rounding : how a piece becomes whole numbers, and how long it can be then
-    times : how many pieces' lengths one unit can move the sum by: 1, or 2 where it can change a piece into another
+    rounding : how a contribution becomes integers, and how long it can be then
+    times : by how many contributions' lengths one unit can move the sum: 1, or 2 where it can change one into another
     multiplier : z, the noise's standard deviation over Δ₂
     bits : of each cell
 
     Guarantee
     ---------
-    One unit moves the sum of whole numbers by at most `l2` = times·Δ₂ and `l1` = times·Δ₁ of a piece, and the noise
-    left on it has at least the variance (z·l2)²; so a release costs what the event `Skellam` says.
+    One unit moves the sum of integers by at most `l2` = times·Δ₂ and `l1` = times·Δ₁ of a contribution, and the noise
+    that remains on it has at least the variance (z·l2)²; so a release costs what the event `Skellam` says.
     """
 
     rounding: Rounding
@@ -132,10 +131,13 @@ class Grid(Integers):
 
     def event(self, sampling: float, count: int) -> Event:
         """What `count` answers spend."""
-        return skellam_event(self.multiplier, self.l1, self.l2, sampling, count)
+        charged = (self.multiplier * self.l2) ** 2  # not `variance`, so that tests can tell the noise from its price
+        if sampling < 1:
+            return SampledSkellam(charged, self.l1, self.l2, sampling, count)
+        return Skellam(charged, self.l1, self.l2, count)
 
     def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
-        """The answer in integers, each piece rounded by itself; (size,) int64."""
+        """The answer in integers, each contribution rounded by itself; (size,) int64."""
         if not hasattr(answering, "chunks"):
             raise PrivacyRefused(
                 f"A {type(answering).__name__} exposes no per-user contributions, so it cannot be summed in integers; "
@@ -147,19 +149,11 @@ class Grid(Integers):
 
     def noised(self, exact: Any, contributors: int, source: Source) -> Array:
         """All of the noise, once for each of the contributors."""
-        return noise.Skellam(self.variance * contributors).add(exact, source)
+        return mechanisms.Skellam(self.variance * contributors).add(exact, source)
 
     @property
     def unit(self) -> float:
         return self.rounding.step
-
-
-def skellam_event(multiplier: float, l1: float, l2: float, sampling: float, count: int) -> Event:
-    """`count` answers of that sensitivity with Skellam noise of standard deviation multiplier·Δ₂."""
-    variance = (multiplier * l2) ** 2
-    if sampling < 1:
-        return SampledSkellam(variance, l1, l2, sampling, count)
-    return Skellam(variance, l1, l2, count)
 
 
 #: Steps to the largest number of an un-noised sum: 2²⁴, as fine as float32.
@@ -168,7 +162,7 @@ FINE = 2.0**24
 
 @dataclass(frozen=True)
 class Fixed(Integers):
-    """Fixed-point numbers: for a party's own noised factors in a masked mean, and for sums that carry no noise.
+    """Fixed-point numbers: for noised factors in a masked mean, and for sums that carry no noise.
 
     Attributes
     ----------
@@ -178,7 +172,7 @@ class Fixed(Integers):
 
     Guarantee
     ---------
-    None of its own: what is encoded carries its noise already, or none at all, which is NON-PRIVATE. It never wraps:
+    None: what is encoded carries its noise already, or none at all, which is NON-PRIVATE. It never wraps:
     contributions are cut to their limit before they are encoded, and `bits` hold all of them together.
     """
 
@@ -196,8 +190,8 @@ class Fixed(Integers):
         """For sums over so many users, none of whom adds more than `largest` to a cell."""
         if not 0 < largest < math.inf:
             raise PrivacyRefused(
-                "A sum that is to be hidden travels in integers, and this one has no public bound on what one user "
-                'adds to a cell; use [aggregation] name = "plain", or let its query declare `largest`.'
+                "A hidden sum travels in integers, and this one has no public bound on what one user adds to a cell; "
+                'use [aggregation] name = "plain", or let its query declare `largest`.'
             )
         needed = math.ceil(math.log2((FINE + 1) * max(1, users))) + 1
         width = next((width for width in WIDTHS if width >= needed), None)
@@ -213,7 +207,7 @@ class Fixed(Integers):
         return cast(Array, exact)
 
     def encoded(self, blocks: Mapping[str, Any], weight: float, users: int = 1) -> Array:
-        """weight·blocks in steps, flattened by name, (size,) int64; what is no number counts as 0."""
+        """weight·blocks in steps, flattened by name, (size,) int64; NaN counts as 0."""
         flat = np.concatenate([dense(x).astype(np.float64).ravel() for _name, x in sorted(blocks.items())])
         most = self.limit * users
         whole: Array = np.rint(np.clip(np.nan_to_num(flat), -most, most) * (weight / self.step)).astype(np.int64)
@@ -240,6 +234,6 @@ def dense(block: Any) -> Array:
 
 
 def on_public_grid(block: Array) -> Array:
-    """Noised numbers rounded to `PUBLIC_GRID`: the last bits of floating-point noise are not let out."""
+    """Noised numbers rounded to `PUBLIC_GRID`: the last bits of floating-point noise are not released."""
     rounded: Array = (np.rint(np.asarray(block, dtype=np.float64) / PUBLIC_GRID) * PUBLIC_GRID).astype(block.dtype)
     return rounded

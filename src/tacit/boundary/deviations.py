@@ -1,8 +1,8 @@
 """Deviations from the middle of the scale, summed rating by rating: what one *rating* adds is bounded, not one user.
 
-Whatever a user computes from her whole record, a mean to centre by or a weight, moves with each of her ratings, and
-then one rating moves everything that she sends. Here every rating is clipped and added by itself, as if each came from
-somebody else, so for the unit rating nothing but its own two cells can move.
+Whatever is computed from a user's whole record, a mean to centre by or a weight, moves with each of their ratings, and
+then one rating moves everything that the user sends. Here every rating is clipped and added by itself, so for the unit
+rating nothing but its own two cells can move.
 """
 
 from __future__ import annotations
@@ -13,13 +13,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.bounded import ROOM, Bounded, attendance, finite, fitting_rows, in_channels, on_grid, positive
+from tacit.boundary.clipped_sums import (
+    MARGIN,
+    Bounded,
+    check_ratings,
+    finite,
+    item_contributions,
+    item_sums,
+    on_grid,
+    participants,
+    positive,
+)
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale
 from tacit.errors import DataError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class Deviations(Query):
     Attributes
     ----------
     scale : [low, high] of span R, declared; middle = low + R/2. What lies outside the scale is clipped to it, whatever
-        the ratings themselves say their scale is; what is not a finite number counts as the middle
+        scale the ratings claim; what is not a finite number counts as the middle
     count_weight : s
 
     Guarantee
@@ -41,10 +51,10 @@ class Deviations(Query):
         ‖f(D) − f(D')‖ = √(x² + s²) ≤ √((R/2)² + s²) = a
 
     Sensitivity per rating: a under zero-out and add/remove, attained by r_ij = low or high. Under replace one rating
-    goes and one comes, of the same item or another: 2a by the triangle inequality. Per user infinite: she may have
-    rated all m items, and the sum of her parts is bounded by no number that does not grow with the catalogue. So is
-    everything on a scale read off the data. The bound holds in floating point: x and s are cut by `ROOM` and to a grid
-    on which sums are exact; a cell gets at most one rating of each user.
+    goes and one comes, of the same item or another: 2a by the triangle inequality. Per user infinite: a user may have
+    rated all m items, and no number that does not grow with the catalogue bounds the sum. So is everything on a scale
+    read off the data. The bound holds in floating point: x and s are cut by `MARGIN` and to a grid on which sums are
+    exact; a cell gets at most one rating of each user.
 
     >>> Deviations(Scale(1, 5), 1.5).sensitivity(Unit.RATING, Relation.ZERO_OUT)
     2.5
@@ -58,10 +68,10 @@ class Deviations(Query):
 
     @property
     def clip(self) -> float:
-        """a: a rating is a piece of its own."""
+        """a: each rating is one contribution."""
         return math.hypot(self.scale.span / 2, self.count_weight)
 
-    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    def nonzero_coordinates(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """One cell of each block."""
         return 2
 
@@ -71,38 +81,31 @@ class Deviations(Query):
         return 2 * self.clip if relation is Relation.REPLACE else self.clip
 
     def over(self, ratings: Ratings, present: Array | None = None) -> DeviationSum:
-        """The sums over a party's ratings, one per user and item; `present` (n,) bool is who takes part."""
         return DeviationSum(self, ratings, present)
 
 
 class DeviationSum(Bounded):
-    """What answers `Deviations`."""
-
-    query: Deviations
+    """`Deviations` over a party's ratings, one per user and item."""
 
     def __init__(self, query: Deviations, ratings: Ratings, present: Array | None = None) -> None:
-        fitting_rows(ratings)
+        check_ratings(ratings)
         if len(ratings.values) != len(ratings.items):
             raise DataError(f"Sums of deviations need a value for each of {len(ratings.items):,} ratings.")
-        self.query, self.ratings, self.present = query, ratings, attendance(present, ratings.n_users)
+        self.query, self.ratings, self.present = query, ratings, participants(present, ratings.n_users)
 
-    def contributions(self) -> dict[str, Array]:
-        """What every rating adds, (nnz,) float64 a block: the numbers to quantise, one by one, in a deployment."""
+    def bounded_values(self) -> dict[str, Array]:
+        """What every rating adds, (nnz,) float64 per block."""
         scale, s = self.query.scale, self.query.count_weight
         half = scale.span / 2
-        x = np.clip(finite(self.ratings.values - np.float64(scale.low + half)), -ROOM * half, ROOM * half)
-        both = np.stack([x, np.full(len(x), ROOM * s)]) * np.repeat(self.present, np.diff(self.ratings.indptr))
+        x = np.clip(finite(self.ratings.values - np.float64(scale.low + half)), -MARGIN * half, MARGIN * half)
+        both = np.stack([x, np.full(len(x), MARGIN * s)]) * np.repeat(self.present, np.diff(self.ratings.indptr))
         errors, weights = on_grid(both, max(half, s), self.ratings.n_users)
         return {"errors": errors, "weights": weights}
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
-        m = self.ratings.n_items
-        return {
-            name: np.bincount(self.ratings.items, weights=x, minlength=m).astype(np.float64)
-            for name, x in self.contributions().items()
-        }
+        return item_sums(self.ratings, self.bounded_values())
 
-    def pieces(self, state: Blocks, stream: np.random.Generator) -> Pieces:
-        """Every rating is a piece of its own, in two cells."""
-        ratings = self.ratings
-        return in_channels(np.arange(ratings.n_ratings + 1), ratings.items, self.contributions(), ratings.n_items)
+    def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
+        """Each rating is one contribution, in two cells."""
+        starts = np.arange(self.ratings.n_ratings + 1)
+        return item_contributions(starts, self.ratings.items, self.bounded_values(), self.ratings.n_items)

@@ -1,50 +1,52 @@
-"""Exact samplers of noise over the whole numbers: discrete Laplace, discrete Gaussian, Poisson, Skellam.
+"""Exact samplers of noise over the integers: discrete Laplace, discrete Gaussian, Poisson, Skellam.
 
 All are rejection samplers in the manner of Canonne, Kamath and Steinke 2020 ("The discrete Gaussian for differential
-privacy", §5): a candidate from an easier distribution is kept with the toss of a coin of known bias, and no normalising
-constant is ever needed. They toss Bernoulli(e^−γ) coins by a series of fair comparisons of rationals; here a coin is
-one comparison of a uniform number U with p:
+privacy", §5): a coin of known bias decides whether to accept a candidate from an easier distribution, and no
+normalising constant is needed. They toss Bernoulli(e^−γ) coins by a series of fair comparisons of rationals; here a
+coin is one comparison of a uniform number U with p:
 
-- U has 53 bits at first, or 32 where those tell, and as many as are needed later;
+- U has 53 bits at first, or 32 where those decide, and as many more as are needed;
 - p is computed in float64, with an error below `DOUBT` = 2⁻³⁶ (the worst seen is 2⁻⁴⁷);
 - where |U − p| ≤ DOUBT, that is once in 2³⁵ tosses, p is computed again, to 50 digits, from exact rationals.
 
 So each coin comes up heads with probability p to within 10⁻⁵⁰, parameters being the exact binary value of the float
 that was given, and a draw is within 10⁻⁴⁸ of its distribution in total variation. Candidates, signs and ranges are
 integers throughout. What is *not* hidden is time: a sampler that rejects takes longer for some outcomes than for others
-(Jin et al. 2022, "Are we there yet?"), so an observer should see the clock of whole releases only.
+(Jin et al. 2022, "Are we there yet?"), so an observer should see the time of complete releases only.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.boundary.source import Source
-from tacit.boundary.stirling import log_factorial, log_poisson
+from tacit.boundary.randomness import Source
 from tacit.errors import UsageError
 
 DOUBT = 2.0**-36
 
-#: Where all whole numbers that can turn up fit into float64 and int64.
+#: Where all integers that can occur fit into float64 and int64.
 SMALLEST, LARGEST = 2.0**-40, 2.0**40
 
 #: Slots of a table of Poisson candidates; and how many candidates are drawn at a time.
 SLOTS, BATCH = 1 << 16, 1 << 15
+
+#: Stirling's series of ln k! − ((k + ½) ln k − k + ½ ln 2π): it is enveloping, its error below the first term left out.
+_STIRLING = [Fraction(*c) for c in ((1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), (1, 156))]
+
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798")
 
 Integers = NDArray[np.int64]
 Exact = Callable[[int], Decimal]
 
 
 def discrete_laplace(source: Source, scale: float, n: int) -> Integers:
-    """P(x) ∝ e^(−|x|/scale) over the whole numbers, (n,) int64 (their Algorithm 2).
+    """P(x) ∝ e^(−|x|/scale) over the integers, (n,) int64 (their Algorithm 2).
 
     The scale is rounded up to t/s, with t < 2⁵⁰ and s a power of two: by at most 2⁻⁴⁸ of it, or 2⁻⁶² if that is more.
     """
@@ -55,7 +57,7 @@ def discrete_laplace(source: Source, scale: float, n: int) -> Integers:
 
 
 def discrete_gaussian(source: Source, variance: float, n: int) -> Integers:
-    """P(x) ∝ e^(−x²/2σ²) over the whole numbers, (n,) int64 (their Algorithm 3).
+    """P(x) ∝ e^(−x²/2σ²) over the integers, (n,) int64 (their Algorithm 3).
 
     Candidates are discrete Laplace of scale t = ⌊σ⌋ + 1; y is kept with probability exp(−(|y| − σ²/t)²/2σ²).
     """
@@ -63,7 +65,7 @@ def discrete_gaussian(source: Source, variance: float, n: int) -> Integers:
     t = math.isqrt(int(variance)) + 1
     exact_variance = Fraction(variance)
 
-    def kept(m: int) -> Integers:
+    def accepted(m: int) -> Integers:
         y = _laplace_candidates(source, t, 1, m)
         size = np.abs(y)
 
@@ -73,35 +75,13 @@ def discrete_gaussian(source: Source, variance: float, n: int) -> Integers:
         off = size - variance / t
         return y[_coins(source, np.exp(-off * off / (2.0 * variance)), exact)]
 
-    return _gathered(n, kept)
+    return _gathered(n, accepted)
 
 
 def skellam(source: Source, variance: float, n: int) -> Integers:
     """The difference of two Poisson variables of mean variance/2, (n,) int64. Shares add up: variances do."""
     _check("variance", variance, LARGEST)
-    return _poisson(source, variance / 2, n) - _poisson(source, variance / 2, n)
-
-
-def poisson(source: Source, mean: float, n: int) -> Integers:
-    """P(k) = μᵏ e^−μ / k!, (n,) int64, at any mean.
-
-    One word is one candidate, by a table of 2¹⁶ *slots*. Whole numbers within about 4.5 standard deviations of the mean
-    lie in *bins* of 2ʲ neighbours; bin b has w_b slots, in proportion to the largest P in it, and the two tails have
-    some. The word's first 16 bits choose a slot, the next ones a number k in its bin, and the last 32 begin the U of
-    the coin that keeps k. A k of bin b comes up with probability w_b/2^(16+j) and is kept with F·P(k)/w_b, where F is
-    one number for all, so small that this is at most 1; so what is kept has law P. As P has one peak it is smallest at
-    an end of the bin: below what that end is kept with, U keeps any k, and P(k) need not be computed. At least 0.98 of
-    the candidates are kept, all but 0.013 of those so.
-
-    In a tail k is g steps from its beginning, with g geometric, P(g) ∝ e^(−g/t). There P falls by a factor of at least
-    e^(1/t) a step, so that P(k)·e^(g/t) is largest at the beginning, which is what the tail's slots are in proportion
-    to.
-    """
-    _check("mean", mean, LARGEST)
-    return _poisson(source, mean, n)
-
-
-# -- inside --------------------------------------------------------------------------------------------------------
+    return poisson(source, variance / 2, n) - poisson(source, variance / 2, n)
 
 
 @dataclass(frozen=True)
@@ -139,8 +119,8 @@ def _table(mean: float) -> _Table:
     first = max(0, m - reach)
     inside = -((first - m - reach) // width)
     starts = first + width * np.arange(inside)
-    ends = np.stack([log_poisson(starts, mean), log_poisson(starts + width - 1, mean)])
-    at_peak = float(log_poisson(np.array([m]), mean)[0])
+    ends = np.stack([_log_poisson(starts, mean), _log_poisson(starts + width - 1, mean)])
+    at_peak = float(_log_poisson(np.array([m]), mean)[0])
     highest = width * np.exp(np.where(np.arange(inside) == (m - first) // width, at_peak, ends.max(axis=0)))
 
     after, before = first + width * inside, max(1, first - 1)
@@ -148,7 +128,7 @@ def _table(mean: float) -> _Table:
     if first > 0:
         tails.append((first - 1, -1, 1 + int(1 / math.log(mean / before))))
     begins, steps, scales = (np.array(column) for column in zip(*tails, strict=True))
-    heights = np.append(highest, np.exp(log_poisson(begins, mean)) / -np.expm1(-1 / scales)) * (1 + 2.0**-30)
+    heights = np.append(highest, np.exp(_log_poisson(begins, mean)) / -np.expm1(-1 / scales)) * (1 + 2.0**-30)
 
     factor = float(width * (SLOTS - len(heights)) / heights.sum())
     slots = (factor / width * heights).astype(np.int64) + 1
@@ -170,10 +150,25 @@ def _table(mean: float) -> _Table:
     )
 
 
-def _poisson(source: Source, mean: float, n: int) -> Integers:
+def poisson(source: Source, mean: float, n: int) -> Integers:
+    """P(k) = μᵏ e^−μ / k!, (n,) int64, at any mean.
+
+    One word is one candidate, by a table of 2¹⁶ *slots*. Integers within about 4.5 standard deviations of the mean
+    lie in *bins* of 2ʲ neighbours; bin b has w_b slots, in proportion to the largest P in it, and the two tails have
+    some. The word's first 16 bits choose a slot, the next ones a number k in its bin, and the last 32 begin the U of
+    the coin that keeps k. A k of bin b comes up with probability w_b/2^(16+j) and is kept with F·P(k)/w_b, where F is
+    one number for all, so small that this is at most 1; so what is kept has law P. As P has one peak, it is smallest at
+    an end of the bin: below what that end is kept with, U keeps any k, and P(k) need not be computed. At least 0.98 of
+    the candidates are kept, all but 0.013 of those so.
+
+    In a tail k is g steps from its beginning, with g geometric, P(g) ∝ e^(−g/t). There P falls by a factor of at least
+    e^(1/t) a step, so that P(k)·e^(g/t) is largest at the beginning, which is what the tail's slots are in proportion
+    to.
+    """
+    _check("mean", mean, LARGEST, SMALLEST / 2)
     table = _table(mean)
 
-    def kept(size: int) -> Integers:
+    def accepted(size: int) -> Integers:
         drawn = source.words(size)
         bins = table.bin_of[drawn >> np.uint64(48)]
         k = table.starts[bins] + ((drawn >> np.uint64(32)) & np.uint64(table.mask)).view(np.int64)
@@ -184,7 +179,7 @@ def _poisson(source: Source, mean: float, n: int) -> Integers:
         chosen: Integers = k[heads]
         return chosen
 
-    return _gathered(n, kept, 1.05)
+    return _gathered(n, accepted, 1.05)
 
 
 def _weighed(
@@ -204,7 +199,7 @@ def _weighed(
             return Decimal(0)
         with localcontext() as digits:
             digits.prec = 100
-            power = count * Decimal(mean).ln() - Decimal(mean) - log_factorial(count)
+            power = count * Decimal(mean).ln() - Decimal(mean) - _log_factorial(count)
             share = Decimal(table.factor) / int(table.slots[bins[i]])
             if tail < 0:
                 return power.exp() * share
@@ -212,8 +207,44 @@ def _weighed(
             flat = (table.mask + 1) * (1 - (Decimal(-1) / scale).exp())
             return (power + Decimal(int(beyond[i])) / scale).exp() * share / flat
 
-    p = np.exp(log_poisson(np.maximum(k, 0), mean) + tilt + table.logs[bins])
+    p = np.exp(_log_poisson(np.maximum(k, 0), mean) + tilt + table.logs[bins])
     return k, _coins(source, np.where(k < 0, 0.0, p), exact, leading)
+
+
+def _log_poisson(k: Integers, mean: float) -> NDArray[np.float64]:
+    """ln P(k) without cancellation: −½ ln 2πk − rest(k) − D, D = k ln(k/μ) + μ − k (Loader 2000, "Fast and accurate…").
+
+    With v = (k − μ)/(k + μ), D = (k − μ)·v + 2k·(v³/3 + v⁵/5 + …), which keeps its digits where k is near μ.
+    """
+    safe = np.maximum(k, 1).astype(np.float64)
+    v = (safe - mean) / (safe + mean)
+    near = np.abs(v) < 0.1
+    square = np.where(near, v * v, 0.0)
+    series = np.zeros_like(square)
+    for j in range(8, 0, -1):
+        series = square * (1 / (2 * j + 1) + series)
+    distance = np.where(near, (safe - mean) * v + 2.0 * safe * v * series, safe * np.log(safe / mean) + mean - safe)
+    inverse = 1.0 / (safe * safe)
+    rest = np.zeros_like(safe)
+    for c in reversed(_STIRLING[:5]):
+        rest = rest * inverse + float(c)
+    rest = np.where(safe < 16, _small_rests()[np.minimum(k, 15)], rest / safe)
+    return np.where(k == 0, -mean, -0.5 * np.log(2.0 * math.pi * safe) - rest - distance)
+
+
+@cache
+def _small_rests() -> NDArray[np.float64]:
+    """What Stirling's formula leaves of ln k!, for k below 16."""
+    stirling = [(k + 0.5) * math.log(k) - k + 0.5 * math.log(2 * math.pi) for k in range(1, 16)]
+    return np.array([0.0] + [math.lgamma(k + 1) - s for k, s in enumerate(stirling, start=1)])
+
+
+def _log_factorial(k: int) -> Decimal:
+    """ln k!, in the precision of the context, to 10⁻⁵⁰ or better."""
+    if k <= 2000:
+        return Decimal(math.factorial(k)).ln()
+    rest = sum((Decimal(c.numerator) / c.denominator / Decimal(k) ** (2 * j + 1) for j, c in enumerate(_STIRLING)))
+    return (k + Decimal("0.5")) * Decimal(k).ln() - k + (2 * _PI).ln() / 2 + rest
 
 
 def _laplace_candidates(source: Source, t: int, s: int, m: int) -> Integers:
@@ -226,7 +257,7 @@ def _laplace_candidates(source: Source, t: int, s: int, m: int) -> Integers:
 
 
 def _geometric(source: Source, t: int, m: int) -> Integers:
-    """P(x) ∝ e^(−x/t) over the whole numbers from 0: some of at most m tries.
+    """P(x) ∝ e^(−x/t) over the integers from 0: some of at most m tries.
 
     They are u + t·v, with u uniform below t and kept with e^(−u/t), and v the heads of a coin of bias 1/e in a row.
     """
@@ -242,7 +273,7 @@ def _geometric(source: Source, t: int, m: int) -> Integers:
 def _coins(
     source: Source, p: NDArray[np.float64], exact: Exact, leading: NDArray[np.uint64] | None = None
 ) -> NDArray[np.bool_]:
-    """One toss for each of the probabilities; exact(i) is p[i] to 50 digits, asked for where float64 cannot decide.
+    """One toss for each of the probabilities; exact(i) is p[i] to 50 digits, computed where float64 cannot decide.
 
     `leading` are the first 32 bits of each U where they were drawn before.
     """
@@ -256,7 +287,7 @@ def _coins(
 
 
 def _decided(source: Source, drawn: int, p: Decimal) -> bool:
-    """Whether a uniform number that starts with the 53 bits `drawn` is below p; where they do not tell, 128 more do."""
+    """Whether a uniform number that starts with the 53 bits `drawn` is below p; 128 more decide if those do not."""
     with localcontext() as digits:
         digits.prec = 120
         scaled = p * 2**53
@@ -282,6 +313,6 @@ def _gathered(n: int, some: Callable[[int], Integers], tries: float = 2.0) -> In
     return out
 
 
-def _check(what: str, value: float, most: float) -> None:
-    if not SMALLEST <= value <= most:
-        raise UsageError(f"Discrete noise needs a {what} in [{SMALLEST:g}, {most:g}], which {value:g} is not.")
+def _check(what: str, value: float, most: float, least: float = SMALLEST) -> None:
+    if not least <= value <= most:
+        raise UsageError(f"Discrete noise needs a {what} in [{least:g}, {most:g}], which {value:g} is not.")

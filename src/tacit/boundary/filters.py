@@ -1,11 +1,11 @@
 """A privacy filter: the veto over releases that are chosen one after another.
 
-Whoever starts a run because of what the last one showed has chosen an event in the light of data. Composition theorems
-for a fixed list then do not apply as they stand: privacy loss distributions in particular may understate the cost,
-because an analyst can go on exactly where the loss so far is large (Rogers et al. 2016; "Privacy Filters are Captured
-by Residues", 2026, shows that the tightest (ε, δ) bound makes no valid filter). Two kinds of sums do make one, at no
-extra cost: Rényi costs of a fixed order (Feldman and Zrnic 2021; Lécuyer 2021) and μ² of Gaussians (Smith and Thakurta
-2022; Koskela, Tobaben and Honkela 2023).
+A run that is started because of what the last one showed is an event chosen in the light of data. Composition theorems
+for a fixed list then do not apply: privacy loss distributions in particular may understate the cost, because an analyst
+can go on exactly where the loss so far is large (Rogers et al. 2016; "Privacy Filters are Captured by Residues", 2026,
+shows that the tightest (ε, δ) bound makes no valid filter). Two kinds of sums do make a filter, at no extra cost:
+Rényi costs of a fixed order (Feldman and Zrnic 2021; Lécuyer 2021) and μ² of Gaussians (Smith and Thakurta 2022;
+Koskela, Tobaben and Honkela 2023).
 
 Several such bounds side by side cost δ. Which of them will hold at the end depends on the answers; but the transcripts
 on which the i-th holds are those of an (ε, δ_i)-DP mechanism, and adding over i gives (ε, Σ δ_i). So δ is shared out
@@ -17,40 +17,35 @@ before the first release, as a function of the budget and of the first schedule 
   to orders around it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from tacit.boundary import compose, gdp, renyi, spending
-from tacit.boundary.events import Event, Gaussian
-from tacit.boundary.shuffling import Floats
-from tacit.boundary.spending import Noised
+from tacit.boundary import gdp, renyi
+from tacit.boundary.account import merged_delta, merged_epsilon, plain_mu
+from tacit.boundary.events import Event, Gaussian, Noised, count_by_kind, merge
+from tacit.boundary.shuffle_amplification import Floats
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
 
-#: The part of δ that is kept for μ²; plain Gaussians alone are then counted exactly, at that δ.
+#: The part of δ that is reserved for μ²; plain Gaussians alone are then counted exactly, at that δ.
 MU_SHARE = 0.3
 
 
 class Filter:
-    """A veto that keeps everything that is ever released within (ε, δ), whatever made somebody ask for it.
+    """A veto that keeps all releases together within (ε, δ), however each one was chosen.
 
     Parameters
     ----------
     epsilon, delta : the budget, for the life of the record. An infinite ε vetoes nothing; `spent` is then a reading.
     relation : zero-out, add/remove or replace; multipliers are as in `account`
     first : the schedule that was fixed before the first release, if there was one; the same at every use of a record
-    plain : a promise that plain Gaussians alone will ever be asked for. All of δ goes to μ², exactly, and anything else
-        is vetoed.
 
     Formal guarantee
     ----------------
     As long as only events that `admits` accepted are released, each before the next is chosen, everything together is
-    (ε, δ)-DP, for adaptively chosen events, parameters and stopping times. `spent` says how far along that is; it is
+    (ε, δ)-DP, for adaptively chosen events, parameters and stopping times. `spent` is how much of it is used; it is
     at most ε exactly where the veto would not have fallen, and is a guarantee of its own only for a fixed list.
 
     >>> from tacit.boundary.events import Gaussian
@@ -59,38 +54,34 @@ class Filter:
     (True, False)
     """
 
-    def __init__(
-        self, epsilon: float, delta: float, relation: Relation, first: Sequence[Event] = (), plain: bool = False
-    ) -> None:
+    def __init__(self, epsilon: float, delta: float, relation: Relation, first: Sequence[Event] = ()) -> None:
         if not epsilon >= 0:
             raise UsageError(f"A budget of ε = {epsilon} is not possible; give a number of at least 0.")
         if not 0 < delta < 1:
             raise UsageError(f"A budget of δ = {delta} is not possible; give a number between 0 and 1.")
-        self.epsilon, self.delta, self.relation, self.plain = float(epsilon), float(delta), Relation(relation), plain
-        planned = () if plain else spending.merge(first) or ()
-        taken = compose.delta(planned, self.epsilon, self.relation) if self.epsilon < math.inf else 0.0
-        # A first schedule that the budget does not hold is no schedule to rely on; it still says what to watch.
-        self._first = _counts(planned) if taken <= self.delta else {}
+        self.epsilon, self.delta, self.relation = float(epsilon), float(delta), Relation(relation)
+        planned = merge(first) or ()
+        taken = merged_delta(planned, self.epsilon, self.relation) if self.epsilon < math.inf else 0.0
+        # A first schedule that exceeds the budget cannot be relied on; it still says which orders to watch.
+        self._first = count_by_kind(planned) if taken <= self.delta else {}
         left = self.delta - taken if self._first else self.delta
-        self._mu_share = left if plain else left * MU_SHARE
+        self._mu_share = left * MU_SHARE
         self._orders, self._shares = _shared_out(self.epsilon, left, planned, self.relation)
         self._overheads = np.array([_overhead(*pair) for pair in zip(self._orders, self._shares, strict=True)])
 
     def spent(self, events: Iterable[Event]) -> float:
         """The ε reached: the smallest over the bounds that still hold."""
-        together = spending.merge(events)
+        together = merge(events)
         if together is None:
             return math.inf
         if not together:
             return 0.0
-        if all(count <= self._first.get(event, 0) for event, count in _counts(together).items()):
-            return compose.epsilon(together, self.delta, self.relation)
-        mu = compose.plain_mu(together, self.relation)
+        if all(count <= self._first.get(event, 0) for event, count in count_by_kind(together).items()):
+            return merged_epsilon(together, self.delta, self.relation)
+        mu = plain_mu(together, self.relation)
         reached = math.inf if mu is None or self._mu_share <= 0 else gdp.epsilon(self._mu_share, mu)
-        if not self.plain:
-            costs = renyi.curve(together, self.relation, self._orders)
-            reached = min(reached, max(0.0, float(np.min(costs + self._overheads))))
-        return reached
+        costs = renyi.curve(together, self.relation, self._orders)
+        return min(reached, max(0.0, float(np.min(costs + self._overheads))))
 
     def admits(self, spent: Sequence[Event], new: Event) -> bool:
         """Whether `new` may be released after the events in `spent`; an event that is not known is an error."""
@@ -118,7 +109,3 @@ def _shared_out(
 
 def _overhead(order: float, share: float) -> float:
     return float(renyi.overhead(np.array([order]), share)[0]) if share > 0 else math.inf
-
-
-def _counts(events: tuple[Noised, ...]) -> dict[Noised, int]:
-    return {replace(event, count=1): event.count for event in events}

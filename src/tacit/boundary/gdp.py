@@ -10,11 +10,9 @@ With a = μ/2 − ε/μ and b = a − μ the second term is e^(−a²/2)·erfcx(
 the difference is e^(−a²/2)·(erfcx(−a/√2) − erfcx(−b/√2))/2, so that nothing is lost where δ is tiny. For tiny μ that
 difference is the slope of erfcx half-way, −erfcx′(m) = 2/√π − 2m·erfcx(m) at m = ε/(μ√2), times μ/√2.
 
-There is no central-limit form here. For *sampled* steps it gives an ε below the true one (1.62 where 1.83 holds); they
-are accounted for by privacy loss distributions, in `losses`.
+There is no central-limit form here: for *sampled* steps it gives an ε below the true one (1.62 where 1.83 holds).
+`loss_distributions` accounts for those.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
@@ -77,7 +75,7 @@ def epsilon(delta: float, mu: float) -> float:
         return 0.0
     # δ(ε) ≤ Φ(a) ≤ e^(−a²/2) for a ≤ 0, so this ε is large enough.
     high = mu * mu / 2 + mu * math.sqrt(-2 * wanted)
-    return _crossing(lambda e: log_delta(e, mu) <= wanted, 0.0, high) * (1 + SLACK)
+    return crossing(lambda e: log_delta(e, mu) <= wanted, 0.0, high) * (1 + SLACK)
 
 
 def mu(epsilon: float, delta: float) -> float:
@@ -89,17 +87,16 @@ def mu(epsilon: float, delta: float) -> float:
     high = math.sqrt(2 * epsilon) + 1
     while log_delta(epsilon, high) <= wanted:
         high *= 2
-    return _crossing(lambda m: m > 0 and log_delta(epsilon, m) > wanted, 0.0, high, low_end=True) * (1 - SLACK)
+    return crossing(lambda m: m > 0 and log_delta(epsilon, m) > wanted, 0.0, high, low_end=True) * (1 - SLACK)
 
 
-def _crossing(holds: Callable[[float], bool], low: float, high: float, low_end: bool = False) -> float:
-    """Where `holds` turns from False to True between low and high, to the last bits: the True end, or the False."""
-    for _ in range(2000):
-        middle = (low + high) / 2
-        if not low < middle < high or high - low <= 1e-14 * high:
-            break
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
+def crossing(
+    holds: Callable[[float], bool], low: float, high: float, tolerance: float = 1e-14, low_end: bool = False
+) -> float:
+    """Where `holds` turns from False to True, by bisection: the end of the bracket where it holds, or the other end.
+
+    μ and ε are part of seeded requests, so a search that ends on other last bits would change a seeded run's draws.
+    """
+    while high - low > tolerance * high and low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return low if low_end else high

@@ -1,6 +1,4 @@
-"""One process a folder: two that shared a run, its ledgers or a site's state would write over each other."""
-
-from __future__ import annotations
+"""One process per folder: two that shared a run, its ledgers or a site's state would overwrite each other."""
 
 import fcntl
 import os
@@ -12,20 +10,17 @@ from tacit.errors import PeerFailed, UsageError
 
 
 @contextmanager
-def alone(folder: Path, what: str, otherwise: str) -> Iterator[None]:
-    """While this process is the only one that writes in `folder`; the kernel lets go when it dies.
+def exclusive(folder: Path, what: str, otherwise: str) -> Iterator[None]:
+    """While this process is the only one that writes in `folder`; the kernel frees the lock when it dies.
 
-    Parameters
-    ----------
-    what : what is kept there, such as "the run"
-    otherwise : what to do instead, such as "name another folder with --out"
+    For messages, `what` is stored there ("the run"), and `otherwise` is an alternative ("name another folder").
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise UsageError(
-            f'{what[:1].upper()}{what[1:]} cannot be kept in "{folder}": {error.strerror}; {otherwise}.'
+            f'{what[:1].upper()}{what[1:]} cannot be stored in "{folder}": {error.strerror}; {otherwise}.'
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

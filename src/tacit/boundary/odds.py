@@ -1,12 +1,9 @@
 """What (ε, δ) means for a person: odds, the best attacker's score, and words.
 
-All of it follows from one fact (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3). Whatever an (ε, δ)-DP mechanism
-shows about one unit, it could have been made from a coin: with probability δ the coin gives everything away, and
-otherwise it tells the truth with odds e^ε to 1. So nobody who sees what left, with any knowledge and any computer, does
-better than somebody who sees that coin.
+All of it follows from one fact (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3): whatever an (ε, δ)-DP mechanism
+shows about one unit can be computed from a coin. With probability δ the coin reveals everything, otherwise it shows the
+truth with odds e^ε to 1. So no attacker, with any knowledge and any computer, does better than one who sees that coin.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -19,15 +16,15 @@ VERDICTS = ((1.0, "strong"), (3.0, "moderate"), (10.0, "weak"), (math.inf, "litt
 
 @dataclass(frozen=True)
 class Odds:
-    """What a guarantee allows the best attacker who sees everything that left and knows everything else.
+    """What a guarantee allows the best attacker, who sees every release and knows everything else.
 
     Attributes
     ----------
     factor : e^ε, by which the odds for or against anything about one unit can move
-    accuracy : how often they are right when they have to tell which of two equally likely values one unit has
+    accuracy : how often they are right about which of two equally likely values one unit has
     advantage : by how much hits exceed false alarms, at most
     caught : the share of units that they find at one false alarm in a hundred
-    people : the size of data set that δ is fit for; above ten times that, δ could cover giving one person away entirely
+    people : the size of data set that δ is fit for; above ten times that, δ could cover revealing one person entirely
     verdict : strong, moderate, weak, little or none
     """
 
@@ -44,8 +41,8 @@ class Odds:
 def odds(epsilon: float, delta: float) -> Odds:
     """The numbers for (ε, δ).
 
-    >>> told = odds(1.0, 1e-6)
-    >>> told.verdict, round(told.accuracy, 3), round(told.factor, 2)
+    >>> allowed = odds(1.0, 1e-6)
+    >>> allowed.verdict, round(allowed.accuracy, 3), round(allowed.factor, 2)
     ('strong', 0.731, 2.72)
     """
     if not epsilon >= 0:

@@ -1,27 +1,30 @@
-"""What protects a party's releases: the run's terms, the party's own ledger and budget, and its noise."""
+"""What protects a party's releases: the run's terms, and the party's own ledger and budget.
 
-from __future__ import annotations
+What the ledger's rows spent is added up row by row (`Tally`): admitting a release costs the same after ten rows or ten
+thousand. Costs do not depend on the order of events, and `merge` adds up counts, so merging a total with one more event
+gives what reading every row again would give. Rows that another process or connection wrote show in SQLite's own count
+of such commits; then everything is read again.
+"""
 
-import json
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
-from tacit.boundary.events import Event, Public
+from tacit.boundary.events import Event, Merged, Public, count_by_kind, merge
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger, Row
-from tacit.boundary.source import Secure, Seeded, Source
 from tacit.boundary.spec import Terms, times
-from tacit.boundary.tally import Merged, Tally, together
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Guarantee, Relation
-from tacit.rng import stream_key
 
 #: The relation that a ledger is read under.
 ACCOUNTED = Relation.ZERO_OUT
+#: By how much a clock may be set back, as time synchronisation does.
+SLACK = timedelta(minutes=5)
 
 
 class BudgetSpent(PrivacyRefused):
@@ -30,11 +33,107 @@ class BudgetSpent(PrivacyRefused):
 
 @dataclass(frozen=True)
 class Budget:
-    """What a party allows to leave: (ε, δ) over its ledger's lifetime, or over the last `days`."""
+    """The (ε, δ) that a party allows over its ledger's lifetime, or over the last `days`."""
 
     epsilon: float
     delta: float
     days: float | None = None
+
+
+class Spent(NamedTuple):
+    """What this run spent, what others did, and what was planned before the ledger's very first release."""
+
+    mine: Merged
+    earlier: Merged
+    first: tuple[Event, ...]
+
+
+def clock() -> datetime:
+    """This machine's time. A budget for a period trusts it: a clock that is set forward makes releases old."""
+    return datetime.now(UTC)
+
+
+class Tally:
+    """What was spent, by this run and by others, as the ledger holds it now.
+
+    Parameters
+    ----------
+    ledger : whose rows are counted
+    run : which of them are this run's
+    """
+
+    def __init__(self, ledger: Ledger, run: str) -> None:
+        self._ledger, self._run = ledger, run
+        self._version: object = None
+
+    def spent(self, days: float | None = None) -> Spent:
+        """What was spent so far; with `days`, in the last so many, by this machine's clock, which must go forward."""
+        self._look()
+        if days is not None and (now := clock()) < (last := max(self._mine.last, self._others.last)) - SLACK:
+            raise PrivacyRefused(
+                f"{self._ledger.party} refuses: its clock says {now:%Y-%m-%d %H:%M} UTC and its ledger's last release "
+                f"is of {last:%Y-%m-%d %H:%M} UTC, so that a budget for {days:g} days cannot be counted; set the clock "
+                "right."
+            )
+        return Spent(self._mine.within(days), self._others.within(days), self._first)
+
+    def made(self) -> Counter[str]:
+        """By step, how many releases this run has made, whichever process recorded them."""
+        self._look()
+        return self._made
+
+    def _look(self) -> None:
+        """Add the rows that are new since the last look. The version is read first: what comes after it is new."""
+        version = self._ledger.version
+        if version != self._version:
+            self._version, self._last, self._written = version, 0, -1
+            self._mine, self._others = _Pile(), _Pile()
+            self._made: Counter[str] = Counter()
+            self._first = tuple(self._ledger.first_schedule())
+        if self._ledger.written == self._written:
+            return
+        self._written = self._ledger.written
+        for row in self._ledger.rows(after=self._last):
+            mine = row.run == self._run
+            (self._mine if mine else self._others).add(row)
+            self._made[row.step] += mine
+            self._last = row.number
+
+
+class _Pile:
+    """Some rows: what all of them spent, and what the recent ones spent."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[datetime, Event]] = []
+        self._all: Merged = ()
+        self.last = datetime.min.replace(tzinfo=UTC) + SLACK
+        self._young: tuple[list[int], Merged] = ([], ())
+
+    def add(self, row: Row) -> None:
+        moment = datetime.fromisoformat(row.moment)
+        self.last = max(self.last, moment)
+        self._rows.append((moment, row.spent))
+        self._all = together(self._all, (row.spent,))
+
+    def within(self, days: float | None) -> Merged:
+        if days is None:
+            return self._all
+        now, most = clock(), timedelta(days=days)
+        young = [place for place, (moment, _event) in enumerate(self._rows) if now - moment <= most]
+        if young != self._young[0]:
+            self._young = young, merge(self._rows[place][1] for place in young)
+        return self._young[1]
+
+
+def together(*parts: Merged | tuple[Event, ...]) -> Merged:
+    """Several parts merged into one; None if one of them is."""
+    return None if None in parts else _merged(tuple(event for part in parts for event in part or ()))
+
+
+@lru_cache(maxsize=1024)
+def _merged(events: tuple[Event, ...]) -> Merged:
+    """`merge`, cached: the parties of a run add up the same events with each release."""
+    return merge(events)
 
 
 @dataclass
@@ -43,63 +142,42 @@ class Protection:
 
     Guarantee
     ---------
-    Every noisy answer is the answer of the step's own query, as the run's terms hold it, plus N(0, (z·Δ)²) on every
-    cell, Δ being the sensitivity that this query enforces for the run's unit and relation; or, in sums of integers,
-    Skellam noise as the step's `Grid` says, of which this party adds all or its share. Releases beyond those that the
-    noise was calibrated for are refused, so the guarantee of the terms covers everything in this run; what left in
-    earlier runs is composed by a privacy filter, and a release that would exceed the party's own budget is refused
-    whatever the coordinator says. A release is charged with what it costs one unit over all parties that the unit is
-    in, so that the ledger of each of these parties alone says what its users have spent in the run.
+    Every noisy answer is the answer of the step's query plus N(0, (z·Δ)²) on every cell, Δ being the sensitivity that
+    this query enforces for the run's unit and relation; or, in sums of integers, Skellam noise as the step's `Grid`
+    says, of which this party adds all or its share. Releases beyond those that the noise was calibrated for are
+    refused, so the guarantee of the terms covers everything in this run; what left in earlier runs is composed by a
+    privacy filter, and a release that would exceed the party's own budget is refused whatever the coordinator says. A
+    release is charged what it costs one unit over all parties that the unit is in, so that the ledger of each of these
+    parties alone shows what its users have spent in the run.
     """
 
     terms: Terms
     ledger: Ledger
     budget: Budget
     run: str
-    seed: int
     people: Sequence[str] = ()
     _tally: Tally = field(init=False)
     _held: bool = False
 
     def __post_init__(self) -> None:
         self.ledger.verify()
-        self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "was kept for another unit or relation")
+        self.ledger.note("unit", f"{self.terms.unit}, {self.terms.relation}", "is for another unit or relation")
         if self.people:
             self.ledger.bind_people(self.people)
         self.ledger.first_schedule(self.terms.events)
         self._tally = Tally(self.ledger, self.run)
-
-    # -- randomness ------------------------------------------------------------------------------------------------
-
-    def source(self, *purpose: str | int) -> Source:
-        """The party's private randomness for one purpose: from the seed in a simulation, else from nowhere twice."""
-        return Seeded(self.key(*purpose)) if self.simulated else Secure()
-
-    def key(self, *purpose: str | int) -> bytes:
-        """32 private bytes for one purpose: derived from the seed in a simulation, else drawn."""
-        return stream_key(self.seed, self.ledger.party, *purpose) if self.simulated else os.urandom(32)
 
     @property
     def simulated(self) -> bool:
         """Whether the guarantee says SIMULATED: only then may anything private come from a seed."""
         return isinstance(self.terms.guarantee, Guarantee) and self.terms.guarantee.simulated
 
-    def only_simulated(self, what: str) -> None:
-        """Refuse what only a simulation may do, under a guarantee that does not say SIMULATED."""
-        if not self.simulated:
-            raise PrivacyRefused(
-                f"{self.ledger.party} was about to {what}, which a simulation may and a deployment may not; "
-                "nothing was released."
-            )
-
-    # -- the veto ---------------------------------------------------------------------------------------------
-
     def admit(self, step: str) -> None:
-        """Refuse a release that the plan does not hold, or that the party's budget does not cover.
+        """Refuse a release that was not planned, or that the party's budget does not cover.
 
-        Sealed sums may be asked for again, where they came to nothing: as often as the run's retries say, all together.
+        Sealed sums that failed may be requested again: as often as the run's retries allow, all together.
         """
-        terms, made = self.terms.steps.get(step), self._tally.made()  # by whichever process
+        terms, made = self.terms.steps.get(step), self._tally.made()  # by any process
         covered = 0 if terms is None else terms.spec.releases
         if terms is not None and terms.retried:
             others = [t for t in self.terms.steps.values() if t.retried and t.spec.step != step]
@@ -107,29 +185,29 @@ class Protection:
             covered += max(0, spare)
         if made[step] >= covered:
             raise PrivacyRefused(
-                f'{self.ledger.party} was asked for release {made[step] + 1} of step "{step}", and the '
+                f'{self.ledger.party} was requested to make release {made[step] + 1} of step "{step}", and the '
                 f"run's guarantee covers {covered}; nothing was released."
             )
         planned = () if terms is None else (terms.event,)
-        now, most = _counts(together(self._tally.spent().mine, planned)), self._most()
-        if now is None or any(count > most[kind] for kind, count in now.items()):
+        now, most = together(self._tally.spent().mine, planned), self._most()
+        if now is None or any(count > most[kind] for kind, count in count_by_kind(now).items()):
             raise PrivacyRefused(
-                f'{self.ledger.party} was asked for more in step "{step}" than the run\'s guarantee was made for; '
+                f'{self.ledger.party} was requested to release more in step "{step}" than the run\'s guarantee covers; '
                 "nothing was released."
             )
-        self.afford()
-        if not self._held:  # a run that is refused holds the ledger to nothing
-            self.ledger.held_to(self.budget.epsilon, self.budget.delta, self.budget.days)
+        self.check_budget()
+        if not self._held:  # a run that is refused leaves no budget in the ledger
+            self.ledger.add_budget(self.budget.epsilon, self.budget.delta, self.budget.days)
             self._held = True
 
     def _most(self) -> Counter[Event]:
-        """How many answers of each kind the run's terms hold: what its rows say beyond that was spent under others."""
+        """How many answers of each kind the run's terms include: rows beyond that were spent under other terms."""
         most: Counter[Event] = Counter()
         for name, releases in self.terms.releases.items():
-            most.update(_counts(together((times(self.terms.steps[name].event, releases),))) or {})
+            most.update(count_by_kind(merge([times(self.terms.steps[name].event, releases)]) or ()))
         return most
 
-    def afford(self) -> None:
+    def check_budget(self) -> None:
         """Refuse a run that the party's budget does not cover, before anything of it is released or recorded."""
         reached = self.would_reach()
         if reached > self.budget.epsilon * (1 + 1e-9):
@@ -159,7 +237,7 @@ class Protection:
         return high
 
     def reading(self) -> float:
-        """ε over everything in the ledger so far, for whoever looks; at most the budget, where that is for good."""
+        """ε over everything in the ledger so far; at most the budget, where that is for the ledger's lifetime."""
         spent = self._tally.spent()
         all_of_it, budget = together(spent.earlier, spent.mine), self.budget
         if all_of_it is None:
@@ -179,7 +257,7 @@ class Protection:
 
 @lru_cache(maxsize=1024)
 def _reached(budget: Budget, relation: Relation, first: tuple[Event, ...], spent: tuple[Event, ...]) -> float:
-    """ε by a filter that shares the budget's δ with a first schedule: a function of these four, reckoned once."""
+    """ε by a filter that shares the budget's δ with a first schedule: a function of these four, computed once."""
     return Filter(budget.epsilon, budget.delta, relation, first).spent(spent)
 
 
@@ -188,7 +266,7 @@ def total_epsilon(
 ) -> float:
     """ε of a ledger's rows, for a reader: tight for the first run, whose schedule was fixed, by a filter beyond it.
 
-    With the `budget` that they were held to it is the better of two readings, as `Protection.reading` is.
+    With the `budget` that was enforced it is the better of two readings, as `Protection.reading` is.
     """
     costly = [row for row in rows if not isinstance(row.spent, Public)]
     first = together(tuple(row.spent for row in costly if row.run == costly[0].run))
@@ -201,19 +279,7 @@ def _reading(
 ) -> float:
     """The better of what two filters read: one that no budget shapes, and that of the budget, which is tight near it.
 
-    For a fixed list of events each is a bound; what was let out in the light of answers is within the budget.
+    For a fixed list of events each is a bound; what was released in the light of answers is within the budget.
     """
     shapes = {math.inf, math.inf if budget is None else budget}
     return min(_reached(Budget(epsilon, delta), relation, first, spent) for epsilon in shapes)
-
-
-def _counts(events: Merged) -> dict[Event, int] | None:
-    """How often each kind of answer is among merged events; None if one of them protects nothing."""
-    return None if events is None else {replace(event, count=1): event.count for event in events}
-
-
-def event_in_words(row: Row) -> str:
-    """What a row spent, for people."""
-    table = json.loads(row.event)
-    kind = table.pop("kind")
-    return f"{kind}({', '.join(f'{k}={v:g}' if isinstance(v, float) else f'{k}={v}' for k, v in table.items())})"

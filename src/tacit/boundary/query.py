@@ -1,7 +1,7 @@
 """Queries: what may be asked of a party's data, and how far one unit can move the answer.
 
 A query is public: a frozen value without data, the same in a plan and at every party. `over` binds it to data, and what
-that returns answers. So a bound is stated once, by the query, and whoever answers takes its limits from there.
+that returns computes the answer. So a bound is stated once, by the query, and the answer takes its limits from there.
 """
 
 from __future__ import annotations
@@ -14,23 +14,19 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from tacit.boundary.source import Source
+from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Pieces
+from tacit.secure.quantize import Contributions
 
 Blocks = Mapping[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A block of an exact answer that is 0 but in a few rows, as a gradient over sampled users is.
+    """A block of `n` rows that is 0 except in a few, as a gradient over sampled users is.
 
-    Attributes
-    ----------
-    n : how many rows there are
-    rows : (k,) int64, increasing: those that may be other than 0
-    values : (k, p) float64, what is in them
+    `rows` (k,) int64, increasing, are those that may be non-zero; `values` (k, p) float64 are their values.
     """
 
     n: int
@@ -61,7 +57,7 @@ def cells_of(shapes: Mapping[str, Sequence[int]]) -> int:
 
 
 class Query:
-    """What may be asked of a party's data, without the data: the base class of frozen dataclasses.
+    """The base class of queries, which are frozen dataclasses.
 
     Attributes
     ----------
@@ -74,22 +70,16 @@ class Query:
 
     @property
     def clip(self) -> float | None:
-        """The ℓ2 norm that no piece exceeds, a piece being what one user, or one rating, adds to a sum.
-
-        None: the answer is not a sum of bounded pieces and cannot be sealed.
-        """
+        """The largest ℓ2 norm of a user's or rating's contribution; None: it cannot be summed in integers."""
         return None
 
     @property
     def largest(self) -> float | None:
-        """The largest absolute value that one user adds to a cell of a sum: what un-noised integers are cut to.
-
-        None: nothing bounds it, and the sum cannot be hidden.
-        """
+        """The most that one user adds to a cell, to which un-noised integers are cut; None: it cannot be hidden."""
         return self.clip
 
-    def touched(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """How many coordinates of one piece may be other than 0; `shapes` are those of the step's blocks, by name."""
+    def nonzero_coordinates(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """How many coordinates of one contribution may be non-zero; `shapes` are those of the step's blocks."""
         return cells_of(shapes)
 
     def sensitivity(self, unit: Unit, relation: Relation) -> float:
@@ -103,7 +93,7 @@ class Query:
     def over(self, *data: Any, **options: Any) -> Any:
         """What answers this query over a party's data: an `Answering`, a `Reporting` or a `Solving`, by mechanism.
 
-        Each query says what data it takes. All take `present`, (n,) bool: which users take part; None means all.
+        The class that is returned documents its data. All take `present`, (n,) bool: which users take part; None: all.
         """
         raise NotImplementedError(f"{type(self).__name__} must say how it is answered.")
 
@@ -115,13 +105,13 @@ class Answering(Protocol):
         """The answer at `state` in float32, one array per block; `stream` is the party's own randomness."""
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> Mapping[str, Exact]:
-        """The answer in float64, for which the bound holds without tolerance: what noise is added to."""
+        """The answer in float64, for which the bound holds without tolerance: noise is added to this one."""
 
 
 class Summable(Answering, Protocol):
-    """An answer that is a sum of pieces, each of which can be made integers by itself."""
+    """An answer that is a sum of contributions, each of which can be rounded to integers by itself."""
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Pieces]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
         """What each user, or each rating, adds to the answer's blocks, flattened in the order of their names."""
 
 
@@ -131,9 +121,8 @@ class Reporting(Protocol):
     def reports(self, stream: np.random.Generator, coins: Source, epsilon: float) -> dict[str, Array]:
         """One report of every device that takes part, one entry each along the first axis of every array.
 
-        Any two records make any report within a factor e^epsilon as likely; infinite means that nothing is randomised.
-        `stream` makes draws that any device would make alike, such as which coordinate it reports; the randomising
-        coins come from `coins`.
+        Any two records make any report within a factor e^epsilon as likely; infinite: nothing is randomised. `stream`
+        makes draws that do not depend on data, such as which coordinate is reported; the coins come from `coins`.
         """
 
 
@@ -148,6 +137,7 @@ class Solving(Protocol):
 
 
 Answer = Callable[[Blocks, np.random.Generator], dict[str, Array]]
+Update = Callable[[dict[str, Any], dict[str, Array], int], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -162,12 +152,11 @@ class Unbounded(Query):
         return math.inf
 
     def over(self, answer: Answer, present: Array | None = None) -> UnboundedAnswer:
-        """What calls `answer`, which looks after who is present by itself."""
         return UnboundedAnswer(self, answer)
 
 
 class UnboundedAnswer:
-    """A function's value as it is."""
+    """The value of a function, which takes care of who is present by itself."""
 
     def __init__(self, query: Unbounded, answer: Answer) -> None:
         self.query, self._answer = query, answer
@@ -176,6 +165,3 @@ class UnboundedAnswer:
         return self._answer(state, stream)
 
     exact = __call__
-
-
-Update = Callable[[dict[str, Any], dict[str, Array], int], dict[str, Any]]

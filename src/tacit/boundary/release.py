@@ -1,6 +1,4 @@
-"""`Release`: what a party lets out. The gate makes it; nothing else can."""
-
-from __future__ import annotations
+"""`Release`: what leaves a party. Only a gate makes one, in `BaseGate._release`."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +18,7 @@ class Kind(StrEnum):
 
 
 class _Seal:
-    """Held by the gate's module alone: without it no `Release` comes into being."""
+    """Without it no `Release` can be made; only the gate's module uses it."""
 
 
 _SEAL = _Seal()
@@ -32,13 +30,10 @@ class Release:
 
     Attributes
     ----------
-    party : who lets it out
-    kind : Kind
     body : the payload in the wire format; bytes, so that nobody can change it after it was recorded
-    guarantee : Guarantee, or NON_PRIVATE
-    contributors : how many parties or devices it speaks for
+    contributors : how many parties or devices contributed
     event, payload, head : what it spent, the payload's hash, and the ledger's head with its row; empty without a ledger
-    digest : the body's SHA-256 where it was taken already, so that nobody in this process takes it again; else empty
+    digest : the body's SHA-256 if it was computed already, else empty
     """
 
     party: str

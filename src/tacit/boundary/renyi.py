@@ -1,7 +1,7 @@
-"""Rényi differential privacy: what each event costs at each order, and what that says in (ε, δ).
+"""Rényi differential privacy: what each event costs at each order, and what that means in (ε, δ).
 
 Costs add up order by order, also when every event is chosen in the light of the earlier ones (Mironov 2017,
-Proposition 1), which is why filters reckon with them. They are the only published costs of discrete noise:
+Proposition 1), which is why filters use them. They are the only published costs of discrete noise:
 
 * Skellam of variance μ, integer orders α > 1 (Agarwal, Kairouz and Liu 2021, Theorem 3.5 and Corollary 4.1):
   α·Δ₂²/(2μ) + min{ ((2α − 1)·Δ₂² + 6·Δ₁)/(4μ²), 3·Δ₁/(2μ) }
@@ -10,20 +10,18 @@ Proposition 1), which is why filters reckon with them. They are the only publish
 * Gaussian α/(2z²) and Laplace (Mironov 2017, Propositions 7 and 6). With several coordinates Laplace is worst
   when one of them moves by Δ₁ on its own: the logarithm of its moment is convex in the shift, and 0 at 0.
 * ε-DP by its own proof: as randomised response, the worst of all ε-DP mechanisms (Kairouz, Oh and Viswanath 2015)
-* a Poisson-sampled Gaussian: its pair of neighbours, integrated; a shuffle: the pair of `shuffling`
+* a Poisson-sampled Gaussian: its pair of neighbours, integrated; a shuffle: the pair of `shuffle_amplification`
 * Poisson-sampled Skellam noise: the binomial sum for symmetric noise (Mironov, Talwar and Zhang 2019, §3.3), with a
-  proof for whole numbers in `poisson_sampled`; never more than without sampling. Under replace by way of the emptied
+  proof for integers in `poisson_sampled`; never more than without sampling. Under replace by way of the emptied
   record, as below, or without sampling and with twice the sensitivity, whichever is less.
-* a perturbed objective of curvature β: α/(2z²) + β, of the pair in `tacit.boundary.objective`. Under replace by way
-  of the emptied record, (α − ½)/(α − 1)·D_2α + D_(2α−1) (Mironov 2017, Proposition 11).
+* a perturbed objective of curvature β: α/(2z²) + β, of the pair in `tacit.boundary.objective_perturbation`. Under
+  replace by way of the emptied record, (α − ½)/(α − 1)·D_2α + D_(2α−1) (Mironov 2017, Proposition 11).
 
 Formal guarantee
 ----------------
 `curve` is an upper bound on the Rényi divergence, in either direction, between what leaves under any two neighbours.
 The conversion to (ε, δ) is that of Canonne, Kamath and Steinke (2020, Proposition 12).
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
@@ -32,23 +30,24 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from tacit.boundary import shuffling
+from tacit.boundary import shuffle_amplification
 from tacit.boundary.events import (
     DiscreteGaussian,
     Gaussian,
     Laplace,
+    Noised,
     PerturbedObjective,
     Pure,
     SampledGaussian,
     SampledSkellam,
     Shuffled,
     Skellam,
+    under,
 )
-from tacit.boundary.shuffling import Floats
-from tacit.boundary.spending import Noised, under
+from tacit.boundary.shuffle_amplification import Floats
 from tacit.guarantee import Relation
 
-#: The orders that schedules are reckoned at: dense near 1, then every whole number, then further and further apart.
+#: The orders that costs are computed at: dense near 1, then every integer, then further and further apart.
 ORDERS: Floats = np.unique(
     np.concatenate(
         [
@@ -62,7 +61,7 @@ ORDERS: Floats = np.unique(
 
 
 def curve(events: Iterable[Noised], relation: Relation, orders: Floats = ORDERS) -> Floats:
-    """What the events cost together, at each order. Shape (orders,), float64; infinite where a bound says nothing."""
+    """What the events cost together, at each order. Shape (orders,), float64; infinite where there is no bound."""
     total = np.zeros(len(orders))
     for event in events:
         total += event.count * np.array(_single(replace(event, count=1), relation, tuple(orders.tolist())))
@@ -87,7 +86,6 @@ def overhead(orders: Floats, delta: float) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _single(event: Noised, relation: Relation, orders: tuple[float, ...]) -> tuple[float, ...]:
-    """One answer's cost at each order."""
     alpha = np.array(orders)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         match under(event, relation):
@@ -108,7 +106,7 @@ def _single(event: Noised, relation: Relation, orders: tuple[float, ...]) -> tup
             case PerturbedObjective() as objective:
                 costs = perturbed_objective(objective, alpha, relation)
             case Shuffled(local_epsilon=e, crowd=n):
-                costs = shuffling.renyi(e, n, alpha)
+                costs = shuffle_amplification.renyi(e, n, alpha)
     return tuple(np.maximum(costs, 0.0).tolist())
 
 

@@ -1,11 +1,9 @@
 """What a run releases, stated once: a `Spec` for each private access, and the `Terms` that a plan makes of them.
 
-A spec is public: it holds a query without data, how often it is asked, and its part of the budget. Plan, gate,
+A spec is public: it holds a query without data, how often it is answered, and its part of the budget. Plan, gate,
 accountant, ledger, card, forecast and curve read this one value. The gate takes a step's query from here by the step's
-name, so that a step brings data and can ask nothing else.
+name, so that a step brings data and cannot choose the query.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from tacit.boundary.code import Code, Floats, Grid
 from tacit.boundary.events import (
     Event,
     Gaussian,
+    Noised,
     NonPrivate,
     Pure,
     SampledGaussian,
@@ -21,13 +20,12 @@ from tacit.boundary.events import (
     Shuffled,
     Skellam,
 )
-from tacit.boundary.objective import Objectives
+from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.query import Mechanism, Query
 from tacit.boundary.release import Kind
-from tacit.boundary.spending import Noised
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
-from tacit.secure.shares import UP
+from tacit.secure.noise_shares import UP
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,10 @@ class Spec:
     Attributes
     ----------
     step : the step's name
-    query : what it asks, without data
+    query : what is computed, without data
     releases : how many releases of the step the whole run makes
     answers : how many noisy answers there are in each
-    share : its part of the budget, of all releases together; every spec of a method has one, or none has
+    share : its part of the budget, of all releases together; either every spec of a method has one, or none
     mean : whether what a chain releases is averaged over parties, so that an aggregation may hide single ones
     signal : forecast size of one cell of one answer, all parties' contributions added, from public quantities
     """
@@ -66,7 +64,7 @@ class StepTerms:
     sensitivity : Δ of one answer for the unit that is counted, under zero-out
     event : what one release costs one unit, over all parties that it is in
     code : how its numbers travel, and the noise on one answer or on a sum
-    sealed : whether nobody sees a single party's part, so that a sum as a whole carries the noise
+    sealed : whether nobody sees a single party's contribution, so that a sum as a whole carries the noise
     parties : in how many parties' releases one unit can be
     cells : numbers in one release
     """
@@ -93,13 +91,13 @@ class StepTerms:
         return self.multiplier * self.sensitivity if self.multiplier else 0.0
 
     @property
-    def whole(self) -> bool:
-        """Whether contributions travel as whole numbers with and without a seal; chains only do under one."""
+    def integers(self) -> bool:
+        """Whether contributions travel as integers with and without a seal; chains only do under one."""
         return self.kind is Kind.SUM and self.code.bits > 0
 
     @property
     def retried(self) -> bool:
-        """Whether a release may be asked for again because a sum came to nothing."""
+        """Whether a release may be requested again because a sum failed."""
         return self.sealed and self.kind is Kind.SUM
 
 
@@ -111,8 +109,8 @@ class Terms:
     ----------
     guarantee : what will hold after all releases; NON_PRIVATE where nothing is added
     steps : by name, the steps that look at data
-    unit, relation : what sensitivities are asked for and events counted under; stronger than the guarantee's own where
-        a query says so
+    unit, relation : what sensitivities and events are computed for; stronger than the guarantee's own where a query
+        requires it
     retries : how many releases beyond the planned ones the sealed sums of the run may make, all together
     """
 
@@ -152,12 +150,12 @@ class Terms:
         return costliest([terms.event for terms in self.steps.values() if terms.retried], self.retries)
 
     def step(self, name: str, kind: Kind) -> StepTerms:
-        """The terms of a step, or a refusal: what nobody stated is not released."""
+        """The terms of a step; a release that no spec states is refused."""
         terms = self.steps.get(name)
         if terms is None or terms.kind is not kind:
             raise PrivacyRefused(
                 f'Step "{name}" was to end in a {kind}, and the method states no such release; nothing was released: '
-                "let its specs name the step."
+                "name the step in the method's specs."
             )
         return terms
 
@@ -204,7 +202,7 @@ def costliest(events: list[Event], count: int) -> tuple[Event, ...]:
         return ()
     single = [event for event in events if isinstance(event, Skellam | SampledSkellam)]
     if len(single) < len(events):
-        raise PrivacyRefused("Only sums in integers are tried again; leave [aggregation] retries out.")
+        raise PrivacyRefused("Only sums in integers can be retried; leave [aggregation] retries out.")
     if len(set(single)) == 1:
         return (times(single[0], count),)
     v, answers = min(event.variance for event in single), max(event.count for event in single)

@@ -1,16 +1,14 @@
 """Which ratings a query looks at: Poisson samples of users or ratings, and random trimming.
 
-Everything here depends on a user's own record and on fresh secret randomness, never on anybody else's record. Draws
-are made per user of the public roster, so that one user's record does not shift another's draws.
+Everything here depends on a user's own record and on fresh secret randomness, never on another user's record. Draws
+are made per user of the public roster, so one user's record does not shift another's draws.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.boundary.stream import SecureStream
+from tacit.boundary.randomness import SecureStream
 from tacit.boundary.wire import Array
 from tacit.errors import DataError, UsageError
 from tacit.kernels.entries import entries_of, first_fault, rows_of, trimmed
@@ -33,12 +31,9 @@ class Part:
 
 
 def check_rows(indptr: Array, items: Array, n_items: int) -> None:
-    """Refuse what is not compressed rows with one rating per user and item.
-
-    Sensitivities rest on it: two ratings of one item would add up in one row.
-    """
+    """Refuse what is not compressed rows with one rating per user and item, on which sensitivities rest."""
     if indptr.ndim != 1 or len(indptr) < 1 or indptr[0] != 0 or indptr[-1] != len(items) or (np.diff(indptr) < 0).any():
-        raise DataError(f"The row pointers do not run from 0 to {len(items):,} without falling; build them anew.")
+        raise DataError(f"The row pointers do not run from 0 to {len(items):,} without falling; build them again.")
     entry = first_fault(indptr, items, n_items)
     if entry >= 0 and not 0 <= items[entry] < n_items:
         raise DataError(f"An item lies outside the {n_items:,} columns of the catalogue; give the whole catalogue.")
@@ -69,10 +64,7 @@ def sample_users(indptr: Array, rate: float, stream: np.random.Generator, presen
 
 
 def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, present: Array | None = None) -> Part:
-    """A Poisson sample of ratings: each is in it with probability `rate`, independently.
-
-    That is a binomial number of entries, every set of that size being equally likely.
-    """
+    """Ratings, each with probability `rate`: a binomial number of them, every set of that size equally likely."""
     total = int(indptr[-1])
     if rate == 1:
         return sample_users(indptr, 1, stream, present)
@@ -87,17 +79,17 @@ def sample_ratings(indptr: Array, rate: float, stream: np.random.Generator, pres
 
 
 def trim(part: Part, items: Array, limit: int, stream: np.random.Generator) -> Part:
-    """At most `limit` entries of each user, uniformly random among hers.
+    """At most `limit` entries of each user, uniformly at random.
 
     Each user draws a secret key; an item's rank is a hash of key and item, and the lowest `limit` ranks stay. So what
-    one user keeps depends on her items and her key alone; without one of her ratings the same key keeps the same
-    others, with at most one other in its place. The bound is the count, whatever the hash: its quality matters for
-    fairness among her ratings, not for privacy.
+    stays depends on the user's items and key alone; without one of the ratings the same key selects the same others,
+    with at most one other in its place. The bound is the count, whatever the hash: its quality matters for fairness
+    among the ratings, not for privacy.
 
     Parameters
     ----------
     items : (nnz,) the columns of all entries
     limit : θ, public
     """
-    keys = stream.bit_generator.random_raw(len(part.rows))  # what stream.integers(0, 2**64) makes of it, sooner
+    keys = stream.bit_generator.random_raw(len(part.rows))  # as stream.integers(0, 2**64), but faster
     return Part(part.rows, *trimmed(part.indptr, part.entries, items, keys, limit))

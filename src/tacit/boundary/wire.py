@@ -7,8 +7,6 @@ allocates nothing: arrays are read-only views of the message, and every byte mus
 promise more than was sent.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -65,44 +63,39 @@ def encode(payload: Mapping[str, Value]) -> bytes:
 
 
 def decode(message: bytes) -> dict[str, Value]:
-    """The payload of a message from a peer; anything odd is a `BadMessage` in one sentence."""
+    """The payload of a message from a peer; `BadMessage` if it is not well-formed."""
+    size = f"A message of {len(message):,} bytes"
     if len(message) < 8 or message[:4] != MAGIC:
-        raise BadMessage(
-            f"A message of {len(message):,} bytes does not start as one; it was cut off or is not Tacit's."
-        )
+        raise BadMessage(f"{size} does not start as one; it was cut off or is not Tacit's.")
     length = int.from_bytes(message[4:8], "little")
     if length > min(MAX_HEADER, len(message) - 8):
-        raise BadMessage(
-            f"A message of {len(message):,} bytes claims a header of {length:,}; it was cut off or forged."
-        )
+        raise BadMessage(f"{size} claims a header of {length:,}; it was cut off or forged.")
     try:
         header = _READER.decode(message[8 : 8 + length].decode("utf-8"))
     except (ValueError, RecursionError):
-        raise BadMessage("A message's header is not the JSON it should be; it was damaged or forged.") from None
+        raise _damaged("The message's header is not JSON") from None
     if not isinstance(header, dict):
-        raise BadMessage("A message's header is not a table of names; it was damaged or forged.")
+        raise _damaged("The message's header is not a table of names")
     payload: dict[str, Value] = {}
     at = 8 + length + len(_padding(8 + length))
     if any(message[8 + length : at]) or at > len(message):
-        raise BadMessage("A message's header is followed by bytes that should be zero; it was damaged or forged.")
+        raise _damaged("The message's header is followed by bytes that should be zero")
     for name, entry in header.items():
         _check_name(name)
         if isinstance(entry, dict):
             payload[name], at = _array(message, name, entry, at)
         elif isinstance(entry, list) or (isinstance(entry, float) and not math.isfinite(entry)):
-            raise BadMessage(f'"{name}" is neither an array nor a plain value; the message was damaged or forged.')
+            raise _damaged(f'"{name}" is neither an array nor a plain value')
         else:
             payload[name] = entry
     if at != len(message):
-        raise BadMessage(
-            f"A message has {len(message):,} bytes where its header accounts for {at:,}; it was damaged or forged."
-        )
+        raise _damaged(f"{size} has a header that accounts for {at:,}")
     return payload
 
 
 @contextmanager
 def reading(who: str) -> Iterator[None]:
-    """Read what a peer sent: whatever is wrong with it is one `BadMessage` that names the peer."""
+    """While a peer's message is read: every error becomes one `BadMessage` that names the peer."""
     try:
         yield
     except BadMessage as error:
@@ -111,27 +104,18 @@ def reading(who: str) -> Iterator[None]:
         raise BadMessage(f"{who}: {error}") from None
     except TacitError:
         raise
-    except _STUMBLES as error:
+    except (*_READING_ERRORS, MemoryError, RecursionError) as error:
         raise BadMessage(
             f"What {who} sent cannot be read ({type(error).__name__}); it was damaged or forged."
         ) from None
 
 
-#: What code that reads something forged can stumble over.
-_STUMBLES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+#: What a forged message can raise in code that reads it.
+_READING_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def all_finite(x: Array) -> bool:
-    """Whether every number is finite: a finite sum of squares proves it in one pass, else they are looked into."""
+    """Whether every number is finite; a finite sum of squares proves it in one pass."""
     flat = x.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         return math.isfinite(flat.dot(flat)) or bool(np.isfinite(x).all())
@@ -144,38 +128,31 @@ def digest(message: bytes) -> str:
 
 def _array(message: bytes, name: str, entry: dict[str, Any], at: int) -> tuple[Array, int]:
     dtype, shape = DTYPES.get(str(entry.get("dtype"))), entry.get("shape")
-    if (
-        dtype is None
-        or entry.keys() != {"dtype", "shape"}
-        or not isinstance(shape, list)
-        or len(shape) > MAX_DIMENSIONS
-    ):
-        raise BadMessage(
-            f'"{name}" is described as {str(entry)[:80]}, which is no array; the message was damaged or forged.'
-        )
+    known = entry.keys() == {"dtype", "shape"}
+    if not known or dtype is None or not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
+        raise _damaged(f'"{name}" is described as {str(entry)[:80]}, which is not an array')
     if not all(type(s) is int and 0 <= s < MAX_SIZE for s in shape):
-        raise BadMessage(f'"{name}" has the shape {str(shape)[:80]}, which is none; the message was damaged or forged.')
+        raise _damaged(f'"{name}" has the shape {str(shape)[:80]}, which is not one')
     if math.prod(max(1, s) for s in shape) >= MAX_SIZE:
-        raise BadMessage(
-            f'"{name}" has the shape {str(shape)[:80]}, which is too large; the message was damaged or forged.'
-        )
+        raise _damaged(f'"{name}" has the shape {str(shape)[:80]}, which is too large')
     size = math.prod(shape) * dtype.itemsize
-    end = at + size
+    end, padding = at + size, len(_padding(size))
     if end > len(message):
-        raise BadMessage(
-            f'"{name}" claims {size:,} bytes where {max(0, len(message) - at):,} are left; it was cut off or forged.'
-        )
-    padding = len(_padding(size))
+        raise _damaged(f'"{name}" claims {size:,} bytes where {max(0, len(message) - at):,} are left')
     if message[end : end + padding] != bytes(padding):
-        raise BadMessage(f'"{name}" is followed by bytes that should be zero; the message was damaged or forged.')
+        raise _damaged(f'"{name}" is followed by bytes that should be zero')
     array = np.frombuffer(message, dtype=dtype, count=math.prod(shape), offset=at).reshape(shape)
     return array, end + padding
+
+
+def _damaged(what: str) -> BadMessage:
+    return BadMessage(f"{what}; the message was damaged or forged.")
 
 
 def _check_name(name: str) -> None:
     if not name.isprintable() or len(name) > MAX_NAME:
         raise BadMessage(
-            f"A message names a value {name[:40]!r}; names are printable and at most {MAX_NAME} letters long."
+            f"A message names a value {name[:40]!r}; names are printable and at most {MAX_NAME} characters long."
         )
 
 
@@ -187,6 +164,6 @@ def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
-# json.dumps and json.loads would make these anew for every message, at a tenth of a small message's cost.
+# json.dumps and json.loads would create these for every message, at a tenth of a small message's cost.
 _WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _READER = json.JSONDecoder(parse_constant=_refuse)

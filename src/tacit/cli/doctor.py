@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import tempfile
@@ -15,12 +14,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tacit.cli.display import print_json
+
 CORE = ("numpy", "scipy", "numba", "pyarrow", "duckdb", "pydantic", "typer", "rich")
 DRIVERS = {"adbc_driver_sqlite": "SQLite", "adbc_driver_postgresql": "PostgreSQL"}
 
 
-def doctor(as_json: bool) -> int:
-    """Run every check; 0 if nothing essential is missing."""
+def doctor(as_json: bool) -> None:
+    """Check this machine: versions, drivers, data, kernels."""
     checks: list[tuple[str, Callable[[], str], bool]] = [
         ("python", _python, True),
         ("packages", _packages, True),
@@ -40,16 +41,15 @@ def doctor(as_json: bool) -> int:
             broken += essential
         results.append({"check": name, "state": state, "words": words})
     if as_json:
-        typer.echo(json.dumps({"checks": results, "ok": not broken}, ensure_ascii=False))
-        return int(bool(broken))
-    console = Console(highlight=False)
-    colours = {"ok": "green", "missing": "yellow", "broken": "red"}
-    for result in results:
-        colour = colours[result["state"]]
-        console.print(
-            f"[{colour}]{result['state']:8}[/{colour}] {result['check']:15} {escape(result['words'])}", soft_wrap=True
-        )
-    return int(bool(broken))
+        print_json({"checks": results, "ok": not broken})
+    else:
+        console = Console(highlight=False)
+        colours = {"ok": "green", "missing": "yellow", "broken": "red"}
+        for result in results:
+            state = f"[{colours[result['state']]}]{result['state']:8}[/]"
+            console.print(f"{state} {result['check']:15} {escape(result['words'])}", soft_wrap=True)
+    if broken:
+        raise typer.Exit(1)
 
 
 def _python() -> str:
@@ -64,7 +64,6 @@ def _packages() -> str:
 
 
 def _kernels() -> str:
-    """One compiled kernel against its NumPy twin."""
     import numpy as np
 
     from tacit.kernels.embed import descend_and_embed, descend_and_embed_numpy
@@ -81,15 +80,14 @@ def _kernels() -> str:
 def _cache() -> str:
     from tacit.kernels import embed
 
-    folder = Path(embed.__file__).parent / "__pycache__"
-    place = (
-        folder if os.access(folder.parent, os.W_OK) else Path(os.environ.get("NUMBA_CACHE_DIR", Path.home() / ".cache"))
-    )
+    place = Path(embed.__file__).parent / "__pycache__"
+    if not os.access(place.parent, os.W_OK):
+        place = Path(os.environ.get("NUMBA_CACHE_DIR", Path.home() / ".cache"))
     if not os.access(place if place.exists() else place.parent, os.W_OK):
         raise RuntimeError(
-            "compiled kernels cannot be kept, so every start compiles them; set NUMBA_CACHE_DIR to a folder of yours"
+            "compiled kernels cannot be cached, so every start compiles them; set NUMBA_CACHE_DIR to a writable folder"
         )
-    return "compiled kernels are kept between runs"
+    return "compiled kernels are cached between runs"
 
 
 def _writable() -> str:
@@ -125,6 +123,6 @@ def _data() -> str:
     if not folder:
         raise RuntimeError("TACIT_DATA is not set; point it at a folder of data sets to use them by name")
     if not Path(folder).is_dir():
-        raise RuntimeError(f'TACIT_DATA names "{folder}", which is no folder')
+        raise RuntimeError(f'TACIT_DATA names "{folder}", which is not a folder')
     names = sorted(p.name for p in Path(folder).iterdir() if p.is_dir())
     return f"TACIT_DATA has {', '.join(names) or 'no sets'}"

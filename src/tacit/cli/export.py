@@ -1,7 +1,4 @@
-"""`tacit export`: the shared model of a finished run, as tables that other programs read.
-
-Only what everybody may have is in it: what the run's `model` folder holds. Nothing that a party keeps is looked at.
-"""
+"""`tacit export`: the shared model of a finished run as tables; nothing that a party stores is read."""
 
 from __future__ import annotations
 
@@ -17,17 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from tacit.cli.verified import check_finished
+from tacit.cli.display import print_json
+from tacit.cli.verified_ledgers import check_finished
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.model import Linear, Model, NonNegative, saved
-from tacit.report.record import RunRecord
+from tacit.model import Linear, Model, NonNegative, storage
+from tacit.report.folder import RunRecord
 from tacit.report.words import plural
 
 README = """# {method}: the shared model
 
 **{stamp}**
 
-What everybody may have of one run. What a party keeps is not in it.
+The part of one run that is shared. What a party stores is not in it.
 
 - `items.parquet`: {items}, one row each: `item` is its id, {columns}.
 {users}- `guarantee.json`: what is promised about all of it, the ratings' scale, and the run's digest.
@@ -37,7 +35,7 @@ What everybody may have of one run. What a party keeps is not in it.
 
 
 def export(run: Path, to: Path | None, as_json: bool) -> None:
-    """Write a finished run's shared model into a new folder."""
+    """Write a run's shared model as Parquet, with its stamp and guarantee; nothing that a party stores."""
     record = RunRecord.read(run)
     check_finished(record.folder)
     model = Model.load(record.folder / "model")
@@ -48,20 +46,21 @@ def export(run: Path, to: Path | None, as_json: bool) -> None:
         )
     to = Path(f"{record.name}-model") if to is None else to
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise UsageError(f'"{to}" is there already; name a folder that is not, with --out.')
+        raise UsageError(f'"{to}" already exists; name a new folder with --out.')
     files = _write(record, model, to)
     if as_json:
-        told = {"run": str(run), "out": str(to), "files": files, "items": len(model.item_ids), "stamp": model.stamp}
-        typer.echo(json.dumps(told, ensure_ascii=False))
-        return
-    typer.echo(f"Exported to {to}: {', '.join(files)}.")
-    typer.echo(model.stamp)
+        items = len(model.item_ids)
+        print_json({"run": str(run), "out": str(to), "files": files, "items": items, "stamp": model.stamp})
+    else:
+        typer.echo(f"Exported to {to}: {', '.join(files)}.\n{model.stamp}")
 
 
 def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
-    """All files, in a folder that takes its name when everything is there; returns their names."""
+    """Write all files to a temporary folder, then rename it; returns their names."""
     promised = _promised(record, model)
-    tables = {"items.parquet": _items(model)}
+    tables = {
+        "items.parquet": pa.table({"item": pa.array(model.item_ids.ids), **storage.columns_of(model.form)}),
+    }
     if model.user_factors is not None:
         rows = pa.array(np.arange(len(model.user_factors)), pa.int64())
         columns = {f"factor_{k}": column for k, column in enumerate(model.user_factors.T, start=1)}
@@ -75,8 +74,8 @@ def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
         for name, table in tables.items():
             stamped = table.replace_schema_metadata({"tacit": json.dumps(promised, ensure_ascii=False)})
             pq.write_table(stamped, unfinished / name, compression="zstd")
-        told = json.dumps(promised, indent=2, ensure_ascii=False, allow_nan=False)
-        (unfinished / "guarantee.json").write_text(told + "\n", encoding="utf-8")
+        text = json.dumps(promised, indent=2, ensure_ascii=False, allow_nan=False)
+        (unfinished / "guarantee.json").write_text(text + "\n", encoding="utf-8")
         (unfinished / "README.md").write_text(_readme(model), encoding="utf-8")
         os.replace(unfinished, to)
     except OSError as error:
@@ -87,8 +86,8 @@ def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
 
 
 def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
-    """guarantee.json, which every table carries too."""
-    stated, described = record.summary.guarantee, saved.described(model.form)
+    """guarantee.json, which is also in every table's metadata."""
+    stated = record.summary.guarantee
     return {
         "stamp": model.stamp,
         "guarantee": None if stated is None else stated.model_dump(exclude_none=True),
@@ -96,23 +95,18 @@ def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
         "setting": record.summary.setting,
         "scale": [model.scale.low, model.scale.high],
         "rates": model.rates,
-        "form": described,
+        "form": storage.described(model.form),
         "digest": record.summary.digest,
         "tacit": record.about.tacit,
     }
 
 
-def _items(model: Model) -> pa.Table:
-    columns = saved.columns_of(model.form)
-    return pa.table({"item": pa.array(model.item_ids.ids), **columns})
-
-
 def _readme(model: Model) -> str:
-    names = list(saved.columns_of(model.form))
+    names = list(storage.columns_of(model.form))
     columns = "the others are its numbers" if len(names) > 1 else f"`{names[0]}` is its number"
     if len(names) > 1 and all(name.startswith("factor_") for name in names):
         columns = f"`{names[0]}` … `{names[-1]}` are its factors v"
-    use = f"{_words(model)} Somebody new uses it where they are: `tacit.Model.load` on this folder, then "
+    use = f"{_words(model)} Recommend to new users with `tacit.Model.load` on this folder, then "
     use += "`recommend({item: rating, …})`."
     users = ""
     if model.user_factors is not None:
@@ -131,17 +125,16 @@ def _readme(model: Model) -> str:
 
 
 def _words(model: Model) -> str:
-    """How other programs predict from the tables."""
     match model.form:
         case NonNegative(low=low):
             return f"A rating is predicted as {low:g} + u·v, where a user's u is fitted to their own ratings."
         case Linear(width=0):
             kind = "is the predicted rating" if model.rates else "only ranks items"
-            return f"`base` {kind}, and is the same for everybody."
+            return f"`base` {kind}, and is the same for everyone."
         case Linear(rates=True, order=order):
             ranked = "" if order is None else f" Items are ranked by order + {model.form.personal:g}·z·v."
             return f"A rating is predicted as base + z·v, where a user's z is fitted to their own ratings.{ranked}"
-    return f'The form "{model.form.name}" says what is predicted from them; its numbers are in `guarantee.json`.'
+    return f'The form "{model.form.name}" says how to predict from them; its numbers are in `guarantee.json`.'
 
 
 def _refused(to: Path, error: OSError) -> UsageError:

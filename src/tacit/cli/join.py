@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,17 +12,43 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from tacit.cli.stopping import stoppable
+from tacit.boundary.lock import exclusive
+from tacit.cli.display import print_json, stoppable
 from tacit.config import RunFile
+from tacit.deploy.certificates import identity_text
+from tacit.deploy.health import Health as HealthProbe
+from tacit.deploy.kit import Kit
+from tacit.deploy.logs import ServiceLog, one_line, quiet_engine
+from tacit.deploy.policy import Policy
+from tacit.deploy.preflight import preflight, wait_until_reachable
+from tacit.deploy.service_status import Status
+from tacit.deploy.site_data import NoRatings, RoleTable, Source
+from tacit.deploy.site_run import Home
+from tacit.deploy.site_service import Site, own_identity
+from tacit.engine.cells import check_installed
 from tacit.errors import UsageError
 from tacit.federation.role import ROLE
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A site that is about to join: its kit, its state folder, its data and its rules."""
+
+    kit: Kit
+    folder: Path
+    data: Source | RoleTable
+    policy: Policy
+
+    @property
+    def ledgers(self) -> Path:
+        return self.folder / "ledger"
 
 
 def join(
     kit: Path,
     data: str | None,
     query: str | None,
-    columns: list[str],
+    columns: list[str] | None,
     items: Path | None,
     feedback: str | None,
     duplicates: str | None,
@@ -33,7 +59,7 @@ def join(
     max_epsilon: float | None,
     delta: float | None,
     days: float | None,
-    unit: str | None,
+    unit: str,
     non_private: bool,
     share_metrics: bool,
     peers: Path | None,
@@ -46,17 +72,8 @@ def join(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Join a federation with this site's own data, or look whether it could."""
-    from tacit.engine.cells import check_installed
-
+    """Take part in a federation's runs with this site's own data."""
     check_installed()
-    from tacit.deploy.brought import Brought
-    from tacit.deploy.certificates import identity_text
-    from tacit.deploy.kit import Kit
-    from tacit.deploy.policy import Policy
-    from tacit.deploy.site import own_identity
-    from tacit.deploy.source import Source
-
     own = Kit.read(kit)
     folder = state or Path(f"site-{own.name}")
     if identity:
@@ -65,151 +82,127 @@ def join(
         return
     if own.insecure and not insecure:
         raise UsageError(
-            "This kit's keys were made with --insecure, so nothing would be encrypted; type --insecure here too if "
-            "that is meant, or ask for another kit."
+            "This kit's keys were made with --insecure, so nothing would be encrypted; add --insecure here too to "
+            "accept that, or ask for another kit."
         )
     file = None if run is None else RunFile.read(run)
+    known_peers = None if peers is None else read_peers(peers)
     if ROLE.fullmatch(own.name):
-        given = {
-            "--query": query,
-            "--column": columns,
-            "--items": items,
-            "--feedback": feedback,
-            "--duplicates": duplicates,
-            "--bad-rows": bad_rows,
-            "--max-epsilon": max_epsilon,
-            "--delta": delta,
-            "--days": days,
-            "--share-metrics": share_metrics,
-            "--align-key": align_key,
-        }
-        if unfit := [option for option, value in given.items() if value]:
+        reading = {"--query": query, "--column": columns, "--items": items, "--feedback": feedback}
+        reading |= {"--duplicates": duplicates, "--bad-rows": bad_rows, "--align-key": align_key}
+        spending = {"--max-epsilon": max_epsilon, "--delta": delta, "--days": days, "--share-metrics": share_metrics}
+        if unfit := [option for option, value in (reading | spending).items() if value]:
             raise UsageError(f"{unfit[0]} is for sites with ratings, and the kit is for {own.name}; leave it out.")
-        brings = Brought(None if data is None else Path(data))
-        policy = Policy(file=file, peers=None if peers is None else read_peers(peers))
-        _joined(own, folder, brings, policy, check, wait, stay, health, as_json, quiet)
-        return
-    if data is None:
-        raise UsageError("Say where this site's ratings are, with --data: a file, a folder, or a database and --query.")
-    read_as = feedback or ("explicit" if file is None else file.data.feedback)
-    twice = duplicates or ("error" if file is None else file.data.duplicates)
-    bad = bad_rows or ("error" if file is None else file.data.bad_rows)
-    source = Source(data, query, _columns(columns), items, read_as, twice, bad)
-    policy = Policy(
-        max_epsilon=_positive(max_epsilon, "--max-epsilon"),
-        delta=_positive(delta, "--delta"),
-        days=days,
-        unit=_unit(unit),
-        non_private=non_private,
-        file=file,
-        peers=None if peers is None else read_peers(peers),
-        shares_metrics=share_metrics,
-        align_key=None if align_key is None else _secret(align_key),
-    )
-    _joined(own, folder, source, policy, check, wait, stay, health, as_json, quiet)
-
-
-def _joined(
-    own: Any,
-    folder: Path,
-    source: Any,
-    policy: Any,
-    check: bool,
-    wait: float,
-    stay: bool,
-    health: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Look whether this site could join, or serve until a run has ended and say where what left is written."""
+        items_table = RoleTable(None if data is None else Path(data))
+        site = Joining(own, folder, items_table, Policy(file=file, peers=known_peers))
+    else:
+        if unit not in ("user", "rating"):
+            raise UsageError(f'--unit is "user" or "rating", not "{unit}".')
+        policy = Policy(
+            max_epsilon=_positive(max_epsilon, "--max-epsilon"),
+            delta=_positive(delta, "--delta"),
+            days=days,
+            unit=unit,
+            non_private=non_private,
+            file=file,
+            peers=known_peers,
+            shares_metrics=share_metrics,
+            align_key=None if align_key is None else _secret(align_key),
+        )
+        source = _source(data, query, columns, items, (feedback, duplicates, bad_rows), file)
+        site = Joining(own, folder, source, policy)
     if check:
-        _checked(own, folder, source, policy, as_json)
-        return
-    own.check()
-    stopped = json.dumps({"state": str(folder)}) if as_json else None
-    with stoppable("tacit: Stopped; join again with the same --state, and the run goes on.", 0, stopped):
-        outcome = _served(own, folder, source, policy, wait, stay, health, quiet)
-    if as_json:
-        typer.echo(json.dumps({"state": str(folder), **outcome}, ensure_ascii=False, allow_nan=False))
-    elif not quiet and ROLE.fullmatch(own.name):
-        typer.echo(f"Done. What {own.name} answered, by digest: {folder / 'log.jsonl'}")
-    elif not quiet and not (folder / "ledger").exists():
-        typer.echo("Done. The run was NON-PRIVATE, so there is no ledger of what left.")
-    elif not quiet:
-        typer.echo(f"Done. What left this site: tacit ledger show {folder / 'ledger'} --html left.html")
+        _check(site, as_json)
+    else:
+        _take_part(site, wait, stay, health, as_json, quiet)
 
 
-def _served(
-    kit: Any, folder: Path, source: Any, policy: Any, wait: float, stay: bool, health: int | None, quiet: bool
-) -> dict[str, Any]:
-    """The service itself, until a run has ended."""
-    from tacit.boundary.lock import alone
-    from tacit.deploy.brought import NoRatings
-    from tacit.deploy.health import Health
-    from tacit.deploy.logs import logger, quiet_engine
-    from tacit.deploy.part import Home
-    from tacit.deploy.preflight import reached
-    from tacit.deploy.site import Site, own_identity
-    from tacit.deploy.status import Status
-
-    ledgers = folder / "ledger"
-    with (
-        alone(folder, f"the state of {kit.name}", "name another --state"),
-        alone(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
-    ):
-        role = ROLE.fullmatch(kit.name) is not None
-        if role:  # what is wrong with the data is found before anybody is told that the site is there
-            source.check()
-        elif source.ratings.dropped:
-            typer.echo(f"{kit.name}: {source.ratings.dropped:,} rows were no ratings and are left out.", err=True)
-        log = logger(folder, kit.name)
-        quiet_engine(log)
-        log.info("starting", federation=kit.federation)
-        with Status(folder, kit.name, kit.federation) as status:
-            probe = Health(status, port=health) if health is not None else None
-            if probe is not None:
-                probe.start()
-            try:
-                if not quiet:
-                    where, told = f"{kit.host}:{kit.port}", "" if probe is None else f"; health at {probe.address}"
-                    typer.echo(f"{kit.name}: joining {kit.federation} at {where}; state in {folder}{told}", err=True)
-                reached(kit, wait)
-                data, brings = (NoRatings(), source) if role else (source, None)
-                home = Home(kit, folder, ledgers, own_identity(folder), data, policy, brings)
-                return Site(home, log, status, stays=stay, tell=partial(_said_here, quiet)).serve(wait)
-            finally:
-                if probe is not None:
-                    probe.close()
+def _source(
+    data: str | None,
+    query: str | None,
+    columns: list[str] | None,
+    items: Path | None,
+    reading: tuple[str | None, str | None, str | None],
+    file: RunFile | None,
+) -> Source:
+    """Where the site's ratings are; `reading` is feedback, duplicates and bad rows, by default as in the run file."""
+    if data is None:
+        raise UsageError("Name this site's ratings with --data: a file, a folder, or a database and --query.")
+    default = ("explicit", "error", "error")
+    if file is not None:
+        default = (file.data.feedback, file.data.duplicates, file.data.bad_rows)
+    chosen = (given or usual for given, usual in zip(reading, default, strict=True))
+    return Source(data, query, _columns(columns or []), items, *chosen)
 
 
-def _said_here(quiet: bool, words: str) -> None:
-    """A sentence on this site's own terminal."""
-    from tacit.deploy.logs import one_line
-
-    if not quiet:
-        typer.echo(one_line(words, 4000), err=True)
-
-
-def _checked(kit: Any, folder: Path, source: Any, policy: Any, as_json: bool) -> None:
-    """Look, say what was found, and end with the first thing that will not do."""
-    from tacit.deploy.logs import logger, one_line, quiet_engine
-    from tacit.deploy.preflight import preflight
-
-    with TemporaryDirectory() as unread:  # a look leaves nothing behind, not even a log
-        quiet_engine(logger(Path(unread), kit.name))
-        findings = preflight(kit, folder, source, policy)
+def _check(site: Joining, as_json: bool) -> None:
+    """Check whether the site could join, print the findings, and exit with the code of the first that failed."""
+    with TemporaryDirectory() as unread:  # a check writes nothing, not even a log
+        quiet_engine(ServiceLog(Path(unread), site.kit.name))
+        findings = preflight(site.kit, site.folder, site.data, site.policy)
     failed = next((finding.error for finding in findings if finding.error is not None), None)
     if as_json:
         listed = [{"what": f.what, "good": f.error is None, "found": one_line(f.found, 4000)} for f in findings]
-        typer.echo(json.dumps({"good": failed is None, "findings": listed}, ensure_ascii=False))
+        print_json({"good": failed is None, "findings": listed})
     else:
         console = Console(highlight=False, markup=False)
         for finding in findings:
             words = one_line(f"{'✗' if finding.error else '✓'} {finding.what}: {finding.found}", 4000)
             console.print(words, soft_wrap=True)
-        console.print("Nothing was sent but the question what is offered." if failed is None else "Not ready to join.")
+        console.print("Nothing was sent but a request for the offer." if failed is None else "Not ready to join.")
     if failed is not None:
         raise typer.Exit(failed.exit_code)
+
+
+def _take_part(site: Joining, wait: float, stay: bool, health: int | None, as_json: bool, quiet: bool) -> None:
+    name, folder = site.kit.name, site.folder
+    site.kit.check()
+    stopped = json.dumps({"state": str(folder)}) if as_json else None
+    with stoppable("tacit: Stopped; join again with the same --state, and the run goes on.", 0, stopped):
+        outcome = _serve(site, wait, stay, health, quiet)
+    if as_json:
+        print_json({"state": str(folder), **outcome})
+    elif not quiet and isinstance(site.data, RoleTable):
+        typer.echo(f"Done. What {name} answered, by digest: {folder / 'log.jsonl'}")
+    elif not quiet and not site.ledgers.exists():
+        typer.echo("Done. The run was NON-PRIVATE, so there is no ledger of what left.")
+    elif not quiet:
+        typer.echo(f"Done. What left this site: tacit ledger show {site.ledgers} --html left.html")
+
+
+def _serve(site: Joining, wait: float, stay: bool, health: int | None, quiet: bool) -> dict[str, Any]:
+    kit, folder, ledgers = site.kit, site.folder, site.ledgers
+
+    def say(words: str) -> None:
+        if not quiet:
+            typer.echo(one_line(words, 4000), err=True)
+
+    with (
+        exclusive(folder, f"the state of {kit.name}", "name another --state"),
+        exclusive(ledgers, "the ledgers", "name another --state") if ledgers.is_dir() else nullcontext(),
+    ):
+        # Data is checked before anyone learns that the site is there.
+        if isinstance(site.data, RoleTable):
+            site.data.check()
+        elif site.data.ratings.dropped:
+            typer.echo(f"{kit.name}: {site.data.ratings.dropped:,} rows were not ratings and are dropped.", err=True)
+        log = ServiceLog(folder, kit.name)
+        quiet_engine(log)
+        log.info("starting", federation=kit.federation)
+        with Status(folder, kit.name, kit.federation) as status:
+            probe = HealthProbe(status, port=health) if health is not None else None
+            if probe is not None:
+                probe.start()
+            try:
+                at_health = "" if probe is None else f"; health at {probe.address}"
+                say(f"{kit.name}: joining {kit.federation} at {kit.host}:{kit.port}; state in {folder}{at_health}")
+                wait_until_reachable(kit, wait)
+                data, items = (NoRatings(), site.data) if isinstance(site.data, RoleTable) else (site.data, None)
+                home = Home(kit, folder, ledgers, own_identity(folder), data, site.policy, items)
+                return Site(home, log, status, stays=stay, report=say).serve(wait)
+            finally:
+                if probe is not None:
+                    probe.close()
 
 
 def read_peers(path: Path) -> dict[str, str]:
@@ -238,12 +231,6 @@ def _columns(pairs: list[str]) -> dict[str, str] | None:
     if len(named) != len(pairs) or not named.keys() <= {"user", "item", "rating", "timestamp"}:
         raise UsageError('--column takes "user=NAME", "item=NAME", "rating=NAME" or "timestamp=NAME", one of each.')
     return named or None
-
-
-def _unit(word: str | None) -> str | None:
-    if word not in (None, "user", "rating"):
-        raise UsageError(f'--unit is "user" or "rating", not "{word}".')
-    return word
 
 
 def _positive(value: float | None, option: str) -> float | None:

@@ -5,7 +5,6 @@ Only `init` and `invite` make secrets: they go into files that their owner alone
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,39 +13,39 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli.display import print_json
 from tacit.deploy.certificates import identity_text
-from tacit.deploy.invitations import Invitation
-from tacit.deploy.keys import Keyring, check_name
+from tacit.deploy.keyring import Invitation, Keyring, check_name
 from tacit.errors import UsageError
 from tacit.report.words import MISSING, listing, moment, plural
 
 #: As much of a fingerprint or a public key as people compare.
 SHORT = 16
 INSECURE = (
-    "INSECURE: the channel has no TLS; whoever is on the way can read and change what is sent, and pose as anyone."
+    "INSECURE: the channel has no TLS; anyone on the network can read and change what is sent, and pose as anyone."
 )
 
 
 def init(folder: Path, federation: str, host: str, port: int, days: int, insecure: bool, as_json: bool) -> None:
-    """Make a new federation's keys."""
+    """Make the keys of a new federation."""
     keyring = Keyring.make(folder, federation=federation, host=host, port=port, days=days, insecure=insecure)
     if as_json:
-        typer.echo(json.dumps(_about(keyring), ensure_ascii=False))
+        print_json(_about(keyring))
         return
     typer.echo(f'Made the keys of the federation "{federation}" in {folder}; its coordinator is {host}, port {port}.')
     if insecure:
         typer.echo(INSECURE)
-    typer.echo("Whoever has this folder decides who takes part: keep it secret, and keep a copy.")
+    typer.echo("Anyone who has this folder decides who takes part: keep it secret, and make a backup.")
     typer.echo(f"Next: tacit keys invite {folder} party-1 party-2 …")
 
 
-def invite(folder: Path, names: Sequence[str], out: Path | None, days: int, as_json: bool) -> None:
-    """Write a kit for each of `names`; one that was invited before gets a new certificate for its old one."""
+def invite(folder: Path, names: list[str], out: Path | None, days: int, as_json: bool) -> None:
+    """Write a kit for every site named; one that was invited before gets a new certificate, and its old one ends."""
     keyring, place = Keyring.open(folder), Path() if out is None else out
     if not names:
         raise UsageError("Nobody was invited; name at least one site, such as party-1.")
     if twice := [name for k, name in enumerate(names) if name in names[:k]]:
-        raise UsageError(f"{twice[0]} is named twice; name everybody once.")
+        raise UsageError(f"{twice[0]} is named twice; name every site once.")
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,46 +55,44 @@ def invite(folder: Path, names: Sequence[str], out: Path | None, days: int, as_j
         check_name(name)
         if file.exists():  # a new invitation would end the one in it
             raise UsageError(
-                f'"{file}" is there already, and nobody was invited; remove it first, or name another --out.'
+                f'"{file}" already exists, and nobody was invited; remove it first, or name another --out.'
             )
     had = set(keyring.invited)
     for name, file in files.items():
         keyring.invite(name, days=days).write(file)
     made = [one for one in keyring.invitations if one.name in files]
     if as_json:
-        told = [{**_invitation(one), "kit": str(files[one.name]), "replaced": one.name in had} for one in made]
-        typer.echo(json.dumps({"federation": keyring.federation, "invited": told}, ensure_ascii=False))
+        kits = [{**_invitation(one), "kit": str(files[one.name]), "replaced": one.name in had} for one in made]
+        print_json({"federation": keyring.federation, "invited": kits})
         return
     for one in made:
-        instead = "; the kit it had before is good for nothing now" if one.name in had else ""
+        instead = "; its earlier kit is no longer valid" if one.name in had else ""
         until, mark = moment(one.until.isoformat()), f"{one.fingerprint[:SHORT]}…"
         typer.echo(f"{files[one.name]}: for {one.name}, until {until}, certificate {mark}{instead}.")
     if keyring.insecure:
         typer.echo(INSECURE)
-    typer.echo("Each kit is a secret of its site: hand it over by a safe way, and keep no copy.")
-    typer.echo(f"There: tacit join {made[0].name}.kit --data …")
+    typer.echo("Each kit is a secret of its site: send it over a secure channel, and keep no copy.")
+    typer.echo(f"At the site: tacit join {made[0].name}.kit --data …")
 
 
 def revoke(folder: Path, name: str, as_json: bool) -> None:
-    """End a site's invitation."""
+    """End a site's invitation: the coordinator refuses its certificate from now on."""
     keyring = Keyring.open(folder)
     keyring.revoke(name)
     if as_json:
         ended = next(one for one in keyring.invitations if one.name == name)
-        typer.echo(json.dumps({"federation": keyring.federation, **_invitation(ended)}, ensure_ascii=False))
+        print_json({"federation": keyring.federation, **_invitation(ended)})
         return
     typer.echo(f"{name} is no longer invited: the coordinator refuses its certificate from now on.")
-    typer.echo(f"To have it back: tacit keys invite {folder} {name}")
+    typer.echo(f"To invite it again: tacit keys invite {folder} {name}")
 
 
 def show(folder: Path, as_json: bool) -> None:
-    """Who is invited, until when, and who has said hello."""
+    """Print who is invited, until when, and which sites have connected."""
     keyring = Keyring.open(folder)
     every = keyring.invitations
     if as_json:
-        typer.echo(
-            json.dumps({**_about(keyring), "invitations": [_invitation(one) for one in every]}, ensure_ascii=False)
-        )
+        print_json({**_about(keyring), "invitations": [_invitation(one) for one in every]})
         return
     typer.echo(f'The federation "{keyring.federation}", coordinator at {keyring.host}, port {keyring.port}.')
     typer.echo(f"The coordinator signs with {identity_text(keyring.identity.public_key())[:SHORT]}…")
@@ -110,7 +107,7 @@ def show(folder: Path, as_json: bool) -> None:
     waiting = [one.name for one in every if one.state == "valid" and one.identity is None]
     typer.echo(f"{plural(len(keyring.invited), 'site')} invited.")
     if waiting:
-        typer.echo(f"No hello yet from {listing(waiting)}.")
+        typer.echo(f"Not connected yet: {listing(waiting)}.")
 
 
 def _table(every: Sequence[Invitation]) -> Table:

@@ -12,42 +12,38 @@ from tacit.errors import UsageError, did_you_mean
 from tacit.methods import known
 from tacit.partition import Setting
 
-PARTITIONS = {
-    "horizontal": """\
+#: By setting, the lines of the template that differ: [partition], rounds, and what matters with [privacy].
+SETTINGS = {
+    "horizontal": {
+        "partition": """\
 by = "user"               # user · group · a column of the users or of the ratings ("zip1", "hospital")
 into = 10                 # parties""",
-    "vertical": """\
-by = "item"               # item · a column of the items ("genre")
-into = 5                  # parties""",
-    "device": """\
-by = "device"             # every user is a party""",
-}
-
-#: By setting, parameters of the method that matter there with [privacy].
-PARAMETERS = {
-    "horizontal": """\
-# trim = 10               # with [privacy]: ratings kept of a user in a step
+        "rounds": "rounds = 100",
+        "method": """\
+# trim = 10               # with [privacy]: ratings used of a user in a step
 # fine_tuning = 20        # with [privacy]: passes of each silo over its own ratings at the end; they stay there
 """,
-    "vertical": """\
-# trim = 5                # with [privacy]: ratings kept of a user in a step
+        "privacy": "First: tacit plan {file}",
+    },
+    "vertical": {
+        "partition": """\
+by = "item"               # item · a column of the items ("genre")
+into = 5                  # parties""",
+        "rounds": "rounds = 100",
+        "method": """\
+# trim = 5                # with [privacy]: ratings used of a user in a step
 # final_steps = 300       # with [privacy]: last steps on items' factors alone
 """,
-    "device": """\
+        "privacy": "First: tacit plan {file}",
+    },
+    "device": {
+        "partition": 'by = "device"             # every user is a party',
+        "rounds": "# rounds = 100            # 10 with [privacy]",
+        "method": """\
 # send = "rating"         # with [privacy]: what a device adds: one rating's gradient, or its "record"
 """,
-}
-#: By setting, how many rounds; on devices fewer are better with [privacy], and are its default.
-ROUNDS = {
-    "horizontal": "rounds = 100",
-    "vertical": "rounds = 100",
-    "device": "# rounds = 100            # 10 with [privacy]",
-}
-#: By setting, what asking for a guarantee takes.
-GUARANTEE = {
-    "horizontal": "First: tacit plan {file}",
-    "vertical": "First: tacit plan {file}",
-    "device": 'With "secagg" below all devices share one noise. First: tacit plan {file}',
+        "privacy": 'With "secagg" below all devices share one noise. First: tacit plan {file}',
+    },
 }
 
 TEMPLATE = """\
@@ -60,7 +56,7 @@ feedback = "explicit"     # explicit · implicit · count
 # query = "select …"      # for a database
 # columns = {{user = "uid", item = "isbn", rating = "stars"}}
 # duplicates = "error"    # error · last · mean
-# bad_rows = "error"      # error · drop (leave out rows that are no ratings)
+# bad_rows = "error"      # error · drop (rows that are not ratings)
 # user_table = "users.csv"                # attributes of users or items, with an id column
 # item_table = "items.csv"
 
@@ -118,25 +114,17 @@ negatives = 99
 
 
 def new(file: Path, source: str, setting: str) -> None:
-    """Write the template, checked, where nothing is yet."""
-    if setting not in PARTITIONS:
-        raise UsageError(
-            f'There is no setting "{setting}"; choose {", ".join(PARTITIONS)}.{did_you_mean(setting, PARTITIONS)}'
-        )
-    text = TEMPLATE.format(
-        file=file,
-        source=json.dumps(source, ensure_ascii=False),
-        partition=PARTITIONS[setting],
-        methods=_choices(setting),
-        rounds=ROUNDS[setting],
-        method=PARAMETERS[setting],
-        privacy=GUARANTEE[setting].format(file=file),
-    )
+    """Write a run file to start from, with every key explained."""
+    if setting not in SETTINGS:
+        choices = ", ".join(SETTINGS)
+        raise UsageError(f'There is no setting "{setting}"; choose {choices}.{did_you_mean(setting, SETTINGS)}')
+    lines = {name: text.replace("{file}", str(file)) for name, text in SETTINGS[setting].items()}
+    text = TEMPLATE.format(file=file, source=json.dumps(source, ensure_ascii=False), methods=_choices(setting), **lines)
     try:
         with file.open("x", encoding="utf-8") as new_file:
             new_file.write(text)
     except FileExistsError:
-        raise UsageError(f'"{file}" is there already; name another file, or remove it first.') from None
+        raise UsageError(f'"{file}" already exists; name another file, or remove it first.') from None
     except OSError as error:
         raise UsageError(f'"{file}" cannot be written: {error.strerror}; name another place.') from None
     RunFile.read(file)
@@ -144,6 +132,5 @@ def new(file: Path, source: str, setting: str) -> None:
 
 
 def _choices(setting: str) -> str:
-    """The methods for a setting, on as many lines as they need."""
     names = [name for name, method in known().working().items() if Setting(setting) in method.sides]
     return f" ·\n{'':26}# ".join(" · ".join(names[at : at + 8]) for at in range(0, len(names), 8))

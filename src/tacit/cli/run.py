@@ -1,4 +1,4 @@
-"""`tacit run`."""
+"""`tacit run`, `tacit up` and `tacit report`."""
 
 from __future__ import annotations
 
@@ -10,62 +10,71 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from tacit.cli.changed import read_changed
-from tacit.cli.show import live, print_summary
-from tacit.cli.verified import check_finished
-from tacit.config import RunFile
+from tacit.cli.display import Live, live, print_json, print_summary, read_run_file, stoppable
+from tacit.cli.verified_ledgers import check_finished
+from tacit.config import EngineSection, RunFile
+from tacit.engine.cells import check_installed
 from tacit.errors import UsageError
 from tacit.experiment import run as run_experiment
-from tacit.prepare.file import check, setting_in_data
-from tacit.report.folder import RunFolder
-from tacit.report.html import write_card, write_report
+from tacit.prepare.run_file import check, method_of, setting_in_data
+from tacit.report.folder import PARTS, RunFolder
+from tacit.report.run_page import write_card, write_report
 
-#: What a run writes last, after its summary.
+#: The pages of a run folder, which are written after its summary.
 _PAGES = {"card.md": write_card, "report.html": write_report}
 
 
 def run(
     file: Path,
-    changes: list[str],
+    changes: list[str] | None,
     seed: int | None,
     out: Path | None,
     resume: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Run a run file, or print what a finished run left."""
-    run_file = read_changed(file, changes, seed)
+    """Run a run file: data, split, partition, training, evaluation, report."""
+    run_file = read_run_file(file, changes, seed)
+    folder = run_folder(out, resume)
+    summary = finished(resume, run_file) if resume is not None else None
+    print_result(summary or execute(run_file, folder, quiet), as_json)
+
+
+def run_folder(out: Path | None, resume: Path | None) -> Path | None:
+    """The folder that --out or --resume names."""
     if out is not None and resume is not None:
         raise UsageError("--out and --resume both name the run folder; give one of them.")
-    summary = finished(resume, run_file) if resume is not None else None
-    if summary is None:
-        summary = execute(run_file, resume if resume is not None else out, quiet)
+    return resume if resume is not None else out
+
+
+def print_result(summary: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
+        print_json(summary)
     else:
         print_summary(summary, Console(highlight=False))
 
 
 def execute(run_file: RunFile, out: Path | None, quiet: bool) -> dict[str, Any]:
-    """Run with a live line."""
-    method, _parameters = check(run_file, setting=setting_in_data(run_file))
-    budget = None if run_file.privacy is None else run_file.privacy.budget or run_file.privacy.epsilon
-    with live(method.name, quiet, budget) as watch:
-        if watch is not None and run_file.privacy is None and out is not None and (out / "run.toml").exists():
-            watch.say(
-                f'Going on with "{out}" from the state that it saved last, or from the start if it saved none; '
-                "without [privacy] the result is the same."
+    """Run with a progress line; returns the summary."""
+    method, _parameters = method_of(run_file)
+    with live(method.name, quiet, run_file) as line:
+        if line is not None and run_file.privacy is None and out is not None and (out / "run.toml").exists():
+            line.say(
+                f'Resuming "{out}" from its last checkpoint, or from the start if there is none; without [privacy] the '
+                "result is the same."
             )
-        phase, beside = (None, None) if watch is None else (watch.phase, watch.beside)
-        return run_experiment(run_file, out, watch, phase, beside)
+        return simulate(run_file, out, line)
+
+
+def simulate(run_file: RunFile, out: Path | None, line: Live | None) -> dict[str, Any]:
+    """Run with every party on this machine; `line` shows the progress."""
+    if line is None:
+        return run_experiment(run_file, out)
+    return run_experiment(run_file, out, line, line.phase, line.floor)
 
 
 def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
-    """The summary of a finished run of this very file; None for one to start, or to start over.
-
-    A run without privacy is a function of its file: one that was cut short goes on from what it saved, or from the
-    start, with the same result.
-    """
+    """The summary of a finished run of this very file; None if there is a run to start or to resume."""
     if not RunFolder(folder).belongs_to(run_file):
         raise UsageError(
             f'"{folder}" belongs to another run file; compare it with "{folder}/run.toml", or name another folder.'
@@ -79,3 +88,93 @@ def finished(folder: Path, run_file: RunFile) -> dict[str, Any] | None:
             write(folder)
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary
+
+
+def report(run: Path, as_json: bool = False) -> None:
+    """Write a run's report and privacy card again, and print where they are; a run that was changed gets none."""
+    with RunFolder(run) if (run / "summary.json").exists() else nullcontext():
+        if all((run / part).is_file() for part in PARTS):
+            check_finished(run)
+        page, card = write_report(run), write_card(run)
+    if as_json:
+        print_json({"run": str(run), "report": str(page), "card": str(card)})
+    else:
+        typer.echo(f"Report: {page}\nPrivacy card: {card}")
+
+
+def up(
+    file: Path,
+    local: int | None,
+    keys: Path | None,
+    changes: list[str] | None,
+    seed: int | None,
+    out: Path | None,
+    resume: Path | None,
+    wait: float,
+    listen: str | None,
+    health: int | None,
+    insecure: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Coordinate a run between sites, or run a whole federation on this machine."""
+    from tacit.deploy.deployment import for_sites
+
+    check_installed()
+    run_file = read_run_file(file, changes, seed)
+    folder = run_folder(out, resume)
+    if (local is None) == (keys is None):
+        raise UsageError(
+            "Name the sites: --local N for processes on this machine, or --keys KEYS for sites that were invited with: "
+            "tacit keys invite KEYS party-1 …"
+        )
+    run_file = on_one_machine(run_file, local) if local is not None else for_sites(run_file)
+    summary = finished(resume, run_file) if resume is not None else None
+    if summary is None:
+        method, _parameters = check(run_file, setting=None if local is None else setting_in_data(run_file))
+        place = "its run folder" if folder is None else f'"{folder}"'
+        waiting = "" if keys is None else "sites wait, and "
+        stopped = f"tacit: Stopped; {waiting}the run goes on with --resume and {place}."
+        with stoppable(stopped, 130), live(method.name, quiet, run_file) as line:
+            if keys is None:
+                summary = simulate(run_file, folder, line)
+            else:
+                summary = _coordinate(run_file, keys, folder, (wait, listen, health), insecure, line)
+    print_result(summary, as_json)
+
+
+def _coordinate(
+    file: RunFile,
+    keys: Path,
+    folder: Path | None,
+    terms: tuple[float, str | None, int | None],
+    insecure: bool,
+    line: Live | None,
+) -> dict[str, Any]:
+    """Coordinate a run between the sites that `keys` invited; `terms` are wait, listen and health."""
+    from tacit.deploy.deployment import CoordinatorOptions
+    from tacit.deploy.deployment import up as coordinate
+    from tacit.deploy.keyring import Keyring
+
+    keyring = Keyring.open(keys)
+    if keyring.insecure and not insecure:
+        raise UsageError(
+            "These keys were made with --insecure, so nothing would be encrypted; add --insecure here too to accept "
+            "that, or make new keys."
+        )
+    watch, say = (_ignore, _ignore) if line is None else (line, line.say)
+    return coordinate(file, keyring, folder, CoordinatorOptions(*terms), watch, say)
+
+
+def on_one_machine(file: RunFile, parties: int) -> RunFile:
+    """The run file with every party in its own process here; the number must be the file's."""
+    into = file.partition.into
+    if into is not None and into != parties:
+        raise UsageError(f"--local {parties} and [partition] into = {into} differ; make them the same number.")
+    engine = EngineSection.model_validate({**file.engine.model_dump(), "name": "flare"})
+    division = file.partition.model_copy(update={"into": parties})
+    return file.model_copy(update={"engine": engine, "partition": division})
+
+
+def _ignore(_what: object) -> None:
+    """Nobody is watching."""

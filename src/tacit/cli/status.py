@@ -1,8 +1,7 @@
-"""`tacit status`: what the services of a federation are doing, as far as this machine's folders tell."""
+"""`tacit status`: what the services of a federation are doing, as far as this machine's folders show."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.deploy.status import FINAL, NAME, Peer, State, Status
+from tacit.cli.display import print_json
+from tacit.deploy.service_status import FINAL, NAME, PeerState, State, Status
 from tacit.errors import PeerFailed, PrivacyRefused, UsageError
 from tacit.report.words import epsilon, listing, seconds
 
@@ -19,18 +19,14 @@ from tacit.report.words import epsilon, listing, seconds
 _PLACES = (NAME, f"*/{NAME}", f"*/*/{NAME}")
 
 
-def status(place: Path | None, as_json: bool) -> int:
-    """Tell what every service found is doing; the exit code that fits the worst of it.
-
-    0 all are fine or done · 5 one is dead, failed or absent · 4 one refused. Where both hold it is 5: a refusal was
-    meant so, a death was not.
-    """
+def status(place: Path | None, as_json: bool) -> None:
+    """Print what the coordinator and the sites are doing. Exit code 5: one died, failed or is absent; 4: refused."""
     services = _newest() if place is None else _under(place)
     for service in services:
         service["problems"] = [words for _code, words in _problems(service)]
     codes = {code for service in services for code, _words in _problems(service)}
     if as_json:
-        typer.echo(json.dumps({"services": services}, ensure_ascii=False, allow_nan=False))
+        print_json({"services": services})
     else:
         console = Console(highlight=False, markup=False, emoji=False)
         console.width = max(console.width, 120)  # a row stays on one line; a narrow terminal breaks it itself
@@ -38,23 +34,21 @@ def status(place: Path | None, as_json: bool) -> int:
         for service in services:
             for words in service["problems"]:
                 console.print(words, soft_wrap=True)
-    return max(codes, default=0)
-
-
-# -- finding --------------------------------------------------------------------------------------------------
+    if codes:
+        raise typer.Exit(max(codes))
 
 
 def _under(place: Path) -> list[dict[str, Any]]:
     """The services in and below a folder, the coordinator first."""
     found = {path.parent for pattern in _PLACES for path in place.glob(pattern)}
     if not found:
-        there = "has no service in it" if place.is_dir() else "is no folder"
+        there = "has no service in it" if place.is_dir() else "is not a folder"
         raise UsageError(f'"{place}" {there}; name a run folder, the folder of a site, or one that holds several.')
     return _ordered([{"folder": str(folder), **Status.read(folder)} for folder in found])
 
 
 def _newest() -> list[dict[str, Any]]:
-    """The newest run under ./runs and the sites beside it, as far as they are of the federation that spoke last."""
+    """The newest run under ./runs and the sites beside it, if they belong to the federation that was active last."""
     here = Path()
     found = [
         _under(folder)
@@ -62,7 +56,7 @@ def _newest() -> list[dict[str, Any]]:
         if any(any(folder.glob(pattern)) for pattern in _PLACES)
     ]
     if not found:
-        raise UsageError("No service has worked in this folder, under ./runs or ./site-…; name its folder.")
+        raise UsageError("No service has run in this folder, under ./runs or ./site-…; name its folder.")
     found.sort(key=lambda services: min(service["age"] for service in services))
     runs = [services for services in found if Path(services[0]["folder"]).is_relative_to("runs")]
     sites = [services for services in found if not Path(services[0]["folder"]).is_relative_to("runs")]
@@ -72,9 +66,6 @@ def _newest() -> list[dict[str, Any]]:
 
 def _ordered(services: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(services, key=lambda s: (s["role"] != "coordinator", len(s["role"]), s["role"], s["folder"]))
-
-
-# -- words ----------------------------------------------------------------------------------------------------
 
 
 def _problems(service: dict[str, Any]) -> list[tuple[int, str]]:
@@ -89,13 +80,13 @@ def _problems(service: dict[str, Any]) -> list[tuple[int, str]]:
     if service["state"] in FINAL:
         return []
     if service["alive"] is False:
-        last = f"its last word came {seconds(service['age'])} ago, while {service['state']}"
-        return [(failed, f"{who} died without saying so: {last}; start it again and it goes on from there.")]
+        last = f"it last reported {seconds(service['age'])} ago, while {service['state']}"
+        return [(failed, f"{who} stopped without reporting it: {last}; start it again to resume.")]
     found = []
-    for state, code in ((Peer.ABSENT, failed), (Peer.REFUSED, refused)):
+    for state, code in ((PeerState.ABSENT, failed), (PeerState.REFUSED, refused)):
         names = [f"{name} (for {_since(peer)})" for name, peer in service["peers"].items() if peer["state"] == state]
         if names:
-            verb = "misses" if state == Peer.ABSENT else "was refused by"
+            verb = "misses" if state == PeerState.ABSENT else "was refused by"
             found.append((code, f"{who} {verb} {listing(names)}."))
     return found
 
@@ -119,9 +110,8 @@ def _spent(service: dict[str, Any]) -> str:
 
 
 def _peers(service: dict[str, Any]) -> str:
-    """How many peers are in each state, the states in a fixed order."""
     states = [peer["state"] for peer in service["peers"].values()]
-    return ", ".join(f"{states.count(state)} {state}" for state in Peer if state in states) or "–"
+    return ", ".join(f"{states.count(state)} {state}" for state in PeerState if state in states) or "–"
 
 
 def _since(peer: dict[str, str]) -> str:

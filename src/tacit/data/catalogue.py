@@ -1,8 +1,8 @@
-"""The catalogue: which items there are, and the attributes of them that everyone may know.
+"""The catalogue: the public list of items and their public attributes.
 
 A column of attributes is either numbers or labels. Text is one label, or several with bars between them
-("Comedy|Drama"); a list of text is several; true and false are labels. In this form a column does not depend on how a
-file wrote it, so its digest and its features do not either.
+("Comedy|Drama"); a list of text is several; true and false are labels. So digests and features do not depend on how a
+file is written.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.data.values import is_number, is_text
+from tacit.data.arrow_tables import is_file, read_whole
+from tacit.data.columns import Origin, capital, id_column
+from tacit.data.values import distinct_ids, is_number, is_text, quoted_id
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, did_you_mean
 
-#: Columns that features may have at most, and cells (2**28 of them take 1 GiB).
+#: Limits of feature columns, and of cells (2**28 of them take 1 GiB).
 MOST_FEATURES, MOST_CELLS = 10_000, 2**28
-#: How columns are kept: the labels of every item, sorted and distinct, or a number.
+#: The types of columns: the labels of every item, sorted and distinct, or a number.
 LABELS, NUMBERS = pa.list_(pa.string()), pa.float32()
 
 
@@ -33,12 +36,8 @@ LABELS, NUMBERS = pa.list_(pa.string()), pa.float32()
 class Catalogue:
     """The public list of items, and those attributes that a method may use.
 
-    Attributes
-    ----------
-    ids : the vocabulary of items, m of them
-    attributes : a table whose row j describes item j. Only the named columns are kept, as labels or numbers; None
-        where none is named
-    columns : the columns that a method may use, in the order of their features
+    `attributes` is a table whose row j describes item j, with the `columns` that a method may use, in the order of
+    their features; None without any.
 
     >>> ids = Vocabulary(np.array([1, 2, 3]), "item")
     >>> table = pa.table({"genres": ["War|Drama", "Drama", None], "year": [1990, 2000, None]})
@@ -64,17 +63,12 @@ class Catalogue:
             kept[name] = _canonical(column, name)
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "attributes", pa.table(kept) if kept else None)
-        for name in columns:
-            if len(self._labels.get(name, ())) > MOST_FEATURES:
-                raise UsageError(
-                    f'The item attribute "{name}" has {len(self._labels[name]):,} different labels, and features have '
-                    f"at most {MOST_FEATURES:,} columns; name another one in [public] features."
-                )
         most = min(MOST_FEATURES, MOST_CELLS // max(1, len(self)))
         if self.width > most:
+            made = ", ".join(f'"{name}" {len(self._names(name)):,}' for name in columns)
             raise UsageError(
-                f"The item attributes {', '.join(columns)} make {self.width:,} feature columns of {len(self):,} "
-                f"items, and there can be at most {most:,}; name fewer in [public] features."
+                f"The item attributes make {self.width:,} feature columns ({made}) of {len(self):,} items, and there "
+                f"can be at most {most:,}; name fewer in [public] features."
             )
 
     def __len__(self) -> int:
@@ -84,8 +78,6 @@ class Catalogue:
         described = f"; {', '.join(self.columns)}: {self.width:,} feature column{'s' * (self.width != 1)}"
         return f"Catalogue({len(self):,} items{described if self.columns else ''})"
 
-    # -- features ---------------------------------------------------------------------------------------------
-
     @property
     def width(self) -> int:
         """d, the number of feature columns."""
@@ -93,12 +85,8 @@ class Catalogue:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each feature column stands for: "genres=Drama" for a label, "year" for a number."""
+        """Names of the feature columns: "genres=Drama" for a label, "year" for a number."""
         return tuple(word for name in self.columns for word in self._names(name))
-
-    def names_of(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """The same for some of the columns."""
-        return tuple(word for name in self._known(columns) for word in self._names(name))
 
     def features(self, columns: Sequence[str] | None = None) -> np.ndarray:
         """Every item's features, (m, d) float32, read-only: of all columns, or of those named, in that order.
@@ -130,7 +118,6 @@ class Catalogue:
 
     @cached_property
     def _labels(self) -> dict[str, list[str]]:
-        """By column of labels, those that occur, sorted."""
         columns = {name: self._column(name) for name in self.columns}
         return {name: sorted(pc.unique(c.flatten()).to_pylist()) for name, c in columns.items() if c.type == LABELS}
 
@@ -141,20 +128,16 @@ class Catalogue:
         for name in columns:
             if name not in self.columns:
                 there = f"it names {', '.join(self.columns)}" if self.columns else "it names none"
-                raise UsageError(
-                    f'"{name}" is no item attribute of [public] features: {there}.{did_you_mean(name, self.columns)}'
-                )
+                raise UsageError(f'"{name}" is not in [public] features: {there}.{did_you_mean(name, self.columns)}')
         return columns
 
     def _column(self, name: str) -> pa.Array:
         assert self.attributes is not None
         return self.attributes.column(name).combine_chunks()
 
-    # -- comparing --------------------------------------------------------------------------------------------
-
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the ids and the named columns: the same for everybody who has the same catalogue."""
+        """SHA-256 over the ids and the named columns."""
         found = hashlib.sha256(id_bytes(self.ids))
         for name in self.columns:
             column = self._column(name)
@@ -171,7 +154,7 @@ class Catalogue:
         return json.dumps(column.to_pylist(), ensure_ascii=False, separators=(",", ":")).encode()
 
     def differs(self, other: Catalogue) -> str | None:
-        """What is not the same in another catalogue: "ids", "columns", or the name of a column; None for nothing."""
+        """What differs in another catalogue: "ids", "columns", or the name of a column; None if nothing."""
         if self.digest == other.digest:
             return None
         if id_bytes(self.ids) != id_bytes(other.ids):
@@ -181,7 +164,7 @@ class Catalogue:
         return next(name for name in self.columns if self._column(name) != other._column(name))
 
     def part(self, rows: np.ndarray) -> Catalogue:
-        """Some of the items, by their rows in increasing order, as a catalogue of their own."""
+        """The catalogue of some items, by their rows in increasing order."""
         described = None if self.attributes is None else self.attributes.take(rows)
         return Catalogue(Vocabulary(self.ids[rows], self.ids.kind, self.ids.listed), described, self.columns)
 
@@ -192,11 +175,11 @@ def id_bytes(ids: Vocabulary) -> bytes:
 
 
 def named_column(table: pa.Table | None, name: str, where: str) -> pa.ChunkedArray:
-    """A column that [public] features names; where there is none, which there are."""
+    """A column that [public] features names, or an error that lists the existing ones."""
     there = [] if table is None else [column for column in table.column_names if column != "item"]
     if not there:
         raise UsageError(
-            f'[public] features names "{name}", and nothing describes the items; name a table of items with their '
+            f'[public] features names "{name}", and nothing describes the items; name a table of items and '
             'attributes, as in [public] catalogue = "items.parquet".'
         )
     if there.count(name) > 1:
@@ -212,9 +195,8 @@ def named_column(table: pa.Table | None, name: str, where: str) -> pa.ChunkedArr
 
 
 def _canonical(column: pa.ChunkedArray, name: str) -> pa.Array:
-    """The column as labels or numbers."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(column, pa.ChunkedArray):  # Arrow leaves it so where there is too much text for one
+    if isinstance(column, pa.ChunkedArray):  # there is too much text for one array
         raise UsageError(f'The item attribute "{name}" is too long; name another one in [public] features.')
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -230,7 +212,7 @@ def _canonical(column: pa.ChunkedArray, name: str) -> pa.Array:
             column.validate(full=True)
             return pa.array([_sorted(row or ()) for row in column.to_pylist()], LABELS)
     except (pa.ArrowInvalid, UnicodeError):
-        raise DataError(f'The item attribute "{name}" holds text that is not UTF-8; write the table anew.') from None
+        raise DataError(f'The item attribute "{name}" holds text that is not UTF-8; write the table again.') from None
     raise UsageError(
         f'The item attribute "{name}" is of type {str(kind)[:60]}; features are text, numbers, true or false, or lists '
         "of text."
@@ -273,3 +255,76 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     if there.min() == there.max():
         return np.zeros(len(values))
     return np.nan_to_num((values.astype(np.float64) - mean) / deviation, nan=0.0)
+
+
+def read_side(path: str | Path, kind: str) -> tuple[pa.Table, Origin]:
+    """A CSV or Parquet table that describes users or items; its id column comes first, called `kind`."""
+    try:
+        path = Path(path).expanduser()
+    except RuntimeError:  # there is no such home
+        path = Path(path)
+    if not is_file(path):
+        raise DataError(f'There is no {kind} table "{str(path)[:200]}"; check the path.')
+    table, origin = read_whole(path)
+    found = id_column(table.column_names, kind, origin.name)
+    others = [name for name in table.column_names if name != found]
+    return table.select([found, *others]).rename_columns([kind, *others]), origin
+
+
+def read_catalogue(path: str | Path, features: Sequence[str] = ()) -> Catalogue:
+    """The items that a file lists, with those of their attributes that `features` names."""
+    return catalogue_of(*read_side(path, "item"), features)
+
+
+def catalogue_of(table: pa.Table, origin: Origin, features: Sequence[str] = ()) -> Catalogue:
+    """The items that a side table describes, with those of their attributes that `features` names."""
+    ids = Vocabulary(np.unique(distinct_ids(table["item"], "item", origin)[1]), "item")
+    return Catalogue(ids, public_attributes(table, ids, origin, features), tuple(features))
+
+
+def public_attributes(
+    table: pa.Table | None, items: Vocabulary, origin: Origin, features: Sequence[str]
+) -> pa.Table | None:
+    """The named columns of an item table, whose rows must describe every item; in the items' order."""
+    if not features:
+        return None
+    for name in features:
+        named_column(table, name, capital(origin.name))
+    assert table is not None
+    described = items.rows(distinct_ids(table["item"], "item", origin)[1])
+    missing = np.setdiff1d(np.arange(len(items)), described)
+    if len(missing):
+        raise DataError(
+            f"Item {quoted_id(items.ids[missing[0]])} has no {origin.unit} in {origin.name}, and [public] features "
+            f"needs one for every item ({len(missing):,} of {len(items):,} have none); add the item, with empty cells "
+            "where a value is unknown."
+        )
+    return align(table.select(["item", *dict.fromkeys(features)]), items, origin)
+
+
+def listed_ids(table: pa.Table | None, kind: str, origin: Origin) -> np.ndarray | None:
+    """The ids that a side table describes, or None without one."""
+    return None if table is None else distinct_ids(table[kind], kind, origin)[1]
+
+
+def align(table: pa.Table, vocabulary: Vocabulary, origin: Origin) -> pa.Table | None:
+    """The side table's rows in the order of the vocabulary, nulls for ids without a row; without its id column.
+
+    None if it has no other column. Rows of ids outside the vocabulary are left out.
+    """
+    places, ids = distinct_ids(table[vocabulary.kind], vocabulary.kind, origin)
+    if len(ids) < len(places):
+        _, first_of = np.unique(places, return_index=True)
+        again = int(np.setdiff1d(np.arange(len(places)), first_of)[0])
+        raise DataError(
+            f"{origin.at(again)} describes {vocabulary.kind} {quoted_id(ids[places[again]])} a second time; "
+            f"delete all but one {origin.unit} per {vocabulary.kind}."
+        )
+    described = table.drop_columns([vocabulary.kind])
+    if not described.num_columns:
+        return None
+    place = np.full(len(vocabulary), -1, dtype=np.int64)
+    rows = vocabulary.rows(ids)[places]
+    known = rows >= 0
+    place[rows[known]] = np.flatnonzero(known)
+    return described.take(pc.if_else(pa.array(place >= 0), pa.array(place), None)).combine_chunks()

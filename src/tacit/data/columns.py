@@ -1,4 +1,4 @@
-"""Which column is which, and where a row came from: what every reader shares before a value is looked at."""
+"""Which column is which, and where a row came from: what every reader shares before a value is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMES = {
     "timestamp": "timestamp timestamps time ts unixtime unixreviewtime datetime date ratedat createdat",
 }
 
-# For the hint of a message, which its reader checks: what names may hold, and what is no id of a user or an item.
+# For the suggestion in a message: words in the names of such columns, and in those of neither users nor items.
 _HINTS = {
     "user": "user customer member patient person people client subject reader viewer listener student buyer uid who",
     "item": "item movie film product medicine medication drug lab isbn book song track artist title game article "
@@ -37,7 +37,7 @@ _HINTS = {
 _NEITHER = (
     "hospital ward site clinic stay visit encounter admission session date time year age sex gender country city zip"
 )
-#: Under which key of the columns that are asked for stands one that describes its user or its item.
+#: The key, among the requested columns, of one that describes its row's user or item.
 ATTRIBUTE = "[partition] by"
 
 
@@ -47,14 +47,14 @@ class Origin:
 
     Parameters
     ----------
-    name : what holds the rows, quoted as a message shows it
-    line : the line of a text file (counted from 1) on which a row stands; None where rows have no lines
-    kept : which of the source's rows these are, where some were left out
+    name : of the source, quoted as a message shows it
+    line : the line of a text file (counted from 1) of a row; None where rows have no lines
+    rows : which of the source's rows these are, where some were left out
     """
 
     name: str
     line: Callable[[int], int] | None = None
-    kept: Sequence[int] | None = None
+    rows: Sequence[int] | None = None
 
     def at(self, row: int) -> str:
         """
@@ -65,7 +65,7 @@ class Origin:
 
     def number(self, row: int) -> int:
         """The number by which a reader finds that row again."""
-        row = row if self.kept is None else int(self.kept[row])
+        row = row if self.rows is None else int(self.rows[row])
         return row + 1 if self.line is None else self.line(row)
 
     @property
@@ -75,7 +75,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Columns:
-    """The names that a table gives to users, items, ratings and timestamps; None where it has none.
+    """The names of a table's columns of users, items, ratings and timestamps; None where it has no such column.
 
     `attribute` is a further column, which describes the user or the item of its row.
     """
@@ -94,16 +94,15 @@ class Columns:
 
 @dataclass(frozen=True)
 class Records:
-    """Rows as a source holds them, not checked yet, with what is publicly known of them.
+    """Rows of a source before any check, with what is publicly known of them.
 
     Attributes
     ----------
     table : the rows, under the source's own column names
-    origin : where they came from
     columns : which column is which
     users, items : side tables with an id column "user" or "item", or None; listed ids need no rating
     scale : the published scale, or None
-    counts : True where the numbers count events and are no opinions
+    counts : True where the numbers count events and are not opinions
     """
 
     table: pa.Table
@@ -119,49 +118,48 @@ class Records:
 
 def resolve(
     names: Sequence[str],
-    asked: Mapping[str, str] | None,
+    requested: Mapping[str, str] | None,
     feedback: Feedback,
     where: str,
     *,
     positional: bool = False,
 ) -> Columns:
-    """Find the four columns among `names`: those `asked` for, else by the usual names.
+    """Find the four columns among `names`: the `requested` ones, else by the usual names.
 
-    A file without a header has its columns called "1", "2", …; `positional` then takes them in the order
-    user, item, rating, timestamp. An empty name, as in `{"timestamp": ""}`, leaves the column out.
+    A file without a header has columns called "1", "2", …; `positional` then takes them in the order user, item,
+    rating, timestamp. An empty name, as in `{"timestamp": ""}`, leaves the column out.
 
     >>> resolve(["movieId", "userId", "rating"], None, Feedback.EXPLICIT, "a table")
     Columns(user='userId', item='movieId', rating='rating', timestamp=None, attribute=None)
     """
-    asked = dict(asked or {})
-    attribute = asked.pop(ATTRIBUTE, None)
-    for role, name in asked.items():
+    requested = dict(requested or {})
+    attribute = requested.pop(ATTRIBUTE, None)
+    for role, name in requested.items():
         if role not in ROLES:
-            raise UsageError(
-                f'columns has the key "{role}"; it takes user, item, rating and timestamp only.'
-                f"{did_you_mean(role, ROLES)}"
-            )
+            known = "user, item, rating and timestamp"
+            raise UsageError(f'columns has the key "{role}"; it takes {known} only.{did_you_mean(role, ROLES)}')
         if name and name not in names:
-            raise DataError(
-                f'{capital(where)} has no column "{name}"; its columns are {_listed(names)}.{did_you_mean(name, names)}'
-            )
-    taken = {name for name in asked.values() if name}
+            hint = did_you_mean(name, names)
+            raise DataError(f'{capital(where)} has no column "{name}"; its columns are {_listed(names)}.{hint}')
+    free = [name for name in names if name not in requested.values()]
     found: dict[str, str | None] = {}
     for place, role in enumerate(ROLES, start=1):
-        if role in asked:
-            found[role] = asked[role] or None
+        if role in requested:
+            found[role] = requested[role] or None
         elif positional:
-            found[role] = str(place) if str(place) in names and str(place) not in taken else None
+            found[role] = str(place) if str(place) in free else None
         else:
-            found[role] = _guess(role, [name for name in names if name not in taken], feedback)
+            found[role] = _guess(role, free, feedback)
     twice = next((name for name in found.values() if name is not None and list(names).count(name) > 1), None)
     if twice is not None:
         raise DataError(f'{capital(where)} has two columns called "{twice}"; rename one of them.')
+    needed = ["user", "item", "rating"]
     if feedback is Feedback.IMPLICIT:
         found["rating"] = None
-    needed = ("user", "item") if feedback is Feedback.IMPLICIT else ("user", "item", "rating")
-    if any(found[role] is None for role in needed):
-        raise DataError(_missing(found, needed, asked, names, feedback, where))
+        needed.remove("rating")
+    missing = [role for role in needed if found[role] is None]
+    if missing:
+        raise DataError(_missing(missing, found, requested, names, feedback, where))
     attribute = attribute if attribute in names and attribute not in found.values() else None
     return Columns(str(found["user"]), str(found["item"]), found["rating"], found["timestamp"], attribute)
 
@@ -172,45 +170,44 @@ def id_column(names: Sequence[str], kind: str, where: str) -> str:
         return names[0]
     name = _guess(kind, names, Feedback.EXPLICIT) or next((n for n in names if _plain(n) == "id"), None)
     if name is None:
-        raise DataError(
-            f'{capital(where)} has no column of {kind} ids among {_listed(names)}; call one of them "{kind}".'
-        )
+        listed = _listed(names)
+        raise DataError(f'{capital(where)} has no column of {kind} ids among {listed}; call one of them "{kind}".')
     return name
 
 
-def either(name: str, value: str) -> str:
-    """A key of [data], and argument of `load`, as messages show it, beside the options that say the same.
+def option_hint(name: str, value: str) -> str:
+    """A setting of [data], as a run file, `--set` and `tacit join` take it.
 
-    >>> print(either("duplicates", "last"))
+    >>> print(option_hint("duplicates", "last"))
     duplicates = "last" in [data] (or --set data.duplicates=last; tacit join: --duplicates last)
     """
     changed, option = shlex.quote(f"data.{name}={value}"), name.replace("_", "-")
-    return f"{name} = {_text(value)} in [data] (or --set {changed}; tacit join: --{option} {shlex.quote(value)})"
+    return f"{name} = {_toml(value)} in [data] (or --set {changed}; tacit join: --{option} {shlex.quote(value)})"
 
 
-def called(names: Mapping[str, str]) -> str:
-    """The same for what columns are called: TOML, what `--set` takes, and what `tacit join` takes.
+def columns_hint(names: Mapping[str, str]) -> str:
+    """The same for names of columns.
 
-    >>> print(called({"user": "uid"}))
+    >>> print(columns_hint({"user": "uid"}))
     columns = {user = "uid"} in [data] (or --set 'data.columns={user = "uid"}'; tacit join: --column user=uid)
     """
-    table = "{" + ", ".join(f"{role} = {_text(name)}" for role, name in names.items()) + "}"
+    table = "{" + ", ".join(f"{role} = {_toml(name)}" for role, name in names.items()) + "}"
     options = " ".join(f"--column {shlex.quote(f'{role}={name}')}" for role, name in names.items())
     return f"columns = {table} in [data] (or --set {shlex.quote(f'data.columns={table}')}; tacit join: {options})"
 
 
-def _text(value: str) -> str:
-    """A text as TOML writes it."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def capital(where: str) -> str:
+    return where[:1].upper() + where[1:]
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _guess(role: str, names: Sequence[str], feedback: Feedback) -> str | None:
-    if role == "rating":
-        usual = f"{_COUNTS} {_OPINIONS}" if feedback is Feedback.COUNT else _OPINIONS
-    else:
-        usual = _NAMES[role]
+    ratings = f"{_COUNTS} {_OPINIONS}" if feedback is Feedback.COUNT else _OPINIONS
     by_plain = {_plain(name): name for name in reversed(names)}
-    return next((by_plain[word] for word in usual.split() if word in by_plain), None)
+    return next((by_plain[word] for word in _NAMES.get(role, ratings).split() if word in by_plain), None)
 
 
 def _plain(name: str) -> str:
@@ -218,29 +215,28 @@ def _plain(name: str) -> str:
 
 
 def _missing(
+    missing: Sequence[str],
     found: Mapping[str, str | None],
-    needed: Sequence[str],
-    asked: Mapping[str, str],
+    requested: Mapping[str, str],
     names: Sequence[str],
     feedback: Feedback,
     where: str,
 ) -> str:
-    """That columns are missing, with a hint that can be pasted: all that were asked for, and a guess for each other."""
-    missing = [role for role in needed if found[role] is None]
+    """That columns are missing, with a hint to paste: all that were requested, and a guess for each missing one."""
     taken = {name for name in found.values() if name}
-    hint = {role: name for role, name in asked.items() if role in ROLES}
+    hint = {role: name for role, name in requested.items() if role in ROLES}
     for role in missing:
         hint[role] = _likely(role, [name for name in names if name and name not in taken])
         taken.add(hint[role])
-    mend = f"name {'it' if len(missing) == 1 else 'them'}, as in {called(hint)}"
+    mend = f"name {'it' if len(missing) == 1 else 'them'}, as in {columns_hint(hint)}"
     if "rating" in missing and feedback is Feedback.EXPLICIT:
-        mend += f", or use {either('feedback', 'implicit')} if a row only says that something happened"
+        mend += f", or use {option_hint('feedback', 'implicit')} if a row only records that something happened"
     what = f"{' and no '.join(missing)} column"
     return f"{capital(where)} has no {what} that Tacit knows among {_listed(names)}; {mend}."
 
 
 def _likely(role: str, names: Sequence[str]) -> str:
-    """The column that may hold a role: by a word in its name, else one that is no other role's, place or time."""
+    """The column that may hold a role: by a word in its name, else one whose name fits nothing else."""
 
     def holds(name: str, words: str) -> bool:
         return any(word in _plain(name) for word in words.split())
@@ -254,7 +250,3 @@ def _likely(role: str, names: Sequence[str]) -> str:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f'"{name[:60]}"' for name in list(names)[:12])
     return f"{shown}, … ({len(names)} in all)" if len(names) > 12 else shown
-
-
-def capital(where: str) -> str:
-    return where[:1].upper() + where[1:]

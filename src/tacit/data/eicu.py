@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.data import delimited, parquet
+from tacit.data.arrow_tables import column_names, read_whole
 from tacit.data.columns import Columns, Origin, Records
 from tacit.errors import DataError
 
@@ -133,7 +133,6 @@ def _items(table: str, events: pa.Table) -> pa.ChunkedArray:
 
 
 def _patients(stays: pa.Table, folder: Path) -> pa.Table:
-    """One row per patient: the first stay's."""
     ordered = stays.sort_by([(name, "ascending") for name in _ORDER])
     _, first = np.unique(ordered["uniquepid"].to_numpy(zero_copy_only=False).astype(str), return_index=True)
     stay = ordered.take(first)
@@ -159,7 +158,6 @@ def _patients(stays: pa.Table, folder: Path) -> pa.Table:
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text, null where it is blank."""
     column = pc.utf8_trim_whitespace(column.cast(pa.string()))
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
@@ -175,10 +173,7 @@ def _table(folder: Path, name: str, columns: tuple[str, ...]) -> tuple[pa.Table,
     if path is None:
         raise DataError(f'There is no table "{name}" in "{folder}"; add {name}.csv.gz or {name}.parquet.')
     wanted = list(dict.fromkeys(columns))
-    held = parquet.column_names(path) if path.suffix == ".parquet" else delimited.sniff(path).names
-    lacking = [column for column in wanted if column not in held]
+    lacking = sorted(set(wanted) - set(column_names(path)))
     if lacking:
         raise DataError(f'"{path}" has no column "{lacking[0]}"; give the table as eICU publishes it.')
-    if path.suffix == ".parquet":
-        return parquet.read_side(path, wanted)
-    return delimited.read_side(path, names=wanted)
+    return read_whole(path, wanted)

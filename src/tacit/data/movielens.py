@@ -51,19 +51,11 @@ def read(folder: Path, kind: str, feedback: Feedback) -> Records:
     users, items = sides(folder, kind)
     if kind == "csv":
         found = delimited.read(folder / "ratings.csv", None, feedback)
-        return replace(found, items=items, scale=scale, name=folder.name)
-    path, separator = (folder / "u.data", "\t") if kind == "100k" else (folder / "ratings.dat", "::")
-    layout = Layout(_ROWS, separator, quoted=False)
-    chosen = Columns("user", "item", None if feedback is Feedback.IMPLICIT else "rating", "timestamp")
-    return Records(
-        delimited.read_rows(path, layout, chosen),
-        delimited.origin_of(path, layout),
-        chosen,
-        users=users,
-        items=items,
-        scale=scale,
-        name=folder.name,
-    )
+    else:
+        path, separator = (folder / "u.data", "\t") if kind == "100k" else (folder / "ratings.dat", "::")
+        chosen = Columns("user", "item", None if feedback is Feedback.IMPLICIT else "rating", "timestamp")
+        found = delimited.read_records(path, Layout(_ROWS, separator, quoted=False), chosen)
+    return replace(found, users=users, items=items, scale=scale, name=folder.name)
 
 
 def sides(folder: Path, kind: str) -> tuple[pa.Table | None, pa.Table | None]:
@@ -79,7 +71,7 @@ def sides(folder: Path, kind: str) -> tuple[pa.Table | None, pa.Table | None]:
         if kind == "1m":
             users = _side(folder / "users.dat", ("user", "gender", "age", "occupation", "zip"), "::")
     else:
-        films, _ = delimited.read_side(folder / "movies.csv")
+        films, _ = delimited.read_whole(folder / "movies.csv")
         items = films.rename_columns({id_column(films.column_names, "item", '"movies.csv"'): "item"})
     return None if users is None else described_users(users), None if items is None else described_items(items)
 
@@ -112,9 +104,12 @@ def described_items(items: pa.Table) -> pa.Table:
 
 
 def _side(path: Path, names: Sequence[str], separator: str) -> pa.Table:
-    encoding = "utf-8" if delimited.is_utf8(path) else "latin-1"
-    table, _ = delimited.read_side(path, Layout(tuple(names), separator, quoted=False, encoding=encoding))
-    return table
+    try:
+        path.read_bytes().decode("utf-8")
+        encoding = "utf-8"
+    except UnicodeDecodeError:  # the older sets
+        encoding = "latin-1"
+    return delimited.read_whole(path, Layout(tuple(names), separator, quoted=False, encoding=encoding))[0]
 
 
 def _films_100k(path: Path) -> pa.Table:

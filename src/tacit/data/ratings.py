@@ -24,7 +24,7 @@ class Feedback(StrEnum):
 
 @dataclass(frozen=True)
 class Scale:
-    """The public range of a rating. `declared` is False when it was read off the data, which privacy forbids."""
+    """The public range of a rating; `declared` is False when it was inferred from the data, which privacy forbids."""
 
     low: float
     high: float
@@ -43,12 +43,12 @@ class Scale:
         return self.high - self.low
 
     def __str__(self) -> str:
-        return f"{self.low:g}…{self.high:g}" + ("" if self.declared else " (read off the data)")
+        return f"{self.low:g}…{self.high:g}" + ("" if self.declared else " (inferred from the data)")
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Who rated what how, in compressed rows.
+    """Ratings of items by users, in compressed rows.
 
     Attributes
     ----------
@@ -60,9 +60,9 @@ class Ratings:
     scale : Scale, public
     feedback : Feedback
     user_attributes, item_attributes : pyarrow.Table whose row r describes user or item r, or None
-    features : the columns of item_attributes that everyone may know, and a method may use
-    name : where it came from, for reports
-    dropped : how many rows of the source were left out, being no ratings
+    features : the public columns of item_attributes, which a method may use
+    name : of the source, for reports
+    dropped : how many rows of the source were left out as bad
     """
 
     indptr: np.ndarray
@@ -93,11 +93,10 @@ class Ratings:
         item_ids: Vocabulary | None = None,
         **others: Any,
     ) -> Ratings:
-        """Ratings from one column each of ids, ids, numbers (and seconds).
+        """Ratings from one column each of ids, ids, numbers (and seconds); values are not checked.
 
         The vocabularies default to the ids that occur. A pair that occurs twice raises `DuplicatePair` with both
-        positions; an id outside a given vocabulary raises `DataError`. Values are taken as they are: whoever reads
-        a file has checked them.
+        positions; an id outside a given vocabulary raises `DataError`.
         """
         users, items = as_ids(users), as_ids(items)
         values = np.asarray(values, dtype=np.float32)
@@ -108,37 +107,24 @@ class Ratings:
             )
         user_ids = Vocabulary.of(users, "user") if user_ids is None else user_ids
         item_ids = Vocabulary.of(items, "item") if item_ids is None else item_ids
+        times = None if times is None else np.asarray(times, dtype=np.int64)
+        scale = scale if scale is None or isinstance(scale, Scale) else Scale(*scale)
         rows, columns = _codes(users, user_ids), _codes(items, item_ids)
-        del users, items  # ids of every rating, of which the codes say all
+        del users, items  # the codes take less memory
         indptr, order = row_order(rows, columns, user_ids, item_ids)
-        del rows
         if order is not None:
             columns, values = columns[order], values[order]
-            times = None if times is None else np.asarray(times, dtype=np.int64)[order]
-        if scale is None:
-            scale = inferred_scale(values)
-        elif not isinstance(scale, Scale):
-            scale = Scale(*scale)
-        return cls(
-            indptr=indptr,
-            items=columns.astype(np.int32, copy=False),
-            values=values,
-            times=None if times is None else np.asarray(times, dtype=np.int64),
-            user_ids=user_ids,
-            item_ids=item_ids,
-            scale=scale,
-            **others,
-        )
-
-    # -- shape ------------------------------------------------------------------------------------------------
+            times = None if times is None else times[order]
+        scale = inferred_scale(values) if scale is None else scale
+        return cls(indptr, columns.astype(np.int32, copy=False), values, user_ids, item_ids, scale, times, **others)
 
     @property
     def n_users(self) -> int:
-        return len(self.user_ids)
+        return len(self.user_ids.ids)
 
     @property
     def n_items(self) -> int:
-        return len(self.item_ids)
+        return len(self.item_ids.ids)
 
     @property
     def n_ratings(self) -> int:
@@ -152,8 +138,6 @@ class Ratings:
     def __repr__(self) -> str:
         shape = f"{self.n_users:,} users × {self.n_items:,} items, {self.n_ratings:,} ratings"
         return f"Ratings({self.name}: {shape} on {self.scale})"
-
-    # -- views ------------------------------------------------------------------------------------------------
 
     @property
     def users(self) -> np.ndarray:
@@ -175,49 +159,38 @@ class Ratings:
         part = slice(self.indptr[user], self.indptr[user + 1])
         return self.items[part], self.values[part]
 
-    # -- parts ------------------------------------------------------------------------------------------------
-
     def keep(self, mask: np.ndarray) -> Ratings:
-        """Those ratings whose entry in `mask` (nnz,) is true; users and items stay on the roster."""
+        """The ratings whose entry in `mask` (nnz,) is true; all users and items stay."""
         active = self.counts > 0
         kept = np.zeros(self.n_users, dtype=np.int64)
         kept[active] = np.add.reduceat(mask, self.indptr[:-1][active], dtype=np.int64)
-        return replace(
-            self,
-            indptr=np.concatenate(([0], np.cumsum(kept))),
-            items=self.items[mask],
-            values=self.values[mask],
-            times=None if self.times is None else self.times[mask],
-        )
+        return self._entries(kept, mask)
 
     def select_users(self, rows: np.ndarray) -> Ratings:
-        """These users, in increasing order of row, with all their ratings; the items stay."""
+        """These users, in increasing order of row, with all their ratings; all items stay."""
         rows = np.sort(np.asarray(rows, dtype=np.int64))
         counts = self.counts[rows]
-        indptr = np.concatenate(([0], np.cumsum(counts)))
-        entries = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
-        return replace(
-            self,
-            indptr=indptr,
-            items=self.items[entries],
-            values=self.values[entries],
-            times=None if self.times is None else self.times[entries],
-            user_ids=Vocabulary(self.user_ids[rows], "user", self.user_ids.listed),
-            user_attributes=None if self.user_attributes is None else self.user_attributes.take(rows),
-        )
+        starts = np.cumsum(counts) - counts
+        entries = np.repeat(self.indptr[rows] - starts, counts) + np.arange(counts.sum())
+        ids = Vocabulary(self.user_ids[rows], "user", self.user_ids.listed)
+        table = None if self.user_attributes is None else self.user_attributes.take(rows)
+        return replace(self._entries(counts, entries), user_ids=ids, user_attributes=table)
 
     def select_items(self, columns: np.ndarray) -> Ratings:
-        """These items, in increasing order of column, and what was rated of them; the users stay."""
+        """These items, in increasing order of column, and their ratings; all users stay."""
         columns = np.sort(np.asarray(columns, dtype=np.int64))
         position = np.full(self.n_items, -1, dtype=np.int32)
         position[columns] = np.arange(len(columns), dtype=np.int32)
         part = self.keep(position[self.items] >= 0)
-        return replace(
-            part,
-            items=position[part.items],
-            item_ids=Vocabulary(self.item_ids[columns], "item", self.item_ids.listed),
-            item_attributes=None if self.item_attributes is None else self.item_attributes.take(columns),
-        )
+        ids = Vocabulary(self.item_ids[columns], "item", self.item_ids.listed)
+        table = None if self.item_attributes is None else self.item_attributes.take(columns)
+        return replace(part, items=position[part.items], item_ids=ids, item_attributes=table)
+
+    def _entries(self, counts: np.ndarray, entries: np.ndarray) -> Ratings:
+        """Rows of so many entries each, which are some of these."""
+        times = None if self.times is None else self.times[entries]
+        indptr = np.concatenate(([0], np.cumsum(counts)))
+        return replace(self, indptr=indptr, items=self.items[entries], values=self.values[entries], times=times)
 
     def to_arrow(self) -> pa.Table:
         """Columns user, item, rating (and timestamp), with ids."""
@@ -232,7 +205,7 @@ class Ratings:
 
 
 def inferred_scale(values: np.ndarray) -> Scale:
-    """The range that the data shows; marked as not declared. A constant column gets a range of one."""
+    """The range of the data, marked as not declared. A constant column gets a range of one."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     if high == low:
         high = max(low + 1.0, low + 1e-6 * abs(low))  # adding one to a huge number changes nothing
@@ -266,7 +239,7 @@ def row_order(
     if np.all(key[1:] > key[:-1]):
         return indptr, None
     if n * m * nnz < 2**63:
-        # The place fits beside the pair: one sort in place does for both, faster and leaner than argsort.
+        # Pair and position fit into one integer: one sort in place, faster and smaller than argsort.
         places: np.ndarray = np.arange(nnz, dtype=np.int32 if nnz < 2**31 else np.int64)
         key *= nnz
         key += places
@@ -282,7 +255,7 @@ def row_order(
 def _check_once(
     indptr: np.ndarray, columns: np.ndarray, order: np.ndarray, user_ids: Vocabulary, item_ids: Vocabulary
 ) -> None:
-    """Refuse a column that stands twice in one row; within a row columns do not decrease."""
+    """Refuse a column that occurs twice in one row; within a row columns do not decrease."""
     again = columns[1:] == columns[:-1]
     starts = indptr[(indptr > 0) & (indptr < len(columns))]
     again[starts - 1] = False

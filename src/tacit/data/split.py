@@ -1,8 +1,8 @@
 """Train, test and support parts of ratings.
 
-Choices are made by keys of (seed, user id, item id) alone. So a site that holds some of the users makes, on
-its own, exactly its part of the whole's split; with "random", "cold-users" and "cold-items" so does a site
-that holds some of the items. Only "temporal" needs to see everything: its cut is one moment for all.
+Choices depend on (seed, user id, item id) alone. So a site that holds some of the users computes its part of the
+whole's split on its own; with "random", "cold-users" and "cold-items" so does a site that holds some of the items.
+Only "temporal" needs all ratings: its cut is one moment for all.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ SUPPORT = 0.8  # the part of a cold user's ratings that the model may see when i
 class Split:
     """Parts of one whole, all with its users, items and attributes; `train, test = split(…)` unpacks it.
 
-    Attributes
-    ----------
-    train, test : Ratings
-    support : Ratings of cold users that a model may fold in before its test; None for other splits
-    description : one sentence for the report
+    `support` are ratings of cold users that a model may fold in before its test; None for other splits.
     """
 
     train: Ratings
@@ -53,7 +49,7 @@ def split(ratings: Ratings, by: str = "random", test: float = 0.1, seed: int = 7
         "cold-users"     all ratings of about `test` of the users; four fifths of them become `support`
         "cold-items"     all ratings of about `test` of the items
     test : fraction in (0, 1); without effect on "leave-one-out" and "latest"
-    partial : whether a part may be empty, as by chance of one device's few ratings; else that is an error
+    partial : whether a part may be empty, as of one device's few ratings; else that is an error
 
     >>> from tacit.data.synthetic import demo
     >>> train, test = split(demo(), test=0.1, seed=7)
@@ -102,7 +98,7 @@ def _latest(r: Ratings, test: float, seed: int) -> Choice:
 
 
 def _temporal(r: Ratings, test: float, seed: int) -> Choice:
-    """The cut is put between two moments, where the test part comes nearest to what was asked."""
+    """The cut lies between two moments, where the test part comes nearest to the requested fraction."""
     times, n = _times(r, "temporal"), r.n_ratings
     wanted = min(max(round(n * (1 - test)), 1), n - 1) if n > 1 else 0
     moment = np.partition(times, wanted)[wanted]
@@ -138,7 +134,7 @@ def _pair_keys(r: Ratings, seed: int) -> np.ndarray:
     """A uniform number in [0, 1) per rating, (nnz,), a function of seed, user id and item id alone."""
     users, items = id_keys(seed, "split user", r.user_ids.ids), id_keys(seed, "split item", r.item_ids.ids)
     rows, keys = r.users, np.empty(r.n_ratings)
-    for start in range(0, r.n_ratings, BLOCK):  # mix needs several numbers a pair while it works
+    for start in range(0, r.n_ratings, BLOCK):  # mix needs several temporary numbers a pair
         part = slice(start, start + BLOCK)
         keys[part] = mix(users[rows[part]], items[r.items[part]])
     return keys
@@ -156,7 +152,7 @@ def _lowest_of_each_user(r: Ratings, keys: np.ndarray, eligible: np.ndarray) -> 
     lowest = np.full(r.n_users, -1.0)
     lowest[active] = np.minimum.reduceat(keys, r.indptr[:-1][active])
     found = np.flatnonzero(keys == np.repeat(np.where(several, lowest, -1.0), r.counts))
-    # Two keys of one user can be equal, if hardly ever: the first is taken.
+    # Where two keys of one user are equal, the first is taken.
     chosen = np.zeros(r.n_ratings, dtype=bool)
     chosen[found[np.unique(r.users[found], return_index=True)[1]]] = True
     return chosen

@@ -8,26 +8,27 @@ With the score s = μ + b_u + c_i + ⟨p_u, q_i⟩ of user u and item i,
 
 For explicit ratings and counts, popularity and a little taste make the rates of that race. p_u comes in part
 from gender, age, occupation and region, q_i from genres and year. One seed gives one world on one machine and
-NumPy; elsewhere a last bit may make another winner of a race that is nearly a tie.
+NumPy; on another, rounding may change the winner of a race that is nearly a tie.
 """
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
-from tacit.data.world import BLOCK, World, count_rate
-from tacit.errors import UsageError, did_you_mean
+from tacit.errors import UsageError, check_integer, did_you_mean
 from tacit.rng import derive
 
 OPENING = 946_684_800  # 1 January 2000, in seconds; all times lie within four years of it
 DAY = 86_400
-RANK = 5  # of planted tastes, where nobody says
+RANK = 5  # of planted tastes, by default
 
 
 def demo(
@@ -37,7 +38,7 @@ def demo(
     feedback: str = "explicit",
     seed: int = 7,
 ) -> Ratings:
-    """Ratings to try things on: 1,000 users ("u1" …), 500 items (1 …), 50 ratings a user, or as told.
+    """Ratings to try things on: 1,000 users ("u1" …), 500 items (1 …), 50 ratings a user by default.
 
     >>> demo()
     Ratings(demo: 1,000 users × 500 items, 50,000 ratings on 1…5)
@@ -50,7 +51,7 @@ def demo(
 
 
 def demo_items(items: int, seed: int = 7) -> pa.Table:
-    """What describes the demo's items, with their ids in the column "item"; no rating is made."""
+    """The attributes of the demo's items, with their ids in the column "item"; no rating is made."""
     described, _tastes = _items(items, RANK, seed)
     return described.add_column(0, "item", pa.array(np.arange(1, items + 1)))
 
@@ -78,7 +79,7 @@ def synthesize(
     step : distance of neighbouring explicit ratings
     """
     _check_size(users, items, ratings)
-    _check_whole("rank", rank)
+    check_integer("rank", rank)
     kind, scale = _kind_and_scale(feedback, scale, step)
     if noise is not None and (kind is not Feedback.EXPLICIT or not 0 <= noise < np.inf):
         raise UsageError(f"noise = {noise!r} is not possible; it is 0 or more, and for explicit feedback only.")
@@ -118,22 +119,17 @@ def synthesize(
         name=name,
     )
     biases = np.log(popularity) if kind is Feedback.IMPLICIT else c * quality
-    world = World(whole, mean, b * leniency, biases, p, q, popularity, noise, float(step))
+    world = World(whole, mean, b * leniency, biases, p, q, noise, float(step))
     _draw_values(world, whole.values, derive(seed, "values"))
     return world
 
 
-def _check_whole(what: str, size: int) -> None:
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise UsageError(f"{what} = {size!r} is not possible; it is a whole number, 1 or more.")
-
-
 def _check_size(users: int, items: int, ratings: int) -> None:
     for what, size in (("users", users), ("items", items), ("ratings", ratings)):
-        _check_whole(what, size)
+        check_integer(what, size)
     if ratings > users * items:
         most = f"{users:,} users × {items:,} items hold at most {users * items:,} ratings"
-        raise UsageError(f"{most}, not {ratings:,}; ask for fewer.")
+        raise UsageError(f"{most}, not {ratings:,}; request fewer.")
     if ratings < users:
         raise UsageError(f"{ratings:,} ratings are too few for {users:,} users; each has one at least.")
 
@@ -161,7 +157,7 @@ def _kind_and_scale(feedback: str, scale: Scale | tuple[float, float] | None, st
 def _activity(n: int, m: int, total: int, seed: int) -> np.ndarray:
     """Ratings per user, (n,) int64: log-normal above a floor and below a ceiling, `total` in all."""
     least = max(1, min(20, int(0.3 * total / n)))
-    most = m if total > n * m // 4 else m // 2  # in a sparse world nobody has seen nearly everything
+    most = m if total > n * m // 4 else m // 2  # in a sparse world no user has rated nearly everything
     room, rest = most - least, total - n * least
     weight = derive(seed, "activity").lognormal(0, 1.1, n)
     heavy = np.sort(weight)[::-1]
@@ -222,7 +218,6 @@ def _times(counts: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _draw_values(world: World, values: np.ndarray, draw: np.random.Generator) -> None:
-    """Fill in the values (nnz,) of a world's ratings."""
     r = world.ratings
     if r.feedback is Feedback.IMPLICIT:
         return
@@ -300,3 +295,74 @@ def _items(m: int, rank: int, seed: int) -> tuple[pa.Table, np.ndarray]:
         "year": year.astype(np.int16),
     }
     return pa.table(columns), q
+
+
+BLOCK = 1 << 20  # pairs worked on at a time
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Ratings, and what made them. Users and items are rows and columns here, not ids.
+
+    Attributes
+    ----------
+    mean : μ
+    user_biases, item_biases : b (n,), c (m,) float64; for implicit feedback b = 0 and c is log popularity
+    user_factors, item_factors : p (n, rank), q (m, rank) float64
+    noise : standard deviation before rounding; 0 for implicit feedback and counts
+    step : distance of neighbouring ratings
+    """
+
+    ratings: Ratings
+    mean: float
+    user_biases: np.ndarray
+    item_biases: np.ndarray
+    user_factors: np.ndarray
+    item_factors: np.ndarray
+    noise: float
+    step: float
+
+    def score(self, users: Any, items: Any) -> np.ndarray:
+        """s = μ + b_u + c_i + ⟨p_u, q_i⟩ of every pair, float64; the two arguments are broadcast."""
+        users, items = np.broadcast_arrays(users, items)
+        u, i = users.ravel(), items.ravel()
+        s = np.empty(len(u))
+        for start in range(0, len(u), BLOCK):
+            part = slice(start, start + BLOCK)
+            s[part] = np.einsum("kf,kf->k", self.user_factors[u[part]], self.item_factors[i[part]])
+            s[part] += self.mean + self.user_biases[u[part]] + self.item_biases[i[part]]
+        return s.reshape(users.shape)
+
+    def truth(self, users: Any, items: Any) -> np.ndarray:
+        """The expected explicit rating, or count, of every pair, float64; no predictor has a lower squared error."""
+        return self._moments(users, items)[0]
+
+    @property
+    def irreducible_mse(self) -> float:
+        """The expected squared error of `truth` over the rated pairs."""
+        return float(self._moments(self.ratings.users, self.ratings.items)[1].mean())
+
+    def _moments(self, users: Any, items: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the rating of every pair, with noise, rounding and the scale's ends.
+
+        With N the number of cuts below s + noise: E N = Σ_j P(N ≥ j), E N² = Σ_j (2j − 1)·P(N ≥ j).
+        """
+        from scipy.special import ndtr
+
+        s, scale = self.score(users, items), self.ratings.scale
+        if self.ratings.feedback is Feedback.COUNT:
+            rate = count_rate(s, scale)
+            mean = rate / -np.expm1(-rate)
+            return mean, mean * (1 + rate - mean)
+        first, second = np.zeros(s.shape), np.zeros(s.shape)
+        for j in range(1, round(scale.span / self.step) + 1):
+            above = s - (scale.low + (j - 0.5) * self.step)
+            p = ndtr(above / self.noise) if self.noise > 0 else (above > 0).astype(np.float64)
+            first += p
+            second += (2 * j - 1) * p
+        return scale.low + self.step * first, self.step**2 * (second - first**2)
+
+
+def count_rate(s: np.ndarray, scale: Scale) -> np.ndarray:
+    """A count's Poisson rate, so far below the scale's top that a draw hardly ever meets it."""
+    return np.exp(np.minimum(s, np.log(scale.high / 4)))

@@ -1,4 +1,4 @@
-"""Ids in, ids out: the vocabularies of users and items."""
+"""Vocabularies of users and items: ids to rows, and back."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from tacit.errors import DataError, did_you_mean
 
 
 class Vocabulary:
-    """Ids in, ids out: a sorted, duplicate-free list of ids, all int64 or all text.
+    """Strictly increasing ids, an array of int64 or of str (object).
 
-    Parameters
-    ----------
-    ids : array of int64 or of str (object), strictly increasing
-    kind : "user" or "item", for messages
-    listed : True where no id is known from ratings alone, so that the list may be public
+    `kind` is "user" or "item", for messages; `listed` is True where no id is known from ratings alone, so that the list
+    may be public.
     """
 
     def __init__(self, ids: np.ndarray, kind: str, listed: bool = True) -> None:
@@ -69,7 +66,7 @@ class Vocabulary:
 
 
 def as_ids(ids: Any) -> np.ndarray:
-    """Ids as one flat array: int64 where all are whole numbers that fit, text (object) otherwise."""
+    """Ids as one flat array: int64 where all are integers that fit, text (object) otherwise."""
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
         ids = ids.to_numpy(zero_copy_only=False) if isinstance(ids, pa.Array) else ids.to_numpy()
     array = np.asarray(ids)
@@ -85,7 +82,7 @@ def _is_int64(id: object) -> bool:
 
 
 def _to_int(ids: np.ndarray) -> np.ndarray:
-    """Text ids as whole numbers, None where the text is not how an int64 is written. Shape (len(ids),), object."""
+    """Text ids as integers, None where the text is not how an int64 is written. Shape (len(ids),), object."""
     numbers = (int(i) if _WHOLE.fullmatch(i) else None for i in ids)
     return np.array([n if _is_int64(n) else None for n in numbers], dtype=object)
 

@@ -1,8 +1,8 @@
-"""Sites that hold ratings of the same users agree on one list of rows, before a vertical run begins; ids stay at home.
+"""Sites with the same users agree on one list of rows before a vertical run begins; ids stay at the sites.
 
-By `psi` every site's list is blinded by all sites in turn, and the coordinator compares what all have blinded; by
-`hashed` sites send keyed hashes, with a key that the coordinator does not have. What each way reveals, and to whom, is
-in docs/explanation/alignment.md; `REVEALS` says it on the card.
+With `psi` every site's list is blinded by all sites in turn, and the coordinator compares the results; with `hashed`
+sites send keyed hashes, with a key that the coordinator does not have. docs/explanation/alignment.md has what each way
+reveals to whom; `REVEALS` is its sentence on the card.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from tacit import files
 from tacit.boundary.wire import Array, Value, decode, encode, reading
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.deploy.source import Held
-from tacit.deploy.terms import Offer
+from tacit.deploy.offer import Offer
+from tacit.deploy.site_data import SiteData
 from tacit.engine.cells import COORDINATOR
-from tacit.engine.files import write_private
-from tacit.engine.memory import as_written
+from tacit.engine.serve import checking_file
 from tacit.errors import BadMessage, DataError, PeerFailed
 from tacit.kernels.entries import entries_of
 from tacit.secure.alignment import checked, common_rows, tags, travel
@@ -33,43 +33,40 @@ from tacit.secure.psi import SIZE, Blinder, ring
 REVEALS = {
     "psi": "Users were aligned by blinding in turns (Diffie–Hellman private set intersection, semi-honest): the "
     "coordinator learned how many users each site has and how many they share, each site which of its users are on "
-    "the common list, and nobody anybody else's ids.",
+    "the common list, and no site another's ids.",
     "hashed": "Users were aligned by keyed hashes: the coordinator learned how many users each site has and which "
-    "pseudonyms are at which sites; whoever has the sites' key and the hashes can test any id that it can think of.",
+    "pseudonyms are at which sites; anyone with the sites' key and the hashes can test any id that they can think of.",
 }
 
-#: Says something to one site until it replies: name, id and content in, the reply's content out.
-Say = Callable[[str, str, Mapping[str, Value]], Mapping[str, Any]]
+#: Sends a message to one site until it replies: name, id and content in, the reply's content out.
+Send = Callable[[str, str, Mapping[str, Value]], Mapping[str, Any]]
 
 
-# -- the coordinator's side -------------------------------------------------------------------------------------------
-
-
-def aligned(offer: Offer, sizes: Mapping[str, int], say: Say, kept: Path) -> tuple[int, dict[str, Array]]:
-    """How many rows the common list has, and by site the row of each of its tags, or −1; the same when resumed."""
-    if kept.exists():
-        with as_written(kept):
-            saved: dict[str, Any] = decode(kept.read_bytes())
+def align_sites(offer: Offer, sizes: Mapping[str, int], send: Send, path: Path) -> tuple[int, dict[str, Array]]:
+    """How many rows the common list has, and by site the row of each of its tags, or −1; stored for a resumed run."""
+    if path.exists():
+        with checking_file(path):
+            saved: dict[str, Any] = decode(path.read_bytes())
             return int(saved.pop("count")), saved
     way, names = offer.file.partition.align, offer.roster
     first = "first" if way == "psi" else "tags"
-    lists = {name: _list(say(name, _about(offer, first, name), {"stage": first}), name, sizes[name]) for name in names}
+    lists = {name: _list(send(name, _id(offer, first, name), {"stage": first}), name, sizes[name]) for name in names}
     if way == "psi":
         for owner, others in ring(names).items():
             for name in others:
                 content: dict[str, Value] = {"stage": "again", "owner": owner, "list": lists[owner]}
-                lists[owner] = _list(say(name, _about(offer, "again", name, owner), content), name, sizes[owner])
+                lists[owner] = _list(send(name, _id(offer, "again", name, owner), content), name, sizes[owner])
     count, rows = common_rows(lists, offer.file.partition.keep, secrets.randbits(128))
     if count == 0:
         raise PeerFailed(
-            "The sites have no user in common: do they write ids alike, leading zeros and capital letters included?"
+            "The sites have no user in common; do they write ids in the same way, with leading zeros and capitals?"
         )
-    write_private(kept, encode({"count": count, **rows}))
+    files.write_private(path, encode({"count": count, **rows}))
     return count, rows
 
 
 def rows_content(count: int, rows: Array) -> dict[str, Value]:
-    """What one site is told: the row of each of its tags on the common list."""
+    """The message to one site: the row of each of its tags on the common list."""
     return {"stage": "rows", "count": count, "rows": rows.astype(np.int64)}
 
 
@@ -77,18 +74,15 @@ def _list(reply: Mapping[str, Any], name: str, size: int) -> Array:
     return checked(reply.get("list"), name, rows=size, sizes=(SIZE,))
 
 
-def _about(offer: Offer, *words: str) -> str:
+def _id(offer: Offer, *words: str) -> str:
     return hashlib.sha256("|".join(("align", offer.hash, *words)).encode()).hexdigest()
 
 
-# -- a site's side ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class Aligning:
-    """One site's part in one alignment; what it learned is kept in `folder`, what it drew until the rows are known.
+class SiteAlignment:
+    """One site's part in one alignment; its files are in `folder`, its secret only until the rows are known.
 
-    A site blinds one list in the name of each other.
+    A site blinds one list in the name of each other site.
     """
 
     offer: Offer
@@ -97,86 +91,81 @@ class Aligning:
     key: bytes | None = None
 
     @reading(COORDINATOR)
-    def reply(self, content: Mapping[str, Any], held: Held) -> tuple[dict[str, Value], Held]:
-        """What is said to one stage, and what the site holds after it; `held` is what it held after the one before."""
-        stage, ids = str(content.get("stage")), held.people
+    def reply(self, content: Mapping[str, Any], data: SiteData) -> tuple[dict[str, Value], SiteData]:
+        """The reply to one stage, and the site's data after it; `data` is that before it."""
+        stage, ids = str(content.get("stage")), data.people
         if self.offer.setting != "vertical":
-            raise BadMessage("Users are aligned where sites hold the same ones, and this run is not of that kind.")
+            raise BadMessage("Users are aligned only where sites hold the same ones, and in this run they do not.")
         if stage != "rows" and self._path("rows").exists():
-            raise BadMessage("The common list of this run is known already, and no other one is made.")
+            raise BadMessage("The common list of this run is already known; there is only one.")
         if stage == "first" and self.offer.file.partition.align == "psi":
-            return {"list": self._sent(self._blinder().first(ids))}, held
+            return {"list": self._sent(self._blinder().first(ids))}, data
         if stage == "tags" and self.offer.file.partition.align == "hashed":
-            assert self.key is not None  # as the site's rules have it
-            return {"list": self._sent(tags(self.key, ids, context=self.offer.run.encode()))}, held
+            assert self.key is not None  # the site's rules require it
+            return {"list": self._sent(tags(self.key, ids, context=self.offer.run.encode()))}, data
         if stage == "again" and self.offer.file.partition.align == "psi":
-            return {"list": self._again(str(content.get("owner")), content.get("list"))}, held
+            return {"list": self._again(str(content.get("owner")), content.get("list"))}, data
         if stage == "rows":
-            return {"aligned": True}, self._taken(content, held)
-        raise BadMessage("A stage of the alignment is not one of this run's way of aligning.")
+            return {"aligned": True}, self._store_rows(content, data)
+        raise BadMessage("A stage of the alignment is not one of this run's method of aligning.")
 
-    def recalled(self, held: Held) -> Held:
-        """What the site holds on the common list, if it was told before it was started anew."""
+    def restored(self, data: SiteData) -> SiteData:
+        """The site's data on the common list, if the list came before a restart."""
         path = self._path("rows")
         if not path.exists():
-            return held
-        with as_written(path):
-            told = decode(path.read_bytes())
-        return self._on_list(told, held)
+            return data
+        with checking_file(path):
+            content = decode(path.read_bytes())
+        return self._on_list(content, data)
 
     def _again(self, owner: str, values: object) -> Array:
-        """Another site's list, blinded once: a second one in its name would be somebody's guesses."""
+        """Another site's list, blinded once: a second one in its name could be guesses."""
         if owner == self.name or owner not in self.offer.roster:
-            raise BadMessage("A list to blind is in the name of somebody who is not another party of this run.")
-        told, most = checked(values, owner, sizes=(SIZE,)), self.offer.file.public.users
-        if most is not None and len(told) > most:
+            raise BadMessage("A list to blind is in the name of a site that is not another party of this run.")
+        given, most = checked(values, owner, sizes=(SIZE,)), self.offer.file.public.users
+        if most is not None and len(given) > most:
             raise BadMessage(f"The list of {owner} has more users than the run declares; nothing was blinded.")
-        path, digest = self._path("blinded"), hashlib.sha256(told.tobytes()).hexdigest()
-        with as_written(path):
+        path, digest = self._path("blinded"), hashlib.sha256(given.tobytes()).hexdigest()
+        with checking_file(path):
             known = dict(json.loads(path.read_text())) if path.exists() else {}
         if known.setdefault(owner, digest) != digest:
-            raise BadMessage(
-                f"This site was asked to blind a second list in the name of {owner}; it blinds one of each."
-            )
-        write_private(path, json.dumps(known))
-        return self._blinder().again(told, owner)
+            raise BadMessage(f"A second list in the name of {owner} came to be blinded; a site blinds one of each.")
+        files.write_private(path, json.dumps(known))
+        return self._blinder().again(given, owner)
 
     def _sent(self, values: Array) -> Array:
-        """A list in the order in which it may leave; where each user is in it is kept."""
+        """A list in the order in which it may leave; the place of each user in it is stored."""
         listed, place = travel(values)
-        write_private(self._path("place"), encode({"place": place}))
+        files.write_private(self._path("place"), encode({"place": place}))
         return listed
 
     def _blinder(self) -> Blinder:
         path = self._path("scalar")
         if not path.exists():
-            write_private(path, Blinder().secret)
-        with as_written(path):
+            files.write_private(path, Blinder().secret)
+        with checking_file(path):
             return Blinder(path.read_bytes())
 
-    def _taken(self, content: Mapping[str, Any], held: Held) -> Held:
-        """What a site holds once it was told its rows; told again, as after a restart, it is on them already."""
-        path, told = self._path("rows"), {name: content.get(name) for name in ("rows", "count")}
+    def _store_rows(self, content: Mapping[str, Any], data: SiteData) -> SiteData:
+        """The data on the site's rows; when they come again, as after a restart, it is on them already."""
+        path, given = self._path("rows"), {name: content.get(name) for name in ("rows", "count")}
         if not self._path("place").exists():
             raise BadMessage("The rows of a common list came before this site had sent its own.")
         if not path.exists():
-            held = self._on_list(told, held)
-            write_private(path, encode(told))
-        elif encode(told) != path.read_bytes():
-            raise BadMessage("This site was told other rows of the common list before; a run has one list.")
-        self._path("scalar").unlink(missing_ok=True)  # also where a kill came between the rows and this
-        return held
+            data = self._on_list(given, data)
+            files.write_private(path, encode(given))
+        elif encode(given) != path.read_bytes():
+            raise BadMessage("This site got other rows of the common list before; a run has one list.")
+        self._path("scalar").unlink(missing_ok=True)  # also after a kill between the rows and this
+        return data
 
-    def _on_list(self, content: Mapping[str, Any], held: Held) -> Held:
+    def _on_list(self, content: Mapping[str, Any], data: SiteData) -> SiteData:
         """The site's ratings on the rows of the common list; users who are not on it are left out."""
         rows, count = content.get("rows"), content.get("count")
-        with as_written(self._path("place")):
+        with checking_file(self._path("place")):
             place = np.asarray(decode(self._path("place").read_bytes())["place"])
-        if len(place) != held.share.ratings.n_users:
-            raise DataError(
-                "This site's users are not those that it sent a list of when the run was aligned; join with the same "
-                "data as then."
-            )
+        if len(place) != data.share.ratings.n_users:
+            raise DataError("This site's users are not those of the alignment; join with the same data as then.")
         fine = isinstance(rows, np.ndarray) and rows.dtype == np.int64 and rows.shape == place.shape
         most = self.offer.file.public.users or 2**31 - 1
         if not fine or type(count) is not int or not 0 < count <= most:
@@ -184,18 +173,18 @@ class Aligning:
         assert isinstance(rows, np.ndarray)
         here = rows[rows >= 0]
         if len(np.unique(here)) != len(here) or np.any(rows < -1) or np.any(rows >= count):
-            raise BadMessage("The rows of the common list name a row twice, or one that there is not.")
+            raise BadMessage("The rows of the common list name a row twice, or one that does not exist.")
         mine = rows[place]
-        ratings = on_rows(held.share.ratings, mine, count)
-        test = None if held.test is None else on_rows(held.test, mine, count)
-        return replace(held, share=replace(held.share, ratings=ratings, users=np.arange(count)), test=test)
+        ratings = on_rows(data.share.ratings, mine, count)
+        test = None if data.test is None else on_rows(data.test, mine, count)
+        return replace(data, share=replace(data.share, ratings=ratings, users=np.arange(count)), test=test)
 
     def _path(self, what: str) -> Path:
         return self.folder / "aligned" / f"{self.offer.run}.{what}"
 
 
 def on_rows(ratings: Ratings, rows: Array, count: int) -> Ratings:
-    """The same ratings with user i in row rows[i] of `count`, those with −1 left out, and no ids but row numbers."""
+    """The ratings with user i in row rows[i] of `count`, those with −1 left out, and row numbers as ids."""
     order = np.argsort(np.where(rows < 0, count, rows), kind="stable")[: int(np.sum(rows >= 0))]
     counts = np.zeros(count, dtype=np.int64)
     counts[rows[order]] = ratings.counts[order]

@@ -1,9 +1,8 @@
-"""X.509 certificates: who may speak on a federation's channel, and as whom.
+"""X.509 certificates for a federation's TLS connections.
 
-A federation has one authority of its own. It signs the coordinator's certificate, which says at which host it is found,
-and one certificate a site, whose common name is the site's name: FLARE lets a cell be called only what the certificate
-of its connection says. Keys are ECDSA on P-256. A certificate is valid from some minutes before it was made, because
-clocks differ.
+A federation has its own authority. It signs the coordinator's certificate, for its host, and one certificate per site,
+whose common name is the site's name: FLARE requires it of the cell on that connection. Keys are ECDSA on P-256. A
+certificate is valid from some minutes before it was made, because clocks differ.
 """
 
 from __future__ import annotations
@@ -31,12 +30,11 @@ _HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 
 
 def is_host(host: str) -> bool:
-    """Whether a certificate can be about `host`: a name such as hearts.example.org, or an address."""
+    """Whether it is a name such as hearts.example.org, or an address."""
     return _is_address(host) or _HOST.fullmatch(host) is not None
 
 
 def check_days(days: int) -> None:
-    """UsageError unless a certificate may be valid that long."""
     if not 1 <= days <= MOST_DAYS:
         raise UsageError(f"A certificate cannot be valid for {days} days; give 1 to {MOST_DAYS}.")
 
@@ -49,16 +47,12 @@ def _is_address(host: str) -> bool:
     return True
 
 
-# -- making -------------------------------------------------------------------------------------------------------
-
-
 def new_key() -> EllipticCurvePrivateKey:
-    """A fresh key for TLS."""
     return generate_private_key(SECP256R1())
 
 
 def authority(federation: str, key: EllipticCurvePrivateKey, days: int) -> x509.Certificate:
-    """The certificate of a federation's own authority, signed by itself; it vouches for no further authority."""
+    """The self-signed certificate of a federation's authority, which may sign no further authority."""
     subject = _subject("Tacit authority", federation)
     return (
         _builder(subject, subject, key, now() + timedelta(days=days))
@@ -85,7 +79,7 @@ def site_certificate(
 
 
 def now() -> datetime:
-    """This moment, to the second: certificates know no finer one."""
+    """This moment, to the second, as in certificates."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
@@ -127,38 +121,23 @@ def _builder(
 
 
 def _subject(name: str, federation: str) -> x509.Name:
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, federation),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
-    )
+    values = {NameOID.ORGANIZATION_NAME: federation, NameOID.COMMON_NAME: name}
+    return x509.Name([x509.NameAttribute(kind, value) for kind, value in values.items()])
 
 
 def _usage(authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-# -- reading ------------------------------------------------------------------------------------------------------
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    never = dict.fromkeys((*unused, "encipher_only", "decipher_only"), False)
+    return x509.KeyUsage(digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, **never)
 
 
 def read_certificate(text: str) -> x509.Certificate:
-    """One PEM certificate; ValueError if it is none."""
+    """One PEM certificate; ValueError if it is not one."""
     return x509.load_pem_x509_certificate(text.encode())
 
 
 def read_key(text: str) -> EllipticCurvePrivateKey:
-    """A PEM key for TLS; ValueError if it is none."""
+    """A PEM key for TLS; ValueError if it is not one."""
     key = _read_private(text)
     if not isinstance(key, EllipticCurvePrivateKey):
         raise ValueError("not an elliptic-curve key")
@@ -166,7 +145,7 @@ def read_key(text: str) -> EllipticCurvePrivateKey:
 
 
 def read_identity(text: str) -> Ed25519PrivateKey:
-    """A PEM key to sign with; ValueError if it is none."""
+    """A PEM signing key; ValueError if it is not one."""
     key = _read_private(text)
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError("not a signing key")
@@ -174,7 +153,7 @@ def read_identity(text: str) -> Ed25519PrivateKey:
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """Whom a certificate names; nothing if it names nobody."""
+    """A certificate's common name; empty if it has none."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
 
@@ -185,12 +164,12 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def belongs(key: EllipticCurvePrivateKey, certificate: x509.Certificate) -> bool:
-    """Whether a certificate is about this key."""
+    """Whether a certificate is for this key."""
     return key.public_key() == certificate.public_key()
 
 
 def is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
-    """Whether this very authority signed a certificate."""
+    """Whether this authority signed a certificate."""
     try:
         certificate.verify_directly_issued_by(ca)
     except (InvalidSignature, ValueError, TypeError):
@@ -201,11 +180,8 @@ def is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
 def _read_private(text: str) -> object:
     try:
         return serialization.load_pem_private_key(text.encode(), password=None)
-    except (TypeError, UnsupportedAlgorithm) as error:  # it is locked with a password, or of a strange kind
+    except (TypeError, UnsupportedAlgorithm) as error:  # it has a password, or is of an unknown kind
         raise ValueError(str(error)) from None
-
-
-# -- texts and files ----------------------------------------------------------------------------------------------
 
 
 def certificate_text(certificate: x509.Certificate) -> str:
@@ -214,7 +190,7 @@ def certificate_text(certificate: x509.Certificate) -> str:
 
 
 def key_text(key: EllipticCurvePrivateKey | Ed25519PrivateKey) -> str:
-    """A private key as PEM; whoever reads it has it."""
+    """A private key as PEM, unencrypted."""
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 

@@ -1,8 +1,7 @@
-"""Whether a service is well, over HTTP, for those who watch over machines: `GET /health` and `GET /status`.
+"""Whether a service is well, over HTTP, for monitoring: `GET /health` and `GET /status`.
 
-Bound to this machine unless its owner says otherwise. It reads one request line and headers, never a body, serves
-nothing from disk, and knows no verb but GET. A client that stalls or dawdles is let go after two seconds and keeps
-nobody else waiting.
+It listens on this machine only unless its owner says otherwise, reads a request line and headers but never a body, and
+serves nothing from disk. A slow client is disconnected after two seconds and delays nobody else.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from socket import SHUT_RDWR, socket
 from time import monotonic
 from typing import Any
 
-from tacit.deploy.status import State, Status
+from tacit.deploy.service_status import State, Status
 from tacit.errors import UsageError
 
-#: Seconds that a client has for its whole request, and how many are heard at a time; more are let go at once.
+#: Seconds that a client has for its whole request, and how many are served at a time; more are disconnected.
 PATIENCE, MOST = 2.0, 32
 #: What this machine calls itself, with any port.
 _OWN = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
 
 
 class Health:
-    """A service's health on `host` and `port`; 0 takes a free one, which `port` then names."""
+    """A service's health on `host` and `port`; port 0 takes a free one, which `port` then names."""
 
     def __init__(self, status: Status, host: str = "127.0.0.1", port: int = 0) -> None:
         self.status, self.host, self.port = status, host, port
@@ -39,7 +38,7 @@ class Health:
         return f"http://{self.host}:{self.port}/health"
 
     def start(self) -> None:
-        """Answer from now on, in a thread of its own."""
+        """Answer from now on, in a thread."""
         if self._server is not None:
             return
         try:
@@ -47,37 +46,34 @@ class Health:
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise UsageError(
-                f"The health of this service cannot be told on {self.host}:{self.port}: {why}; name another port, or 0."
+                f"The health page cannot be served on {self.host}:{self.port}: {why}; name another port, or 0."
             ) from None
         self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="tacit health")
-        self._thread.daemon = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._thread.join()
             self._server.server_close()
-            self._server.let_go(everyone=True)
+            self._server.disconnect(everyone=True)
         self._server = self._thread = None
 
 
 def verdict(table: dict[str, Any]) -> tuple[HTTPStatus, dict[str, Any]]:
     """What /health answers for a status: 200 while the service lives and was not stopped by a failure or refusal."""
     well = table["alive"] is not False and table["state"] not in (State.FAILED, State.REFUSED)
-    told = {"status": "ok" if well else "failing", **{name: table[name] for name in ("role", "state", "version")}}
-    return HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, told
+    answer = {"status": "ok" if well else "failing", **{name: table[name] for name in ("role", "state", "version")}}
+    return HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE, answer
 
 
 class _Server(ThreadingHTTPServer):
-    """One thread a client, a bounded number of them, each for a bounded time."""
+    """One thread per client, a bounded number of them, each for a bounded time."""
 
     daemon_threads = True
     request_queue_size = MOST
-    #: Another service's port is never taken over, one that was just left can be used again.
-    allow_reuse_port = False
+    allow_reuse_port = False  # never take over another service's port
 
     def __init__(self, address: tuple[str, int], status: Status) -> None:
         self.status = status
@@ -86,7 +82,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking a name server who we are, which can take seconds."""
+        """Bind without a look-up of this machine's name, which can take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -106,29 +102,27 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        self.let_go()
+        self.disconnect()
 
-    def let_go(self, everyone: bool = False) -> None:
-        """End the connections of those whose time is over; their threads then end by themselves."""
+    def disconnect(self, everyone: bool = False) -> None:
+        """End connections whose time is over; their threads then end by themselves."""
         with self._lock:
             for client in [client for client, until in self._clients.items() if everyone or monotonic() > until]:
                 try:
                     client.shutdown(SHUT_RDWR)
-                except OSError:  # it is gone already
+                except OSError:  # already disconnected
                     del self._clients[client]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is its own affair."""
+        """Nothing: a client may disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET /health and GET /status; one request a connection."""
-
     server: _Server
     timeout = PATIENCE
 
     def do_GET(self) -> None:
-        if not self._meant():
+        if not self._addressed():
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         elif self.path == "/health":
             self._answer(*verdict(self.server.status.now()))
@@ -137,19 +131,19 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
-    def _meant(self) -> bool:
-        """Whether this machine was asked by its own name: a page elsewhere that has its name point here is not."""
+    def _addressed(self) -> bool:
+        """Whether the request names this machine; a web page whose name was pointed here (DNS rebinding) does not."""
         return all(_OWN.fullmatch(named.strip()) for named in self.headers.get_all("Host", []))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A refusal that repeats nothing of what was asked."""
+        """A refusal that repeats nothing of the request."""
         self._answer(HTTPStatus(code), {"error": HTTPStatus(code).phrase})
 
     def version_string(self) -> str:
         return "tacit"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Who asked is written nowhere."""
+        """Nothing: requests are not logged."""
 
     def _answer(self, code: HTTPStatus, table: dict[str, Any]) -> None:
         content = (json.dumps(table, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -1,13 +1,11 @@
-"""A kit: the one file that a site gets from the operator of a federation, and all that it needs to find the others.
+"""A kit: the one file that a site gets from the operator of a federation.
 
-It says where the coordinator is and by which keys it is known, and carries the site's certificate with its key: so it
-is secret. It is TOML that people can read, and its SHA-256 finds what was damaged on the way. That is no seal: whoever
-can change the file can write another sum under it. Hand it over by a way that you trust.
+It has the coordinator's address and public keys, and the site's certificate with its key, so it is secret: hand it over
+by a way that you trust. It is readable TOML, and its SHA-256 finds accidental damage, not deliberate changes.
 
-The operator made the key of the channel, and could pose as the site on it. The site's signing key is not in the kit:
-the site makes it at home and only the public half leaves, so nobody else signs with it. But it is the coordinator that
-pins this half at the first hello and tells it to the others: one that lies from the beginning can name a key of its
-own. Sites that fear this compare their public keys by another way.
+The operator generated the TLS key, and could pose as the site on the channel. The site's signing key is not in the kit:
+the site generates it and only the public half leaves. But the coordinator pins that half at the first hello and reports
+it to the others: a malicious one could report a key of its own. Sites can compare their public keys by another way.
 """
 
 from __future__ import annotations
@@ -24,43 +22,39 @@ from typing import Any
 
 import tomli_w
 
+from tacit import files
 from tacit.config import toml_table
-from tacit.deploy.certificates import (
-    belongs,
-    common_name,
-    fingerprint,
-    is_host,
-    is_issued,
-    read_certificate,
-    read_key,
-)
-from tacit.deploy.invitations import NAME, SHA
+from tacit.deploy.certificates import belongs, common_name, fingerprint, is_host, is_issued, read_certificate, read_key
 from tacit.engine.cells import Credentials
-from tacit.engine.files import write_private
 from tacit.errors import PeerFailed, TamperingFound, UsageError
+from tacit.federation.role import ROLE
 from tacit.report.words import moment
 
+#: What a site may be called.
+NAME = re.compile(f"party-[1-9][0-9]{{0,8}}|{ROLE.pattern}")
+#: A fingerprint or a public signing key, hex.
+SHA = "^[0-9a-f]{64}$"
 FORMAT = "tacit kit 1"
 #: Bytes. A kit has about 2,100; nothing longer is read.
 MOST = 2**16
 _HEAD = """\
 # A Tacit kit: with it {name} takes part in the federation "{federation}".
-# SECRET: whoever has this file can connect as {name}. Hand it over by a safe way, and let nobody else have it.
+# SECRET: anyone with this file can connect as {name}. Hand it over by a safe way.
 """
 
 
 @dataclass(frozen=True)
 class Kit:
-    """What a site was given.
+    """The content of a kit.
 
     Attributes
     ----------
-    name : what the site is called here: "party-1", …, or a role
+    name : the site's: "party-1", …, or a role
     federation : the federation's name
     host, port : where the coordinator listens
-    insecure : whether the channel is without TLS, because the operator asked for that
+    insecure : whether the operator chose a channel without TLS
     ca, certificate, key : the authority's certificate, the site's own, and its key, as PEM texts
-    coordinator : the public key that the coordinator signs with, hex
+    coordinator : the coordinator's public signing key, hex
     """
 
     name: str
@@ -75,12 +69,12 @@ class Kit:
 
     @classmethod
     def read(cls, path: Path) -> Kit:
-        """The kit at `path`; a file that others may read is closed to them."""
+        """The kit at `path`, which is made readable for its owner alone."""
         table = _table(path, _text(path))
-        said = table.pop("sha256", None)
+        digest = table.pop("sha256", None)
         wanted = {f.name: f.type for f in fields(cls)}
         typed = {name: type(value).__name__ for name, value in table.items()} == wanted
-        if said != _sum(table) or not typed:
+        if digest != _sum(table) or not typed:
             raise _damaged(path)
         kit = cls(**table)
         fine = NAME.fullmatch(kit.name) and kit.federation.isprintable() and re.fullmatch(SHA, kit.coordinator)
@@ -89,30 +83,30 @@ class Kit:
         return kit
 
     def write(self, path: Path) -> None:
-        """Write the kit to a new file that only its owner reads; one that is there already is left alone."""
+        """Write the kit to a new file for its owner alone; an existing file is not changed."""
         table = asdict(self)
         content = {"format": FORMAT, **table, "sha256": _sum(table)}
         text = _HEAD.format(name=self.name, federation=self.federation)
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # the name is ours from here on
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # reserves the name
             try:
-                write_private(path, text + tomli_w.dumps(content, multiline_strings=True))
+                files.write_private(path, text + tomli_w.dumps(content, multiline_strings=True))
             except BaseException:
                 path.unlink()
                 raise
         except FileExistsError:
-            raise UsageError(f'"{path}" is there already; name another file, or remove it first.') from None
+            raise UsageError(f'"{path}" already exists; name another file, or remove it first.') from None
         except OSError as error:
             raise UsageError(f'The kit "{path}" cannot be written: {error.strerror}; name another place.') from None
 
     def check(self, now: datetime | None = None) -> None:
-        """PeerFailed, with how to mend it, unless this kit opens the channel at this moment."""
+        """Raise PeerFailed unless this kit is valid now."""
         again = f'ask the operator of "{self.federation}" to invite {self.name} anew'
         try:
             ca, certificate, key = read_certificate(self.ca), read_certificate(self.certificate), read_key(self.key)
         except ValueError:
             raise PeerFailed(
-                f"The kit of {self.name} holds a certificate or key that nobody can read; {again}."
+                f"The kit of {self.name} holds a certificate or key that cannot be read; {again}."
             ) from None
         if not belongs(key, certificate):
             raise PeerFailed(f"The key and the certificate in the kit of {self.name} do not belong together; {again}.")
@@ -130,12 +124,12 @@ class Kit:
         if when < start:
             raise PeerFailed(
                 f"The certificate of {self.name} is valid from {moment(start.isoformat())} on, and the clock of this "
-                f"machine says {moment(when.isoformat())}; set the clock."
+                f"machine is at {moment(when.isoformat())}; set the clock."
             )
         if when > end:
             raise PeerFailed(
                 f"The certificate of {self.name} expired on {moment(end.isoformat())}, and the clock of this machine "
-                f"says {moment(when.isoformat())}; {again}."
+                f"is at {moment(when.isoformat())}; {again}."
             )
 
     @property
@@ -144,14 +138,14 @@ class Kit:
         return fingerprint(read_certificate(self.certificate))
 
     def unpack(self, folder: Path) -> Credentials:
-        """Write ca.pem, site.crt and site.key into `folder`, which only its owner enters from now on."""
+        """Write ca.pem, site.crt and site.key into `folder`, for its owner alone."""
         credentials = Credentials(folder / "ca.pem", folder / "site.crt", folder / "site.key")
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
-            write_private(credentials.ca, self.ca)
-            write_private(credentials.certificate, self.certificate)
-            write_private(credentials.key, self.key)
+            files.write_private(credentials.ca, self.ca)
+            files.write_private(credentials.certificate, self.certificate)
+            files.write_private(credentials.key, self.key)
         except OSError as error:
             raise UsageError(
                 f'The kit of {self.name} cannot be unpacked in "{folder}": {error.strerror}; name another folder.'
@@ -160,7 +154,7 @@ class Kit:
 
 
 def _text(path: Path) -> str:
-    """The file's text, when it is closed to others; where its mode cannot be changed, it is read as it is."""
+    """The file's text, after its mode is closed to others where that is possible."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
@@ -180,7 +174,6 @@ def _text(path: Path) -> str:
 
 
 def _table(path: Path, text: str) -> dict[str, Any]:
-    """The table of a kit of this version, without the word that says so."""
     try:
         table = toml_table(text)
     except ValueError:
@@ -207,5 +200,5 @@ def _damaged(path: Path) -> TamperingFound:
 
 
 def _sum(table: dict[str, Any]) -> str:
-    """SHA-256 over what a kit says, whatever its layout."""
+    """SHA-256 of a kit's content, whatever its layout."""
     return hashlib.sha256(json.dumps([FORMAT, table], sort_keys=True, default=str).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a site allows, whatever a coordinator offers: budgets, noise, code, company. Checked before any data is read."""
+"""A site's own rules: budgets, noise, methods and peers. They are checked before any data is read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tacit import aggregation as aggregations
 from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, BudgetSpent
 from tacit.config import RunFile
-from tacit.deploy.terms import Offer
+from tacit.deploy.offer import Offer
 from tacit.errors import PrivacyRefused, TamperingFound, UsageError
 from tacit.federation.role import ROLE
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.partition import Setting
-from tacit.prepare.file import roles_of, seeded, setting_of
 from tacit.prepare.plan import ROSTER_REPORTED, Plan
+from tacit.prepare.run_file import roles_of, seeded, setting_of
 
-#: Sections of a run file that a site which was given one holds the coordinator to.
+#: Sections of a site's own run file (--run) that the offered one must have too.
 _HELD = ("seed", "public", "split", "partition", "method", "privacy", "aggregation", "evaluate")
 
 #: The ε up to which a site that names no --max-epsilon takes part.
@@ -36,18 +36,16 @@ class Policy:
 
     Attributes
     ----------
-    max_epsilon : the budget of the site's ledger over its lifetime; None takes the first run's own ε, up to `CEILING`
+    max_epsilon : the budget of the site's ledger over its lifetime; None takes the first run's ε, up to `CEILING`
     delta : the largest δ of a run, and that of the budget; None takes what the number of users allows
     days : the period of that budget; None for the lifetime
-    unit : "user" where nothing less than a whole user may be what a run protects; None for what it says
-    non_private : whether runs without any guarantee are taken part in
-    file : the run file that the coordinator must offer, or None for any that fits; its [partition] into pins how many
-        parties there are
-    peers : by name, the public signing keys of the other parties, as their owners gave them; needed for signed sums;
-        it pins the roster
+    unit : "user" to refuse runs that protect less than all ratings of a user; None for any
+    non_private : whether the site takes part in runs without any guarantee
+    file : the run file that the coordinator must offer, or None for any; its [partition] into pins how many take part
+    peers : by name, the other parties' public signing keys, from their owners; needed for signed sums; pins the roster
     shares_metrics : whether the site's own test metrics are sent to the coordinator
-    align_key : what this site's keyed hashes of user ids are made with, in vertical runs; not the coordinator's
-    local : whether this is an experimenter's own process, on a share laid ready for it; then noise may be seeded
+    align_key : the key of this site's hashes of user ids in vertical runs, which the coordinator does not have
+    local : whether this is an experimenter's own process; then noise may be seeded
     """
 
     max_epsilon: float | None = None
@@ -64,30 +62,30 @@ class Policy:
     def check(self, offer: Offer, name: str) -> None:
         """Refuse an offer that breaks a rule of this site."""
         if name not in (offer.roles if (role := ROLE.fullmatch(name)) else offer.roster):
-            raise UsageError(f"The coordinator offers a run without {name}; it has nothing to do in it.")
+            raise UsageError(f"The coordinator offers a run without {name}, so it cannot take part.")
         if offer.local is not self.local:
             raise PrivacyRefused(
-                "The coordinator offers an experiment of its own (up --local), and this site has data of its own."
+                "The coordinator offers a local experiment (up --local), and this site has data of its own."
                 if offer.local
-                else "This process is part of an experiment on one machine, and joins nothing else."
+                else "This process is part of an experiment on one machine, and cannot join another run."
             )
         if role:
-            self._known_role(offer, name)
+            self._check_role(offer, name)
         elif not self.local:
-            self._deployed(offer)
+            self._check_deployed(offer)
         if self.file is not None and not _same(self.file, offer.file):
             raise PrivacyRefused(
                 "The coordinator offers another run than the run file that this site was given (--run); compare the "
-                "two with whoever sent it."
+                "two with its sender."
             )
         if not role:
-            self._same_roster(offer, name)
+            self._check_roster(offer, name)
 
-    def pins(self, offer: Offer) -> str:
-        """Which option holds the coordinator to a roster, where the guarantee counts the parties; empty for none.
+    def roster_option(self, offer: Offer) -> str:
+        """The option that pins the roster, where the guarantee depends on the number of parties; empty for none.
 
-        That is so where parties hold the same users, and users are protected: told of fewer parties than there are,
-        each would add too little noise.
+        It does where parties hold the same users and users are protected: if fewer parties were reported than there
+        are, each would add too little noise.
         """
         privacy = offer.file.privacy
         if self.local or offer.setting is not Setting.VERTICAL or privacy is None or privacy.unit != "user":
@@ -97,34 +95,32 @@ class Policy:
         return "--run" if self.file is not None and self.file.partition.into is not None else ""
 
     def stated(self, guarantee: Guarantee | NoGuarantee, offer: Offer) -> str:
-        """The guarantee as this site states it: a roster that it pinned is not the coordinator's word alone."""
-        if not (pinned := self.pins(offer)) or isinstance(guarantee, NoGuarantee):
+        """The guarantee as this site states it: a roster that it pinned does not rest on the coordinator alone."""
+        if not (pinned := self.roster_option(offer)) or isinstance(guarantee, NoGuarantee):
             return str(guarantee)
         own = f"if every site pins the roster as this one did ({pinned})"
         return str(replace(guarantee, against=guarantee.against.replace(ROSTER_REPORTED, own)))
 
-    def _same_roster(self, offer: Offer, name: str) -> None:
-        """Refuse a roster that is not the one which this site pinned."""
-        told = set(offer.roster)
-        if not self.pins(offer):
+    def _check_roster(self, offer: Offer, name: str) -> None:
+        offered = set(offer.roster)
+        if not self.roster_option(offer):
             return
-        if self.peers is not None and told != {name, *self.peers}:
-            other = sorted(told ^ {name, *self.peers})[0]
+        if self.peers is not None and offered != {name, *self.peers}:
+            other = sorted(offered ^ {name, *self.peers})[0]
             raise PrivacyRefused(
-                f"The offered roster {'has' if other in told else 'lacks'} {other}, and this site was given another "
-                "one (--peers): how much noise each party adds rests on who takes part; ask the others which roster "
-                "they were offered."
+                f"The offered roster {'has' if other in offered else 'lacks'} {other}, and this site was given another "
+                "one (--peers): the noise of each party depends on who takes part; ask the others which roster they "
+                "were offered."
             )
         into = None if self.file is None else self.file.partition.into
-        if into is not None and len(told) != into:
+        if into is not None and len(offered) != into:
             raise PrivacyRefused(
-                f"The offered roster has {len(told)} parties, and the run file that this site was given (--run) says "
-                f"[partition] into = {into}: how much noise each party adds rests on how many take part; ask the "
+                f"The offered roster has {len(offered)} parties, and the run file that this site was given (--run) "
+                f"says [partition] into = {into}: the noise of each party depends on how many take part; ask the "
                 "others which roster they were offered."
             )
 
-    def _known_role(self, offer: Offer, name: str) -> None:
-        """Refuse a role that the code installed here does not have: what it would answer is not the offer's to say."""
+    def _check_role(self, offer: Offer, name: str) -> None:
         if not self.local and offer.setting is not setting_of(offer.file):
             raise UsageError("The offered setting is not the one of the offered run file; it was damaged or forged.")
         if name not in roles_of(offer.file, offer.setting, len(offer.roster)):
@@ -133,24 +129,24 @@ class Policy:
                 "compare versions."
             )
 
-    def _deployed(self, offer: Offer) -> None:
-        """What only an experiment may do."""
+    def _check_deployed(self, offer: Offer) -> None:
+        """Refuse what only an experiment may do."""
         file = offer.file
         if file.privacy is None and not self.non_private:
             raise PrivacyRefused(
-                "The run has no [privacy]: what leaves would carry no guarantee at all; to take part all the same, "
-                "join with --non-private."
+                "The run has no [privacy], so nothing that leaves would have a guarantee; to take part anyway, join "
+                "with --non-private."
             )
         if file.privacy is not None and seeded(file):
             raise PrivacyRefused(
-                "The run draws its noise from a seed that whoever holds the run file knows ([engine] seeded = true); "
+                "The run draws its noise from a seed that everyone with the run file knows ([engine] seeded = true); "
                 "that is for simulations: ask for a run without it."
             )
         if file.privacy is not None and file.privacy.accounting != "sound":
-            raise PrivacyRefused("The run counts by a paper's own formulas, which do not hold; ask for a sound one.")
+            raise PrivacyRefused("The run's ε is by a paper's own formulas, which do not hold; ask for a sound one.")
         if file.privacy is not None and offer.items is None:
             raise PrivacyRefused(
-                "The run has [privacy] and no public list of items, so that this site would tell which ones its users "
+                "The run has [privacy] and no public list of items, so this site would reveal which ones its users "
                 "rated; ask for a run with [public] catalogue."
             )
         if aggregations.find(file.aggregation.name).only_simulated:
@@ -179,40 +175,40 @@ class Policy:
         if file.aggregation.dropout:
             raise UsageError("[aggregation] dropout injects drop-outs, which is for simulations; ask for none.")
 
-    def allow(self, file: RunFile, plan: Plan, users: int) -> None:
-        """Refuse a plan that alone is more than this site allows; `users` are the site's own.
+    def check_plan(self, file: RunFile, plan: Plan, users: int) -> None:
+        """Refuse a plan that alone exceeds what this site allows; `users` is the site's own number.
 
-        Both what a run file asks for and what its plan reaches are held to it: the first becomes a budget.
+        Both the ε in the run file and the plan's are checked: the first becomes a budget.
         """
         if self.local:
             return
         promised, largest = plan.terms.guarantee, self.delta or min(1e-4, 1 / (100 * users))
         assert file.privacy is not None
         assert isinstance(promised, Guarantee)
-        asked = max(promised.epsilon, file.privacy.epsilon)
+        epsilon = max(promised.epsilon, file.privacy.epsilon)
         if promised.delta > largest * (1 + 1e-9):
             raise PrivacyRefused(
                 f"The run's δ = {promised.delta:g} is above {largest:.2g}, the most that this site allows (--delta); "
                 "ask for a smaller one."
             )
-        if self.max_epsilon is None and asked > CEILING * (1 + 1e-9):
+        if self.max_epsilon is None and epsilon > CEILING * (1 + 1e-9):
             raise BudgetSpent(
-                f"The run asks for ε = {asked:.4g}, and without --max-epsilon a site takes part up to "
-                f"{CEILING:g}; type --max-epsilon if more is meant."
+                f"The run has ε = {epsilon:.4g}, and without --max-epsilon a site takes part up to "
+                f"{CEILING:g}; set --max-epsilon to allow more."
             )
-        if self.max_epsilon is not None and asked > self.max_epsilon * (1 + 1e-9):
+        if self.max_epsilon is not None and epsilon > self.max_epsilon * (1 + 1e-9):
             raise BudgetSpent(
-                f"The run asks for ε = {asked:.4g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
+                f"The run has ε = {epsilon:.4g}, and this site allows {self.max_epsilon:g} (--max-epsilon)."
             )
         if self.unit is not None and promised.unit != self.unit:
             raise PrivacyRefused(
-                f"The run protects every {promised.unit}, and this site asks for every {self.unit} (--unit)."
+                f"The run protects every {promised.unit}, and this site requires every {self.unit} (--unit)."
             )
         if promised.simulated:
-            raise PrivacyRefused("The run's guarantee says SIMULATED, and this site is no simulation.")
+            raise PrivacyRefused("The run's guarantee is SIMULATED, and this site is not a simulation.")
 
     def budget(self, file: RunFile, plan: Plan, ledger: Ledger) -> Budget:
-        """What the site's ledger may reach: what the site says, or else what the first run asked for, for good."""
+        """The budget of the site's ledger: the site's own, or else the first run's ε for good."""
         assert file.privacy is not None
         if self.local:
             return Budget(file.privacy.budget or file.privacy.epsilon, plan.delta)
@@ -220,26 +216,26 @@ class Policy:
         epsilon, delta = json.loads(first)
         return Budget(self.max_epsilon or float(epsilon), self.delta or float(delta), self.days)
 
-    def known(self, told: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
-        """The other parties' signing keys: those that their owners gave, which the coordinator must not change."""
+    def peer_keys(self, reported: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
+        """The other parties' signing keys from their owners; the coordinator must report the same."""
         if self.local:
-            return told
+            return reported
         if self.peers is None:
             raise PrivacyRefused(NO_PEERS)
         missing = [name for name in names if name not in self.peers]
         if missing:
             raise PrivacyRefused(f"The file of --peers has no key for {missing[0]}; ask it for one and join again.")
-        other = [name for name in names if told.get(name) != self.peers[name]]
+        other = [name for name in names if reported.get(name) != self.peers[name]]
         if other:
             raise TamperingFound(
-                f"The coordinator says that {other[0]} signs with another key than the one it gave (--peers); "
-                "one of the two is not what it seems."
+                f"The coordinator reports that {other[0]} signs with another key than the one in --peers; ask "
+                f"{other[0]} which one is its own."
             )
         return self.peers
 
 
 def _same(own: RunFile, offered: RunFile) -> bool:
-    """Whether an offered file is the one that was given, but for what the coordinator fills in."""
+    """Whether an offered file is the site's own, except for what the coordinator fills in."""
     for section in _HELD:
         mine, theirs = getattr(own, section), getattr(offered, section)
         if section == "public" and mine is not None:

@@ -1,5 +1,4 @@
-"""Before a site joins: is the kit good, the coordinator who it should be, the clock right, the run within this site's
-rules, the data fit for it? Nothing is joined, and nothing of the data is sent."""
+"""`tacit join --check`: checks the kit, the coordinator, the run and the data, without joining or sending any."""
 
 from __future__ import annotations
 
@@ -19,41 +18,40 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from tacit.boundary.wire import reading
 from tacit.data.ratings import Ratings
-from tacit.deploy.brought import Brought
 from tacit.deploy.certificates import SKEW, identity_text, read_identity
-from tacit.deploy.hello import hello
+from tacit.deploy.handshake import hello_content
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import one_line
-from tacit.deploy.part import affordable
+from tacit.deploy.offer import Offer
 from tacit.deploy.policy import Policy
-from tacit.deploy.source import Held, Source
-from tacit.deploy.terms import Offer
+from tacit.deploy.site_data import RoleTable, SiteData, Source
+from tacit.deploy.site_run import check_budget
 from tacit.engine.cells import COORDINATOR, Cell
-from tacit.engine.envelope import Place, failure_of, opened, sealed
+from tacit.engine.envelope import Address, open_message, read_failure, sign_message
 from tacit.errors import DataError, PeerFailed, TacitError
 from tacit.partition import Setting
 from tacit.prepare.plan import Plan
-from tacit.report.sealing import fragile
+from tacit.report.guarantee_words import loss_warning
 from tacit.report.words import listing, plural
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what it is, what was found, and the error if it will not do."""
+    """One check: what was checked, what was found, and the error if it failed."""
 
     what: str
     found: str
     error: TacitError | None = None
 
 
-def preflight(kit: Kit, folder: Path, data: Source | Brought, policy: Policy, wait: float = 10.0) -> list[Finding]:
-    """Everything that can be known before joining, in order; what rests on something that failed is left out.
+def preflight(kit: Kit, folder: Path, data: Source | RoleTable, policy: Policy, wait: float = 10.0) -> list[Finding]:
+    """All checks before joining, in order; those that depend on a failed one are left out.
 
-    A role has no ratings, and so neither data to be held to a run nor a budget.
+    A role has no ratings, and so no data or budget to check.
     """
     findings: list[Finding] = []
 
-    def look(what: str, act: Callable[[], tuple[str, Any]]) -> Any:
+    def run_check(what: str, act: Callable[[], tuple[str, Any]]) -> Any:
         try:
             found, value = act()
             findings.append(Finding(what, found))
@@ -62,33 +60,33 @@ def preflight(kit: Kit, folder: Path, data: Source | Brought, policy: Policy, wa
             findings.append(Finding(what, str(error), error))
             return None
 
-    look("kit and certificate", lambda: (_kit(kit), True))
+    run_check("kit and certificate", lambda: (_kit(kit), True))
     if not kit.insecure:
-        look("connection", lambda: (reach(kit, wait), True))
+        run_check("connection", lambda: (check_connection(kit, wait), True))
     else:
         findings.append(Finding("connection", "INSECURE: nothing will be encrypted (the keys were made so)."))
     offer: Offer | None = None
     what = "the offered run"
     if not any(finding.error for finding in findings):
-        offer = look("coordinator, versions and clocks", lambda: shown(kit, folder, wait))
+        offer = run_check("coordinator, versions and clocks", lambda: fetch_offer(kit, folder, wait))
     if offer is None and policy.file is not None:
-        what, offer = "the run file", look("run file", lambda: _own(policy, kit))
+        what, offer = "the run file", run_check("run file", lambda: _own(policy))
     good = offer
     if good is not None:
-        look("this site's rules", lambda: (_rules(policy, good, kit, what), True))
-    if isinstance(data, Brought):
-        look("data", lambda: (data.check(), True))
+        run_check("this site's rules", lambda: (_rules(policy, good, kit, what), True))
+    if isinstance(data, RoleTable):
+        run_check("data", lambda: (data.check(), True))
     elif good is None:
-        look("data", lambda: (_read(data), True))
+        run_check("data", lambda: (_read(data), True))
     else:
-        held = look("data", lambda: _data(data, good, kit, folder))
-        if held is not None and good.file.privacy is not None:
-            look("privacy", lambda: _privacy(policy, good, held, kit, folder))
+        found = run_check("data", lambda: _data(data, good, kit, folder))
+        if found is not None and good.file.privacy is not None:
+            run_check("privacy", lambda: _privacy(policy, good, found, kit, folder))
     return findings
 
 
-def reach(kit: Kit, wait: float) -> str:
-    """Open a connection under mutual TLS and close it again; why it could not be, in one sentence."""
+def check_connection(kit: Kit, wait: float) -> str:
+    """Open a connection under mutual TLS and close it again."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version, context.check_hostname = ssl.TLSVersion.TLSv1_2, False
     context.load_verify_locations(cadata=kit.ca)
@@ -103,16 +101,16 @@ def reach(kit: Kit, wait: float) -> str:
             context.wrap_socket(raw, server_hostname=kit.host) as line,
         ):
             line.settimeout(wait)
-            line.recv(1)  # a certificate that is not let in is told of only now
-            return f"TLS ({line.version()}) to {where}, both certificates are good"
+            line.recv(1)  # a refused certificate is reported only here
+            return f"TLS ({line.version()}) to {where}, both certificates are valid"
     except ssl.SSLCertVerificationError as error:
         raise PeerFailed(
-            f"The certificate of the coordinator at {where} is not good: {error.verify_message}; check this machine's "
+            f"The certificate of the coordinator at {where} is not valid: {error.verify_message}; check this machine's "
             "clock, and whether the kit is of this federation."
         ) from None
     except ssl.SSLError as error:
         raise PeerFailed(
-            f"The coordinator at {where} does not let this kit's certificate in ({error.reason or 'TLS failed'}); ask "
+            f"The coordinator at {where} refuses this kit's certificate ({error.reason or 'TLS failed'}); ask "
             "for a new kit."
         ) from None
     except OSError as error:
@@ -123,16 +121,16 @@ def reach(kit: Kit, wait: float) -> str:
 
 
 class NotThere(PeerFailed):
-    """Nobody listens where the coordinator should be; it may come."""
+    """Nothing listens at the coordinator's address yet."""
 
 
-def reached(kit: Kit, wait: float) -> None:
-    """Wait until the coordinator is there, if it may still come; a certificate that is not good will not mend."""
+def wait_until_reachable(kit: Kit, wait: float) -> None:
+    """Wait until the coordinator listens; an invalid certificate is raised at once."""
     deadline = monotonic() + wait
     while True:
         try:
             if not kit.insecure:
-                reach(kit, 10.0)
+                check_connection(kit, 10.0)
             return
         except NotThere:
             if monotonic() > deadline:
@@ -140,8 +138,8 @@ def reached(kit: Kit, wait: float) -> None:
             time.sleep(0.5)
 
 
-def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
-    """Look at what the coordinator offers, without joining; clock, version and this site's signing key are checked."""
+def fetch_offer(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
+    """The coordinator's offer, without joining; checks clock, version and this site's signing key."""
     visitor, start = Ed25519PrivateKey.generate(), secrets.token_hex(8)
     with TemporaryDirectory() as folder:
         credentials = None if kit.insecure else kit.unpack(Path(folder) / "tls")
@@ -150,7 +148,9 @@ def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
         try:
             deadline, reply = monotonic() + wait, None
             while reply is None and cell.refused is None and monotonic() < deadline:
-                message = sealed(Place(kit.name, COORDINATOR, "look"), hello(kit, visitor, start), visitor)
+                message = sign_message(
+                    Address(kit.name, COORDINATOR, "look"), hello_content(kit, visitor, start), visitor
+                )
                 reply = cell.send(COORDINATOR, "look", message, wait)
                 time.sleep(0 if reply is not None else 0.1)
         finally:
@@ -160,8 +160,8 @@ def shown(kit: Kit, state: Path, wait: float) -> tuple[str, Offer]:
     if reply is None:
         raise PeerFailed(f"The coordinator at {kit.host}:{kit.port} did not answer within {wait:g} seconds.")
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(kit.coordinator))
-    run, content = opened(reply, key, COORDINATOR, kit.name, "look")
-    if (error := failure_of(content, COORDINATOR)) is not None:
+    run, content = open_message(reply, key, COORDINATOR, kit.name, "look")
+    if (error := read_failure(content, COORDINATOR)) is not None:
         raise error
     with reading(COORDINATOR):
         away = float(content.pop("clock")) - time.time()
@@ -183,49 +183,48 @@ def _kit(kit: Kit) -> str:
     return f"{kit.name} of the federation {kit.federation}, certificate {kit.fingerprint[:16]}…"
 
 
-def _own(policy: Policy, kit: Kit) -> tuple[str, Offer]:
-    from tacit.deploy.deployed import for_sites, listed
-    from tacit.deploy.terms import offered_file
-    from tacit.prepare.file import roles_of, setting_of
+def _own(policy: Policy) -> tuple[str, Offer]:
+    from tacit.deploy.deployment import for_sites, public_items
+    from tacit.deploy.offer import offered_file
+    from tacit.prepare.run_file import roles_of, setting_of
 
     assert policy.file is not None
     file = for_sites(policy.file)
     if file.partition.into is None:
-        raise PeerFailed("The coordinator is not there, and no [partition] into says how many parties there will be.")
+        raise PeerFailed("The coordinator is absent, and the run file has no [partition] into.")
     roster = tuple(f"party-{k}" for k in range(1, file.partition.into + 1))
     setting = setting_of(file)
     roles = roles_of(file, setting, len(roster))
-    offer = Offer("", offered_file(file, file.public), roster, setting, listed(file), roles=roles)
-    return "the coordinator is not there, so the run file that was given is looked at", offer
+    offer = Offer("", offered_file(file, file.public), roster, setting, public_items(file), roles=roles)
+    return "the coordinator is absent, so the given run file is checked", offer
 
 
 def _rules(policy: Policy, offer: Offer, kit: Kit, what: str) -> str:
     policy.check(offer, kit.name)
-    words = f"{what} keeps them ({offer.file.method.get('name')}, {plural(len(offer.roster), 'party')})"
+    words = f"{what} satisfies them ({offer.file.method.get('name')}, {plural(len(offer.roster), 'party')})"
     if offer.catalogue is not None and offer.catalogue.columns:
-        words += f"; it uses the item attributes {listing(offer.catalogue.columns)}, which it takes for public"
+        words += f"; it uses the item attributes {listing(offer.catalogue.columns)}, which it treats as public"
     if policy.peers is None:
         return words
     others = tuple(name for name in offer.roster if name != kit.name)
-    policy.known(policy.peers, others)  # what the parties sign with is not told yet, so only a missing key is found
+    policy.peer_keys(policy.peers, others)  # the keys in use are not known yet, so only a missing one is found
     return f"{words}; --peers has a key for every other party, and they are compared when the run begins"
 
 
 def _read(data: Source) -> str:
-    """What is there, where no run is known that it could be held to."""
     ratings = data.ratings
     words = f"{_sizes(ratings)} on {ratings.scale}"
     listed = "" if data.listed is None else f", and {plural(len(data.listed), 'item')} in the file of --items"
-    return f"{words}{listed}; whether they fit is seen once a run is offered, or with --run"
+    return f"{words}{listed}; whether they fit is checked once a run is offered, or with --run"
 
 
-def _data(data: Source, offer: Offer, kit: Kit, folder: Path) -> tuple[str, Held]:
-    held = data.held(offer, kit.name, folder)
-    ratings = held.share.ratings
-    if held.unfit:
-        raise DataError(f"{data.unfit(held, offer)} A join goes on all the same, and says so at this site only.")
-    tested = 0 if held.test is None else held.test.n_ratings
-    return f"{_sizes(ratings)} to learn from, {tested:,} held out; all on the list of items and on the scale", held
+def _data(data: Source, offer: Offer, kit: Kit, folder: Path) -> tuple[str, SiteData]:
+    found = data.for_run(offer, kit.name, folder)
+    ratings = found.share.ratings
+    if found.unfit:
+        raise DataError(f"{data.unfit(found, offer)} A join goes on all the same, and reports it at this site only.")
+    tested = 0 if found.test is None else found.test.n_ratings
+    return f"{_sizes(ratings)} to learn from, {tested:,} held out; all on the list of items and on the scale", found
 
 
 def _sizes(ratings: Ratings) -> str:
@@ -234,15 +233,15 @@ def _sizes(ratings: Ratings) -> str:
     )
 
 
-def _privacy(policy: Policy, offer: Offer, held: Held, kit: Kit, folder: Path) -> tuple[str, Plan]:
-    found = affordable(policy, offer, held, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
+def _privacy(policy: Policy, offer: Offer, data: SiteData, kit: Kit, folder: Path) -> tuple[str, Plan]:
+    found = check_budget(policy, offer, data, folder / "ledger" / f"{kit.name}.sqlite", kit.name)
     assert found is not None
     made, budget = found
     steps = ", ".join(f"{count} × {step}" for step, count in made.terms.releases.items())
     allowed = f"this site's budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}"
-    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.alone()
+    words, own = f"{policy.stated(made.terms.guarantee, offer)}; releases: {steps}; {allowed}", made.collusion_epsilon()
     if own is not None:
-        words += f"; were all other parties one with the coordinator, its own share of the noise gives ε = {own:.3g}"
-    if (warning := fragile(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
+        words += f"; if all other parties collude with the coordinator, its own share of the noise gives ε = {own:.3g}"
+    if (warning := loss_warning(made.sealing(), offer.setting is Setting.DEVICE)) is not None:
         words += f". WARNING: {warning}"
     return words, made

@@ -9,35 +9,34 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from tacit.deploy.brought import LaidBrought, NoRatings
 from tacit.deploy.kit import Kit
-from tacit.deploy.logs import logger, quiet_engine
-from tacit.deploy.part import Home
+from tacit.deploy.logs import ServiceLog, quiet_engine
 from tacit.deploy.policy import Policy
-from tacit.deploy.site import Site, own_identity
-from tacit.deploy.source import Laid
-from tacit.deploy.status import FINAL, State, Status, last_words
+from tacit.deploy.service_status import FINAL, State, Status, ending_message
+from tacit.deploy.site_data import NoRatings, StoredRoleTable, StoredShare
+from tacit.deploy.site_run import Home
+from tacit.deploy.site_service import Site, own_identity
 from tacit.federation.role import ROLE
 
 
 def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
-    """Serve one run after another, as long as the experiment's own process is there."""
+    """Serve one run after another, as long as the experiment's process exists."""
     site_kit = Kit.read(kit)
-    log = logger(folder, site_kit.name)
+    log = ServiceLog(folder, site_kit.name)
     quiet_engine(log)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the experiment, which then ends its sites
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the experiment handles Ctrl-C, and then ends its sites
     with Status(folder, site_kit.name, site_kit.federation) as status:
         signal.signal(signal.SIGTERM, partial(_leave, status))
         policy = Policy(local=True, shares_metrics=True)
-        data, brings = (NoRatings(), LaidBrought()) if ROLE.fullmatch(site_kit.name) else (Laid(), None)
+        data, brings = (NoRatings(), StoredRoleTable()) if ROLE.fullmatch(site_kit.name) else (StoredShare(), None)
         home = Home(site_kit, folder, ledgers, own_identity(folder), data, policy, brings)
         Site(home, log, status, stays=True).serve(wait=float("inf"), alive=lambda: os.getppid() == parent)
 
 
 def _leave(status: Status, _number: int, _frame: FrameType | None) -> None:
-    """Go at once, as after a power cut: what left is in the ledger."""
+    """Exit at once, as after a power cut: all releases are in the ledger."""
     if status.now()["state"] not in FINAL:
-        status.set(state=State.STOPPED, message=last_words(KeyboardInterrupt()))
+        status.set(state=State.STOPPED, message=ending_message(KeyboardInterrupt()))
     os._exit(0)
 
 

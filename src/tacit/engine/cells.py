@@ -1,17 +1,17 @@
-"""A thin layer over NVIDIA FLARE's cell network: named cells that push bytes to each other under mutual TLS.
+"""A thin layer over NVIDIA FLARE's cell network: named cells that send bytes to each other under mutual TLS.
 
-FLARE checks that a cell's name is the common name of its certificate, and not that a message comes from whom it says:
-one whose sender is not the cell at the other end of the connection is dropped. Beyond that a cell is held to bytes: a
-payload in FLARE's own object format could name classes to load, so a message that carries one is dropped before it is
-decoded. So is whatever is not on our channel, or not between the coordinator and this cell: nobody is routed through
-anybody. A message larger than one frame travels in parts; how large it may become is decided by sender and topic when
-its first part comes, before any is kept, and a sender has one message under way.
+FLARE checks that a cell's name is the common name of its certificate, and not a message's sender: a message whose
+sender is not the cell at the other end of the connection is dropped. So is a payload in FLARE's object format, which
+could name classes to load, before it is decoded, and whatever is not on our channel, or not between the coordinator and
+this cell. A message larger than one frame travels in parts; its size limit depends on sender and topic and is checked
+at its first part, and each sender has one unfinished message at most.
 FLARE's jobs, its job store, its administrators and its streamed logs are not used (docs/decisions/0018).
 """
 
 from __future__ import annotations
 
 import errno
+import resource
 import secrets
 import socket
 import threading
@@ -25,47 +25,38 @@ from typing import Any
 
 from tacit.errors import PeerFailed, UsageError
 
-#: The coordinator's cell; its certificate bears the name below.
+#: The coordinator's cell, and the name in its certificate.
 HUB = "server"
 COORDINATOR = "coordinator"
 CHANNEL = "tacit"
-#: Bytes of the largest message that is looked at.
+#: Bytes of the largest message.
 LARGEST = 2**30
-#: Seconds until a message has got there or was lost, beside its bytes by the second on a slow line: whoever died with
-#: it says nothing, so it is not waited for as long as one would wait for an answer.
+#: Seconds until a message counts as lost, plus its bytes at so many a second.
 SOON, SLOWEST = 3.0, 2**17
-#: Seconds until the coordinator's cell listens, at most.
+#: Seconds for the coordinator's cell to listen.
 LISTENING = 10.0
 
-#: The header of a part: which message it is of, where in it the part begins, and the message's bytes.
+#: The header of a part: the message's id, the part's offset, and the message's size.
 PART_OF = "tacit-part"
-#: What is said to a part after which others come; between processes an empty reply would arrive as none at all.
+#: The reply to a part that is not the last; between processes an empty reply would arrive as none at all.
 GO_ON = b"go on"
 
 #: Called with sender, topic and body; what it returns is the reply.
 Receive = Callable[[str, str, bytes], bytes]
 
 
-def _any(_sender: str, _topic: str) -> int:
-    return LARGEST
-
-
-def _all(_certificate: bytes) -> str | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Bounds:
-    """What the coordinator's cell lets others send.
+    """What others may send to the coordinator's cell.
 
     Attributes
     ----------
-    most : by sender and topic, the bytes of the largest message that is taken
-    admit : given a certificate (PEM), why its connection is refused; None lets it in
+    most : by sender and topic, the bytes of the largest message
+    admit : given a certificate (PEM), why its connection is refused; None admits it
     """
 
-    most: Callable[[str, str], int] = _any
-    admit: Callable[[bytes], str | None] = _all
+    most: Callable[[str, str], int] = lambda _sender, _topic: LARGEST
+    admit: Callable[[bytes], str | None] = lambda _certificate: None
 
 
 @dataclass(frozen=True)
@@ -78,13 +69,21 @@ class Credentials:
 
 
 def check_installed() -> None:
-    """UsageError where the package that carries messages between sites is missing."""
+    """Raise UsageError where the package for messages between sites is missing."""
     if find_spec("nvflare") is None:
         raise UsageError("Services between sites need one more package; install it: pip install 'tacit[deploy]'")
 
 
-def vacant(host: str, port: int) -> None:
-    """Raise where somebody listens already, or where this machine cannot listen at all."""
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files and connections as the system allows; the usual 1,024 are soon used up."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 2**16 if hard == resource.RLIM_INFINITY else hard
+    with suppress(OSError, ValueError):  # a system that allows less than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def check_port_free(host: str, port: int) -> None:
+    """Raise where another program listens already, or where this machine cannot listen at all."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         socket.create_server((host, port), family=family).close()
@@ -95,7 +94,7 @@ def vacant(host: str, port: int) -> None:
             ) from None
         raise PeerFailed(
             f"The coordinator cannot listen at {host}:{port}: {error.strerror}; if sites reach this machine by a name "
-            "or an address that is not its own, say --listen 0.0.0.0."
+            "or an address that is not its own, add --listen 0.0.0.0."
         ) from None
 
 
@@ -104,10 +103,10 @@ class Cell:
 
     Parameters
     ----------
-    name : the coordinator's is `COORDINATOR`, which listens; everybody else connects to it, again and again
+    name : the coordinator's is `COORDINATOR`, which listens; all others connect to it, and reconnect
     host, port : where the coordinator listens
-    credentials : for mutual TLS; None for a connection in the clear, which must have been asked for
-    receive : called for each message, in a thread of its own
+    credentials : for mutual TLS; None for an unencrypted connection, which the operator chose
+    receive : called for each message, in a thread
     bounds : what others may send
     """
 
@@ -121,14 +120,8 @@ class Cell:
         bounds: Bounds = Bounds(),
     ) -> None:
         check_installed()
+        from nvflare.fuel.f3.cellnet import defs
         from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-        from nvflare.fuel.f3.cellnet.defs import (
-            CellChannel,
-            CellChannelTopic,
-            MessageHeaderKey,
-            MessagePropKey,
-            ReturnCode,
-        )
         from nvflare.fuel.f3.cellnet.utils import make_reply
         from nvflare.fuel.f3.message import Message
 
@@ -136,11 +129,16 @@ class Cell:
 
         self.name, self._receive, self._place = name, receive, (host, port)
         self._own = HUB if name == COORDINATOR else name
-        self._message, self._reply, self._headers, self._codes = Message, make_reply, MessageHeaderKey, ReturnCode
-        self._bye, self._neighbour = (CellChannel.CELLNET, CellChannelTopic.Bye), MessagePropKey.ENDPOINT
+        self._message, self._reply, self._headers, self._codes = (
+            Message,
+            make_reply,
+            defs.MessageHeaderKey,
+            defs.ReturnCode,
+        )
+        self._bye, self._neighbour = (defs.CellChannel.CELLNET, defs.CellChannelTopic.Bye), defs.MessagePropKey.ENDPOINT
         side = "server" if name == COORDINATOR else "client"
         self._most, self._guard, self._part = bounds.most, Guard(bounds.admit), PART
-        self._unfinished: dict[str, tuple[str, str, int, bytearray]] = {}  # by sender: id, topic, size, what there is
+        self._unfinished: dict[str, tuple[str, str, int, bytearray]] = {}  # by sender: id, topic, size, parts
         self._lock = threading.Lock()
         paths: dict[str, Any] = {GUARD: self._guard}
         if credentials is not None:
@@ -156,12 +154,13 @@ class Cell:
         self._cell.register_request_cb(CHANNEL, "*", self._received)
 
     def start(self) -> None:
-        """Connect, or listen, and alone: FLARE would share a port with another coordinator, and sites with it.
+        """Connect, or listen on a port of its own: FLARE would share one with another coordinator.
 
-        A listener that is stopped before it is one would never end, so it is waited for.
+        Stopping a listener before it listens would hang, so this waits until it does.
         """
+        raise_descriptor_limit()
         if self._own == HUB:
-            vacant(*self._place)
+            check_port_free(*self._place)
         self._cell.start()
         deadline = monotonic() + LISTENING
         while self._own == HUB:
@@ -169,13 +168,13 @@ class Cell:
                 return
             if monotonic() > deadline:
                 raise PeerFailed(
-                    f"The coordinator does not listen at {self._place[0]}:{self._place[1]}, though it was told to; "
-                    "is another program in the way? See its log."
+                    f"The coordinator does not listen at {self._place[0]}:{self._place[1]}, though it "
+                    "should; does another program block it? See its log."
                 )
             sleep(0.02)
 
     def stop(self) -> None:
-        """Leave the network, and forget what FLARE keeps of a cell for good: another of that name may come."""
+        """Leave the network, and remove what FLARE stores of a cell: another of that name may come."""
         from nvflare.fuel.f3.stats_pool import StatsPoolManager
 
         self._cell.stop()
@@ -185,7 +184,7 @@ class Cell:
             del pools[name]
 
     def send(self, to: str, topic: str, body: bytes, timeout: float) -> bytes | None:
-        """Push bytes to another cell; its reply, or None where it did not get there in time."""
+        """Send bytes to another cell; its reply, or None where they did not arrive in time."""
         target = HUB if to == COORDINATOR else to
         if not self._cell.is_cell_connected(target):
             return None
@@ -202,32 +201,30 @@ class Cell:
 
     @property
     def refused(self) -> str | None:
-        """Why the coordinator refused this cell's certificate when it connected last; None if it did not."""
+        """Why the coordinator refused this cell's certificate at the latest connection; None if it did not."""
         return self._guard.refused
 
-    # -- inside -----------------------------------------------------------------------------------------------
-
     def _unwanted(self, message: Any) -> Any:
-        """A reply, and so the end of it, for a message that is not as agreed; None lets it through."""
+        """A reply that drops a message which is not allowed; None accepts it."""
         headers = self._headers
         sender, target = message.get_header(headers.ORIGIN), message.get_header(headers.DESTINATION)
-        about = message.get_header(headers.CHANNEL), message.get_header(headers.TOPIC)
+        kind = message.get_header(headers.CHANNEL), message.get_header(headers.TOPIC)
         plain = message.get_header(headers.PAYLOAD_ENCODING) in (None, "bytes", "none")
-        fine = plain and (about[0] == CHANNEL or about == self._bye) and target == self._own
+        fine = plain and (kind[0] == CHANNEL or kind == self._bye) and target == self._own
         genuine = sender == getattr(message.get_prop(self._neighbour), "name", None)
         if fine and genuine and (self._own == HUB or sender == HUB) and message.get_header(headers.CONN_URL) is None:
             return None
         return self._reply(self._codes.INVALID_REQUEST)
 
     def _sent(self, target: str, topic: str, headers: dict[str, Any], body: bytes, deadline: float) -> bytes | None:
-        """One frame, and the reply to it; None where it did not get there in time."""
+        """The reply to one frame; None where it did not arrive in time."""
         patience = min(deadline - monotonic(), SOON + len(body) / SLOWEST)
         if patience <= 0:
             return None
         message = self._message(headers, body)
         try:
             reply = self._cell.send_request(CHANNEL, topic, target, message, timeout=patience, optional=True)
-        except RuntimeError:  # this cell has been stopped meanwhile
+        except RuntimeError:  # this cell was stopped meanwhile
             return None
         fine = reply is not None and reply.get_header(self._headers.RETURN_CODE) == self._codes.OK
         return bytes(reply.payload) if fine and isinstance(reply.payload, (bytes, bytearray, memoryview)) else None
@@ -245,7 +242,7 @@ class Cell:
         return self._reply(self._codes.OK, body=self._receive(name, topic, whole))
 
     def _joined(self, sender: str, topic: str, body: bytes | bytearray | memoryview, part: Any) -> Any:
-        """The whole message as bytes, True while parts of it are missing, or None where it is not taken."""
+        """The whole message as bytes, True while parts of it are missing, or None where it is refused."""
         most = min(LARGEST, self._most(sender, topic))
         if part is None:
             return bytes(body) if len(body) <= most else None

@@ -1,9 +1,9 @@
-"""Envelopes: what services say to each other, signed, as bytes.
+"""Signed messages between services, as bytes.
 
-    signature, Ed25519, 64 bytes · a message in the wire format, with "from", "to", "topic" and "run" beside its content
+    signature, Ed25519, 64 bytes · a message in the wire format: "from", "to", "topic", "run" and its content
 
 The signature is over the message's SHA-256, so that large payloads are hashed once. Certificates protect the channel;
-a signature is the sender's own, made with a key that nobody else has had, and stays with the message.
+a signature is made with a key that only its sender ever had.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tacit.federation.messages import MOST_WORDS, Answer, Request
 
 SIGNATURE = 64
 _CONTEXT = b"tacit envelope 1"
-#: What stands beside the content of every message.
-_PLACE = ("from", "to", "topic", "run")
+#: The keys of an address in a message.
+_ADDRESS = ("from", "to", "topic", "run")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Who says it to whom, about what, in which run."""
+class Address:
+    """Who sends a message to whom, about what, in which run."""
 
     sender: str
     to: str
@@ -40,17 +40,17 @@ class Place:
 
     @property
     def words(self) -> dict[str, Value]:
-        return dict(zip(_PLACE, (self.sender, self.to, self.topic, self.run), strict=True))
+        return dict(zip(_ADDRESS, (self.sender, self.to, self.topic, self.run), strict=True))
 
 
-def sealed(place: Place, content: Mapping[str, Value], key: Ed25519PrivateKey) -> bytes:
+def sign_message(address: Address, content: Mapping[str, Value], key: Ed25519PrivateKey) -> bytes:
     """A signed message."""
-    message = encode({**place.words, **content})
+    message = encode({**address.words, **content})
     return key.sign(_signed(message)) + message
 
 
-def opened(message: bytes, key: Ed25519PublicKey, sender: str, to: str, topic: str) -> tuple[str, dict[str, Any]]:
-    """The run and the content of a message, once signature, sender, addressee and topic are as they must be."""
+def open_message(message: bytes, key: Ed25519PublicKey, sender: str, to: str, topic: str) -> tuple[str, dict[str, Any]]:
+    """The run and the content of a message whose signature, sender, addressee and topic are as expected."""
     body = message[SIGNATURE:]
     try:
         key.verify(message[:SIGNATURE], _signed(body))
@@ -58,16 +58,14 @@ def opened(message: bytes, key: Ed25519PublicKey, sender: str, to: str, topic: s
         raise BadMessage(f"A message in the name of {sender} was not signed by it; it was damaged or forged.") from None
     with reading(sender):
         content = decode(body)
-    said = tuple(content.pop(word, None) for word in _PLACE)
-    if not all(type(word) is str for word in said) or said[:3] != (sender, to, topic):
-        raise BadMessage(
-            f"A message of {sender} was meant for somebody or something else; it was sent here by mistake."
-        )
-    return str(said[3]), content
+    found = tuple(content.pop(word, None) for word in _ADDRESS)
+    if not all(type(word) is str for word in found) or found[:3] != (sender, to, topic):
+        raise BadMessage(f"A message of {sender} is for another party or another topic; it was sent here by mistake.")
+    return str(found[3]), content
 
 
 def unverified(message: bytes) -> dict[str, Any]:
-    """The content of a message whose sender is not known yet, for a first look at who it says it is."""
+    """The content of a message whose sender is not known yet: who it claims to be."""
     return decode(message[SIGNATURE:])
 
 
@@ -75,12 +73,9 @@ def _signed(message: bytes) -> bytes:
     return _CONTEXT + hashlib.sha256(message).digest()
 
 
-# -- requests and answers -------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class Ask:
-    """One request on its way, with how many seconds are left for it.
+class TimedRequest:
+    """One request, and the seconds that are left for it.
 
     `survivors` are those devices of a simulated cohort whose answers arrive; only a simulation may name them.
     """
@@ -97,7 +92,7 @@ class Ask:
     @classmethod
     @reading(COORDINATOR)
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """What was asked; `Request.check` holds every part to its type before any is used."""
+        """The request in a message; `Request.check` validates the type of every part before any is used."""
         names = {field.name for field in fields(Request)}
         _exactly(content, {*names, "seconds"}, {"survivors"})
         request = Request(**{name: content[name] for name in names - {"body"}}, body=_bytes(content["body"]))
@@ -106,44 +101,44 @@ class Ask:
         if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
             raise BadMessage("A request's time limit is not a number of seconds; it was damaged or forged.")
         if survivors is not None and not (isinstance(survivors, np.ndarray) and survivors.dtype == np.uint8):
-            raise BadMessage("A request's list of survivors is none; it was damaged or forged.")
+            raise BadMessage("A request's list of survivors is not one; it was damaged or forged.")
         return cls(request, float(seconds), None if survivors is None else survivors.astype(bool))
 
 
 def answer_content(answer: Answer) -> dict[str, Value]:
-    """An answer, to be signed."""
+    """An answer as a message's content."""
     words = {name: value for name, value in asdict(answer).items() if name != "body"}
     return {**words, "kind": str(answer.kind), "body": _array(answer.body)}
 
 
-def failure_content(error: TacitError, tell: bool) -> dict[str, Value]:
-    """That something was not done, to be signed: which error it was, and why if that may be told."""
+def failure_content(error: TacitError, reveal: bool) -> dict[str, Value]:
+    """An error as a message's content: its kind, and its sentence if that may be revealed."""
     known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS), "PeerFailed")
-    return {"error": known, "why": str(error)[:MOST_WORDS] if tell else ""}
+    return {"error": known, "why": str(error)[:MOST_WORDS] if reveal else ""}
 
 
-def answer_of(content: Mapping[str, Any]) -> Answer:
-    """The answer; `Answer.check` holds its parts to their types."""
+def read_answer(content: Mapping[str, Any]) -> Answer:
+    """The answer in a message; `Answer.check` validates the types of its parts."""
     names = {field.name for field in fields(Answer)}
     _exactly(content, names)
     try:
         kind = Kind(str(content["kind"]))
     except ValueError:
-        raise BadMessage("An answer is of a kind that there is not; it was damaged or forged.") from None
+        raise BadMessage("An answer is of an unknown kind; it was damaged or forged.") from None
     words = {name: content[name] for name in names - {"body", "kind"}}
     return Answer(**words, kind=kind, body=_bytes(content["body"]))
 
 
-def failure_of(content: Mapping[str, Any], party: str) -> TacitError | None:
-    """The error that a reply tells of, to be raised here; None where it tells of none."""
+def read_failure(content: Mapping[str, Any], party: str) -> TacitError | None:
+    """The error that a reply reports; None where it reports none."""
     if "error" not in content:
         return None
     _exactly(content, {"error", "why"})
     kind, why = _ERRORS.get(str(content["error"]), PeerFailed), str(content["why"])[: MOST_WORDS - 100]
     if why.isprintable() and why:
-        return kind(why if party in why else f"{party} says: {why}")
-    here = kind if issubclass(kind, PeerFailed | PrivacyRefused) else PeerFailed  # data and records are its own affair
-    return here(f"{party} did not answer ({kind.__name__}); its own terminal says why.")
+        return kind(why if party in why else f"{party} reports: {why}")
+    here = kind if issubclass(kind, PeerFailed | PrivacyRefused) else PeerFailed  # not about data here
+    return here(f"{party} did not answer ({kind.__name__}); see its own terminal.")
 
 
 _ERRORS: dict[str, type[TacitError]] = {
@@ -153,7 +148,7 @@ _ERRORS: dict[str, type[TacitError]] = {
 
 def _exactly(content: Mapping[str, Any], names: Set[str], others: Set[str] = frozenset()) -> None:
     if not names <= content.keys() <= names | others:
-        raise BadMessage("A message does not have the parts that are agreed; it was damaged or forged.")
+        raise BadMessage("A message does not have the agreed parts; it was damaged or forged.")
 
 
 def _array(body: bytes) -> Array:
@@ -162,5 +157,5 @@ def _array(body: bytes) -> Array:
 
 def _bytes(value: object) -> bytes:
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
-        raise BadMessage("A message's payload is not a string of bytes; it was damaged or forged.")
+        raise BadMessage("A message's payload is not bytes; it was damaged or forged.")
     return value.tobytes()

@@ -89,10 +89,9 @@ class Estimator:
         50 a user are taken where nobody says.
         """
         from tacit.federation import Facts
-        from tacit.prepare.planned import declared
-        from tacit.prepare.prepared import PreparedRun
-        from tacit.prepare.records import Records
+        from tacit.prepare.prepared import PreparedRun, declared_facts
         from tacit.prepare.simulate import train
+        from tacit.prepare.simulated_ledgers import Records
 
         if not isinstance(parties, Parties):
             raise UsageError(
@@ -113,7 +112,7 @@ class Estimator:
         if wanted.signed and wanted.name != "secagg":
             raise UsageError(f'aggregation: signed = True is for "secagg", and this is "{wanted.name}".')
         facts = Facts.of(parties, self.seed)
-        public, run = None if privacy is None else declared(facts, ratings), uuid4().hex
+        public, run = None if privacy is None else declared_facts(facts, ratings), uuid4().hex
         prepared = PreparedRun.of(
             method, parameters, facts, privacy=privacy, aggregation=wanted, public=public, run=run
         )

@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 
 from tacit.errors import UsageError, check_type, did_you_mean
 from tacit.estimator.base import DP, Estimator
-from tacit.methods import Method, Parameters, can_be_private, find
-from tacit.methods.base import DEPENDS
+from tacit.methods import Method, Parameters, find
+from tacit.methods.method import DEPENDS
 
 #: Class names that follow no rule: abbreviations.
 NAMES = {"sgdmf": "SGDMF", "dp-sgld": "DPSGLD", "synsgd": "SynSGD", "gd-dr": "GDDR"}
@@ -125,7 +125,7 @@ def _make(method: Method) -> type[Estimator]:
 
 
 def _shared(method: Method) -> dict[str, tuple[Any, Any, str]]:
-    return {**(PRIVATE if can_be_private(method) else {}), **ALWAYS}
+    return {**(PRIVATE if method.guaranteed else {}), **ALWAYS}
 
 
 def _type_and_default(field: FieldInfo) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""`evaluate`: everything that is known about a predictor's quality on held-out ratings, with intervals."""
+"""`evaluate`: all metrics of a predictor on held-out ratings, with intervals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import pyarrow as pa
 from tacit.config import EvaluateSection
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, UsageError, check_type
-from tacit.evaluate.bootstrap import bootstrap_interval
-from tacit.evaluate.metrics import metric_named
+from tacit.errors import DataError, UsageError, check_integer, check_type
+from tacit.evaluate.metrics import PerUser, check_test, metric_named, rating_errors
+from tacit.evaluate.paired import bootstrap_interval
 from tacit.evaluate.positions import Positions, find_positions
 from tacit.evaluate.ranking import mean_percentile, ranking_metrics
-from tacit.evaluate.rating import PerUser, check_test, rating_errors
 from tacit.model.predictor import FittedEstimator, Predictor
 from tacit.rng import id_keys
 
@@ -29,10 +28,10 @@ class Evaluation:
     Attributes
     ----------
     metrics : name → value over all users
-    intervals : name → (low, high), 95 %, bootstrapped over users; a metric that rests on one user has none
+    intervals : name → (low, high), 95 %, bootstrapped over users; a metric of a single user has none
     per_user : name → (n,) float32, NaN for a user who has no test rating, no relevant item or was not sampled
     users : (u,) int64, the rows that were ranked
-    notes : what a reader must know to read the numbers right
+    notes : what a reader must know to interpret the numbers
     """
 
     metrics: dict[str, float]
@@ -94,10 +93,10 @@ def evaluate(
 ) -> Evaluation:
     """Every metric of `predictor` on the held-out ratings `test`, per user and over all, with 95 % intervals.
 
-    Errors ("mse", "rmse", "mae") are means over test ratings, of predictions as they are; only of a predictor
-    that `rates`. Ranking metrics are means over the users who have a relevant test item: a rating of
-    `relevance` or more (by default the scale's upper quarter, 4 on 1…5), or any test item where feedback is
-    implicit or a count. The candidates are all items that the user has not `seen`.
+    Errors ("mse", "rmse", "mae") are means over test ratings, of unclipped predictions, if the predictor `rates`.
+    Ranking metrics are means over the users who have a relevant test item: a rating of `relevance` or more (by default
+    the scale's upper quarter, 4 on 1…5), or any test item where feedback is implicit or a count. The candidates are all
+    items that the user has not `seen`.
 
         hr@k         the share of the user's relevant items that are in the top k among themselves and
                      `negatives` items drawn from those that the user has neither seen nor in the test set
@@ -111,19 +110,18 @@ def evaluate(
 
     Parameters
     ----------
-    predictor : a Predictor, or a fitted estimator, which brings the training ratings along
-    seen : training ratings, with the vocabularies of `test`; their items are no candidates
+    predictor : a Predictor, or a fitted estimator, whose training ratings are the default of `seen`
+    seen : training ratings, with the vocabularies of `test`; their items are not candidates
     k : the cut-off, or several
     at_most_users : with more users than this, ranking metrics use a sample derived from (seed, user id)
     bootstrap : resamples for the intervals; 0 for none
     ranking : False to measure errors only
-    progress : hears which part of the users has been ranked, a number up to 1
+    progress : called with the fraction of users ranked so far
     """
     check_type(test, Ratings, "evaluate", "held-out ratings as its second argument, as tacit.split returns them")
     if not hasattr(predictor, "rates") and not isinstance(predictor, FittedEstimator):
-        raise UsageError(
-            f"evaluate takes a fitted estimator or a predictor, and got a {type(predictor).__name__}; fit it first."
-        )
+        got = type(predictor).__name__
+        raise UsageError(f"evaluate takes a fitted estimator or a predictor, and got a {got}; fit it first.")
     if isinstance(predictor, FittedEstimator):
         seen = predictor.seen_ if seen is None else seen
         predictor = predictor.predictor_
@@ -146,7 +144,7 @@ def evaluate(
     return _summarised(columns, users, notes, bootstrap, seed)
 
 
-def evaluate_as_asked(
+def evaluate_as_configured(
     predictor: Predictor,
     test: Ratings,
     seen: Ratings,
@@ -154,7 +152,7 @@ def evaluate_as_asked(
     seed: int,
     progress: Callable[[float], None] | None = None,
 ) -> Evaluation:
-    """`evaluate` as a run file's [evaluate] says. What only ranks is ranked all the same, and a note says so."""
+    """`evaluate` with a run file's [evaluate]; a predictor that only ranks is always ranked, with a note."""
     only_ranks = not (wanted.ranking or predictor.rates)
     judged = evaluate(
         predictor,
@@ -188,25 +186,20 @@ def _check(
     ranking: bool,
 ) -> None:
     if not cuts:
-        raise UsageError("k is empty; give a whole number of 1 or more, or several.")
-    for name, value, least in (
-        *(("k", k, 1) for k in cuts),
-        ("negatives", negatives, 1),
-        ("at_most_users", at_most_users, 1),
-        ("bootstrap", bootstrap, 0),
-    ):
-        if not isinstance(value, int | np.integer) or value < least:
-            raise UsageError(f"{name} = {value} is not possible; it must be a whole number of {least} or more.")
+        raise UsageError("k is empty; give an integer of 1 or more, or several.")
+    for value in cuts:
+        check_integer("k", value)
+    check_integer("negatives", negatives)
+    check_integer("at_most_users", at_most_users)
+    check_integer("bootstrap", bootstrap, 0)
     if relevance is not None and not np.isfinite(relevance):
         raise UsageError(f"relevance = {relevance} is not possible; give a rating, such as 4.")
     check_test(test)
     if not ranking and not predictor.rates:
         raise UsageError("This predictor only ranks, so with ranking=False there is nothing to measure.")
     if seen is not None:
-        for mine, other, kind in (
-            (test.user_ids, seen.user_ids, "users"),
-            (test.item_ids, seen.item_ids, "items"),
-        ):
+        ids = ((test.user_ids, seen.user_ids, "users"), (test.item_ids, seen.item_ids, "items"))
+        for mine, other, kind in ids:
             if mine is not other and mine != other:
                 raise DataError(
                     f"The test ratings ({len(mine):,} {kind}) and the seen ones ({len(other):,}) do not have "
@@ -217,7 +210,6 @@ def _check(
 def _ranking(
     positions: Positions, test: Ratings, relevance: float | None, cuts: tuple[int, ...], negatives: int
 ) -> tuple[dict[str, PerUser], list[str]]:
-    """Ranking metrics per evaluated user, and what to say about them."""
     values = test.values[positions.entries]
     if relevance is None and test.feedback is Feedback.EXPLICIT:
         relevance = test.scale.low + 0.75 * test.scale.span
@@ -229,7 +221,7 @@ def _ranking(
     weights = values.astype(np.float64) - min(test.scale.low, 0.0)
     weights = np.maximum(weights, 0.0)  # a rating below the scale weighs nothing
     if not relevant.any():
-        note = f"No test item is relevant ({which}), so that rank is the only ranking metric."
+        note = f"No test item is relevant ({which}), so rank is the only ranking metric."
         return {"rank": mean_percentile(positions, weights)}, [note]
     notes = [f"Relevant is {which}."]
     owners = np.bincount(positions.owner[relevant], minlength=len(positions.users)) > 0
@@ -255,7 +247,6 @@ def _on_all_rows(column: PerUser, users: np.ndarray, n: int) -> PerUser:
 def _summarised(
     columns: dict[str, PerUser], users: np.ndarray, notes: list[str], bootstrap: int, seed: int
 ) -> Evaluation:
-    """Values, intervals and values per user of all columns that rest on somebody."""
     columns = {name: column for name, column in columns.items() if column.denominator.any()}
     metrics: dict[str, float] = {}
     intervals: dict[str, tuple[float, float]] = {}

@@ -1,4 +1,4 @@
-"""Is one run better than another? A paired comparison over the users that both were judged on."""
+"""Whether one run is better than another: a paired comparison over common users, and the bootstrap over users."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.errors import DataError, UsageError
-from tacit.evaluate.bootstrap import bootstrap_interval
 from tacit.evaluate.metrics import lower_is_better as lower
 from tacit.rng import derive
 
-CELLS = 1_000_000  # signs held at once
+SIGNS = 1_000_000  # held at once
 EXACT = 12  # up to so many users all 2^u sign patterns are tried
 
 
@@ -50,11 +49,9 @@ class Paired:
         p = "p < 0.001" if self.p_value < 1e-3 else f"p = {self.p_value:.3f}"
         low, high = self.interval
         span = f"95 % interval {low:+.4g} … {high:+.4g}, " if low == low else ""
-        verdict = (
-            f"{name} is {'better' if better else 'worse'} than {other}"
-            if self.significant
-            else (f"no clear difference between {name} and {other}")
-        )
+        verdict = f"no clear difference between {name} and {other}"
+        if self.significant:
+            verdict = f"{name} is {'better' if better else 'worse'} than {other}"
         people = "1 user" if self.users == 1 else f"{self.users:,} users"
         return (
             f"On {people}, {verdict}: {what} is {self.first:.4g} against {self.second:.4g}, "
@@ -130,7 +127,7 @@ def compare_paired(
 
 def _sign_flip(d: np.ndarray, permutations: int, seed: int) -> float:
     """The share of sign patterns s with |Σ s d| ≥ |Σ d|."""
-    d = d[d != 0]  # the others change nothing
+    d = d[d != 0]
     u, total = len(d), float(d.sum())
     # Sums of the same numbers in another order differ in their last bits: those count as equal.
     bar = abs(total) - 1e-12 * float(np.abs(d).sum())
@@ -138,7 +135,7 @@ def _sign_flip(d: np.ndarray, permutations: int, seed: int) -> float:
         patterns = (np.arange(1 << u)[:, None] >> np.arange(u)) & 1
         return float(np.mean(np.abs(2 * (patterns @ d) - total) >= bar))
     stream = derive(seed, "sign flips")
-    height = max(1, CELLS // u)
+    height = max(1, SIGNS // u)
     extreme = 0
     for start in range(0, permutations, height):
         rows = min(height, permutations - start)
@@ -146,3 +143,69 @@ def _sign_flip(d: np.ndarray, permutations: int, seed: int) -> float:
         plus = np.unpackbits(bits, count=rows * u).reshape(rows, u)
         extreme += int(np.count_nonzero(np.abs(2 * (plus.astype(np.float64) @ d) - total) >= bar))
     return (extreme + 1) / (permutations + 1)
+
+
+CELLS = 500_000  # resampling weights held at once: they stay in cache
+
+
+def bootstrap_interval(
+    numerator: np.ndarray,
+    denominator: np.ndarray | None = None,
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 7,
+) -> np.ndarray:
+    """Low and high end for Σ numerator / Σ denominator, by the percentile bootstrap over users (Efron 1979).
+
+    A user is drawn with both sums, so that ratings of one user may depend on each other. Columns share the resamples.
+
+    Parameters
+    ----------
+    numerator : (u,) or (u, q); NaN for a user without a value
+    denominator : the same shape, ≥ 0; ones by default, which makes the ratio a mean
+
+    Returns
+    -------
+    (2,) or (2, q) float64; NaN for a column with fewer than two users
+
+    >>> low, high = bootstrap_interval(np.arange(100.0))
+    >>> bool(low < 49.5 < high)
+    True
+    """
+    if resamples < 1 or not 0 < level < 1:
+        raise UsageError(f"A bootstrap takes resamples ≥ 1 and 0 < level < 1; these are {resamples} and {level:g}.")
+    numerator = np.asarray(numerator, dtype=np.float64)
+    flat = numerator.ndim == 1
+    x = numerator[:, None] if flat else numerator
+    y = np.ones_like(x) if denominator is None else np.asarray(denominator, dtype=np.float64).reshape(x.shape)
+    present = ~np.isnan(x) & (y > 0)
+    x, y = np.where(present, x, 0.0), np.where(present, y, 0.0)
+    takes_part = present.any(axis=1)
+    both = np.hstack((x[takes_part], y[takes_part]))
+    sums = _resampled_sums(both, resamples, derive(seed, "bootstrap over users"))
+    top, bottom = np.split(sums, 2, axis=1)
+    # A resample without a user of a column has no value for that column.
+    ratios = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    ends = np.full((2, x.shape[1]), np.nan)
+    for column in np.flatnonzero(present.sum(axis=0) >= 2):
+        kept = ratios[~np.isnan(ratios[:, column]), column]
+        ends[:, column] = np.quantile(kept, tails) if len(kept) else np.nan
+    return ends[:, 0] if flat else ends
+
+
+def _resampled_sums(columns: np.ndarray, resamples: int, stream: np.random.Generator) -> np.ndarray:
+    """Column sums over draws of len(columns) rows with replacement, as multinomial weights @ columns."""
+    u = len(columns)
+    sums = np.zeros((resamples, columns.shape[1]))
+    if not u:
+        return sums
+    height = max(1, CELLS // u)
+    for start in range(0, resamples, height):
+        b = min(height, resamples - start)
+        drawn = stream.integers(0, u, size=(b, u), dtype=np.uint32)
+        cells = (drawn + (np.arange(b) * u)[:, None]).reshape(-1)
+        weights = np.bincount(cells, minlength=b * u).reshape(b, u)
+        sums[start : start + b] = weights.astype(np.float64) @ columns
+    return sums

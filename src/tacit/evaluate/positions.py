@@ -1,4 +1,4 @@
-"""Where each test item lands among its rivals: how many score above it, how many tie. Blocked over users."""
+"""The position of each test item among its candidates: how many score above it, how many tie. Blocked over users."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
-from tacit.evaluate.negatives import sample_negatives
-from tacit.evaluate.rating import check_finite
+from tacit.evaluate.metrics import check_finite
 from tacit.kernels.blas import one_blas_thread
-from tacit.kernels.ranks import not_finite, ranks
+from tacit.kernels.entries import entries_of
+from tacit.kernels.ranks import floyd, not_finite, ranks
 from tacit.model.predictor import Predictor
-from tacit.rng import id_keys
+from tacit.rng import id_keys, mix
 
 CELLS = 4_000_000  # scores that a thread holds at once: 16 MB as float32
 DRAWS = 4_000_000  # negatives drawn at once: 32 MB
@@ -26,7 +26,7 @@ DRAWS = 4_000_000  # negatives drawn at once: 32 MB
 
 @dataclass(frozen=True)
 class Positions:
-    """The test entries of some users, and where each lands. `tied` counts the item itself.
+    """The test entries of some users, and the position of each. `tied` counts the item itself.
 
     Attributes
     ----------
@@ -62,12 +62,12 @@ def find_positions(
 ) -> Positions:
     """Positions of all test items of `users` (rows, increasing).
 
-    Blocks of users are scored side by side, in a thread per core; what a block finds does not depend on the others.
-    `progress` hears which part of the users is done.
+    Blocks of users are scored in parallel, in a thread per core, independently of each other. `progress` is called with
+    the fraction of users done.
     """
     m = test.n_items
-    entries, owner = entries_of(test.indptr, users)
-    starts = np.concatenate(([0], np.cumsum(test.counts[users])))
+    starts, entries = entries_of(test.indptr, users)
+    owner = np.repeat(np.arange(len(users)), np.diff(starts))
     found = np.zeros((4, len(entries)), dtype=np.int64)
     candidates, available = np.full(len(users), m), np.zeros(len(users), dtype=np.int64)
     height = max(1, CELLS // m)
@@ -103,17 +103,35 @@ def find_positions(
     )
 
 
-def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The entries of some compressed rows, one row after the other, and each entry's place in `rows`.
+def sample_negatives(
+    indptr: np.ndarray, known: np.ndarray, keys: np.ndarray, *, items: int, negatives: int, seed: int
+) -> np.ndarray:
+    """Up to `negatives` distinct items that a user does not know, drawn uniformly; −1 when there are no more.
 
-    >>> entries, owner = entries_of(np.array([0, 2, 2, 5]), np.array([0, 2]))
-    >>> entries.tolist(), owner.tolist()
-    ([0, 1, 2, 3, 4], [0, 0, 1, 1, 1])
+    Floyd's algorithm picks w of the a unknown items in w steps; the p-th unknown item is then found among the known
+    columns by bisection. A user's draw depends on (seed, key, known items) alone.
+
+    Parameters
+    ----------
+    indptr, known : (u+1,) int64 and (nnz,) int64; the columns each user knows, strictly increasing in a row
+    keys : (u,) uint64
+    items : m, the number of columns
+
+    Returns
+    -------
+    (u, negatives) int64
     """
-    counts = indptr[rows + 1] - indptr[rows]
-    starts = np.cumsum(counts) - counts
-    owner = np.repeat(np.arange(len(rows)), counts)
-    return np.repeat(indptr[rows] - starts, counts) + np.arange(len(owner)), owner
+    rows = np.arange(len(keys))
+    counts = np.diff(indptr)
+    unknown = items - counts  # a
+    wanted = np.minimum(unknown, negatives)  # w
+    steps = id_keys(seed, "evaluate: step of a draw", range(negatives))
+    positions = floyd(mix(keys[:, None], steps), unknown, wanted)
+    # Before known[j] lie known[j] − j unknown items, so position p is column p + #{j : known[j] − j ≤ p}.
+    stride = items + 1
+    ahead = known - (np.arange(len(known)) - np.repeat(indptr[:-1], counts)) + np.repeat(rows * stride, counts)
+    before = np.searchsorted(ahead, positions + (rows * stride)[:, None], side="right") - indptr[:-1, None]
+    return np.where(positions >= 0, positions + before, -1)
 
 
 def _placed(
@@ -125,7 +143,7 @@ def _placed(
     drawn: np.ndarray,
     block: slice,
 ) -> np.ndarray:
-    """What `ranks` finds for one block of users; `own` and `seen` are compressed rows of them all."""
+    """`ranks` of one block of users; `own` and `seen` are compressed rows of all users."""
     scores = _scores(predictor, users[block], m)
     return ranks(scores, *_rows(block, *own), *_rows(block, *seen), drawn[block])
 
@@ -150,8 +168,8 @@ def _scores(predictor: Predictor, rows: np.ndarray, m: int) -> np.ndarray:
     scores = np.asarray(predictor.scores(rows))
     if scores.shape != (len(rows), m):
         raise UsageError(
-            f"scores() answered {len(rows):,} users with an array of shape {scores.shape}, but the test "
-            f"ratings know {m:,} items; evaluate on ratings with the training ratings' rows and columns."
+            f"scores() returned, for {len(rows):,} users, an array of shape {scores.shape}, but the test "
+            f"ratings have {m:,} items; evaluate on ratings with the training ratings' rows and columns."
         )
     known = scores.dtype in (np.float32, np.float64)
     scores = np.ascontiguousarray(scores, dtype=scores.dtype if known else np.float64)
@@ -161,17 +179,15 @@ def _scores(predictor: Predictor, rows: np.ndarray, m: int) -> np.ndarray:
 
 
 def _rows(block: slice, starts: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Some of the compressed rows."""
     first, last = starts[block.start], starts[block.stop]
     return starts[block.start : block.stop + 1] - first, columns[first:last]
 
 
 def _seen_cells(seen: Ratings | None, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What some users have seen, as compressed rows."""
     if seen is None:
         return np.zeros(len(rows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    entries, _row = entries_of(seen.indptr, rows)
-    return np.concatenate(([0], np.cumsum(seen.counts[rows]))), seen.items[entries].astype(np.int64)
+    starts, entries = entries_of(seen.indptr, rows)
+    return starts, seen.items[entries].astype(np.int64)
 
 
 def _known(

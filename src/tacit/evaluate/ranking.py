@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.evaluate.metrics import PerUser
 from tacit.evaluate.positions import Positions
-from tacit.evaluate.rating import PerUser
 
 
 def ranking_metrics(positions: Positions, relevant: np.ndarray, weights: np.ndarray, k: int) -> dict[str, PerUser]:

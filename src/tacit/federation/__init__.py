@@ -1,10 +1,10 @@
-"""Two sides of one conversation: the coordinator's `Federation` and the `Party`, and the messages between them."""
+"""The coordinator's `Federation`, the `Party`, and the messages between them."""
 
-from tacit.federation.coordinator import Federation, Total
+from tacit.federation.calls import Total
+from tacit.federation.coordinator import Federation
 from tacit.federation.facts import Facts, Member
-from tacit.federation.messages import Answer, Choice, Floats, Request, Schema, Step, Whole, step
-from tacit.federation.party import Party
-from tacit.federation.peer import Peer
+from tacit.federation.messages import Answer, Choice, Floats, Integer, Request, Schema, Step, step
+from tacit.federation.peer import Party, Peer
 from tacit.federation.role import Role
 from tacit.federation.transcript import Transcript
 
@@ -23,6 +23,6 @@ __all__ = [
     "Step",
     "Total",
     "Transcript",
-    "Whole",
+    "Integer",
     "step",
 ]

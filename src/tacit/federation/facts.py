@@ -1,4 +1,4 @@
-"""What everyone in a run may know before it starts."""
+"""Public facts of a run: what everyone may know before it starts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ class Member:
     columns: Array
     devices: int = 0
 
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"users": self.users, "items": self.items}
-
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -38,14 +34,13 @@ class Facts:
 
     Attributes
     ----------
-    setting, scale, feedback : as everywhere
     users : n
-    catalogue : all items, and what everyone may know of them
+    catalogue : all items, and their public attributes
     ratings : |Ω|, which scales step sizes: counted without privacy, declared with it
     roster : the parties in their order
     seed : of public choices, and in a simulation of everything
     unit : what the run protects; None for NON-PRIVATE
-    roles : whom else there is to ask, beside the parties: a catalogue, decrypters, a proxy
+    roles : roles without ratings: a catalogue, decrypters, a proxy
     """
 
     setting: Setting
@@ -66,16 +61,8 @@ class Facts:
             Member(share.name, len(share.users), len(share.items), np.asarray(share.items), share.devices)
             for share in parties
         )
-        return cls(
-            setting=parties.setting,
-            scale=parties.scale,
-            feedback=parties.feedback,
-            users=parties.n_users,
-            catalogue=parties.catalogue,
-            ratings=sum(share.ratings.n_ratings for share in parties),
-            roster=roster,
-            seed=seed,
-        )
+        known = (parties.setting, parties.scale, parties.feedback, parties.n_users, parties.catalogue)
+        return cls(*known, sum(share.ratings.n_ratings for share in parties), roster, seed)
 
     @property
     def items(self) -> int:
@@ -92,6 +79,12 @@ class Facts:
         held, features = self.member(name).columns, self.catalogue.features(columns)
         return features if len(held) == len(features) else features[held]
 
+    def dimensions_of(self, name: str) -> dict[str, int]:
+        """The values of the names in schemas' shapes, for one party."""
+        member = self.member(name)
+        sizes = {"features": self.catalogue.width, "roster": len(self.roster)}
+        return {"users": member.users, "items": member.items, **sizes}
+
     @cached_property
     def _places(self) -> dict[str, int]:
         return {member.name: place for place, member in enumerate((*self.roster, *self.roles))}
@@ -99,14 +92,11 @@ class Facts:
     def member(self, name: str) -> Member:
         """The roster's entry for a party, or that of another role."""
         if name not in self._places:
-            raise PeerFailed(f'A message came from "{name}", who is not on the roster.')
+            raise PeerFailed(f'"{name}" is not on the roster of this run.')
         return (*self.roster, *self.roles)[self._places[name]]
 
     def weight(self, name: str) -> float:
-        """The party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2).
-
-        A role that is not a party has none.
-        """
+        """A party's share of the mean: n_k/n where users are divided, m_k/m where items are (P0, step s2)."""
         member = self.member(name)
         if member in self.roles:
             return 0.0

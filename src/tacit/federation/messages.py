@@ -1,4 +1,4 @@
-"""What may be said: requests, answers, and the schemas that both are held to before anybody uses them."""
+"""Requests and answers, and the schemas that both are checked against before use."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from tacit.boundary.query import cells_of
 from tacit.boundary.release import Kind, Release
 from tacit.boundary.wire import Array, Value, all_finite, digest
 from tacit.errors import BadMessage, UsageError
+
+#: The largest byte string in a message: shares for, or of, every neighbour.
+MOST_BYTES = 2**20
+#: The longest text of an envelope, and one more than its largest number: what SQLite and a screen can hold.
+MOST_WORDS, MOST_WHY, MOST = 4096, 500, 2**31
+_PARTY = re.compile("party-[1-9][0-9]{0,8}")
+_SHA = re.compile("(?:[0-9a-f]{64})?")
 
 
 class Field(Protocol):
@@ -43,21 +50,21 @@ class Floats:
         return None
 
 
-class Wholes(Floats):
+class Ints(Floats):
     """An int32 array."""
 
     dtype = np.dtype("<i4")
 
 
-class Whole:
-    """One whole number in a range."""
+class Integer:
+    """One integer in a range."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
     def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
         if type(value) is not int or not self.low <= value <= self.high:
-            return f"is {str(value)[:40]!r} where a whole number from {self.low} to {self.high} is agreed"
+            return f"is {str(value)[:40]!r} where an integer from {self.low} to {self.high} is agreed"
         return None
 
 
@@ -83,25 +90,25 @@ class Hash:
 class Bytes:
     """A string of bytes, of a size from 1 to `most`."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = MOST_BYTES) -> None:
         self.most = most
 
     def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
         if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
             return "is not a string of bytes"
-        return (
-            None if 1 <= value.size <= self.most else f"has {value.size:,} bytes where at most {self.most:,} are agreed"
-        )
+        fits = 1 <= value.size <= self.most
+        return None if fits else f"has {value.size:,} bytes where at most {self.most:,} are agreed"
 
 
-class Marks:
+class PackedParties:
     """One bit for each party of the roster, in its order, packed into bytes."""
 
     def problem(self, value: Value, dimensions: Mapping[str, int]) -> str | None:
         size = -(-dimensions["roster"] // 8)
         if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == (size,):
-            return None if not unmarked(value, 8 * size)[dimensions["roster"] :].any() else "marks nobody"
-        return "is not one mark for each party of the roster"
+            beyond = np.unpackbits(value)[dimensions["roster"] :].any()
+            return "has a bit beyond the roster" if beyond else None
+        return "is not one bit for each party of the roster"
 
 
 class Schema:
@@ -127,7 +134,7 @@ class Schema:
             for size in field.shape:
                 if isinstance(size, str) and size not in dimensions:
                     raise UsageError(
-                        f'The block "{name}" has a dimension "{size}", which nobody knows; known here: '
+                        f'The block "{name}" has a dimension "{size}", which is unknown; known here: '
                         f"{', '.join(dimensions)}. Name it in the parameters' `dimensions`."
                     )
         return {
@@ -140,19 +147,12 @@ class Schema:
         return cells_of(self.shapes(dimensions))
 
 
-class Letters(Schema):
-    """Some fields, and beside them letters: strings of bytes under the names of parties."""
-
-    def __init__(self, **fields: Field) -> None:
-        super().__init__(**fields)
-        self._letter = Bytes(MOST_LETTER)
+class BytesByParty(Schema):
+    """Some fields, and any number of byte strings under the names of parties."""
 
     def check(self, payload: Mapping[str, Value], dimensions: Mapping[str, int], who: str, step: str) -> None:
-        letters = {name: value for name, value in payload.items() if _PARTY.fullmatch(name)}
-        super().check({name: value for name, value in payload.items() if name not in letters}, dimensions, who, step)
-        for name, value in letters.items():
-            if wrong := self._letter.problem(value, dimensions):
-                raise BadMessage(f'In what {who} sent for step "{step}", the letter of {name} {wrong}.')
+        parties = {name: Bytes() for name in payload if _PARTY.fullmatch(name)}
+        Schema(**self.fields, **parties).check(payload, dimensions, who, step)
 
 
 DONE = Schema(done=Choice(True))
@@ -160,10 +160,7 @@ DONE = Schema(done=Choice(True))
 
 @dataclass(frozen=True)
 class Step:
-    """One named thing that a party can be asked to do.
-
-    `what` says in plain words what the answer is, for the privacy card.
-    """
+    """One named thing that a party can be asked to do; `what` describes the answer for the privacy card."""
 
     name: str
     kind: Kind
@@ -174,9 +171,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What may be said in the course of a sum, beside the contributions: keys, shares, what opens it. No data is in it.
+    """Messages of a sum besides the contributions: keys, shares, what unmasks it. They carry no data.
 
-    An exchange about step "contribute" is asked for as "advertise:contribute".
+    An exchange about step "contribute" is requested as "advertise:contribute".
     """
 
     takes: Schema
@@ -184,33 +181,32 @@ class Exchange:
     what: str
 
     def about(self, name: str, step: str) -> Step:
-        """The public step that an exchange about a step is."""
+        """This exchange about a step, as a public step."""
         return Step(f"{name}:{step}", Kind.PUBLIC, self.takes, self.gives, self.what)
 
 
 def exchange_step(name: str, steps: Mapping[str, Step], exchanges: Mapping[str, Exchange]) -> Step | None:
-    """The step that "advertise:contribute" and the like name, if there is such an exchange and such a step."""
+    """The step that a name such as "advertise:contribute" stands for, if there is such an exchange and step."""
     exchange, _colon, of = name.partition(":")
-    if exchange not in exchanges or of not in steps:
-        return None
-    return exchanges[exchange].about(exchange, of)
+    return exchanges[exchange].about(exchange, of) if exchange in exchanges and of in steps else None
 
 
-def marked(names: Collection[str], roster: Sequence[str]) -> Array:
-    """Which of the roster are among `names`: a bit each, packed; uint8."""
+def pack_parties(names: Collection[str], roster: Sequence[str]) -> Array:
+    """Which of the roster are among `names`: one bit each, packed; uint8."""
     return np.packbits(np.array([name in names for name in roster], dtype=bool))
 
 
-def unmarked(marks: Array, number: int) -> Array:
-    """The bits of `marked`, (number,) bool."""
-    return np.unpackbits(marks, count=number).astype(bool)
+def named_parties(packed: Array, roster: Sequence[str]) -> list[str]:
+    """The names that `pack_parties` packed."""
+    bits = np.unpackbits(packed, count=len(roster))
+    return [name for name, bit in zip(roster, bits, strict=True) if bit]
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def step(kind: Kind, *, takes: Schema, gives: Schema = DONE, what: str) -> Callable[[Function], Function]:
-    """Mark a party's method as a step that a coordinator can ask for."""
+    """Mark a party's method as a step that a coordinator can request."""
 
     def mark(function: Function) -> Function:
         function.__dict__["tacit_step"] = Step(function.__name__, kind, takes, gives, what)
@@ -221,10 +217,10 @@ def step(kind: Kind, *, takes: Schema, gives: Schema = DONE, what: str) -> Calla
 
 @dataclass(frozen=True)
 class Request:
-    """What a coordinator asks.
+    """A coordinator's request.
 
     The hash covers method, parameters, step, round, attempt and payload, and nothing that differs between engines or
-    re-sends: private streams derive from it, so another request never meets the same noise.
+    re-sends: private streams derive from it, so no other request gets the same noise.
     """
 
     method: str
@@ -235,14 +231,14 @@ class Request:
     body: bytes
 
     def check(self) -> None:
-        """Raise `BadMessage` unless every part is of its type and size: before any of them is used, or repeated."""
+        """Raise `BadMessage` unless every part has its type and size, before any of them is used."""
         words = all(_word(part, MOST_WORDS) for part in (self.method, self.parameters, self.step))
         if not words or not _number(self.round) or not _number(self.attempt) or type(self.body) is not bytes:
             raise BadMessage("A request's envelope is not as agreed; it was damaged or forged.")
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the payload, in hexadecimal; the payload can be large, so it is hashed once."""
+        """SHA-256 of the payload, in hexadecimal, computed once."""
         return digest(self.body)
 
     @cached_property
@@ -255,10 +251,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back from one party, or why nothing did.
-
-    `status` is "ok", "lost", "late", "refused", or "bad" where what came could not be read.
-    """
+    """One party's answer, or why there is none: `status` is "ok", "lost", "late", "refused", or "bad" if unreadable."""
 
     party: str
     status: str
@@ -272,7 +265,7 @@ class Answer:
 
     @classmethod
     def of(cls, release: Release) -> Answer:
-        """A release, on its way; within this process its bytes are not hashed a second time."""
+        """A release as an answer; within this process its bytes are not hashed a second time."""
         recorded = (release.event, release.payload, release.head)
         answer = cls(release.party, "ok", release.kind, release.body, release.contributors, *recorded)
         if release.digest:
@@ -281,11 +274,11 @@ class Answer:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the payload, in hexadecimal, taken by whoever asks: `payload` is what the sender says."""
+        """SHA-256 of the payload, in hexadecimal, computed here; `payload` is the digest that the sender states."""
         return digest(self.body)
 
     def check(self, devices: Mapping[str, int]) -> None:
-        """Raise `BadMessage` unless every part is of its type and size; `devices` names the roster's cohorts."""
+        """Raise `BadMessage` unless every part has its type and size; `devices` has the size of each cohort."""
         fine = (
             _word(self.party, MOST_WORDS)
             and self.party in devices
@@ -300,16 +293,8 @@ class Answer:
             and _word(self.why, MOST_WHY)
         )
         if not fine:
-            who = self.party if type(self.party) is str and self.party in devices else "somebody"
+            who = self.party if type(self.party) is str and self.party in devices else "an unknown sender"
             raise BadMessage(f"The envelope of an answer of {who} is not as agreed; it was damaged or forged.")
-
-
-#: The longest letter: shares for, or of, every neighbour.
-MOST_LETTER = 2**20
-_PARTY = re.compile("party-[1-9][0-9]{0,8}")
-#: The longest text of an envelope, and one more than its largest number: what SQLite and a screen can hold.
-MOST_WORDS, MOST_WHY, MOST = 4096, 500, 2**31
-_SHA = re.compile("(?:[0-9a-f]{64})?")
 
 
 def _word(value: object, most: int) -> bool:

@@ -1,6 +1,4 @@
-"""Roles beside the parties: a catalogue, decrypters, a proxy. They hold nobody's ratings."""
-
-from __future__ import annotations
+"""Roles without ratings: a catalogue, decrypters, a proxy."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,20 +13,15 @@ from tacit.federation.facts import Facts, Member
 from tacit.federation.messages import Step
 from tacit.federation.peer import Peer
 
-#: What a role may be called; parties are party-1, party-2, ….
+#: Names of roles; parties are party-1, party-2, ….
 ROLE = re.compile("catalogue|proxy|decrypter-[1-9][0-9]{0,8}")
 
 
 class Role(Peer):
-    """Somebody without ratings whom the coordinator asks by name. Subclasses add public steps, marked with `@step`.
+    """A role without ratings, which the coordinator asks by name. Subclasses add public steps, marked with `@step`.
 
-    A step ends in `gate.tell`, whose blocks the step's schema names. What an aggregation says to its roles needs no
-    step: it is answered by the aggregation, as at parties.
-
-    Attributes
-    ----------
-    brought : items with attributes that only this role has, in the order of the run's items; None where it has none
-    home : arrays that it keeps between steps
+    A step ends in `gate.send`, whose blocks the step's schema names. The aggregation answers its own exchanges, as at
+    parties. `own_catalogue` has items and attributes that only this role has, in the order of the run's items, or None.
     """
 
     gate: RoleGate
@@ -39,31 +32,31 @@ class Role(Peer):
         parameters: Any,
         facts: Facts,
         gate: RoleGate,
-        brought: Catalogue | None = None,
+        own_catalogue: Catalogue | None = None,
         sums: Mapping[str, Step] | None = None,
     ) -> None:
         super().__init__(name, parameters, facts, gate)
-        self.brought, self._sums = brought, dict(sums or {})
+        self.own_catalogue, self._sums = own_catalogue, dict(sums or {})
 
     @classmethod
-    def wants(cls, parameters: Any) -> tuple[str, ...] | None:
-        """Which attributes of the items that it brings it uses; None for all."""
+    def own_columns(cls, parameters: Any) -> tuple[str, ...] | None:
+        """The attributes of its own catalogue that it uses; None for all."""
         return None
 
     @property
     def sums(self) -> Mapping[str, Step]:
-        """The parties' steps, which an exchange of the run's aggregation can be about."""
+        """The parties' steps, to which exchanges of the run's aggregation refer."""
         return self._sums
 
 
-def members(names: Iterable[str], facts: Facts) -> tuple[Member, ...]:
-    """Roles as the public facts list them: they have no users, and see all items."""
+def role_members(names: Iterable[str], facts: Facts) -> tuple[Member, ...]:
+    """Roles as the public facts list them: without users, with all items."""
     items = np.arange(facts.items, dtype=np.int64)
     return tuple(Member(name, 0, len(items), items) for name in names)
 
 
-def together(method: Mapping[str, type[Role]], aggregation: Mapping[str, type[Role]]) -> dict[str, type[Role]]:
-    """A run's roles: those of its method, and those of its aggregation."""
+def combine_roles(method: Mapping[str, type[Role]], aggregation: Mapping[str, type[Role]]) -> dict[str, type[Role]]:
+    """A run's roles: its method's and its aggregation's."""
     if both := sorted(method.keys() & aggregation.keys()):
         raise UsageError(f'Both the method and the aggregation have a role "{both[0]}"; choose another aggregation.')
     roles = {**method, **aggregation}
@@ -73,7 +66,7 @@ def together(method: Mapping[str, type[Role]], aggregation: Mapping[str, type[Ro
 
 
 def all_steps(party: Mapping[str, Step], roles: Mapping[str, type[Role]]) -> dict[str, Step]:
-    """The steps of parties and roles by name; a request names a step and nothing else, so no two can be alike."""
+    """The steps of parties and roles by name, which must be unique."""
     steps = dict(party)
     for role, kind in roles.items():
         for name, step in kind.steps.items():

@@ -1,6 +1,4 @@
-"""What a role saw, in order: digests always, payloads when the run asks for them."""
-
-from __future__ import annotations
+"""What the coordinator saw, in order: digests always, payloads if the run saves them."""
 
 import hashlib
 from collections import Counter
@@ -8,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from tacit.boundary.meter import Meter
-from tacit.boundary.wire import digest
+from tacit import files
 
 
 @dataclass(frozen=True)
@@ -30,8 +27,23 @@ class Entry:
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """What its fields hold, in their order."""
         return tuple(vars(self).values())
+
+
+class Meter:
+    """Bytes of the wire format by party and direction; a cohort's message counts once per device."""
+
+    def __init__(self) -> None:
+        self.up: Counter[str] = Counter()
+        self.down: Counter[str] = Counter()
+
+    @property
+    def bytes_up(self) -> int:
+        return self.up.total()
+
+    @property
+    def bytes_down(self) -> int:
+        return self.down.total()
 
 
 class Transcript:
@@ -39,7 +51,7 @@ class Transcript:
 
     Parameters
     ----------
-    payloads : a folder for the messages themselves, or None to keep digests only
+    payloads : a folder for the messages themselves, or None to record digests only
 
     The run's digest covers round, step, party and payload of the method's messages in that order, and neither envelopes
     nor lost messages, keys, shares and masks, so that it is the same whichever engine carried them.
@@ -48,7 +60,7 @@ class Transcript:
     def __init__(self, payloads: Path | None = None) -> None:
         self.entries: list[Entry] = []
         self.meter = Meter()
-        self._asked: dict[str, Counter[str]] = {}
+        self._requests: dict[str, Counter[str]] = {}
         self._payloads = payloads
         self._digest = hashlib.sha256(b"tacit transcript 1")
         if payloads is not None:
@@ -60,64 +72,33 @@ class Transcript:
         return self._digest.hexdigest()
 
     @property
-    def asked(self) -> dict[str, int]:
-        """By step, how many requests the party that got the most of them has got, each attempt at a sum counted."""
-        return {step: max(counts.values()) for step, counts in self._asked.items()}
+    def requests_by_step(self) -> dict[str, int]:
+        """By step, the most requests that one party received, with every attempt at a sum counted."""
+        return {step: max(counts.values()) for step, counts in self._requests.items()}
 
-    def down(self, call: int, round: int, step: str, party: str, kind: str, body: bytes, sha: str, copies: int) -> None:
-        """The coordinator sent `body` to `copies` devices of a party, or to the one silo."""
-        size = len(body) * copies
-        self._add(Entry(call, round, step, party, "down", kind, size, copies, sha, "ok"))
-        self._keep(call, party if kind == "protocol" else "all", "down", body)
-
-    def up(
-        self,
-        call: int,
-        round: int,
-        step: str,
-        party: str,
-        kind: str,
-        body: bytes,
-        sha: str,
-        copies: int,
-        status: str,
-        sealed: bool = False,
-        head: str = "",
-    ) -> None:
-        """A party answered, or failed to; `sha` is its answer's digest. What is sealed is counted, and not seen."""
-        seen = sha if body and not sealed else ""
-        self._add(Entry(call, round, step, party, "up", kind, len(body) * copies, copies, seen, status, head))
-        if status == "ok" and not sealed:
-            self._keep(call, party, "up", body)
-
-    def sum(self, call: int, round: int, step: str, body: bytes) -> None:
-        """What the coordinator sees of sealed contributions: their sum."""
-        self._add(Entry(call, round, step, "sum", "up", "sum", 0, 0, digest(body), "ok"))
-        self._keep(call, "sum", "up", body)
+    def record(self, entry: Entry, body: bytes | None = None) -> None:
+        """Add one message; `body` is saved if the run saves payloads, None for what the coordinator cannot see."""
+        self._add(entry)
+        if body is not None and self._payloads is not None:
+            shared = entry.direction == "down" and entry.kind != "protocol"
+            path = self._payloads / f"{entry.call:06d}-{entry.direction}-{'all' if shared else entry.party}.tct"
+            if not path.exists():
+                files.write(path, body, durable=False)
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Messages of a run that is being resumed, as they were."""
+        """Add messages of a run that is being resumed."""
         for entry in entries:
             self._add(entry)
 
     def _add(self, entry: Entry) -> None:
         self.entries.append(entry)
         if entry.direction == "down":
-            self._asked.setdefault(entry.step, Counter())[entry.party] += 1
+            self._requests.setdefault(entry.step, Counter())[entry.party] += 1
         if entry.bytes:
-            count = self.meter.sent_down if entry.direction == "down" else self.meter.sent_up
-            count(entry.party, entry.bytes)
+            sent = self.meter.down if entry.direction == "down" else self.meter.up
+            sent[entry.party] += entry.bytes
         if entry.status == "ok" and entry.kind != "protocol":
             self._digest.update(f"{entry.round}|{entry.step}|{entry.party}|{entry.direction}|{entry.digest}\n".encode())
-
-    def _keep(self, call: int, party: str, direction: str, body: bytes) -> None:
-        if self._payloads is not None:
-            path = self._payloads / f"{call:06d}-{direction}-{party}.tct"
-            if not path.exists():
-                part = path.with_suffix(".part")
-                part.touch(0o600)
-                part.write_bytes(body)
-                part.replace(path)
 
     def write(self, path: Path) -> None:
         """All entries as one Parquet table."""
@@ -129,7 +110,5 @@ class Transcript:
         table = pa.table(
             {f.name: pa.array(column, kind) for f, column, kind in zip(fields(Entry), columns, types, strict=True)}
         )
-        part = path.with_name(path.name + ".part")
-        part.touch(0o600)  # the writer keeps the mode
-        pq.write_table(table, part, compression="zstd")
-        part.replace(path)
+        with files.replacing(path, durable=False) as new:
+            pq.write_table(table, new, compression="zstd")

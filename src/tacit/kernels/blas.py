@@ -1,10 +1,8 @@
-"""One thread of BLAS each, for whoever computes in threads of their own.
+"""One BLAS thread, for code that runs in threads itself.
 
-OpenBLAS spreads every product over all cores. Where several parties, or several blocks of users, are at work in
-threads already, these wait for each other: the products are small, and handing them out costs more than doing them.
+OpenBLAS spreads every product over all cores. Where several parties, or blocks of users, are computed in threads
+already, these wait for each other: the products are small, and distributing them costs more than computing them.
 """
-
-from __future__ import annotations
 
 import sys
 import threading
@@ -20,8 +18,7 @@ _held = threading.Lock()
 def one_blas_thread() -> Iterator[None]:
     """BLAS computes with one thread, in all threads of this process; afterwards with as many as before.
 
-    The number belongs to the process, so one holder sets it and the same one sets it back: whoever comes while it is
-    held, from the same thread or another one, changes nothing.
+    The number belongs to the process: the first holder sets and restores it, nested or parallel ones change nothing.
     """
     if not _held.acquire(blocking=False):
         yield
@@ -35,7 +32,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=2)
 def _libraries(with_scipy: bool) -> Any:
-    """The libraries of BLAS that are loaded; SciPy brings one of its own, from when it is first used."""
+    """The libraries of BLAS that are loaded; SciPy loads another one when it is first used."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

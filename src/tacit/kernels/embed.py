@@ -4,13 +4,11 @@ The two moves together are the projection onto {x ≥ 0, ‖x‖² ≤ R}: clipp
 point of a cone towards the origin stays in the cone and is the projection onto the ball.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 @compiled(fastmath=True)
@@ -28,7 +26,7 @@ def _descend_and_embed(x, gradient, rate, span, keep):
                 x[i, f] *= shrink
 
 
-def descend_and_embed(x: np.ndarray, gradient: np.ndarray, rate: float, span: float, decay: float = 0.0) -> np.ndarray:
+def descend_and_embed(x: Array, gradient: Array, rate: float, span: float, decay: float = 0.0) -> Array:
     """x ← Π((1 − decay)·x − rate·gradient), in place and returned. x, gradient: (n, p) float32; span = R.
 
     Squares are summed in float32: entries of (1 − decay)·x − rate·gradient must be finite and below 1e18.
@@ -37,9 +35,7 @@ def descend_and_embed(x: np.ndarray, gradient: np.ndarray, rate: float, span: fl
     return x
 
 
-def descend_and_embed_numpy(
-    x: np.ndarray, gradient: np.ndarray, rate: float, span: float, decay: float = 0.0
-) -> np.ndarray:
+def descend_and_embed_numpy(x, gradient, rate, span, decay=0.0):
     """The twin of `descend_and_embed`; leaves x as it is."""
     return embed_numpy(np.float32(1 - decay) * x - np.float32(rate) * gradient, span)
 
@@ -60,27 +56,27 @@ def _embed(x, rows, root, out):
                 here[f] = np.float64(here[f]) / longer
 
 
-def embed(x: np.ndarray, span: float) -> np.ndarray:
+def embed(x: Array, span: float) -> Array:
     """Π(x), a new array; x: (n, p). What is not finite becomes 0, so that a peer cannot poison a norm."""
     out = np.empty(x.shape, dtype=x.dtype)
     _embed(np.ascontiguousarray(x), np.arange(len(x)), math.sqrt(span), out)
     return out
 
 
-def embed_rows(x: np.ndarray, rows: np.ndarray, span: float) -> np.ndarray:
-    """Π(x[rows]) in float64, a new array; x: (n, p) float32 or float64, rows: (k,) whole numbers in [0, n)."""
+def embed_rows(x: Array, rows: Array, span: float) -> Array:
+    """Π(x[rows]) in float64, a new array; x: (n, p) float32 or float64, rows: (k,) integers in [0, n)."""
     out = np.empty((len(rows), x.shape[1]), dtype=np.float64)
     _embed(x, rows, math.sqrt(span), out)
     return out
 
 
-def embed_numpy(x: np.ndarray, span: float) -> np.ndarray:
+def embed_numpy(x, span):
     """The twin of `embed`."""
     clipped = np.maximum(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0), 0)
     norms = np.sqrt(np.einsum("if,if->i", clipped, clipped, dtype=np.float64))
     return (clipped / np.maximum(1.0, norms / np.sqrt(span))[:, None]).astype(x.dtype)
 
 
-def embed_rows_numpy(x: np.ndarray, rows: np.ndarray, span: float) -> np.ndarray:
+def embed_rows_numpy(x, rows, span):
     """The twin of `embed_rows`."""
     return embed_numpy(x[rows].astype(np.float64), span)

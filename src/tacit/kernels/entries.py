@@ -4,17 +4,16 @@ Rows are given by pointers: row i has the entries indptr[i] … indptr[i + 1] �
 number an entry.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 from tacit.rng import mix
 
 
 @compiled()
-def _entries_of(indptr, rows):
+def entries_of(indptr: Array, rows: Array) -> tuple[Array, Array]:
+    """All entries of some rows, (nnz,) int64, and the pointers of these rows into them."""
     pointers = np.zeros(len(rows) + 1, dtype=np.int64)
     for a in range(len(rows)):
         pointers[a + 1] = pointers[a] + indptr[rows[a] + 1] - indptr[rows[a]]
@@ -26,12 +25,7 @@ def _entries_of(indptr, rows):
     return pointers, entries
 
 
-def entries_of(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All entries of some rows, (nnz,) int64, and the pointers of these rows into them."""
-    return _entries_of(indptr, rows)
-
-
-def entries_of_numpy(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def entries_of_numpy(indptr, rows):
     """The twin of `entries_of`."""
     counts = np.diff(indptr)[rows]
     pointers = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
@@ -39,7 +33,8 @@ def entries_of_numpy(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, 
 
 
 @compiled()
-def _rows_of(indptr, entries):
+def rows_of(indptr: Array, entries: Array) -> tuple[Array, Array]:
+    """The rows that some entries, which increase, are in, int64; and the pointers of these rows into them."""
     rows, pointers = np.empty(len(entries), dtype=np.int64), np.zeros(len(entries) + 1, dtype=np.int64)
     i, count = 0, 0
     for e in range(len(entries)):
@@ -52,12 +47,7 @@ def _rows_of(indptr, entries):
     return rows[:count], pointers[: count + 1]
 
 
-def rows_of(indptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that some entries, which increase, are in, int64; and the pointers of these rows into them."""
-    return _rows_of(indptr, entries)
-
-
-def rows_of_numpy(indptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def rows_of_numpy(indptr, entries):
     """The twin of `rows_of`."""
     rows, counts = np.unique(np.searchsorted(indptr, entries, side="right") - 1, return_counts=True)
     return rows, np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
@@ -74,7 +64,6 @@ def _rank(key, item):
 
 @register_jitable
 def _lowest(ranks, limit):
-    """The `limit`-th lowest of some ranks."""
     if limit > 32:
         return np.partition(ranks, limit - 1)[limit - 1]
     lowest, last = ranks[:limit].copy(), 0
@@ -89,8 +78,13 @@ def _lowest(ranks, limit):
 
 
 @compiled()
-def _trimmed(pointers, entries, items, keys, limit):
-    """Ranks are uniform, so that the lowest are mostly among the few below about limit/count, and only those count."""
+def trimmed(pointers: Array, entries: Array, items: Array, keys: Array, limit: int) -> tuple[Array, Array]:
+    """The `limit` ≥ 1 entries of each row that rank lowest, and the pointers of the rows into them.
+
+    An entry's rank is `mix` of its row's key and its item. entries: (nnz,) int64, row a's being those from pointers[a]
+    to pointers[a + 1]; items: the columns of all entries there are; keys: uint64, one a row.
+    Ranks are uniform, so that the lowest are mostly among the few below about limit/count, and only those count.
+    """
     after, most = np.zeros(len(pointers), dtype=np.int64), len(entries)
     kept = np.empty(min(most, limit * len(keys)), dtype=np.int64)
     ranks, few, place = np.empty(most, np.uint64), np.empty(most, np.uint64), np.empty(most, np.int64)
@@ -128,20 +122,7 @@ def _trimmed(pointers, entries, items, keys, limit):
     return after, kept[:at]
 
 
-def trimmed(
-    pointers: np.ndarray, entries: np.ndarray, items: np.ndarray, keys: np.ndarray, limit: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The `limit` ≥ 1 entries of each row that rank lowest, and the pointers of the rows into them.
-
-    An entry's rank is `mix` of its row's key and its item. entries: (nnz,) int64, row a's being those from pointers[a]
-    to pointers[a + 1]; items: the columns of all entries there are; keys: uint64, one a row.
-    """
-    return _trimmed(pointers, entries, items, keys, limit)
-
-
-def trimmed_numpy(
-    pointers: np.ndarray, entries: np.ndarray, items: np.ndarray, keys: np.ndarray, limit: int
-) -> tuple[np.ndarray, np.ndarray]:
+def trimmed_numpy(pointers, entries, items, keys, limit):
     """The twin of `trimmed`."""
     counts = np.diff(pointers)
     owner = np.repeat(np.arange(len(keys)), counts)
@@ -166,14 +147,14 @@ def _looked_up(items, entries, place, places, touched):
     return count
 
 
-def looked_up(items: np.ndarray, entries: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+def looked_up(items: Array, entries: Array, m: int) -> tuple[Array, Array]:
     """The items of some entries, increasing, int64; and where in that list each entry's item is."""
     place, places = np.zeros(m, dtype=np.int64), np.empty(len(entries), dtype=np.int64)
     touched = np.empty(min(m, len(entries)), dtype=np.int64)
     return touched[: _looked_up(items, entries, place, places, touched)], places
 
 
-def looked_up_numpy(items: np.ndarray, entries: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+def looked_up_numpy(items, entries, m):
     """The twin of `looked_up`."""
     touched, places = np.unique(items[entries], return_inverse=True)
     return touched.astype(np.int64), places
@@ -186,20 +167,21 @@ def _shifted(values, entries, low, span, out):
         out[e] = min(value, span) if value > 0 else 0.0
 
 
-def shifted(values: np.ndarray, entries: np.ndarray, low: float, span: float) -> np.ndarray:
+def shifted(values: Array, entries: Array, low: float, span: float) -> Array:
     """The values of some entries, shifted to start at 0 and clipped into [0, span], float64; NaN counts as 0."""
     out = np.empty(len(entries), dtype=np.float64)
     _shifted(values, entries, float(low), float(span), out)
     return out
 
 
-def shifted_numpy(values: np.ndarray, entries: np.ndarray, low: float, span: float) -> np.ndarray:
+def shifted_numpy(values, entries, low, span):
     """The twin of `shifted`."""
     return np.nan_to_num(np.clip(values[entries].astype(np.float64) - low, 0.0, span), nan=0.0)
 
 
 @compiled()
-def _first_fault(indptr, items, m):
+def first_fault(indptr: Array, items: Array, m: int) -> int:
+    """The first entry whose item is outside [0, m), or not above the one before it in its row; −1 if there is none."""
     for i in range(len(indptr) - 1):
         row, falls = items[indptr[i] : indptr[i + 1]], 0
         for e in range(len(row) - 1):  # counted rather than looked for, which compilers can do many at a time
@@ -211,12 +193,7 @@ def _first_fault(indptr, items, m):
     return -1
 
 
-def first_fault(indptr: np.ndarray, items: np.ndarray, m: int) -> int:
-    """The first entry whose item is outside [0, m), or not above the one before it in its row; −1 if there is none."""
-    return int(_first_fault(indptr, items, m))
-
-
-def first_fault_numpy(indptr: np.ndarray, items: np.ndarray, m: int) -> int:
+def first_fault_numpy(indptr, items, m):
     """The twin of `first_fault`."""
     falls = np.setdiff1d(np.flatnonzero(items[1:] <= items[:-1]) + 1, indptr)
     faults = np.union1d(falls, np.flatnonzero((items < 0) | (items >= m)))

@@ -1,9 +1,10 @@
-"""Seeded random words and Gaussian noise: ChaCha with 8 rounds, counting, and Box–Muller.
+"""Seeded random words and Gaussian noise: ChaCha with 8 rounds, in counter mode, and Box–Muller.
 
-Number i of a stream is a function of (key, stream, i) alone: it does not depend on how an array is cut into pieces or
-who computes them. ChaCha (Bernstein 2008) keeps streams of neighbouring keys apart; 8 of its 20 rounds are enough for
-a simulation (best attack known: 7), and nothing here is meant to be secret. Blocks are computed `LANES` at a time, so
-that compilers can keep each of the 16 state words in a vector; a *tile* is what they yield, word by word:
+Number i of a stream is a function of (key, stream, i) alone, however an array is cut up and whichever thread computes
+it. ChaCha (Bernstein 2008) separates the streams of neighbouring keys; 8 of its 20 rounds are enough for a simulation
+(best attack known: 7), and nothing here has to be secret. NumPy's generators draw such noise too, at six times the cost
+per number. Blocks are computed `LANES` at a time, so that compilers can hold each of the 16 state words in a vector; a
+*tile* is what they yield, word by word:
 
     tile t = [word w of block t·LANES + l  for w in 0…15  for l in 0…LANES−1]
 
@@ -13,40 +14,24 @@ Muller 1958):
     r = √(−2 ln u),  u = (a + b_low/2⁸ + 2⁻⁹)/2³²        40 random bits near 0: the largest |x| is √(2·41·ln 2) = 7.5
     (x, y) = r·(±cos φ, sin φ) or r·(sin φ, ±cos φ)      |φ| < π/4; the octants come from b's top two bits
 
-with Cephes' polynomials for logarithm, sine and cosine. No operation is contracted or reordered (`fastmath` is off),
-so that kernel and twin agree in every bit, on every machine that rounds as IEEE 754 says.
+with Cephes' polynomials for logarithm, sine and cosine. No operation is contracted or reordered (`fastmath` is off), so
+kernel and twin agree in every bit, on every machine that rounds as IEEE 754 says.
 """
-
-from __future__ import annotations
 
 import numpy as np
 from numba.extending import register_jitable
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 ROUNDS = 8
 LANES = 64
 TILE = 16 * LANES
 
-#: What `_noised_rows` found in its rows and values.
-FINE, UNORDERED, NOT_FINITE = 0, 1, 2
-
 _f, _i, _u = np.float32, np.int32, np.uint32
 _EXPAND = tuple(_u(word) for word in (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574))  # "expand 32-byte k"
-_LN = tuple(
-    _f(c)
-    for c in (
-        7.0376836292e-2,
-        -1.1514610310e-1,
-        1.1676998740e-1,
-        -1.2420140846e-1,
-        1.4249322787e-1,
-        -1.6668057665e-1,
-        2.0000714765e-1,
-        -2.4999993993e-1,
-        3.3333331174e-1,
-    )
-)
+_LN_HIGH = tuple(_f(c) for c in (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1))
+_LN_LOW = tuple(_f(c) for c in (1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1))
+_LN = (*_LN_HIGH, *_LN_LOW)
 _SIN = tuple(_f(c) for c in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1))
 _COS = tuple(_f(c) for c in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
 _LN2, _ROOT_HALF = _f(np.log(2)), _i(0x3F3504F3)  # the bits of √½
@@ -124,15 +109,9 @@ def _gaussian_pair(a, b):
     bits = _f(u).view(np.int32)
     exponent = _i(_i(bits - _ROOT_HALF) >> _i(23))
     z = _i(bits - _i(exponent << _i(23))).view(np.float32) - _f(1)
-    p = _LN[0]
-    p = p * z + _LN[1]
-    p = p * z + _LN[2]
-    p = p * z + _LN[3]
-    p = p * z + _LN[4]
-    p = p * z + _LN[5]
-    p = p * z + _LN[6]
-    p = p * z + _LN[7]
-    p = p * z + _LN[8]
+    p = _f(0)
+    for c in _LN:
+        p = p * z + c
     logarithm = _f(exponent) * _LN2 + (z + (z * z * z * p - _f(0.5) * (z * z)))
     r = np.sqrt(_f(-2) * logarithm)
     t = (_f(_u(_u(b >> _u(8)) & _u(0x3FFFFF))) - _f(2097151.5)) * _QUARTER
@@ -177,87 +156,63 @@ def _add_noise(x, sigma, key, stream, start):
 
 
 @compiled()
-def _noised_rows(out, rows, values, sigma, key, stream):
-    tile, noise = np.empty((16, LANES), dtype=np.uint32), np.empty((16, LANES), dtype=np.float32)
-    flat, cells, width = noise.reshape(TILE), out.reshape(out.size), out.shape[1]
-    at, touched, column = 0, 0, 0
-    for k in range(len(rows)):
-        if not (rows[k - 1] if k else -1) < rows[k] < len(out):
-            return UNORDERED
-        for f in range(width):
-            if not np.isfinite(values[k, f]):
-                return NOT_FINITE
-    while at < len(cells):
-        _fill_tile(key, stream, at // TILE, tile)
-        for w in range(8):
-            for lane in range(LANES):
-                noise[w, lane], noise[w + 8, lane] = _gaussian_pair(tile[w, lane], tile[w + 8, lane])
-        count = min(TILE, len(cells) - at)
-        for j in range(count):
-            cells[at + j] = 0.0 + sigma * flat[j]
-        while touched < len(rows) and rows[touched] * width + column < at + count:
-            start = rows[touched] * width - at
-            end = min(width, count - start)
-            there, here = cells[at + start + column : at + start + end], flat[start + column : start + end]
-            exact = values[touched, column:end]
-            for f in range(len(exact)):
-                there[f] = exact[f] + sigma * here[f]
-            column = end % width
-            touched += end == width
-        at += count
-    return FINE
+def _noised_rows(out, rows, values, sigma):
+    k = 0
+    for i in range(len(out)):
+        noise = out[i]
+        if k < len(rows) and rows[k] == i:
+            for f in range(len(noise)):
+                noise[f] = values[k, f] + sigma * noise[f]
+            k += 1
+        else:
+            for f in range(len(noise)):
+                noise[f] = 0.0 + sigma * noise[f]
+    return k == len(rows)
 
 
-# -- their public faces --------------------------------------------------------------------------------------------
-
-
-def random_words(key: bytes, n: int, stream: int = 0, start: int = 0) -> np.ndarray:
+def random_words(key: bytes, n: int, stream: int = 0, start: int = 0) -> Array:
     """Words start … start + n − 1 of a stream, (n,) uint32; key: 32 bytes."""
     out = np.empty(n, dtype=np.uint32)
     _random_words(out, np.frombuffer(key, dtype="<u4", count=8), np.uint64(stream), start)
     return out
 
 
-def add_noise(x: np.ndarray, sigma: float, key: bytes, stream: int = 0, start: int = 0) -> np.ndarray:
-    """x ← x + σ·N, in place and returned: entry i gets Gaussian start + i. x: contiguous, float32 or float64."""
-    flat = x.reshape(-1, copy=False)
-    _add_noise(flat, _at_least(sigma, x.dtype), np.frombuffer(key, dtype="<u4", count=8), np.uint64(stream), start)
-    return x
-
-
-def noised_rows(n: int, rows: np.ndarray, values: np.ndarray, sigma: float, key: bytes, stream: int = 0) -> np.ndarray:
-    """x + σ·N, (n, p) float32, where x is `values` in `rows` and 0 elsewhere: added in float64, rounded once.
-
-    rows: (k,) int64, increasing, in [0, n); values: (k, p) float64. The noise is that of `add_noise` on x.
-    """
-    out = np.empty((n, values.shape[1]), dtype=np.float32)
-    words = np.frombuffer(key, dtype="<u4", count=8)
-    found = _noised_rows(out, rows, values, float(sigma), words, np.uint64(stream))
-    if found == UNORDERED:
-        raise ValueError(f"the rows of a noised block must increase, from 0 at least to {n - 1} at most")
-    if found == NOT_FINITE:
-        raise FloatingPointError("the values of a noised block must be finite")
-    return out
-
-
-def standard_normals(key: bytes, n: int, stream: int = 0, start: int = 0) -> np.ndarray:
+def standard_normals(key: bytes, n: int, stream: int = 0, start: int = 0) -> Array:
     """Gaussians start … start + n − 1 of a stream, (n,) float32."""
     return add_noise(np.zeros(n, dtype=np.float32), 1.0, key, stream, start)
 
 
-def _at_least(sigma: float, dtype: np.dtype) -> np.floating:
-    """σ in `dtype`, rounded up: too much noise is no leak."""
-    rounded = dtype.type(sigma)
-    return rounded if float(rounded) >= sigma else np.nextafter(rounded, dtype.type(np.inf))
+def add_noise(x: Array, sigma: float, key: bytes, stream: int = 0, start: int = 0) -> Array:
+    """x ← x + σ·N, in place and returned: entry i gets Gaussian start + i. x: contiguous, float32 or float64.
+
+    σ is rounded up to x's type: too much noise is no leak.
+    """
+    rounded = x.dtype.type(sigma)
+    if float(rounded) < sigma:
+        rounded = np.nextafter(rounded, x.dtype.type(np.inf))
+    words = np.frombuffer(key, dtype="<u4", count=8)
+    _add_noise(x.reshape(-1, copy=False), rounded, words, np.uint64(stream), start)
+    return x
 
 
-# -- twins ---------------------------------------------------------------------------------------------------------
+def noised_rows(n: int, rows: Array, values: Array, sigma: float, key: bytes, stream: int = 0) -> Array:
+    """x + σ·N, (n, p) float32, where x is `values` in `rows` and 0 elsewhere: added in float64, rounded once.
+
+    rows: (k,) int64, increasing, in [0, n); values: (k, p) float64. The noise is that of `add_noise` on x.
+    """
+    if not np.isfinite(values).all():
+        raise FloatingPointError("the values of a noised block must be finite")
+    width = values.shape[1]
+    out = standard_normals(key, n * width, stream).reshape(n, width)
+    if not _noised_rows(out, rows, values, float(sigma)):
+        raise ValueError(f"the rows of a noised block must increase, from 0 at least to {n - 1} at most")
+    return out
 
 
-def random_words_numpy(key: bytes, n: int, stream: int = 0, start: int = 0, rounds: int = ROUNDS) -> np.ndarray:
+def random_words_numpy(key: bytes, n: int, stream: int = 0, start: int = 0, rounds: int = ROUNDS) -> Array:
     """The twin of `random_words`; with 20 rounds it is ChaCha20."""
     tiles, skip = np.arange(start // TILE, -(-(start + n) // TILE), dtype=np.uint64), start % TILE
-    blocks: np.ndarray = tiles[:, None] * np.uint64(LANES) + np.arange(LANES, dtype=np.uint64)
+    blocks: Array = tiles[:, None] * np.uint64(LANES) + np.arange(LANES, dtype=np.uint64)
     head = np.concatenate([np.array(_EXPAND), np.frombuffer(key, dtype="<u4", count=8)])
     nonce = np.array([stream & 0xFFFFFFFF, stream >> 32])
     x = np.empty((16, *blocks.shape), dtype=np.uint32)
@@ -278,13 +233,13 @@ def random_words_numpy(key: bytes, n: int, stream: int = 0, start: int = 0, roun
     return words.transpose(1, 0, 2).reshape(-1)[skip : skip + n]
 
 
-def _rotated(x: np.ndarray, bits: int) -> np.ndarray:
+def _rotated(x: Array, bits: int) -> Array:
     return (x << _u(bits)) | (x >> _u(32 - bits))
 
 
-def add_noise_numpy(x: np.ndarray, sigma: float, key: bytes, stream: int = 0, start: int = 0) -> np.ndarray:
-    """The twin of `add_noise`; leaves x as it is."""
-    first, last = start // TILE, -(-(start + x.size) // TILE)
+def standard_normals_numpy(key: bytes, n: int, stream: int = 0, start: int = 0) -> Array:
+    """The twin of `standard_normals`."""
+    first, last = start // TILE, -(-(start + n) // TILE)
     words = random_words_numpy(key, (last - first) * TILE, stream, first * TILE).reshape(-1, 2, TILE // 2)
     a, b = words[:, 0], words[:, 1]
     u = (a.astype(_f) + (b & _u(255)).astype(_f) * _f(2.0**-8) + _f(2.0**-9)) * _f(2.0**-32)
@@ -292,8 +247,8 @@ def add_noise_numpy(x: np.ndarray, sigma: float, key: bytes, stream: int = 0, st
     below = mantissa < _ROOT_HALF.view(np.float32)
     mantissa, exponent = np.where(below, 2 * mantissa, mantissa), exponent - below
     z = mantissa - _f(1)
-    p = np.full_like(z, _LN[0])
-    for coefficient in _LN[1:]:
+    p = np.zeros_like(z)
+    for coefficient in _LN:
         p = p * z + coefficient
     logarithm = exponent.astype(_f) * _LN2 + (z + (z * z * z * p - _f(0.5) * (z * z)))
     r = np.sqrt(_f(-2) * logarithm)
@@ -304,18 +259,19 @@ def add_noise_numpy(x: np.ndarray, sigma: float, key: bytes, stream: int = 0, st
     cosine = np.where(b >> _u(31), -cosine, cosine)
     swap = (b >> _u(30) & _u(1)).astype(bool)
     noise = np.stack([np.where(swap, sine, cosine), np.where(swap, cosine, sine)], axis=1).reshape(-1)
-    return x + _at_least(sigma, x.dtype) * noise[start % TILE :][: x.size].reshape(x.shape)
+    return noise[start % TILE :][:n]
 
 
-def noised_rows_numpy(
-    n: int, rows: np.ndarray, values: np.ndarray, sigma: float, key: bytes, stream: int = 0
-) -> np.ndarray:
+def add_noise_numpy(x: Array, sigma: float, key: bytes, stream: int = 0, start: int = 0) -> Array:
+    """The twin of `add_noise`; leaves x as it is."""
+    rounded = x.dtype.type(sigma)
+    rounded = rounded if rounded >= sigma else np.nextafter(rounded, x.dtype.type(np.inf))
+    return x + rounded * standard_normals_numpy(key, x.size, stream, start)
+
+
+def noised_rows_numpy(n: int, rows: Array, values: Array, sigma: float, key: bytes, stream: int = 0) -> Array:
     """The twin of `noised_rows`."""
-    x = np.zeros((n, values.shape[1]))
-    x[rows] = values
-    return add_noise_numpy(x, sigma, key, stream).astype(np.float32)
-
-
-def standard_normals_numpy(key: bytes, n: int, stream: int = 0, start: int = 0) -> np.ndarray:
-    """The twin of `standard_normals`."""
-    return add_noise_numpy(np.zeros(n, dtype=np.float32), 1.0, key, stream, start)
+    width = values.shape[1]
+    x = sigma * standard_normals_numpy(key, n * width, stream).astype(np.float64).reshape(n, width)
+    x[rows] += values
+    return x.astype(np.float32)

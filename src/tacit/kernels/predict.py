@@ -1,10 +1,8 @@
 """Predictions of a factor model for pairs: u_i·v_j."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 @compiled(fastmath=True)
@@ -16,13 +14,13 @@ def _predict_pairs(u, v, users, items, out):
         out[e] = total
 
 
-def predict_pairs(u: np.ndarray, v: np.ndarray, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+def predict_pairs(u: Array, v: Array, users: Array, items: Array) -> Array:
     """u_i·v_j for each pair; u: (n, p), v: (m, p) float32; users, items: (k,) integers. Returns (k,) float32."""
     out = np.empty(len(users), dtype=np.float32)
     _predict_pairs(u, v, users, items, out)
     return out
 
 
-def predict_pairs_numpy(u: np.ndarray, v: np.ndarray, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+def predict_pairs_numpy(u, v, users, items):
     """The twin of `predict_pairs`."""
     return np.einsum("ef,ef->e", u[users], v[items])

@@ -1,10 +1,8 @@
 """Where items land in a user's list: how many others score above, how many the same. And draws without replacement."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 @compiled()
@@ -35,14 +33,7 @@ def _ranks(scores, starts, items, seen_starts, seen, rivals, out):
                     out[3, e] += row[j] == value
 
 
-def ranks(
-    scores: np.ndarray,
-    starts: np.ndarray,
-    items: np.ndarray,
-    seen_starts: np.ndarray,
-    seen: np.ndarray,
-    rivals: np.ndarray,
-) -> np.ndarray:
+def ranks(scores: Array, starts: Array, items: Array, seen_starts: Array, seen: Array, rivals: Array) -> Array:
     """How many scores of its row are above an item's own and how many equal it, among two sets of candidates.
 
     Parameters
@@ -62,14 +53,7 @@ def ranks(
     return out
 
 
-def ranks_numpy(
-    scores: np.ndarray,
-    starts: np.ndarray,
-    items: np.ndarray,
-    seen_starts: np.ndarray,
-    seen: np.ndarray,
-    rivals: np.ndarray,
-) -> np.ndarray:
+def ranks_numpy(scores, starts, items, seen_starts, seen, rivals):
     """The twin of `ranks`."""
     out = np.zeros((4, len(items)), dtype=np.int64)
     for r, row in enumerate(scores):
@@ -82,12 +66,12 @@ def ranks_numpy(
     return out
 
 
-def not_finite(scores: np.ndarray) -> int:
+def not_finite(scores: Array) -> int:
     """How many are NaN or infinite; scores: C-contiguous floats of any shape, fewer than 2^32."""
     return int(_not_finite(scores.reshape(-1)))
 
 
-def not_finite_numpy(scores: np.ndarray) -> int:
+def not_finite_numpy(scores):
     """The twin of `not_finite`."""
     return int(np.count_nonzero(~np.isfinite(scores)))
 
@@ -106,7 +90,7 @@ def _floyd(numbers, unknown, wanted, taken, out):
             taken[out[r, step]] = False
 
 
-def floyd(numbers: np.ndarray, unknown: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def floyd(numbers: Array, unknown: Array, wanted: Array) -> Array:
     """wanted[r] distinct numbers below unknown[r] for each row r, by Floyd's algorithm (Bentley & Floyd 1987).
 
     Step by step j = unknown − wanted + step; draw from 0 … j; take j itself where the draw was taken before.
@@ -125,7 +109,7 @@ def floyd(numbers: np.ndarray, unknown: np.ndarray, wanted: np.ndarray) -> np.nd
     return out
 
 
-def floyd_numpy(numbers: np.ndarray, unknown: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def floyd_numpy(numbers, unknown, wanted):
     """The twin of `floyd`."""
     out = np.full(numbers.shape, -1, dtype=np.int64)
     for step in range(int(wanted.max(initial=0))):

@@ -1,10 +1,8 @@
-"""Ridge regression for many users at once, the item factors fixed: how linear forms fold in somebody new."""
-
-from __future__ import annotations
+"""Ridge regression for many users at once, the item factors fixed: how linear models fold in a new user."""
 
 import numpy as np
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 #: A pivot that is smaller than this part of the largest is 0: nothing is known in that direction.
 TINY = 1e-12
@@ -47,33 +45,19 @@ def _ridge(indptr, items, targets, weights, factors, precision, out):
         out[i] = x
 
 
-def ridge(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    targets: np.ndarray,
-    weights: np.ndarray,
-    factors: np.ndarray,
-    precision: np.ndarray,
-) -> np.ndarray:
-    """For each user x = (Λ + Σ_j w_j·v_j·v_jᵀ)⁻¹ Σ_j t_j·v_j over her own entries; (n, p) float64.
+def ridge(indptr: Array, items: Array, targets: Array, weights: Array, factors: Array, precision: Array) -> Array:
+    """For each user x = (Λ + Σ_j w_j·v_j·v_jᵀ)⁻¹ Σ_j t_j·v_j over the user's own entries; (n, p) float64.
 
     Λ is `precision`, (p, p); t and w are `targets` and `weights`, one an entry. By Cholesky; a direction in which
-    neither Λ nor an entry says anything stays 0.
+    neither Λ nor an entry has weight stays 0.
     """
     out = np.empty((len(indptr) - 1, factors.shape[1]), dtype=np.float64)
-    wide = (np.asarray(array, dtype=np.float64) for array in (targets, weights))
-    _ridge(indptr, items, *wide, factors, np.asarray(precision, dtype=np.float64), out)
+    targets, weights, precision = (np.asarray(array, dtype=np.float64) for array in (targets, weights, precision))
+    _ridge(indptr, items, targets, weights, factors, precision, out)
     return out
 
 
-def ridge_numpy(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    targets: np.ndarray,
-    weights: np.ndarray,
-    factors: np.ndarray,
-    precision: np.ndarray,
-) -> np.ndarray:
+def ridge_numpy(indptr, items, targets, weights, factors, precision):
     """The twin of `ridge`."""
     out = np.zeros((len(indptr) - 1, factors.shape[1]), dtype=np.float64)
     for i in range(len(out)):

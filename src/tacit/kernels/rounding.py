@@ -1,10 +1,8 @@
-"""Numbers become whole ones, piece by piece, and are added up; a piece that came out too long is marked instead."""
-
-from __future__ import annotations
+"""Round contributions to integers and add them up; a contribution that became too long is marked instead."""
 
 import numpy as np
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 # No flag lets the compiler assume that numbers are finite: what is not counts as 0, whatever arrives.
@@ -31,36 +29,27 @@ def _round_and_add(starts, cells, values, coins, step, most, most_together, tota
 
 
 def round_and_add(
-    starts: np.ndarray,
-    cells: np.ndarray,
-    values: np.ndarray,
-    coins: np.ndarray,
+    starts: Array,
+    cells: Array,
+    values: Array,
+    coins: Array,
     step: float,
     most: float,
     most_together: float,
-    total: np.ndarray,
-) -> np.ndarray:
-    """total[cell] += ⌊value/step + coin⌋ for every entry of each piece that is not too long then.
+    total: Array,
+) -> Array:
+    """total[cell] += ⌊value/step + coin⌋ for every entry of each contribution that is not too long after rounding.
 
-    Its squares add up to at most `most`, its absolute values to at most `most_together`; a piece that meets a cell
-    twice is too long whatever its numbers, since these would add up there.
+    Its squares add up to at most `most`, its absolute values to at most `most_together`; a contribution
+    with a cell twice counts as too long, since its numbers would add up there.
 
-    starts: (k+1,) int64, piece a has entries starts[a] : starts[a+1]; cells, values, coins: (nnz,); total: int64, in
-    place. Returns (k,) bool: the pieces that were too long, and were not added.
+    starts: (k+1,) int64, contribution a has entries starts[a] : starts[a+1]; cells, values, coins: (nnz,); total:
+    int64, in place. Returns (k,) bool: the contributions that were too long and were not added.
     """
     return _round_and_add(starts, cells, values, coins, float(step), float(most), float(most_together), total)
 
 
-def round_and_add_numpy(
-    starts: np.ndarray,
-    cells: np.ndarray,
-    values: np.ndarray,
-    coins: np.ndarray,
-    step: float,
-    most: float,
-    most_together: float,
-    total: np.ndarray,
-) -> np.ndarray:
+def round_and_add_numpy(starts, cells, values, coins, step, most, most_together, total):
     """The twin of `round_and_add`."""
     whole = np.floor(np.nan_to_num(values / step, nan=0.0, posinf=0.0, neginf=0.0) + coins)
     owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

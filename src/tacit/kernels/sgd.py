@@ -5,12 +5,10 @@ For each rating in turn, with e = r_ij − u_i·v_j,
     u_i ← Π(u_i + rate (e v_j − regularization u_i))        v_j ← Π(v_j + rate (e u_i − regularization v_j))
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 
 @compiled(fastmath=True)
@@ -43,44 +41,23 @@ def _sgd_epoch(users, items, values, shift, order, u, v, rate, regularization, s
 
 
 def sgd_epoch(
-    users: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
+    users: Array,
+    items: Array,
+    values: Array,
     shift: float,
-    order: np.ndarray,
-    u: np.ndarray,
-    v: np.ndarray,
+    order: Array,
+    u: Array,
+    v: Array,
     rate: float,
     regularization: float,
     span: float,
 ) -> None:
     """One pass over the ratings in `order` (nnz,), in place; u: (n, p), v: (m, p) float32; users, items: int32."""
-    _sgd_epoch(
-        users,
-        items,
-        values,
-        np.float32(shift),
-        order,
-        u,
-        v,
-        np.float32(rate),
-        np.float32(regularization),
-        np.float32(span),
-    )
+    sizes = (np.float32(x) for x in (rate, regularization, span))
+    _sgd_epoch(users, items, values, np.float32(shift), order, u, v, *sizes)
 
 
-def sgd_epoch_numpy(
-    users: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    shift: float,
-    order: np.ndarray,
-    u: np.ndarray,
-    v: np.ndarray,
-    rate: float,
-    regularization: float,
-    span: float,
-) -> None:
+def sgd_epoch_numpy(users, items, values, shift, order, u, v, rate, regularization, span):
     """The twin of `sgd_epoch`."""
     for e in order:
         i, j = users[e], items[e]

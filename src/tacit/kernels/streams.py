@@ -5,8 +5,6 @@ pool of four words is mixed with every word of the key, and the state is hashed 
 that, so that a step that draws a few hundred numbers does not spend more time on its seed than on its draws.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from numba.extending import register_jitable
 from numpy.random.bit_generator import ISeedSequence, SeedSequence
 from numpy.typing import DTypeLike
 
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 from tacit.rng import Purpose, stream_key
 
 _u = np.uint32
@@ -22,7 +20,6 @@ _u = np.uint32
 
 @register_jitable
 def _hashed(value, factor, multiplier):
-    """A word's hash, and the factor of the next one."""
     value, factor = _u(value ^ factor), _u(factor * multiplier)
     value = _u(value * factor)
     return _u(value ^ _u(value >> _u(16))), factor
@@ -59,14 +56,14 @@ def _expand(key, out):
         out[i] = np.uint64(low) | (np.uint64(high) << np.uint64(32))
 
 
-def expand(key: bytes, n: int) -> np.ndarray:
+def expand(key: bytes, n: int) -> Array:
     """The first n words of a generator's state, (n,) uint64, from a key of whole 32-bit words."""
     out = np.empty(n, dtype=np.uint64)
     _expand(np.frombuffer(key, dtype="<u4"), out)
     return out
 
 
-def expand_numpy(key: bytes, n: int) -> np.ndarray:
+def expand_numpy(key, n):
     """The twin of `expand`."""
     return SeedSequence(int.from_bytes(key, "little")).generate_state(n, np.uint64)
 
@@ -77,7 +74,7 @@ class _Expanded(ISeedSequence):
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def generate_state(self, n_words: int, dtype: DTypeLike = np.uint64) -> np.ndarray:
+    def generate_state(self, n_words: int, dtype: DTypeLike = np.uint64) -> Array:
         return expand(self._key, n_words)
 
 

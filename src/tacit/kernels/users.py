@@ -1,15 +1,13 @@
 """A user's own factors, the item factors fixed: what each user does at home.
 
-Descent on ½·Σ_j (r_j − u·v_j)² over her own ratings. Since ‖v_j‖² ≤ R, the curvature is at most R per rating, and a
-step of 1/(R·count) never overshoots; it depends on her own record alone.
+Descent on ½·Σ_j (r_j − u·v_j)² over the user's own ratings. Since ‖v_j‖² ≤ R, the curvature is at most R per rating,
+and a step of 1/(R·count) never overshoots; it depends on the user's own record alone.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
 from tacit.kernels.embed import embed_numpy
-from tacit.kernels.jit import compiled
+from tacit.kernels.jit import Array, compiled
 
 #: Folding in ends when a step moves by less than a billionth of √R.
 STILL = 1e-18
@@ -45,32 +43,22 @@ def _user_descent(indptr, items, values, shift, rows, users, factors, span, step
 
 
 def user_descent(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
+    indptr: Array,
+    items: Array,
+    values: Array,
     shift: float,
-    rows: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
+    rows: Array,
+    users: Array,
+    factors: Array,
     span: float,
     steps: int,
-) -> np.ndarray:
+) -> Array:
     """`steps` steps for each of `rows`; users (n, p) float32, in place and returned. No ratings, no move."""
     _user_descent(indptr, items, values, np.float32(shift), rows, users, factors, np.float32(span), steps)
     return users
 
 
-def user_descent_numpy(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    shift: float,
-    rows: np.ndarray,
-    users: np.ndarray,
-    factors: np.ndarray,
-    span: float,
-    steps: int,
-) -> np.ndarray:
+def user_descent_numpy(indptr, items, values, shift, rows, users, factors, span, steps):
     """The twin of `user_descent`; leaves users as they are."""
     users = users.copy()
     for i in rows:
@@ -138,49 +126,30 @@ def _fold_in(indptr, items, values, shift, factors, prior, regularization, span,
 
 
 def fold_in(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
+    indptr: Array,
+    items: Array,
+    values: Array,
     shift: float,
-    factors: np.ndarray,
-    prior: np.ndarray,
+    factors: Array,
+    prior: Array,
     regularization: float,
     span: float,
     steps: int = 1000,
-) -> np.ndarray:
+) -> Array:
     """New users' factors: the u ≥ 0, ‖u‖² ≤ R that minimises Σ_j (r_j − u·v_j)² + regularization·‖u − prior‖².
 
     Returns (n, p) float32; a user without ratings gets the prior, projected. Accelerated projected gradient that
-    starts anew whenever its momentum points uphill (Beck and Teboulle 2009; O'Donoghue and Candès 2015) and ends when
+    restarts whenever its momentum points uphill (Beck and Teboulle 2009; O'Donoghue and Candès 2015) and ends when
     a step leads nowhere, mostly after some hundred; plain steps would need thousands.
     """
     out = np.empty((len(indptr) - 1, factors.shape[1]), dtype=np.float32)
     _fold_in(
-        indptr,
-        items,
-        values,
-        np.float32(shift),
-        factors,
-        prior.astype(np.float64),
-        regularization,
-        span,
-        steps,
-        out,
+        indptr, items, values, np.float32(shift), factors, prior.astype(np.float64), regularization, span, steps, out
     )
     return out
 
 
-def fold_in_numpy(
-    indptr: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    shift: float,
-    factors: np.ndarray,
-    prior: np.ndarray,
-    regularization: float,
-    span: float,
-    steps: int = 1000,
-) -> np.ndarray:
+def fold_in_numpy(indptr, items, values, shift, factors, prior, regularization, span, steps=1000):
     """The twin of `fold_in`."""
     out = np.empty((len(indptr) - 1, factors.shape[1]), dtype=np.float32)
     for i in range(len(out)):

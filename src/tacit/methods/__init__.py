@@ -1,17 +1,15 @@
 """Methods: the mathematics of one paper each, written once, knowing neither engine nor aggregation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from tacit.config import checked
 from tacit.errors import UsageError, did_you_mean
-from tacit.methods.base import Coordinator, Method, Parameters, Sides
+from tacit.methods.method import Coordinator, Method, Parameters, Sides
 from tacit.registry import Registry
 
-__all__ = ["Coordinator", "Method", "Parameters", "Sides", "can_be_private", "chosen", "find", "known"]
+__all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "known"]
 
 
 #: Tacit's own methods in the order in which they are listed; pyproject.toml says where each is.
@@ -42,11 +40,6 @@ def known() -> Registry[Method]:
 def find(name: str) -> Method:
     """The method of that name."""
     return known().find(name)
-
-
-def can_be_private(method: Method) -> bool:
-    """Whether a method can carry a guarantee in some setting."""
-    return method.guaranteed
 
 
 def chosen(table: Mapping[str, Any], where: str = "the run file") -> tuple[Method, Parameters]:

@@ -1,13 +1,11 @@
 """All that is public before a run: what a method's specs and the defaults of its parameters may rest on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from tacit.boundary import gdp
-from tacit.data.public import PublicFacts
+from tacit.data.public_facts import PublicFacts
 from tacit.guarantee import Unit
 from tacit.partition import Setting
 

@@ -1,13 +1,12 @@
 """What a fit leaves: a model of some form, and ways to use it."""
 
-from tacit.model.fitted import Fitted
 from tacit.model.forms import Form
 from tacit.model.hashed import Hashed
 from tacit.model.implicit import Implicit
 from tacit.model.linear import Linear
 from tacit.model.model import Model
 from tacit.model.nonnegative import NonNegative
-from tacit.model.predictor import Part, Predictor, assemble
+from tacit.model.predictor import Fitted, Part, Predictor, assemble
 
 __all__ = [
     "Fitted",

@@ -1,7 +1,7 @@
-"""Forms: what models are made of. A form knows how to find a user's state, how to rate and how to rank.
+"""Forms of models: each finds a user's state from a history, rates and ranks.
 
-A form is a frozen dataclass whose fields are arrays, named in `arrays`, and plain numbers. That is all that is written
-down of it, beside its name; whoever reads it looks the name up among the forms that are installed.
+A form is a frozen dataclass whose fields are arrays, named in `arrays`, and plain numbers. Only these and its name are
+saved; loading looks the name up among the installed forms.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tacit.registry import Registry
 
 Number = bool | int | float
 
-#: Those that Tacit brings, as pyproject.toml lists them.
+#: Tacit's own, as pyproject.toml lists them.
 OWN = ("linear", "non-negative", "implicit", "hashed")
 
 
 class Form(Protocol):
-    """What is the same for all users of a model. What is a user's own is her state, a row of numbers.
+    """What all users of a model share. A user's own part is the state, a row of numbers.
 
     Attributes
     ----------
-    name : the name under which it is found when a model is loaded
+    name : by which it is found when a model is loaded
     arrays : the names of its arrays, and their dimensions: "items" is the number of items; any other name stands for
-        one number in all arrays of the form. A field whose default is None may be left out
+        one number in all arrays of the form. A field whose default is None is optional
     dtype : of its arrays and of its users' states, such as "float32"
     """
 
@@ -40,7 +40,7 @@ class Form(Protocol):
 
     @property
     def width(self) -> int:
-        """k, how many numbers a user's state has."""
+        """k, the length of a user's state."""
 
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Each row's state from its own history alone, in compressed rows; (n, k)."""
@@ -68,7 +68,7 @@ def find(name: str) -> type[Form]:
         return known().find(name)
     except UsageError as unknown:
         raise NotInstalled(
-            f'There is no model form "{name[:100]}" here; install the package that brings it. ({unknown})'
+            f'There is no model form "{name[:100]}" here; install the package that provides it. ({unknown})'
         ) from None
 
 
@@ -79,7 +79,7 @@ def rates(form: Form) -> bool:
 
 
 def arrays_of(form: Form) -> dict[str, np.ndarray]:
-    """A form's arrays by name; those that it goes without are left out."""
+    """A form's arrays by name, without optional ones that it does not have."""
     found = {name: getattr(form, name) for name in form.arrays}
     return {name: array for name, array in found.items() if array is not None}
 
@@ -89,20 +89,23 @@ def numbers_of(form: Form) -> dict[str, Number]:
     return {f.name: getattr(form, f.name) for f in fields(form) if f.name not in form.arrays}  # type: ignore[arg-type]
 
 
-def same(a: Form, b: Form) -> bool:
-    """Whether two forms are alike: the same numbers, and the same arrays or copies of them."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or numbers_of(a) != numbers_of(b):
-        return False
-    ours, theirs = arrays_of(a), arrays_of(b)
-    if ours.keys() != theirs.keys():
-        return False
-    return all(ours[name] is theirs[name] or np.array_equal(ours[name], theirs[name]) for name in ours)
+def same(*forms: Form) -> bool:
+    """Whether all forms are equal: the same numbers, and the same arrays or copies of them."""
+    first = forms[0]
+    numbers, arrays = numbers_of(first), arrays_of(first)
+    for form in forms[1:]:
+        if form is first:
+            continue
+        others = arrays_of(form)
+        if type(form) is not type(first) or numbers_of(form) != numbers or others.keys() != arrays.keys():
+            return False
+        if not all(others[name] is arrays[name] or np.array_equal(others[name], arrays[name]) for name in arrays):
+            return False
+    return True
 
 
 def build(name: str, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Form:
-    """A form as it was written down; names of arrays and numbers that it does not have are refused."""
+    """A form from its saved numbers and arrays; unknown names are refused."""
     form = find(name)
     wanted = {f.name: f for f in fields(form)}  # type: ignore[arg-type]
     for given in (*numbers, *arrays):
@@ -115,7 +118,7 @@ def build(name: str, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray
 
 
 def check(form: Form, items: int | None, states: np.ndarray | None = None, users: int | None = None) -> None:
-    """Refuse a form whose arrays do not fit each other, or so many items and users, and what is not finite."""
+    """Refuse a form whose arrays do not fit each other or the numbers of items and users, or are not finite."""
     for name, number in numbers_of(form).items():
         if not isinstance(number, Number) or not math.isfinite(number):
             raise DataError(f'"{name}" of the form "{form.name}" is not a finite number.')
@@ -141,6 +144,6 @@ def check(form: Form, items: int | None, states: np.ndarray | None = None, users
 
 def _check_array(what: str, array: Any, dtype: str, dimensions: int) -> None:
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != dimensions:
-        raise DataError(f"{what} is no {dtype} array of {dimensions} dimensions.")
+        raise DataError(f"{what} is not a {dtype} array of {dimensions} dimensions.")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"{what} has numbers that are not finite.")

@@ -13,9 +13,9 @@ from tacit.rng import mix
 
 @dataclass(frozen=True, eq=False)
 class Hashed:
-    """A number in [0, 1) per pair, a function of two keys; an item's is in `keys`, (m,) uint64, a user's is her state.
+    """A number in [0, 1) per pair, a function of two keys; an item's is in `keys`, (m,) uint64, a user's is the state.
 
-    Somebody new gets the sum of the keys of what she rated: the same history gives the same order.
+    A new user's is the sum of the keys of the rated items: the same history gives the same order.
     """
 
     keys: np.ndarray

@@ -1,4 +1,4 @@
-"""`Implicit`: factors of what people did, not of what they said of it (Hu, Koren and Volinsky 2008)."""
+"""`Implicit`: factors of implicit feedback (Hu, Koren and Volinsky 2008)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Implicit:
-    """x·v_j ranks items by how likely a user takes to them. It is no rating.
+    """x·v_j ranks items by how likely a user takes them. It is not a rating.
 
-    Every item counts: those with which she had to do as 1 with confidence c = 1 + α·r, all others as 0 with 1.
+    Every item counts: those that the user took as 1 with confidence 1 + α·r, all others as 0 with confidence 1.
 
         x = (VᵀV + α·Σ_j r_j·v_j·v_jᵀ + λI)⁻¹ Σ_j (1 + α·r_j)·v_j   over the items with r_j > 0
 

@@ -15,9 +15,9 @@ from tacit.data.ratings import Scale
 class Linear:
     """r̂_j = base_j + v_j·z, cut to the scale.
 
-    A user's state z is N(mean, precision⁻¹) before anything is known, and her ratings are r̂_j with noise of variance 1:
+    A user's state z is N(mean, Λ⁻¹) a priori, and the user's ratings are r̂_j with noise of variance 1:
 
-        z = mean + (Λ + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·mean)   over the items that she rated
+        z = mean + (Λ + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·mean)   over the rated items
 
     With v_j = 1 it is a level per user and a bias per item; without factors it is the same for everyone.
 
@@ -27,9 +27,9 @@ class Linear:
     base : (m,)
     items : V, (m, k)
     mean, precision : (k,) and Λ, (k, k)
-    order : (m,), or None: items are ranked by their ratings. Where given, by order_j + personal·(v_j·z) instead
-    personal : how much a user's own state has to say in an order that is given
-    rates : False where base_j + v_j·z is no rating; it is not cut to the scale then, and only ranks
+    order : (m,), or None. Items are ranked by their ratings; if given, by order_j + personal·(v_j·z) instead
+    personal : the weight of a user's own state in a given order
+    rates : False where base_j + v_j·z is not a rating: it is not cut to the scale, and only ranks
     """
 
     low: float
@@ -62,7 +62,7 @@ class Linear:
     def levels(cls, biases: np.ndarray, scale: Scale, shrinkage: float, mean: float | None = None) -> Linear:
         """A level per user plus a bias per item: k = 1, v = 1.
 
-        A level is the mean of what her ratings leave over the biases, and of `shrinkage` times `mean`, by default the
+        A level is the mean of the user's ratings minus biases, with `shrinkage` more ratings of `mean`, by default the
         middle of the scale.
         """
         mean = scale.low + scale.span / 2 if mean is None else mean
@@ -71,7 +71,7 @@ class Linear:
 
     @classmethod
     def factors(cls, items: np.ndarray, scale: Scale) -> Linear:
-        """low + u·v for factors that nothing bounds; of an unknown user the middle of the scale is expected."""
+        """low + u·v with unbounded factors; an unknown user's prior mean predicts the middle of the scale."""
         m, k = items.shape
         base, mean = np.full(m, scale.low, dtype=np.float32), flat_state(items, scale.span / 2).astype(np.float32)
         return cls(scale.low, scale.high, base, items, mean, np.eye(k, dtype=np.float32))

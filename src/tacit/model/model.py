@@ -1,4 +1,4 @@
-"""`Model`: what a fit leaves behind for everyone: a form over items, with ids."""
+"""`Model`: the shared result of a fit: a form over items, with ids."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tacit.model.forms import Form
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What is shared, and how to use it for somebody who brings their own ratings.
+    """The shared result of a fit, for use with anyone's own ratings.
 
-    `predict` answers with ratings, `recommend` with a ranking: two questions, which a form may answer differently.
+    `predict` returns ratings and `recommend` a ranking; a form may rank otherwise than by its ratings.
 
     Attributes
     ----------
     method : the method's name
     scale : the ratings' scale
     item_ids : Vocabulary, m ids
-    form : what the method learned of the items, and how it rates and ranks
+    form : the learned arrays over items, and how they rate and rank
     states : (n, k) in the order of the roster, where users' states are shared (the vertical setting), or None
     stamp : the guarantee in words, or NON-PRIVATE
     """
@@ -60,24 +60,22 @@ class Model:
         """U, (n, p) float32, where it is shared; else None."""
         return self.states
 
-    # -- somebody new -----------------------------------------------------------------------------------------
-
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """States of new users from their own ratings, in compressed rows; (n, k). Nothing leaves them."""
+        """States of new users from their own ratings, in compressed rows; (n, k)."""
         return self.form.fold_in(
             np.asarray(indptr, dtype=np.int64), np.asarray(items, dtype=np.int32), np.asarray(values, dtype=np.float32)
         )
 
     def scores(self, history: Mapping[Any, float]) -> np.ndarray:
-        """What every item is ranked by, for somebody with these ratings; (m,) float32."""
+        """The score of every item, for a user with these ratings; (m,) float32."""
         return np.asarray(self.form.rank(self._state(history), np.zeros(1, dtype=np.int64)))[0]
 
     def predict(self, history: Mapping[Any, float], items: Sequence[Any]) -> np.ndarray:
-        """The ratings that somebody with this history would give some items, by id; float32."""
+        """Predicted ratings of some items, by id, for a user with this history; float32."""
         columns = item_rows(self.item_ids, items)
         rated = self.form.rate(self._state(history), np.zeros(len(columns), dtype=np.int64), columns)
         if rated is None:
-            raise UsageError(f'A "{self.method}" model predicts no ratings, it only ranks; ask it to recommend.')
+            raise UsageError(f'A "{self.method}" model predicts no ratings, it only ranks; use recommend.')
         return rated
 
     def recommend(self, history: Mapping[Any, float], n: int = 10) -> list[tuple[Any, float]]:
@@ -90,7 +88,7 @@ class Model:
         return self.fold_in(np.array([0, len(rows)]), rows, values)
 
     def _history(self, history: Mapping[Any, float]) -> tuple[np.ndarray, np.ndarray]:
-        check_type(history, Mapping, "A shared model", "somebody's history, {item: rating, …}, since it knows no users")
+        check_type(history, Mapping, "A shared model", "a user's history, {item: rating, …}, since it has no users")
         rows = np.array([self.item_ids.row(item) for item in history], dtype=np.int64)
         try:
             values = np.array([float(value) for value in history.values()])
@@ -99,15 +97,13 @@ class Model:
         if not np.all((values >= self.scale.low) & (values <= self.scale.high)):
             raise DataError(f"A rating in the history is off the scale {self.scale}; correct it.")
         if len(np.unique(rows)) < len(rows):
-            raise DataError("The history rates one item twice; keep one rating of it.")
+            raise DataError("The history rates one item twice; remove one of the ratings.")
         order = np.argsort(rows)
         return rows[order], values[order].astype(np.float32)
 
-    # -- on disk ----------------------------------------------------------------------------------------------
-
     def save(self, folder: str | Path) -> Path:
         """Write model.json and factors.npz into a folder; no pickle."""
-        from tacit.model.saved import write
+        from tacit.model.storage import write
 
         check_type(folder, str | PathLike, "save", "a folder's path")
         return write(self, Path(folder))
@@ -115,7 +111,7 @@ class Model:
     @classmethod
     def load(cls, folder: str | Path) -> Model:
         """The model that `save`, `tacit run`, `tacit export` or a site wrote, by its folder."""
-        from tacit.model.saved import read
+        from tacit.model.storage import read
 
         check_type(folder, str | PathLike, "Model.load", "a folder's path")
         return read(Path(folder))

@@ -1,4 +1,4 @@
-"""`NonNegative`: bounded factors that are nowhere negative, as SGDMF trains them."""
+"""`NonNegative`: bounded, non-negative factors, as SGDMF trains them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.model.linear import flat_state
 class NonNegative:
     """r̂_j = low + u·v_j, where u, v ≥ 0 and ‖u‖², ‖v‖² ≤ R (Π) keep it on the scale; R = high − low.
 
-    A user's state is the u in Π that minimises Σ_j (r_j − low − u·v_j)² + regularization·‖u − prior‖² over her ratings.
+    A user's state is the u in Π that minimises Σ_j (r_j − low − u·v_j)² + regularization·‖u − prior‖² over the ratings.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class NonNegative:
 
     @property
     def prior(self) -> np.ndarray:
-        """Factors of a user of whom nothing is known: equal entries that predict the middle of the scale on average."""
+        """Factors of an unknown user: equal entries that predict the middle of the scale on average."""
         return flat_state(self.items, (self.high - self.low) / 2)
 
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:

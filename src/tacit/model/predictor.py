@@ -1,4 +1,4 @@
-"""What every fitted thing can do: rate pairs, and score whole rows for ranking; and how many parties' become one.
+"""Predictors: they rate pairs and score whole rows for ranking; several parties' are assembled into one.
 
 Rows and columns are those of the training ratings.
 """
@@ -12,15 +12,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tacit.data.ratings import Ratings
-from tacit.model.fitted import Fitted
-from tacit.model.forms import same
+from tacit.model import forms
+from tacit.model.forms import Form
 
 
 class Predictor(Protocol):
-    """Anything that predicts.
-
-    `rates` is True where predictions lie on the rating scale, False where they only rank.
-    """
+    """Anything that predicts; `rates` is True where predictions lie on the rating scale, False if they only rank."""
 
     @property
     def rates(self) -> bool: ...
@@ -44,8 +41,38 @@ class FittedEstimator(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Fitted:
+    """A form, and the state of every user; states: (n, k). Rows and columns are those of the training ratings."""
+
+    form: Form
+    states: np.ndarray
+
+    @classmethod
+    def same_for_all(cls, form: Form, users: int) -> Fitted:
+        """A form without users' states, for that many users."""
+        return cls(form, np.zeros((users, 0), dtype=form.dtype))
+
+    @property
+    def rates(self) -> bool:
+        """Whether predictions lie on the rating scale, or only rank."""
+        return forms.rates(self.form)
+
+    def predict(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """The rating of each pair; where the form only ranks, the score that it ranks by. (k,) float32."""
+        rated = self.form.rate(self.states, users, items)
+        if rated is not None:
+            return rated
+        some, rows = np.unique(users, return_inverse=True)
+        return self.form.rank(self.states, some)[rows, items]
+
+    def scores(self, users: np.ndarray) -> np.ndarray:
+        """What every item is ranked by, one row per user; (len(users), m) float32."""
+        return self.form.rank(self.states, users)
+
+
+@dataclass(frozen=True, eq=False)
 class Part:
-    """One party's predictor, and the rows and columns of the whole that it speaks for."""
+    """One party's predictor, and the rows and columns of the whole that it covers."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -85,9 +112,9 @@ class Assembled:
 
 
 def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -> Predictor:
-    """One predictor for the whole. Parties whose users have states in the same form become one of that form."""
+    """One predictor for the whole; a `Fitted` one if all parties' are, with equal forms."""
     fitted = [part.predictor for part in parts if isinstance(part.predictor, Fitted)]
-    if len(fitted) == len(parts) and not by_item and all(same(p.form, fitted[0].form) for p in fitted):
+    if len(fitted) == len(parts) and not by_item and forms.same(*(p.form for p in fitted)):
         form = fitted[0].form
         states = np.zeros((n_users, form.width), dtype=form.dtype)
         for part, predictor in zip(parts, fitted, strict=True):
@@ -97,13 +124,12 @@ def assemble(parts: Sequence[Part], n_users: int, n_items: int, by_item: bool) -
 
 
 def _groups(owner: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """The positions of each distinct owner."""
     order = np.argsort(owner, kind="stable")
     numbers, starts = np.unique(owner[order], return_index=True)
     return list(zip(numbers.tolist(), np.split(order, starts)[1:], strict=True))
 
 
-class Overlay:
+class WithNewUsers:
     """One predictor, but another one for some users: those who were folded in afterwards."""
 
     def __init__(self, base: Predictor, rows: np.ndarray, other: Predictor, n_users: int) -> None:

@@ -10,11 +10,11 @@ from tacit.partition.parties import Parties, Setting, Share
 __all__ = ["partition", "Parties", "Share", "Setting"]
 
 
-class _Room(ModuleType):
-    """This room is also a function: `tacit.partition(…)`."""
+class _Callable(ModuleType):
+    """This package is also a function: `tacit.partition(…)`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return partition(*args, **kwargs)
 
 
-sys.modules[__name__].__class__ = _Room
+sys.modules[__name__].__class__ = _Callable

@@ -13,13 +13,13 @@ from tacit.data.ratings import Ratings
 from tacit.errors import UsageError, did_you_mean
 
 UNKNOWN = "unknown"
-GENRE = ("genre", "genres")  # either name will do; many values may stand in one cell, as in "Drama|War"
+GENRE = ("genre", "genres")  # either name will do; a cell may have several values, as in "Drama|War"
 
 
 def find_column(ratings: Ratings, by: str, others: tuple[str, ...]) -> tuple[str, pa.ChunkedArray]:
     """("user" or "item", the column called `by`); the users' one if both have it.
 
-    `others` are the ways to divide that are no column, for the message.
+    `others` are the ways to divide that are not columns, for the message.
     """
     tables = {"user": ratings.user_attributes, "item": ratings.item_attributes}
     columns = {side: [] if t is None else t.column_names for side, t in tables.items()}
@@ -42,10 +42,10 @@ def side_with(by: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, str] 
 
 
 def values(column: pa.ChunkedArray, rarest: bool = False) -> np.ndarray:
-    """The column as text, (rows,) object; what is missing or empty is "unknown".
+    """The column as text, (rows,) object; missing and empty cells are "unknown".
 
-    With `rarest`, a cell of several values ("Drama|War", or a list) counts as that one of them which the
-    fewest rows have, the alphabet deciding between equals.
+    With `rarest`, a cell of several values ("Drama|War", or a list) counts as the one that the fewest rows have,
+    the first in the alphabet among equals.
     """
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         cells = ["|".join(map(str, cell or ())) for cell in column.to_pylist()]
@@ -67,14 +67,12 @@ def values(column: pa.ChunkedArray, rarest: bool = False) -> np.ndarray:
 def parties_of(labels: np.ndarray, by: str, into: int | None) -> tuple[np.ndarray, list[str], bool]:
     """The party of every row (rows,) int64, the parties' labels, and whether values had to be merged.
 
-    The party with the most rows comes first. With more values than `into`, the largest `into` values found
-    the parties, and each further one, in falling size, joins the party that is then the smallest.
+    The party with the most rows comes first. With more values than `into`, each of the largest `into` values makes a
+    party, and each further one, by decreasing size, joins the party that is then the smallest.
     """
     found, code, size = np.unique(labels, return_inverse=True, return_counts=True)
     if into is not None and into > len(found):
-        raise UsageError(
-            f'"{by}" has {len(found):,} values, too few for {into:,} parties; ask for fewer or leave it out.'
-        )
+        raise UsageError(f'"{by}" has {len(found):,} values, too few for {into:,} parties; request fewer.')
     order = np.lexsort((np.arange(len(found)), -size))
     members: list[list[int]] = [[int(v)] for v in order[:into]]
     heap = [(int(size[v]), -k) for k, (v,) in enumerate(members)]

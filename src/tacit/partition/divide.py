@@ -1,7 +1,7 @@
-"""`partition`: ratings in, parties out.
+"""`partition`: ratings divided among parties.
 
-Who goes where is decided by keys of (seed, id), never by the order of the input. Horizontal shares keep all
-items, vertical ones all users; every rating is in exactly one share, and is copied once.
+The division depends on (seed, id), never on the order of the input. Horizontal shares have all items, vertical ones all
+users; every rating is in exactly one share, and is copied once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, UsageError, check_type, is_number
+from tacit.errors import DataError, UsageError, check_integer, check_type, is_number
 from tacit.partition.attribute import GENRE, find_column, parties_of, values
 from tacit.partition.parties import Parties, Setting, Share
-from tacit.partition.skew import dealing_order, sizes
+from tacit.partition.skew import assignment_order, sizes
 from tacit.rng import derive
 
 WAYS = ("user", "item", "device", "group")
@@ -51,7 +51,7 @@ def partition(
     check_type(ratings, Ratings, "partition", "ratings, as tacit.load or tacit.split return them")
     _check(into, by, size_skew, taste_skew)
     if not ratings.n_users or not ratings.n_items:
-        raise DataError(f"{ratings.name} has no users or no items, so that there is nothing to divide.")
+        raise DataError(f"{ratings.name} has no users or no items, so there is nothing to divide.")
     if by in ("user", "item"):
         division = _silos(ratings, by, into or 10, size_skew, taste_skew, seed)
     elif by == "device":
@@ -60,21 +60,13 @@ def partition(
         division = _groups(ratings, into, seed)
     else:
         division = _by_attribute(ratings, by, into)
-    return Parties(
-        shares=_shares(ratings, division),
-        setting=division.setting,
-        description=division.description,
-        n_users=ratings.n_users,
-        n_items=ratings.n_items,
-        scale=ratings.scale,
-        feedback=ratings.feedback,
-        user_ids=ratings.user_ids,
-        catalogue=Catalogue(ratings.item_ids, ratings.item_attributes, ratings.features),
-    )
+    catalogue = Catalogue(ratings.item_ids, ratings.item_attributes, ratings.features)
+    shares, (setting, _, _, description) = _shares(ratings, division), division
+    return Parties(shares, setting, description, ratings.scale, ratings.feedback, ratings.user_ids, catalogue)
 
 
 class Division(NamedTuple):
-    """Who goes where, before any rating is moved."""
+    """The party of every user or item, before any rating is moved."""
 
     setting: Setting
     party: np.ndarray  # of every user, or if vertical of every item: (n,) or (m,) int64
@@ -83,11 +75,11 @@ class Division(NamedTuple):
 
 
 def _check(into: int | None, by: str, size_skew: float, taste_skew: float) -> None:
-    if into is not None and (isinstance(into, bool) or not isinstance(into, (int, np.integer)) or into < 1):
-        raise UsageError(f"into = {into!r} is not possible; it is a whole number of parties, 1 or more.")
+    if into is not None:
+        check_integer("into", into)
     for name, skew in (("size_skew", size_skew), ("taste_skew", taste_skew)):
         if not is_number(skew) or not 0 <= skew <= 1:
-            raise UsageError(f"{name} = {skew!r} is not possible; it lies between 0 and 1.")
+            raise UsageError(f"{name} = {skew!r} is not possible; give a number between 0 and 1.")
         if skew and by not in ("user", "item"):
             raise UsageError(f'{name} works by "user" and by "item", not by "{by}"; leave it out.')
 
@@ -95,7 +87,7 @@ def _check(into: int | None, by: str, size_skew: float, taste_skew: float) -> No
 def _silos(r: Ratings, by: str, into: int, size_skew: float, taste_skew: float, seed: int) -> Division:
     n = r.n_users if by == "user" else r.n_items
     _check_enough(n, into, by)
-    party = _dealt(dealing_order(r, by, taste_skew, seed), sizes(n, into, size_skew))
+    party = _assigned(assignment_order(r, by, taste_skew, seed), sizes(n, into, size_skew))
     how = f"by taste (skew {taste_skew:g})" if taste_skew else "at random"
     unequal = f" of unequal size (skew {size_skew:g})" if size_skew else ""
     sentence = f"{_are(n, by)} divided {how} among {_many(into, 'silo')}{unequal}."
@@ -105,7 +97,7 @@ def _silos(r: Ratings, by: str, into: int, size_skew: float, taste_skew: float, 
 
 def _cohorts(r: Ratings, into: int, seed: int) -> Division:
     _check_enough(r.n_users, into, "user")
-    party = _dealt(dealing_order(r, "user", 0.0, seed), sizes(r.n_users, into, 0.0))
+    party = _assigned(assignment_order(r, "user", 0.0, seed), sizes(r.n_users, into, 0.0))
     sentence = f"{_are(r.n_users, 'device')} simulated in {_many(into, 'cohort')}, one device per user."
     return Division(Setting.DEVICE, party, _numbered("cohort", into), sentence)
 
@@ -115,10 +107,9 @@ def _groups(r: Ratings, into: int | None, seed: int) -> Division:
     fewest, most = -(-n // LARGEST_GROUP), n // SMALLEST_GROUP
     if not fewest <= (into or fewest) <= most:
         possible = f"make {fewest:,} to {most:,} groups" if most else "are too few for one"
-        asked = f", not {into:,}" if into and most else ""
-        raise UsageError(
-            f"Groups have {SMALLEST_GROUP} to {LARGEST_GROUP} members: {_many(n, 'user')} {possible}{asked}."
-        )
+        but = f", not {into:,}" if into and most else ""
+        sizes_allowed = f"{SMALLEST_GROUP} to {LARGEST_GROUP}"
+        raise UsageError(f"Groups have {sizes_allowed} members: {_many(n, 'user')} {possible}{but}.")
     g = into or min(max(round(2 * n / (SMALLEST_GROUP + LARGEST_GROUP)), fewest), most)
     draw = derive(seed, "group sizes", n, g)
     size = draw.integers(SMALLEST_GROUP, LARGEST_GROUP + 1, g)
@@ -126,14 +117,9 @@ def _groups(r: Ratings, into: int | None, seed: int) -> Division:
     room = size - SMALLEST_GROUP if excess > 0 else LARGEST_GROUP - size
     places = draw.permutation(np.repeat(np.arange(g), room))[: abs(excess)]
     size -= np.sign(excess) * np.bincount(places, minlength=g)
-    party = _dealt(dealing_order(r, "user", 0.0, seed), size)
-    groups = f"{_many(g, 'group')} of {size.min()} to {size.max()}"
-    return Division(
-        Setting.HORIZONTAL,
-        party,
-        _numbered("group", g),
-        f"{_are(n, 'user')} divided at random among {groups}.",
-    )
+    party = _assigned(assignment_order(r, "user", 0.0, seed), size)
+    sentence = f"{_are(n, 'user')} divided at random among {_many(g, 'group')} of {size.min()} to {size.max()}."
+    return Division(Setting.HORIZONTAL, party, _numbered("group", g), sentence)
 
 
 def _by_attribute(r: Ratings, by: str, into: int | None) -> Division:
@@ -148,7 +134,7 @@ def _by_attribute(r: Ratings, by: str, into: int | None) -> Division:
 
 def _check_enough(n: int, into: int, what: str) -> None:
     if into > n:
-        raise UsageError(f"{_many(n, what)} cannot be divided among {into:,} parties; ask for {n:,} or fewer.")
+        raise UsageError(f"{_many(n, what)} cannot be divided among {into:,} parties; request {n:,} or fewer.")
 
 
 def _many(n: int, what: str) -> str:
@@ -163,7 +149,7 @@ def _numbered(what: str, n: int) -> list[str]:
     return [f"{what} {k}" for k in range(1, n + 1)]
 
 
-def _dealt(order: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _assigned(order: np.ndarray, size: np.ndarray) -> np.ndarray:
     """The party of each member, when the first size[0] in `order` go to the first party, and so on."""
     party = np.empty(len(order), dtype=np.int64)
     party[order] = np.repeat(np.arange(len(size)), size)
@@ -176,21 +162,15 @@ def _shares(r: Ratings, division: Division) -> tuple[Share, ...]:
     vertical, device = division.setting is Setting.VERTICAL, division.setting is Setting.DEVICE
     everyone = np.arange(r.n_users if vertical else r.n_items)
     parts = _by_items(r, division.party, members) if vertical else map(r.select_users, members)
-    return tuple(
-        Share(
-            name=f"party-{k}",
-            ratings=part,
-            users=everyone if vertical else mine,
-            items=mine if vertical else everyone,
-            label=label,
-            devices=len(mine) if device else 0,
-        )
-        for k, (part, mine, label) in enumerate(zip(parts, members, division.labels, strict=True), start=1)
-    )
+    shares = []
+    for k, (part, mine, label) in enumerate(zip(parts, members, division.labels, strict=True), start=1):
+        users, items = (everyone, mine) if vertical else (mine, everyone)
+        shares.append(Share(f"party-{k}", part, users, items, label, len(mine) if device else 0))
+    return tuple(shares)
 
 
 def _by_items(r: Ratings, party: np.ndarray, members: list[np.ndarray]) -> Iterator[Ratings]:
-    """What `r.select_items` gives for each party, in one pass over the ratings instead of one per party."""
+    """`r.select_items` of each party, in one pass over the ratings instead of one per party."""
     place = np.empty(r.n_items, dtype=np.int32)
     for mine in members:
         place[mine] = np.arange(len(mine), dtype=np.int32)

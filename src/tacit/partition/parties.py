@@ -1,4 +1,4 @@
-"""What a partition leaves: one share of the ratings per party, and the public facts of the whole."""
+"""The result of a partition: one share of the ratings per party, and the public facts of the whole."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ class Share:
 
     Attributes
     ----------
-    name : "party-1" …
     ratings : Ratings; row r is the whole's user users[r], column c its item items[c]
     users, items : (n_h,), (m_h,) int64, increasing
-    label : what the party stands for, such as the attribute's value
+    label : such as the attribute's value
     devices : number of devices if this is a cohort, else 0
     """
 
@@ -50,22 +49,11 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Parties(Sequence[Share]):
-    """All parties of one partition, in order.
-
-    Attributes
-    ----------
-    shares : tuple of Share, named "party-1" … in this order
-    setting : Setting
-    description : one sentence for the report
-    n_users, n_items, scale, feedback, user_ids : of the whole
-    catalogue : all items, with what everyone may know of them
-    """
+    """All parties of one partition, named "party-1" … in this order, and what is public of the whole."""
 
     shares: tuple[Share, ...]
     setting: Setting
     description: str
-    n_users: int
-    n_items: int
     scale: Scale
     feedback: Feedback
     user_ids: Vocabulary
@@ -80,6 +68,14 @@ class Parties(Sequence[Share]):
 
     def __len__(self) -> int:
         return len(self.shares)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.catalogue)
 
     @property
     def item_ids(self) -> Vocabulary:

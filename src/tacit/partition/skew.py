@@ -1,4 +1,4 @@
-"""How unlike the parties are, in size and in taste. For simulations: a real site is what it is."""
+"""How much the parties differ in size and in taste, for simulations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def sizes(n: int, into: int, skew: float) -> np.ndarray:
     return np.sort(1 + whole)[::-1]
 
 
-def dealing_order(ratings: Ratings, by: str, skew: float, seed: int) -> np.ndarray:
-    """Users (by="user") or items in the order in which they are dealt out. Shape (n,) or (m,), int64.
+def assignment_order(ratings: Ratings, by: str, skew: float, seed: int) -> np.ndarray:
+    """Users (by="user") or items in the order in which they are assigned. Shape (n,) or (m,), int64.
 
     Each one's place is skew · its rank in taste + (1 − skew) · a random number of (seed, id).
     """
@@ -41,8 +41,8 @@ def taste(ratings: Ratings, seed: int, sweeps: int = 8) -> tuple[np.ndarray, np.
     """A score of every user's and every item's taste, (n,) and (m,) float64: the first principal direction.
 
     A = D^−½ E C^−½ with the users' and items' weights D and C on both sides, by power iteration. For explicit
-    ratings E holds what item and user means leave over, for other feedback the logarithms of counts; √C, the
-    direction in which everyone likes what is popular, is left out. An unrated item and a silent user get 0.
+    ratings E holds the residuals of item and user means, for other feedback the logarithms of counts; √C, the
+    direction of popularity, is left out. Users and items without ratings get 0.
     """
     from scipy.sparse import csr_array
 
@@ -53,7 +53,7 @@ def taste(ratings: Ratings, seed: int, sweeps: int = 8) -> tuple[np.ndarray, np.
         e -= _mean(e, u, r.n_users)[u]
         weight = np.ones(len(e))
     else:
-        weight = e = np.log1p(e)  # ten times is more than once, but not ten times as telling
+        weight = e = np.log1p(e)  # ten times is more than once, but not ten times as much
     d, c = np.bincount(u, weight, r.n_users), np.bincount(r.items, weight, r.n_items)
     root_d, root_c = np.sqrt(np.maximum(d, 1e-12)), np.sqrt(np.maximum(c, 1e-12))
     e /= root_d[u]

@@ -1,7 +1,7 @@
-"""The plan of a run: what will be released, how much noise it needs, and what it will cost. No data is touched.
+"""The plan of a run: what will be released, how much noise that needs, and what it will cost. No data is touched.
 
-Everything here is made from a method's specs, the context and the aggregation; without privacy there is a plan too,
-which adds nothing and promises nothing.
+A plan follows from a method's specs, public facts and the aggregation. Without privacy it adds no noise and promises
+nothing.
 """
 
 from __future__ import annotations
@@ -9,39 +9,43 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from tacit import aggregation as aggregations
 from tacit.aggregation import Aggregation
 from tacit.aggregation.plain import Plain
 from tacit.boundary.account import epsilon as epsilon_of
+from tacit.boundary.account import epsilon_after
 from tacit.boundary.calibrate import multiplier as calibrated
 from tacit.boundary.code import AVERAGED, Code, Fixed, Floats, Grid
-from tacit.boundary.curves import epsilon_after
 from tacit.boundary.events import Event, NonPrivate
 from tacit.boundary.query import Mechanism, cells_of
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec, StepTerms, Terms, costliest, event_of, times
+from tacit.config import AggregationSection, PrivacySection
+from tacit.data.public_facts import PublicFacts
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
 from tacit.methods import Method, Parameters
-from tacit.methods.context import Context
+from tacit.methods.context import Context, Target
 from tacit.partition import Setting
 from tacit.secure.quantize import WRAP, Rounding, bits_for
 
-#: What a guarantee rests on where releases of several parties compose: the coordinator says how many there are.
+#: What a guarantee rests on where releases of several parties compose: the coordinator reports how many there are.
 ROSTER_REPORTED = "if the coordinator reports the roster truthfully"
 
-#: What whoever asked should know where single ratings are counted as whole records.
+#: The warning where single ratings are accounted for as whole records.
 AS_REPLACED = (
-    "What a user adds is computed from all of her ratings, so one rating can change all of it: per rating this is the "
-    'replace case of the unit user, and costs more than unit = "user"; protect users, or use a method that bounds '
+    "What a user adds is computed from all of their ratings, so one rating can change all of it: per rating this is "
+    'the replace case of the unit user, and costs more than unit = "user"; protect users, or use a method that bounds '
     "single ratings."
 )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is decided before the first release; `parameters` are the method's, with no default left open.
+    """Everything that is decided before the first release; `parameters` are the method's, with every default resolved.
 
     `multiplier` is z where all steps have the same, else what their shares multiply.
     """
@@ -64,7 +68,7 @@ class Plan:
         return max((terms.spec.releases for terms in self.terms.steps.values()), default=1)
 
     def sigma(self) -> dict[str, float]:
-        """By step, the standard deviation of the noise that one answer, or one hidden sum, must have."""
+        """By step, the standard deviation of the noise on one answer, or on one hidden sum."""
         return {name: terms.sigma for name, terms in self.terms.steps.items()} if self.terms.private else {}
 
     def signal_to_noise(self) -> dict[str, float]:
@@ -82,8 +86,8 @@ class Plan:
         """How many parties' noise one cell carries in the end."""
         return 1 if terms.kind is Kind.CHAIN and not terms.spec.mean else self.context.parties
 
-    def loudness(self) -> list[dict[str, Any]]:
-        """By step, what is asked and how loud its noise is, for plans and reports."""
+    def noise_levels(self) -> list[dict[str, Any]]:
+        """By step, what is released and how large its noise is, for plans and reports."""
         ratio = self.signal_to_noise()
         return [
             {
@@ -102,29 +106,26 @@ class Plan:
         ]
 
     def sealing(self) -> dict[str, Any] | None:
-        """How sums are hidden, for plans and cards; None where nothing is."""
-        told = self.how.described()
-        if told is None:
+        """How sums are hidden, for plans and cards; None where none are."""
+        described = self.how.description()
+        if described is None:
             return None
-        grids = {name: terms.code.bits for name, terms in self.terms.steps.items() if terms.retried}
-        return {**told, "bits": grids, "wrap": WRAP, "noised": self.terms.private}
+        bits = {name: terms.code.bits for name, terms in self.terms.steps.items() if terms.retried}
+        return {**described, "bits": bits, "wrap": WRAP, "noised": self.terms.private}
 
-    def alone(self) -> float | None:
-        """ε of one party's own share of the noise, were all others to collude; None where its noise is its own."""
-        part = self.how.alone
-        if part is None or not self.terms.private or not any(t.retried for t in self.terms.steps.values()):
+    def collusion_epsilon(self) -> float | None:
+        """ε of one party's own share of the noise, were all others to collude; None where no noise is shared."""
+        part, steps = self.how.noise_share, self.terms.steps.values()
+        if part is None or not self.terms.private or not any(t.retried for t in steps):
             return None
-        events = [
-            times(_event(t, t.multiplier * (part if t.retried else 1), self.how), t.spec.releases)
-            for t in self.terms.steps.values()
-        ]
-        again = [_event(t, t.multiplier * part, self.how) for t in self.terms.steps.values() if t.retried]
+        events = [times(_event(t, t.multiplier * (part if t.retried else 1), self.how), t.spec.releases) for t in steps]
+        again = [_event(t, t.multiplier * part, self.how) for t in steps if t.retried]
         return float(epsilon_of([*events, *costliest(again, self.terms.retries)], self.delta, self.terms.relation))
 
     def spent(self, asked: Mapping[str, int]) -> float:
-        """ε of the releases that were asked for so far, by step, whatever became of them; never too low.
+        """ε of the releases requested so far, by step, whatever became of them; never too low.
 
-        A party makes no more releases of a step than were planned, so that further requests cost nothing.
+        A party makes no more releases of a step than were planned, so further requests cost nothing.
         """
         if not isinstance(self.terms.guarantee, Guarantee):
             return math.inf
@@ -140,43 +141,73 @@ class Plan:
         }
         return {step: float(epsilon_of([event], self.delta, self.terms.relation)) for step, event in ones.items()}
 
+    def check_budget(self, privacy: PrivacySection | None) -> None:
+        """Refuse a run that every party would refuse at its first step, since it exceeds even an empty ledger."""
+        if privacy is None or (privacy.budget is None and privacy.accounting == "sound"):
+            return
+        budget = privacy.budget or privacy.epsilon
+        spent = epsilon_of(self.terms.events, self.delta, self.terms.relation)
+        if spent > budget * (1 + 1e-9):
+            raise PrivacyRefused(
+                f"This run takes every party to ε = {spent:.3f} at δ = {self.delta:g}, and its budget is {budget:g}: "
+                "no step would be answered; raise the budget of [privacy], or ask for a smaller epsilon."
+            )
+
+
+def plan_run(
+    method: Method,
+    parameters: Parameters,
+    setting: Setting,
+    parties: int,
+    public: PublicFacts,
+    privacy: PrivacySection | None,
+    aggregation: AggregationSection,
+    seeded: bool,
+) -> Plan:
+    """The plan of a run as a run file's sections describe it; refuses what cannot be promised."""
+    target: Target | None = None
+    warnings: tuple[str, ...] = ()
+    if privacy is not None:
+        delta, warnings = checked_delta(privacy.delta, public.users)
+        target = Target(privacy.epsilon, delta, Unit(privacy.unit))
+    context, how = Context(public, setting, parties, target), aggregations.made(setting, parties, aggregation)
+    paper = privacy is not None and privacy.accounting == "paper"
+    made = make_plan(method, parameters, context, how, seeded=seeded, paper=paper)
+    return replace(made, warnings=(*warnings, *made.warnings))
+
 
 def make_plan(
     method: Method, parameters: Parameters, context: Context, how: Aggregation, *, seeded: bool, paper: bool = False
 ) -> Plan:
-    """Calibrate the noise for everything that the method states; refuse what cannot be kept.
+    """Calibrate the noise for everything that the method releases; refuse what cannot be promised.
 
-    With `paper` the noise is by the paper's own formulas, and the guarantee says what truly holds beside it.
+    With `paper` the noise follows the paper's own formulas, and the guarantee also states what truly holds.
     """
-    if context.target is not None and not method.guaranteed:
+    target = context.target
+    if target is not None and not method.guaranteed:
         raise _no_guarantee(method)
-    sides = method.sides_in(context.setting)
     parameters = parameters.resolved(context)
-    specs = _stated(method, parameters, context)
-    shapes = _shapes(method, parameters, context, specs)
-    steps = sides.party.steps
-    averaged = {spec.step: (steps[spec.step].kind, spec.mean) for spec in specs}
-    how.check(method.name, averaged)
-    if context.target is None:
-        bare = {spec.step: _bare(spec, steps[spec.step].kind, shapes, context, how) for spec in specs}
+    specs = method.stated(parameters, context)
+    steps, sizes = method.sides_in(context.setting).party.steps, _sizes(parameters, context)
+    how.check(method.name, {spec.step: (steps[spec.step].kind, spec.mean) for spec in specs})
+    drafts = [
+        _Draft(spec, steps[spec.step].kind, steps[spec.step].gives.shapes(sizes), context, how, seeded)
+        for spec in specs
+    ]
+    if target is None:
+        bare = {draft.spec.step: draft.without_noise() for draft in drafts}
         disclosed = [step.name for step in steps.values() if step.kind is Kind.DISCLOSE]
         terms = Terms(NoGuarantee(_hidden(bare, how, disclosed)), bare, retries=how.retries)
         return Plan(parameters, context, how, terms)
     if not specs:
         raise _no_guarantee(method)
-    target, counted = context.target, [spec.query.counted(context.target.unit) for spec in specs]
-    unit, relation = next((pair for pair in counted if pair[1] is Relation.REPLACE), counted[0])
-    if relation is not Relation.REPLACE and len(set(counted)) > 1:
-        raise PrivacyRefused(
-            f"The steps of {method.name} are counted for different units; let all of its queries bound the same one."
-        )
+    unit, relation = _counted(method, specs, target.unit)
+    drafts = [draft.bounded(unit) for draft in drafts]
+    retries = how.retries if any(draft.retried for draft in drafts) else 0
 
     def at(x: float, *, bits: bool = False) -> Terms:
-        made = {
-            spec.step: _step(spec, steps[spec.step].kind, x, unit, shapes[spec.step], context, how, seeded, bits)
-            for spec in specs
-        }
-        return Terms(NON_PRIVATE, made, unit, relation, how.retries if any(t.retried for t in made.values()) else 0)
+        noisy = {draft.spec.step: draft.with_noise(x, bits=bits) for draft in drafts}
+        return Terms(NON_PRIVATE, noisy, unit, relation, retries)
 
     claimed = None
     if paper:
@@ -196,6 +227,84 @@ def make_plan(
     return Plan(parameters, context, how, replace(terms, guarantee=promise), x, warnings)
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """The terms of one step while its noise is still open; `bounded` fills in how far one unit can move an answer."""
+
+    spec: Spec
+    kind: Kind
+    shapes: Mapping[str, tuple[int, ...]]
+    context: Context
+    how: Aggregation
+    seeded: bool
+    sensitivity: float = math.inf
+    parties: int = 1
+    rounding: Rounding | None = None
+
+    @cached_property
+    def sealed(self) -> bool:
+        return self.how.hidden(self.kind, self.spec.mean)
+
+    @property
+    def retried(self) -> bool:
+        return self.sealed and self.kind is Kind.SUM
+
+    def without_noise(self) -> StepTerms:
+        """Hidden, where the aggregation does that, in fixed point."""
+        code: Code = Floats()
+        if self.sealed and self.kind is Kind.SUM:
+            code = Fixed.of(self.spec.query.largest or 0.0, self.context.facts.users)
+        elif self.sealed and self.kind is Kind.CHAIN:
+            code = AVERAGED
+        cells = cells_of(self.shapes)
+        return StepTerms(self.spec, self.kind, 0.0, math.inf, NonPrivate(), code, self.sealed, cells=cells)
+
+    def bounded(self, unit: Unit) -> _Draft:
+        """With the query's own sensitivity and, for a sum of integers, the grid; refuses what has no bound."""
+        query, name = self.spec.query, self.spec.step
+        sensitivity = query.sensitivity(unit, Relation.ZERO_OUT)
+        if not 0 < sensitivity < math.inf:
+            raise PrivacyRefused(
+                f'Step "{name}" has no bound on what one {unit} can change, so it carries no guarantee; trim or clip '
+                "what it asks, declare the scale, or leave [privacy] out."
+            )
+        vertical = self.context.setting is Setting.VERTICAL
+        parties = self.context.parties if vertical and unit is Unit.USER else 1
+        rounding = None
+        if self.kind is Kind.SUM and (self.sealed or not self.seeded):
+            clip = query.clip
+            if clip is None:
+                raise PrivacyRefused(
+                    f'Step "{name}" exposes no per-user contributions, so it cannot be summed in integers, as under '
+                    '"secagg" and in every deployment.'
+                )
+            if sensitivity < clip * (1 - 1e-9):
+                raise PrivacyRefused(
+                    f'Step "{name}" lets one user add up to {clip:g} and states a sensitivity of {sensitivity:g}, '
+                    "which would be too little noise; correct the query."
+                )
+            rounding = Rounding.fine(clip, query.nonzero_coordinates(self.shapes))
+        if self.retried and parties > 1:
+            raise PrivacyRefused(
+                "A user is in several parties here, and a sum that carries one noise as a whole is not accounted for "
+                'that; use [aggregation] name = "plain", where every party adds its own noise.'
+            )
+        return replace(self, sensitivity=sensitivity, parties=parties, rounding=rounding)
+
+    def with_noise(self, x: float, *, bits: bool) -> StepTerms:
+        """The terms where noise is x by the step's share; `bits` computes a grid's width, which takes time."""
+        spec, cells = self.spec, cells_of(self.shapes)
+        z = x * _weight(spec.query.mechanism, spec.releases * spec.answers * self.parties, spec.share)
+        code: Code = AVERAGED if self.sealed and self.kind is Kind.CHAIN else Floats(z * self.sensitivity)
+        if self.rounding is not None:
+            grid = Grid(self.rounding, self.sensitivity / self.rounding.clip, z, 64)
+            largest = self.how.largest_variance(grid.variance) if self.sealed and bits else 2 * grid.variance
+            users = self.context.facts.users
+            code = replace(grid, bits=bits_for(users, self.rounding, largest, cells)) if bits else grid
+        event = event_of(spec.query, z, spec.answers * self.parties, code, self.how.crowd)
+        return StepTerms(spec, self.kind, z, self.sensitivity, event, code, self.sealed, self.parties, cells)
+
+
 def _no_guarantee(method: Method) -> PrivacyRefused:
     return PrivacyRefused(
         f'The method "{method.name}" carries no guarantee in this version, so [privacy] cannot be kept; '
@@ -203,117 +312,31 @@ def _no_guarantee(method: Method) -> PrivacyRefused:
     )
 
 
-def _stated(method: Method, parameters: Parameters, context: Context) -> list[Spec]:
-    """A method's specs, found fit to be planned."""
-    sides = method.sides_in(context.setting)
-    specs = list(sides.specs(parameters, context))
-    shares = [spec.share for spec in specs if spec.share is not None]
-    named = [spec.step for spec in specs]
-    for spec in specs:
-        wrong = None
-        if spec.step not in sides.party.steps:
-            wrong = f"its party has no such step, but {', '.join(sides.party.steps)}"
-        elif named.count(spec.step) > 1:
-            wrong = "it is there twice"
-        else:
-            wrong = _unfit(spec, sides.party.steps[spec.step].kind)
-        if wrong is not None:
-            raise UsageError(f'{method.name} states a release of "{spec.step}", and {wrong}.')
-    if shares and (len(shares) < len(specs) or not all(share > 0 for share in shares) or not sum(shares) <= 1 + 1e-9):
-        raise UsageError(
-            f"The specs of {method.name} share the budget as "
-            f"{', '.join(f'{spec.step}: {spec.share}' for spec in specs)}; give every one of them a share above 0, all "
-            "together at most 1, or none of them."
-        )
-    return specs
-
-
-def _unfit(spec: Spec, kind: Kind) -> str | None:
-    """Why a step of that kind cannot make such releases: what is accounted for would not be what the gate does."""
-    mechanism, answers = spec.query.mechanism, spec.answers
-    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (spec.releases, answers))
-    if not whole or spec.releases < 0 or answers < 0:
-        return "its releases and answers have to be integers of 0 or more"
-    if kind not in (Kind.SUM, Kind.CHAIN, Kind.REPORT):
-        return f"a {kind} step asks no query"
-    if (kind is Kind.REPORT) != (mechanism is Mechanism.RESPONSE):
-        return f"a {kind} step cannot be noised as {mechanism}: reports are randomised responses, and nothing else is"
-    if mechanism is Mechanism.PERTURBED and kind is not Kind.CHAIN:
-        return f"noise inside an objective is for a chain, and this is a {kind}"
-    if kind is Kind.SUM and answers != 1:
-        return f"a sum has one answer, and not {answers}"
-    if answers == 0 and (kind is Kind.REPORT or mechanism is Mechanism.PERTURBED):
-        return "it has no answer, and would release one all the same"
-    return None
-
-
-def _shapes(
-    method: Method, parameters: Parameters, context: Context, specs: Sequence[Spec]
-) -> dict[str, dict[str, tuple[int, ...]]]:
-    """By step, the shapes of what one party releases, if all parties are of the same size."""
-    facts, divided = context.facts, context.setting is Setting.VERTICAL
-    sizes = {
-        "users": facts.users if divided else math.ceil(facts.users / context.parties),
-        "items": math.ceil(facts.items / context.parties) if divided else facts.items,
+def _sizes(parameters: Parameters, context: Context) -> dict[str, int]:
+    """What names in the shapes of messages stand for at one party, if all parties are of the same size."""
+    facts, vertical = context.facts, context.setting is Setting.VERTICAL
+    return {
+        "users": facts.users if vertical else math.ceil(facts.users / context.parties),
+        "items": math.ceil(facts.items / context.parties) if vertical else facts.items,
         "features": facts.features,
         "any": 1,
         **parameters.dimensions,
     }
-    steps = method.sides_in(context.setting).party.steps
-    return {spec.step: steps[spec.step].gives.shapes(sizes) for spec in specs}
 
 
-def _bare(
-    spec: Spec, kind: Kind, shapes: Mapping[str, Mapping[str, tuple[int, ...]]], context: Context, how: Aggregation
-) -> StepTerms:
-    """A step without noise: hidden, where the aggregation does that, in fixed point."""
-    sealed, code = how.hidden(kind, spec.mean), Floats()
-    chosen: Code = code
-    if sealed and kind is Kind.SUM:
-        chosen = Fixed.of(spec.query.largest or 0.0, context.facts.users)
-    elif sealed and kind is Kind.CHAIN:
-        chosen = AVERAGED
-    cells = cells_of(shapes[spec.step])
-    return StepTerms(spec, kind, 0.0, math.inf, NonPrivate(), chosen, sealed, cells=cells)
-
-
-def _step(
-    spec: Spec,
-    kind: Kind,
-    x: float,
-    unit: Unit,
-    shapes: Mapping[str, tuple[int, ...]],
-    context: Context,
-    how: Aggregation,
-    seeded: bool,
-    bits: bool,
-) -> StepTerms:
-    """A step's terms where noise is x by its share; `bits` only where they are wanted, since they take time."""
-    query, sealed = spec.query, how.hidden(kind, spec.mean)
-    sensitivity = query.sensitivity(unit, Relation.ZERO_OUT)
-    if not 0 < sensitivity < math.inf:
+def _counted(method: Method, specs: Sequence[Spec], unit: Unit) -> tuple[Unit, Relation]:
+    """The unit and relation that all queries are accounted for under: replace, where one of them needs it."""
+    pairs = [spec.query.counted(unit) for spec in specs]
+    chosen = next((pair for pair in pairs if pair[1] is Relation.REPLACE), pairs[0])
+    if chosen[1] is not Relation.REPLACE and len(set(pairs)) > 1:
         raise PrivacyRefused(
-            f'Step "{spec.step}" has no bound on what one {unit} can change, so it carries no guarantee; trim or clip '
-            "what it asks, declare the scale, or leave [privacy] out."
+            f"The steps of {method.name} are counted for different units; let all of its queries bound the same one."
         )
-    everywhere = context.parties if context.setting is Setting.VERTICAL and unit is Unit.USER else 1
-    count = spec.releases * spec.answers * everywhere
-    z = x * _weight(query.mechanism, count, spec.share)
-    code: Code = AVERAGED if sealed and kind is Kind.CHAIN else Floats(z * sensitivity)
-    if kind is Kind.SUM and (sealed or not seeded):
-        code = _grid(spec, sensitivity, z, shapes, context, how, sealed, bits)
-    if sealed and kind is Kind.SUM and everywhere > 1:
-        raise PrivacyRefused(
-            "A user is in several parties here, and a sum that carries one noise as a whole is not accounted for that; "
-            'use [aggregation] name = "plain", where every party adds noise of its own.'
-        )
-    cells = cells_of(shapes)
-    bare = StepTerms(spec, kind, z, sensitivity, NonPrivate(), code, sealed, everywhere, cells)
-    return replace(bare, event=_event(bare, z, how))
+    return chosen
 
 
 def _event(terms: StepTerms, multiplier: float, how: Aggregation) -> Event:
-    """What one release costs one unit over all parties that it is in, at that multiplier."""
+    """What one release costs one unit, over all parties that it is in, at another multiplier."""
     code = replace(terms.code, multiplier=multiplier) if isinstance(terms.code, Grid) else terms.code
     return event_of(terms.query, multiplier, terms.spec.answers * terms.parties, code, how.crowd)
 
@@ -324,37 +347,6 @@ def _weight(mechanism: Mechanism, count: int, share: float | None) -> float:
         return 1.0
     ratio = max(1, count) / share
     return ratio if mechanism is Mechanism.RESPONSE else math.sqrt(ratio)
-
-
-def _grid(
-    spec: Spec,
-    sensitivity: float,
-    z: float,
-    shapes: Mapping[str, tuple[int, ...]],
-    context: Context,
-    how: Aggregation,
-    sealed: bool,
-    bits: bool,
-) -> Grid:
-    """The integers of a sum: as fine as rounding needs, as wide as everybody's contributions and noise do."""
-    clip = spec.query.clip
-    if clip is None:
-        raise PrivacyRefused(
-            f'Step "{spec.step}" exposes no per-user contributions, so it cannot be summed in integers, as under '
-            '"secagg" and in every deployment.'
-        )
-    if sensitivity < clip * (1 - 1e-9):
-        raise PrivacyRefused(
-            f'Step "{spec.step}" lets one user add up to {clip:g} and states a sensitivity of {sensitivity:g}, which '
-            "would be too little noise; mend the query."
-        )
-    rounding = Rounding.fine(clip, spec.query.touched(shapes))
-    grid = Grid(rounding, sensitivity / clip, z, 64)
-    if not bits:
-        return grid
-    cells = cells_of(shapes)
-    largest = how.largest(grid.variance) if sealed else 2 * grid.variance
-    return replace(grid, bits=bits_for(context.facts.users, rounding, largest, cells))
 
 
 def _promise(
@@ -372,10 +364,7 @@ def _promise(
 
 
 def _hidden(steps: Mapping[str, StepTerms], how: Aggregation, disclosed: Sequence[str]) -> str:
-    """What an aggregation hides of a run without noise, and from whom; empty for nothing.
-
-    Where something leaves as it is beside, only the hidden steps are named.
-    """
+    """What an aggregation hides of a run without noise, and from whom; empty for nothing."""
     hidden = [name for name, terms in steps.items() if terms.sealed]
     if not hidden:
         return ""
@@ -391,7 +380,7 @@ def checked_delta(delta: float | None, users: int) -> tuple[float, tuple[str, ..
     if delta >= 1 / users:
         raise UsageError(
             f"[privacy] delta = {delta:g} is not below 1/users = {1 / users:.2g}: it would allow one of the "
-            f"{users:,} users to be given away whole; use {min(1e-6, 1 / (100 * users)):.0e} or less."
+            f"{users:,} users to be exposed completely; use {min(1e-6, 1 / (100 * users)):.0e} or less."
         )
     if delta > 1 / (10 * users):
         return delta, (f"delta = {delta:g} is above 1/(10·users) = {1 / (10 * users):.2g}; a smaller one is better.",)

@@ -1,10 +1,7 @@
-"""A prepared run: everything that is fixed before the first message, and what each side is built from.
+"""A prepared run: everything that is fixed before the first message, and what both sides are built from.
 
-It is the only place that resolves parameters, plans the noise, binds the terms into requests and builds parties and
-federation. Simulations, deployments, estimators, the floor and the contract suites all begin with one.
+Simulations, deployments, estimators, the floor and the contract suites all begin with one.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -16,6 +13,7 @@ from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from tacit import aggregation as aggregations
 from tacit.aggregation import Aggregation
 from tacit.boundary import Gate, RoleGate
 from tacit.boundary.endpoint import Peers
@@ -23,25 +21,24 @@ from tacit.boundary.ledger import Ledger
 from tacit.boundary.protection import Budget, Protection
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.catalogue import Catalogue
-from tacit.data.public import PublicFacts
-from tacit.engine.ledgers import charged_items
+from tacit.data.public_facts import TYPICAL_RATINGS, PublicFacts
+from tacit.engine.ledger_folder import charged_items
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts, Federation, Party, Role, Step, Transcript
+from tacit.federation.calls import Engine, Log
 from tacit.federation.coordinator import Observer
-from tacit.federation.line import Engine, Log
-from tacit.federation.role import all_steps, members, together
+from tacit.federation.role import all_steps, combine_roles, role_members
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import Method, Parameters, chosen
-from tacit.methods.base import Sides
+from tacit.methods.method import Sides
 from tacit.model import Model
 from tacit.partition import Share
-from tacit.prepare.plan import Plan
-from tacit.prepare.planned import affordable, check_aggregation, check_cohorts, counted, declared, planned
+from tacit.prepare.plan import Plan, plan_run
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Signing keys, for sums whose survivors sign who stayed: everybody's public ones, and at a party its own."""
+    """Signing keys, for sums whose survivors sign who stayed: all public ones, and at a party its own private one."""
 
     public: Mapping[str, Ed25519PublicKey] = field(default_factory=dict)
     own: Ed25519PrivateKey | None = None
@@ -49,7 +46,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Record:
-    """Where one party records what it releases, what it may spend, and the people that its ledger speaks for."""
+    """One party's ledger, its budget, and the people that the ledger is bound to."""
 
     ledger: Ledger
     budget: Budget
@@ -62,12 +59,12 @@ class PreparedRun:
 
     Attributes
     ----------
-    method, parameters : what is learned and how, with no default left open
+    method, parameters : what is learned and how, with every default resolved
     facts : what everyone may know, with what the plan declares
-    plan : what the run will ask, add and cost
-    privacy, aggregation : what was asked for, as in a run file
+    plan : what the run will release, with how much noise, and its cost
+    privacy, aggregation : the requested sections of a run file
     seeded : whether private draws come from the seed
-    run : the run's own name, in ledgers and signatures
+    run : the run's name in ledgers and signatures
     """
 
     method: Method
@@ -91,40 +88,47 @@ class PreparedRun:
         public: PublicFacts | None = None,
         seeded: bool = True,
         run: str = "",
+        expected: Plan | None = None,
     ) -> Self:
-        """The run of a method among the parties that `facts` lists; refuses what cannot be kept.
+        """The run of a method among the parties that `facts` lists; refuses what cannot be promised.
 
-        `public` is what the plan rests on; without it, what `facts` declare.
+        `public` is what the plan rests on; without it, what `facts` declare. A plan that was `expected` for the same
+        sections and public facts is reused, if there are as many parties.
         """
         aggregation = aggregation or AggregationSection()
         check_aggregation(aggregation, seeded)
         method.sides_in(facts.setting, facts.feedback)
         if privacy is None:
-            public = public or counted(facts)
+            public = public or counted_facts(facts)
         else:
             check_cohorts(facts, seeded)
-            public = public or declared(facts)
-        count = parties_in(facts)
-        made = planned(method, parameters, facts.setting, count, public, privacy, aggregation, seeded)
-        affordable(made, privacy)
+            public = public or declared_facts(facts)
+        made, among = expected, (public, facts.setting, parties_in(facts))
+        if made is None or among != (made.context.facts, made.context.setting, made.context.parties):
+            made = plan_run(method, parameters, facts.setting, among[2], public, privacy, aggregation, seeded)
+            made.check_budget(privacy)
         return cls.by_plan(method, facts, made, privacy=privacy, aggregation=aggregation, seeded=seeded, run=run)
 
     @classmethod
     def by_plan(cls, method: Method, facts: Facts, plan: Plan, **others: Any) -> Self:
-        """The run of a plan that is there already, which brings its own parameters and what it declares."""
-        roles = together(method.sides_in(facts.setting, facts.feedback).roles, plan.how.over(facts.roster).roles)
-        told = replace(facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=members(roles, facts))
-        return cls(method, plan.parameters, told, plan, **others)
+        """The run of an existing plan, with its parameters and declared facts."""
+        roles = combine_roles(
+            method.sides_in(facts.setting, facts.feedback).roles, plan.how.for_roster(facts.roster).roles
+        )
+        known = replace(
+            facts, ratings=plan.context.facts.ratings, unit=plan.context.unit, roles=role_members(roles, facts)
+        )
+        return cls(method, plan.parameters, known, plan, **others)
 
     def named(self, run: str) -> Self:
         """The same under a name."""
         return replace(self, run=run)
 
-    def beside(self, name: str) -> Self:
-        """Another method with the same facts and the same promise, soundly accounted: what a run is compared with.
+    def comparison(self, name: str) -> Self:
+        """Another method with the same facts and the same guarantee, soundly accounted, to compare the run with.
 
-        Where a run asked for a paper's formulas, this one gets the ε that truly holds. Where the run's aggregation
-        would protect nothing of the method's, every party's noise is its own.
+        Where the run uses a paper's formulas, this one gets the ε that truly holds. Where the run's aggregation would
+        protect nothing of the method's, every party adds its own noise.
         """
         method, parameters = chosen({"name": name})
         run, plain = f"{self.run}-{name}", self.aggregation.model_copy(update={"name": "plain", "signed": False})
@@ -141,7 +145,7 @@ class PreparedRun:
 
     # -- what is promised, and what it takes --------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def private(self) -> bool:
         """Whether something is promised about what leaves a party."""
         return self.plan.terms.private
@@ -153,40 +157,39 @@ class PreparedRun:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What whoever asked for the run should know."""
+        """What the person who starts the run should know."""
         return self.plan.warnings
 
     @property
     def sealed(self) -> tuple[str, ...]:
-        """The steps of which nobody sees a single party's part."""
+        """The steps of which no single party's contribution is seen."""
         return tuple(name for name, terms in self.plan.terms.steps.items() if terms.sealed)
 
     @property
     def hidden(self) -> str:
-        """What nobody sees of a run without privacy all the same, and from whom it is hidden."""
-        promise = self.guarantee
-        return promise.hidden if isinstance(promise, NoGuarantee) else ""
+        """What is hidden of a run without privacy, and from whom."""
+        return self.guarantee.hidden if isinstance(self.guarantee, NoGuarantee) else ""
 
-    def loudness(self) -> list[dict[str, Any]] | None:
-        """By step, what is asked and how loud its noise is; None for NON-PRIVATE."""
-        return self.plan.loudness() if self.private else None
+    def noise_levels(self) -> list[dict[str, Any]] | None:
+        """By step, what is released and how large its noise is; None for NON-PRIVATE."""
+        return self.plan.noise_levels() if self.private else None
 
     def sealing(self) -> dict[str, Any] | None:
-        """How sums are hidden; None where nothing is."""
+        """How sums are hidden; None where none are."""
         return self.plan.sealing()
 
     def spent(self, asked: Mapping[str, int]) -> float | None:
-        """ε of the releases that were asked for so far, by step; None for NON-PRIVATE."""
+        """ε of the releases requested so far, by step; None for NON-PRIVATE."""
         return self.plan.spent(asked) if self.private else None
 
     @cached_property
     def bound(self) -> str:
-        """What every request binds beside its own content: a hash of the parameters and of all terms of the run.
+        """A hash of the parameters and of all terms of the run, which every request contains.
 
-        So a party answers only for what was agreed on, and private streams are other ones under other terms.
+        So a party answers only under the agreed terms, and private streams differ under other terms.
         """
         catalogue, terms = self.facts.catalogue, self.plan.terms
-        told = {
+        stated = {
             "parameters": self.parameters.hash,
             "guarantee": str(terms.guarantee) if terms.guarantee.to_json() is None else terms.guarantee.to_json(),
             "steps": {n: plain(step if self.private else (step.sealed, step.code)) for n, step in terms.steps.items()},
@@ -195,7 +198,7 @@ class PreparedRun:
             "features": catalogue.digest if catalogue.columns else "",
             "seed": self.facts.seed if self.private else None,
         }
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()
 
     # -- both sides ---------------------------------------------------------------------------------------------------
 
@@ -206,25 +209,25 @@ class PreparedRun:
     @cached_property
     def how(self) -> Aggregation:
         """The aggregation, for the parties at hand; a cohort of devices runs no protocol, and is simulated."""
-        return self.plan.how.over(self.facts.roster)
+        return self.plan.how.for_roster(self.facts.roster)
 
     @cached_property
     def roles(self) -> dict[str, type[Role]]:
-        """Whom there is to ask beside the parties, by name: the method's roles, and the aggregation's."""
-        return together(self.sides.roles, self.how.roles)
+        """The roles in addition to the parties, by name: the method's, and the aggregation's."""
+        return combine_roles(self.sides.roles, self.how.roles)
 
     @cached_property
     def steps(self) -> dict[str, Step]:
-        """What parties and other roles can be asked for."""
+        """The steps of parties and other roles."""
         return all_steps(self.sides.party.steps, self.roles)
 
-    @property
+    @cached_property
     def signed(self) -> bool:
-        """Whether parties sign what they say in a hidden sum, so that both sides need keys."""
+        """Whether parties sign their messages in a hidden sum, so that both sides need keys."""
         return self.how.signs
 
     def _peers(self, keys: Keys | None) -> Peers:
-        """Everybody, with their signing keys where these are needed."""
+        """All peers, with their signing keys where these are needed."""
         names = tuple(member.name for member in self.facts.roster)
         if not self.signed:
             return Peers(self.run, names)
@@ -238,7 +241,7 @@ class PreparedRun:
             if record is None:
                 raise UsageError(f"{share.name} takes part in a private run and has no ledger; give it one.")
             people = (*record.people, *charged_items(share, self.facts.setting, terms.unit))
-            protection = Protection(terms, record.ledger, record.budget, self.run, self.facts.seed, people)
+            protection = Protection(terms, record.ledger, record.budget, self.run, people)
         gate = Gate(
             share.name,
             self.facts.seed,
@@ -253,13 +256,13 @@ class PreparedRun:
         )
         return self.sides.party(share, self.parameters, self.facts, gate)
 
-    def role(self, name: str, brought: Catalogue | None = None, keys: Keys | None = None) -> Role:
-        """One role of the run, with its own gate; `brought` is what only it has, and nobody's record."""
+    def role(self, name: str, catalogue: Catalogue | None = None, keys: Keys | None = None) -> Role:
+        """One role of the run, with its own gate; `catalogue` is what only it holds, and is no one's record."""
         if name not in self.roles:
             known = ", ".join(self.roles) or "none"
             raise UsageError(f'{self.method.name} has no role "{name}" in this run; its roles are: {known}.')
         gate = RoleGate(name, self.facts.seed, {}, self.plan.terms, self.how, self._peers(keys), self.seeded)
-        return self.roles[name](name, self.parameters, self.facts, gate, brought, self.sides.party.steps)
+        return self.roles[name](name, self.parameters, self.facts, gate, catalogue, self.sides.party.steps)
 
     def federation(
         self,
@@ -289,7 +292,7 @@ class PreparedRun:
         )
 
     def coordinate(self, federation: Federation) -> Model:
-        """Hold the method's conversation, from the coordinator's side."""
+        """Run the method's protocol, from the coordinator's side."""
         return self.sides.coordinator(self.parameters, self.facts).run(federation)
 
 
@@ -304,8 +307,8 @@ def plain(value: Any) -> Any:
         return value
     if not isinstance(value, int | float):
         raise UsageError(
-            f"A {type(value).__name__} stands in what a method states, where names, numbers and tuples of these may; "
-            "leave data and other objects out of queries and parameters."
+            f"What a method states contains a {type(value).__name__}, where only names, numbers and tuples of these "
+            "may be; leave data and other objects out of queries and parameters."
         )
     return float(value) if float(value) == value else str(value)
 
@@ -313,3 +316,48 @@ def plain(value: Any) -> Any:
 def parties_in(facts: Facts) -> int:
     """How many parties there are, devices of a cohort counted one by one."""
     return sum(max(1, member.devices) for member in facts.roster)
+
+
+def check_aggregation(aggregation: AggregationSection, seeded: bool) -> None:
+    """Refuse an aggregation that does not exist, or not in this kind of run."""
+    name = aggregation.name
+    found = aggregations.find(name)
+    if aggregation.signed and name != "secagg":
+        raise UsageError(
+            f'[aggregation] signed = true is for "secagg", whose survivors sign who stayed; "{name}" has none.'
+        )
+    if not seeded and found.only_simulated:
+        raise PrivacyRefused(
+            f'[engine] seeded = false asks for noise that holds outside a simulation, and "{name}" exists in '
+            'simulations only; use "secagg" or "plain".'
+        )
+
+
+def check_cohorts(facts: Facts, seeded: bool) -> None:
+    """Refuse a cohort where the noise has to hold outside a simulation."""
+    if not seeded and any(member.devices > 1 for member in facts.roster):
+        raise PrivacyRefused(
+            "[engine] seeded = false asks for noise that holds outside a simulation, and a cohort simulates many "
+            f"devices at once; let each be a party, with [partition] into = {facts.users}, or leave it out."
+        )
+
+
+def declared_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
+    """The public facts of a run that declares none, but how many `ratings`; refuses what was read off those."""
+    if not facts.scale.declared:
+        raise UsageError(
+            f"The scale {facts.scale} was read off the ratings, which would be a leak with privacy; declare it, "
+            "as in tacit.load(…, scale=(1, 5))."
+        )
+    if not facts.item_ids.listed:
+        raise UsageError(
+            "The items are known from ratings alone, and a list of rated items would be a leak with privacy; name the "
+            'catalogue, as in tacit.load(…, catalogue="items.csv").'
+        )
+    return counted_facts(facts, ratings or TYPICAL_RATINGS * facts.users)
+
+
+def counted_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
+    """What the parties' own sizes say; `ratings` replaces their number, where that may not be counted."""
+    number = facts.ratings if ratings is None else ratings
+    return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width)

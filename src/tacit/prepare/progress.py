@@ -1,6 +1,4 @@
-"""What is shown of a run while it goes on: one glance a round, and in words what is done beside the rounds."""
-
-from __future__ import annotations
+"""What is shown of a run while it goes on: one entry a round, and in words what is done between the rounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,20 +7,16 @@ from typing import Protocol
 from tacit.federation import Transcript
 from tacit.prepare.prepared import PreparedRun
 
-#: Hears what a run is doing beside its rounds and, where it is known, which part of that is done, a number up to 1.
+#: Receives what a run is doing between its rounds and, where known, which part of that is done, from 0 to 1.
 Phase = Callable[[str, float | None], None]
 
 
-class Line(Protocol):
-    """Where one training is shown: its rounds, and what is done beside them."""
-
-    def __call__(self, glance: Glance) -> None: ...
-
-    def phase(self, doing: str, done: float | None = None) -> None: ...
+def ignore_phase(_doing: str, _done: float | None = None) -> None:
+    """The `Phase` that shows nothing."""
 
 
 @dataclass(frozen=True)
-class Glance:
+class RoundProgress:
     """What the experimenter sees after a round."""
 
     round: int
@@ -32,15 +26,22 @@ class Glance:
     epsilon: float | None = None
 
 
-def glances(prepared: PreparedRun, see: Callable[[Glance], None]) -> Callable[[int, int, Transcript], float | None]:
-    """What shows `see` every round: its number, the bytes up, and the ε of what was asked for by then, its result.
+class ProgressLine(Protocol):
+    """Where one training is shown: its rounds, and what is done between them."""
 
-    The ε is this run's: what a site has spent over all its runs is in its own ledger.
-    """
+    def __call__(self, progress: RoundProgress) -> None: ...
 
-    def look(round: int, rounds: int, transcript: Transcript) -> float | None:
-        spent = prepared.spent(transcript.asked)
-        see(Glance(round, rounds, None, transcript.meter.bytes_up, spent))
+    def phase(self, doing: str, done: float | None = None) -> None: ...
+
+
+def progress_reporter(
+    prepared: PreparedRun, watch: Callable[[RoundProgress], None]
+) -> Callable[[int, int, Transcript], float | None]:
+    """A function that shows `watch` every round of a deployment and returns the ε that this run requested by then."""
+
+    def report(round: int, rounds: int, transcript: Transcript) -> float | None:
+        spent = prepared.spent(transcript.requests_by_step)
+        watch(RoundProgress(round, rounds, None, transcript.meter.bytes_up, spent))
         return spent
 
-    return look
+    return report

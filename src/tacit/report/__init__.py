@@ -1,9 +1,9 @@
 """What a run leaves for people: the privacy card, the one-file report, and runs side by side."""
 
 from tacit.report.card import privacy_card
-from tacit.report.compare import compare_report, write_comparison
-from tacit.report.html import report, write_card, write_report
-from tacit.report.record import RunRecord
+from tacit.report.comparison import compare_report, write_comparison
+from tacit.report.folder import RunRecord
+from tacit.report.run_page import report, write_card, write_report
 
 __all__ = [
     "RunRecord",

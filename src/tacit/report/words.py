@@ -8,23 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 INTERVAL = "95 % interval"  # what `tacit.evaluate` computes
-MISSING = "–"  # what stands where a number is missing, infinite or not a number
+MISSING = "–"  # shown where a number is missing, infinite or not a number
 
-_SMALL = (
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
+_SMALL = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 # Not from the locale: a report reads the same wherever it was made.
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -34,7 +20,7 @@ _IRREGULAR = {"party": "parties"}
 
 
 def count(n: int) -> str:
-    """A whole number with its thousands apart.
+    """An integer with separators between its thousands.
 
     >>> count(1000209)
     '1,000,209'
@@ -112,7 +98,7 @@ def seconds(s: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A share, one digit after the point where that tells more.
+    """A share, one digit after the point where that is informative.
 
     >>> percent(0.0447), percent(0.5), percent(0.00004)
     ('4.5 %', '50 %', 'under 0.1 %')
@@ -126,7 +112,7 @@ def percent(fraction: float) -> str:
 
 
 def decimals(values: Sequence[float | None]) -> int:
-    """Digits after the point with which these values, and small differences between them, are told apart.
+    """Digits after the point with which these values, and small differences between them, can be seen.
 
     >>> decimals([0.755]), decimals([0.7551, 0.7553, 0.7556]), decimals([23.4]), decimals([1200.0])
     (3, 4, 2, 0)
@@ -209,8 +195,8 @@ def moment(text: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """The text, with no line break between a number and its unit."""
-    return re.sub(r"(?<=\d) (?=(?:bytes?|[KMGTP]B|m?s|min|h|%)(?:\W|$))", "\u00a0", text)
+    """The text, with no line break between a number and its unit, nor within "ε = 1"."""
+    return re.sub(r"(?<=\d) (?=(?:bytes?|[KMGTP]B|m?s|min|h|%)(?:\W|$))|(?<=[εδ]) (?==)|(?<=[εδ] =) ", "\u00a0", text)
 
 
 def sentence(text: str) -> str:
@@ -225,16 +211,6 @@ def short(text: object, length: int) -> str:
     """The text, cut to `length` with an ellipsis."""
     whole = str(text)
     return whole if len(whole) <= length else whole[: max(length - 1, 0)].rstrip() + "…"
-
-
-def redacted(text: str) -> str:
-    """The text without the secrets that a database's address may carry.
-
-    >>> redacted("postgresql://ann:s3cret@db/shop password=hunter2")
-    'postgresql://…@db/shop password=…'
-    """
-    text = re.sub(r"(\b[a-z][a-z0-9+.-]*://)[^/\s\"'@]*@", r"\1…@", text, flags=re.IGNORECASE)
-    return re.sub(r"(?i)\b(password|pwd|passwd|token|secret)(\s*=\s*)[^\s\"'&;]+", r"\1\2…", text)
 
 
 def _three_digits(n: float) -> str:

@@ -1,7 +1,7 @@
 """One common list of rows for sites that hold ratings of the same users, without any user id leaving a site.
 
 Each site turns its ids into *tags*: by keyed hashes here (`tags`), or by blinding in turns (`psi`). The coordinator
-joins tags (`common_rows`) and tells each site, for each of its tags, the row in the common roster. Ids are compared as
+joins tags (`common_rows`) and sends each site, for each of its tags, the row in the common roster. Ids are compared as
 exact text, `str(id)`: sites must write them alike, leading zeros, case and spaces included.
 
     site                               coordinator
@@ -10,12 +10,10 @@ exact text, `str(id)`: sites must write them alike, leading zeros, case and spac
 
 Guarantee
 ---------
-HMAC-SHA256 is a pseudo-random function: whoever lacks the key sees random tags. The coordinator learns how many users
-each site has and which tags are at which sites, and nothing about ids; whoever has the key *and* sees tags can test
-any id that it can think of. `psi` has no such key. What follows, and why, is in docs/explanation/alignment.md.
+HMAC-SHA256 is a pseudo-random function: to anyone without the key, tags are random. The coordinator learns how many
+users each site has and which tags are at which sites, and nothing about ids; anyone with the key who sees tags can
+test any id. `psi` has no such key. docs/explanation/alignment.md has the consequences and proofs.
 """
-
-from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping, Sequence
@@ -32,7 +30,7 @@ SIZES = (16, 32)
 #: Fewest bytes of the key that the sites share.
 KEY = 32
 
-#: Users that every site has; or all, where those whom a site lacks have an empty record there.
+#: Users that every site has, or all, with an empty record at sites that lack them.
 KEEPS = ("shared", "all")
 
 _DOMAIN = b"tacit alignment tag 1"
@@ -76,7 +74,7 @@ def tags(key: bytes, ids: Sequence[object], *, size: int = 32, context: bytes = 
 def travel(values: Array) -> tuple[Array, Array]:
     """The list as it may leave its site, sorted, and the place of every id in it.
 
-    In the ids' order a list would tell more than its tags: an id's rank among sorted ids, or when a user joined. The
+    In the ids' order a list would reveal more than its tags: an id's rank among sorted ids, or when a user joined. The
     order of tags is that of random numbers. Row numbers that come back are `rows[place]` in the ids' order.
     """
     order = np.argsort(_as_text(values), kind="stable")
@@ -107,7 +105,7 @@ def common_rows(lists: Mapping[str, Array], keep: str, seed: int) -> tuple[int, 
     lists : by site, tags of one kind and size, in the order in which the site sent them
     keep : "shared" (users that every site has) or "all" (the union)
     seed : rows are in the order of a keyed hash of their tags, so neither ids, sites nor arrival decide. With
-        `secrets.randbits(128)`, kept by the coordinator, rows tell sites nothing; with a seed that sites know, a site
+        `secrets.randbits(128)`, secret to the coordinator, rows reveal nothing; with a seed that sites know, a site
         that can compute tags works out from its own rows where rows of others fall between them
 
     >>> x, y = tags(bytes(32), ["ann", "bob"]), tags(bytes(32), ["bob", "cy"])
@@ -122,8 +120,8 @@ def common_rows(lists: Mapping[str, Array], keep: str, seed: int) -> tuple[int, 
     every = [checked(values, site) for site, values in lists.items()]
     widths = {site: values.shape[1] for site, values in lists.items()}
     if len(set(widths.values())) > 1:
-        told = ", ".join(f'"{site}" {width}' for site, width in widths.items())
-        raise BadMessage(f"Sites sent tags of different sizes ({told} bytes); let all use one way and one size.")
+        sizes = ", ".join(f'"{site}" {width}' for site, width in widths.items())
+        raise BadMessage(f"Sites sent tags of different sizes ({sizes} bytes); let all use one way and one size.")
     size = every[0].shape[1]
     found, number = np.unique(_as_text(np.concatenate(every)), return_inverse=True)
     sites = np.bincount(number, minlength=len(found))

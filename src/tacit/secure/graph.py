@@ -1,10 +1,10 @@
-"""Who masks with whom: how many neighbours, what threshold, and a ring that everybody computes alike.
+"""Which parties mask with each other: number of neighbours, threshold, and a ring that everyone computes alike.
 
 With few parties each is a neighbour of every other. With many, each has k neighbours: the k/2 nearest on both sides of
 a ring in random order, the Harary graph of Bell et al. 2020 ("Secure single-server aggregation with (poly)logarithmic
 overhead", CCS). Its order is a hash of a public seed. Colluders are fixed before the seed is known, and a semi-honest
 coordinator follows the protocol: it takes the seed as it comes and drops nobody by choice, and devices and networks
-fail without looking at the ring. So whoever is missing or colludes is a set that is independent of the ring, and the
+fail without looking at the ring. So the set of those missing or colluding is independent of the ring, and the
 probabilities below are over a uniformly random order. An adversary that *chooses* whom to drop after it has seen the
 ring is not covered, unless the failure is impossible altogether (−∞) or the shape is `signed`, hence complete.
 
@@ -16,15 +16,13 @@ d = ⌊ω·n⌋ drop-outs, c colluders, r = d + c. For one sum (a run of T sums:
   linked, so the honest survivors fall apart only if at two places k/2 consecutive ones are removed, k in all. That
   cannot be if k > r. Else: at most C(n, 2) pairs of places, each with probability C(n − k, r − k)/C(n, r); ≤ 2⁻⁴⁰.
 - *hidden*. The secrets of a party that t colluding neighbours can put together are lost. Impossible if t > c; else at
-  most n·P[Hypergeometric(n − 1, c, k) ≥ t] ≤ 2⁻⁴⁰. Both secrets of one party never come from honest ones (`Sealer`).
+  most n·P[Hypergeometric(n − 1, c, k) ≥ t] ≤ 2⁻⁴⁰. Honest parties never give both secrets of one (`SecAggParty`).
 - *recovers*. The sum is void if fewer than t of a party's neighbours are left. Impossible if k − d ≥ t; else at most
   n·P[Hypergeometric(n − 1, d, k) > k − t] ≤ 2⁻²⁰.
 
 Signed shapes (against a coordinator that lies) are complete and have 2t > n + c: two different survivor lists, or both
 secrets of one party, would need 2t ≤ (n − c) + 2c signatures or shares, since honest parties give one each.
 """
-
-from __future__ import annotations
 
 import hashlib
 import math
@@ -36,22 +34,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyRefused, UsageError
-from tacit.secure.shares import fewest_of
+from tacit.secure.noise_shares import fewest_of
 
 Floats = NDArray[np.float64]
 
 #: log2 of the probabilities that are allowed, per sum.
 SECURE, AVAILABLE = -40.0, -20.0
-#: Up to here everybody is everybody's neighbour: it costs little and leaves nothing to chance.
+#: Up to this many parties the graph is complete: that costs little and leaves nothing to chance.
 SMALL = 16
-#: The largest ring's degree that is tried before the complete graph is taken.
+#: The largest degree of a ring that is tried before the complete graph.
 WIDEST = 1024
 NEVER = -math.inf
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a secure sum is laid out, and with what probability that fails.
+    """The graph of a secure sum, and the probabilities that it fails.
 
     Attributes
     ----------
@@ -76,21 +74,13 @@ class Shape:
     def complete(self) -> bool:
         return self.degree == self.parties - 1
 
-    def __str__(self) -> str:
-        against = "lying or not" if self.signed else "semi-honest"
-        return (
-            f"{self.parties} parties · {self.degree} neighbours each · threshold {self.threshold} · "
-            f"void below {self.fewest} survivors · against a coordinator ({against}) with {self.colluding} colluding · "
-            f"fails: split {_odds(self.connected)}, colluders {_odds(self.hidden)}, void {_odds(self.recovers)}"
-        )
-
 
 @lru_cache(maxsize=256)
 def choose(parties: int, tolerate: float, colluding: int, signed: bool = False) -> Shape:
     """The cheapest shape in which all of the bounds above hold.
 
-    The threshold is the largest that keeps the sum recoverable, because a higher one resists more colluders; but at
-    most k//2 + 1, or c + 1 if that is more: beyond, it would only cost room for answers that are lost or wrong.
+    The threshold is the largest that keeps the sum recoverable, since a higher one resists more colluders; at most
+    k//2 + 1, or c + 1 if that is more, to leave room for answers that are lost or wrong.
 
     >>> print(choose(50, 0.3, 1).degree, choose(50, 0.3, 1).threshold)
     18 4
@@ -114,13 +104,10 @@ def choose(parties: int, tolerate: float, colluding: int, signed: bool = False) 
         )
     if signed:
         return _signed(parties, dropped, colluding)
-    if parties > SMALL:
-        for degree in range(2, min(parties - 1, WIDEST + 1), 2):
-            connected = _split(parties, degree, dropped + colluding)
-            if connected <= SECURE:
-                shape = _shaped(parties, degree, dropped, colluding, connected)
-                if shape is not None:
-                    return shape
+    for degree in range(2, min(parties - 1, WIDEST + 1), 2) if parties > SMALL else ():
+        connected = _split(parties, degree, dropped + colluding)
+        if connected <= SECURE and (shape := _shaped(parties, degree, dropped, colluding, connected)):
+            return shape
     shape = _shaped(parties, parties - 1, dropped, colluding, NEVER)
     if shape is None:
         raise PrivacyRefused(
@@ -131,7 +118,7 @@ def choose(parties: int, tolerate: float, colluding: int, signed: bool = False) 
 
 
 def neighbours(names: Sequence[str], shape: Shape, public_seed: bytes) -> dict[str, tuple[str, ...]]:
-    """Each party's neighbours, in the roster's order: the same wherever it is computed, symmetric, never oneself."""
+    """Each party's neighbours, in the roster's order: symmetric, never itself, the same wherever it is computed."""
     if len(names) != shape.parties or len(set(names)) < len(names):
         raise UsageError(
             f"A roster of {len(set(names))} different names does not suit a shape for {shape.parties} parties."
@@ -143,9 +130,6 @@ def neighbours(names: Sequence[str], shape: Shape, public_seed: bytes) -> dict[s
     reach = [offset for offset in range(-shape.degree // 2, shape.degree // 2 + 1) if offset]
     near = {ring[at]: sorted(ring[(at + offset) % len(ring)] for offset in reach) for at in range(len(ring))}
     return {name: tuple(names[j] for j in near[i]) for i, name in enumerate(names)}
-
-
-# -- inside --------------------------------------------------------------------------------------------------------
 
 
 def _signed(parties: int, dropped: int, colluding: int) -> Shape:
@@ -163,17 +147,15 @@ def _signed(parties: int, dropped: int, colluding: int) -> Shape:
 def _shaped(parties: int, degree: int, dropped: int, colluding: int, connected: float) -> Shape | None:
     """The shape of this degree with its best threshold; None where no threshold keeps all bounds."""
     lost = math.log2(parties) + _tail(parties - 1, dropped, degree)
-    told = math.log2(parties) + _tail(parties - 1, colluding, degree)
+    known = math.log2(parties) + _tail(parties - 1, colluding, degree)
     for threshold in range(max(degree // 2 + 1, min(degree, colluding + 1)), 0, -1):
-        # Void if more than k − t neighbours are lost; told if t or more of them collude.
-        recovers, hidden = min(0.0, lost[degree - threshold + 1]), min(0.0, told[threshold])
+        # Void if more than k − t neighbours are lost; known if t or more of them collude.
+        recovers, hidden = min(0.0, lost[degree - threshold + 1]), min(0.0, known[threshold])
         if recovers <= AVAILABLE:
             if hidden > SECURE:
                 return None
-            fewest = parties - dropped
-            return Shape(
-                parties, degree, threshold, fewest, colluding, False, connected, float(hidden), float(recovers)
-            )
+            odds = (connected, float(hidden), float(recovers))
+            return Shape(parties, degree, threshold, parties - dropped, colluding, False, *odds)
     return None
 
 
@@ -202,7 +184,3 @@ def _log2_choose(n: int, k: int | NDArray[np.int64]) -> Floats:
 
     chosen: Floats = (gammaln(n + 1) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n, k) + 1)) / math.log(2)
     return chosen
-
-
-def _odds(log2: float) -> str:
-    return "never" if log2 == NEVER else f"< 2^{math.ceil(log2)}"

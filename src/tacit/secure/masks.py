@@ -1,17 +1,15 @@
-"""Masks: uniform words grown from a seed, seeds that two parties agree on, and cells as whole bytes.
+"""Masks: uniform words from a seed, seeds that two parties agree on, and cells packed into bytes.
 
 Arithmetic is modulo 2^bits in unsigned words, which wrap by themselves. A mask is AES-256 in counter mode under a seed
 of 32 bytes that is used for one mask only, so that the counter may start at 0.
 
 Guarantee
 ---------
-A vector plus a mask whose seed is unknown cannot be told from uniform words, whatever the vector: x + m mod 2^bits is
+A vector plus a mask of unknown seed is indistinguishable from uniform words, whatever the vector: x + m mod 2^bits is
 uniform where m is, and AES-256-CTR under a uniform key is a pseudo-random generator up to 2⁶⁴ blocks. A seed that two
-parties agree on is uniform to anybody else under the gap Diffie–Hellman assumption on Curve25519, HKDF-SHA256 being a
+parties agree on is uniform to anyone else under the gap Diffie–Hellman assumption on Curve25519, HKDF-SHA256 being a
 random oracle.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -27,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 SEED = 32
 
-#: Bytes of a mask that are made at a time: they and the vector's part stay in a core's own cache.
+#: Bytes of a mask that are made at a time: they fit a core's cache together with the vector's part.
 CHUNK = 1 << 16
 _ZEROS = memoryview(bytes(CHUNK))
 
@@ -80,7 +78,7 @@ def agree(private: X25519PrivateKey, public: bytes, context: bytes) -> bytes:
         secret = private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise BadMessage(
-            "A peer's X25519 key is malformed or of low order, so that anybody could know the secret; refuse the peer."
+            "A peer's X25519 key is malformed or of low order, so that anyone could know the secret; refuse the peer."
         ) from None
     return HKDF(algorithm=hashes.SHA256(), length=SEED, salt=None, info=context).derive(secret)
 

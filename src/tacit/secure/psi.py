@@ -1,7 +1,7 @@
-"""`Blinder`: ids blinded by all sites in turn, so that only a value that all have blinded can be compared.
+"""Private set intersection: ids are blinded by all sites in turn, and only values that all have blinded compare.
 
 Site k has a secret scalar a_k. A list of ids x travels as H(x)^{a_i}, H(x)^{a_i·a_j}, …, through all sites on a ring;
-exponents commute, so once all have blinded it, a user has one value whichever site's list she was on. The coordinator
+exponents commute, so once all have blinded it, a user has one value whichever site's list they were on. The coordinator
 passes lists on, keeps their order and gives the finished ones to `common_rows`. Meadows (1986), Huberman, Franklin and
 Hogg (1999); for the order of growth De Cristofaro and Tsudik (2010).
 
@@ -9,7 +9,7 @@ Hogg (1999); for the order of growth De Cristofaro and Tsudik (2010).
 
 The group is Curve25519 by u-coordinates, the action X25519 (RFC 7748): u(P) ↦ u(aP), the scalar clamped to 8·a',
 2^251 ≤ a' < 2^252. H hashes to u-coordinates *of the curve*: X25519 takes those of its twist as well, but whether u is
-of the one or of the other survives every blinding, and would tell half of all candidate ids from any user.
+of the one or of the other survives every blinding, and would rule out half of all candidate ids for any user.
 
 Guarantee
 ---------
@@ -19,8 +19,6 @@ these learn only which of their own users the site has. The coordinator alone le
 blinded users are on which; a site alone the sizes and its own rows. Nothing holds against one that deviates. Proofs are
 in docs/explanation/alignment.md.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Sequence
@@ -51,7 +49,7 @@ def ring(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     {'a': ('b', 'c'), 'b': ('c', 'a'), 'c': ('a', 'b')}
     """
     if len(names) < 2 or len(set(names)) != len(names):
-        raise UsageError("Blinding in turns needs two sites or more, each with a name of its own.")
+        raise UsageError("Blinding in turns needs two sites or more, with different names.")
     return {name: (*names[i + 1 :], *names[:i]) for i, name in enumerate(names)}
 
 
@@ -86,7 +84,7 @@ class Blinder:
         return self._blind([value.tobytes() for value in values], owner)
 
     def _blind(self, values: list[bytes], owner: str) -> Array:
-        """One after the other: the library holds Python's lock meanwhile, so threads gain nothing."""
+        """One by one: the library holds Python's lock, so threads gain nothing."""
         exchange, read = self._key.exchange, X25519PublicKey.from_public_bytes
         try:
             joined = b"".join([exchange(read(value)) for value in values])

@@ -1,8 +1,8 @@
-"""From numbers to whole numbers: what a modular sum and exact noise need, piece by piece.
+"""From numbers to integers, as modular sums and exact noise need them, one contribution at a time.
 
-A *piece* is what one user, or where single ratings are protected one rating, adds to a sum. Its numbers are divided by
-a step γ and rounded up or down at random, so that each keeps its mean; a result that came out too long is drawn again
-(Kairouz, Liu and Steinke 2021, "The distributed discrete Gaussian mechanism", conditional stochastic rounding).
+A contribution is what one user, or where single ratings are protected one rating, adds to a sum. Its numbers are
+divided by a step γ and rounded up or down at random, so that each keeps its mean; a result that is too long is drawn
+again (Kairouz, Liu and Steinke 2021, "The distributed discrete Gaussian mechanism", conditional stochastic rounding).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tacit.secure.masks import words
 
 Array = np.ndarray[Any, Any]
 
-#: How often a draw may be rejected, at most: β.
+#: β, the largest probability that a draw is rejected.
 BETA = math.exp(-0.5)
-#: A clip has at least this many steps, and this many times √d of them: rounding then lengthens a piece by under 0.1 %.
+#: Steps to a clip, at least, and per √d: rounding then lengthens a contribution by under 0.1 %.
 STEPS, STEPS_PER_ROOT = 256, 32
-#: Draws of one piece before it is cut towards 0 instead; by chance that happens once in β⁻¹⁰⁰ = e⁵⁰ pieces.
+#: Draws before a contribution is cut towards 0 instead; by chance that happens once in β⁻¹⁰⁰ = e⁵⁰.
 TRIES = 100
 #: The chance that a release's noise makes any cell of its sum wrap around.
 WRAP = 2.0**-40
@@ -34,23 +34,23 @@ WIDTHS = tuple(range(8, 65, 8))
 
 
 class Uniform(Protocol):
-    """Where coins come from."""
+    """A source of coins."""
 
     def uniform(self, shape: int) -> Array:
         """Uniform numbers in (0, 1)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
-    """What each piece adds to which cells.
+class Contributions:
+    """What each user, or each rating, adds to which cells.
 
     Attributes
     ----------
-    starts : (k+1,) int64; the a-th piece has the entries starts[a] : starts[a+1]
-    cells : (nnz,) int64, where an entry is added: in the blocks of an answer, flattened, by name; a piece meets a cell
-        once at most
+    starts : (k+1,) int64; the a-th contribution has the entries starts[a] : starts[a+1]
+    cells : (nnz,) int64, the place of an entry in the blocks of an answer, flattened in the order of their names; each
+        at most once per contribution
     values : (nnz,) float64
-    size : how many cells there are
+    size : the number of cells
     """
 
     starts: Array
@@ -58,32 +58,32 @@ class Pieces:
     values: Array
     size: int
 
-    def some(self, wanted: Array) -> Pieces:
-        """The pieces that are wanted, (k,) bool."""
+    def some(self, wanted: Array) -> Contributions:
+        """The contributions that are wanted, (k,) bool."""
         counts = np.diff(self.starts)
         entries = np.repeat(wanted, counts)
         starts = np.concatenate([[0], np.cumsum(counts[wanted])]).astype(np.int64)
-        return Pieces(starts, self.cells[entries], self.values[entries], self.size)
+        return Contributions(starts, self.cells[entries], self.values[entries], self.size)
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How the numbers of a piece become whole, and how long a piece can be then.
+    """How a contribution becomes integers, and how long it can be then.
 
     Attributes
     ----------
-    step : γ, what 1 stands for
-    clip : c, the ℓ2 norm that no piece exceeds before
-    touched : d, how many cells of a piece may be other than 0
+    step : γ, the value of 1
+    clip : c, the largest ℓ2 norm of a contribution before rounding
+    touched : d, the most non-zero coordinates of a contribution; every run's requests are bound to this name
 
     Guarantee
     ---------
-    Rounded at random, a piece has norm at most Δ₂ = min(c/γ + √d, √(c²/γ² + d/4 + √(2 ln 1/β)·(c/γ + √d/2))): the first
-    always holds, since every entry moves by less than 1; the second with probability 1 − β (Kairouz, Liu and Steinke
-    2021, Lemma on conditional rounding), and what is longer is drawn again. So the bound holds for *every* outcome,
-    whatever a piece was. Rounding is each piece's own: no other piece's numbers or coins go into it. An entry that is
-    0 stays 0, so an empty record adds 0. Whole numbers satisfy |x| ≤ x², hence Δ₁ ≤ min(√d·Δ₂, Δ₂²); that is held to as
-    well, should a piece have more cells than were declared.
+    Rounded at random, a contribution has norm at most Δ₂ = min(c/γ + √d, √(c²/γ² + d/4 + √(2 ln 1/β)·(c/γ + √d/2))):
+    the first always holds, since every entry moves by less than 1; the second with probability 1 − β (Kairouz, Liu and
+    Steinke 2021, Lemma on conditional rounding), and what is longer is drawn again. So the bound holds for *every*
+    outcome and contribution. No other contribution's numbers or coins enter its rounding. An entry of 0 stays 0, so an
+    empty record adds 0. Integers satisfy |x| ≤ x², hence Δ₁ ≤ min(√d·Δ₂, Δ₂²); that is enforced as well, should a
+    contribution have more non-zero coordinates than were declared.
     """
 
     step: float
@@ -92,7 +92,7 @@ class Rounding:
 
     @classmethod
     def fine(cls, clip: float, touched: int) -> Rounding:
-        """A step so fine that rounding costs next to nothing: a power of two of steps to the clip."""
+        """A step so fine that rounding costs almost nothing: a power of two of steps to the clip."""
         if not 0 < clip < math.inf or touched < 1:
             raise PrivacyRefused(
                 f"Nothing bounds what one unit adds to a sum (norm {clip:g}, {touched} cells); clip it first."
@@ -102,40 +102,40 @@ class Rounding:
 
     @property
     def l2(self) -> float:
-        """Δ₂ of one piece, in steps."""
+        """Δ₂ of one contribution, in steps."""
         reach, root = self.clip / self.step, math.sqrt(self.touched)
         squared = reach**2 + self.touched / 4 + math.sqrt(2 * math.log(1 / BETA)) * (reach + root / 2)
         return min(reach + root, math.sqrt(squared))
 
     @property
     def l1(self) -> float:
-        """Δ₁ of one piece, in steps."""
+        """Δ₁ of one contribution, in steps."""
         return max(self.l2, min(math.sqrt(self.touched) * self.l2, self.l2**2))
 
-    def summed(self, pieces: Pieces, coins: Uniform) -> Array:
-        """The sum of all pieces, rounded one by one; (size,) int64."""
-        if len(pieces.starts) < 1 or pieces.starts[-1] != len(pieces.cells) or len(pieces.cells) != len(pieces.values):
-            raise DataError("The pieces of a sum do not cover their entries; build them anew.")
-        if len(pieces.cells) and not (pieces.cells.min() >= 0 and pieces.cells.max() < pieces.size):
-            raise DataError(f"A piece of a sum lies outside its {pieces.size:,} cells; build the pieces anew.")
-        total, left, most = np.zeros(pieces.size, dtype=np.int64), pieces, (self.l2**2, self.l1)
+    def summed(self, given: Contributions, coins: Uniform) -> Array:
+        """The sum of all contributions, each rounded by itself; (size,) int64."""
+        if len(given.starts) < 1 or given.starts[-1] != len(given.cells) or len(given.cells) != len(given.values):
+            raise DataError("The contributions to a sum do not cover their entries; build them anew.")
+        if len(given.cells) and not (given.cells.min() >= 0 and given.cells.max() < given.size):
+            raise DataError(f"A contribution to a sum lies outside its {given.size:,} cells; build it anew.")
+        total, rest, most = np.zeros(given.size, dtype=np.int64), given, (self.l2**2, self.l1)
         for _attempt in range(TRIES + 1):
-            drawn = coins.uniform(len(left.values))
-            too_long = round_and_add(left.starts, left.cells, left.values, drawn, self.step, *most, total)
+            drawn = coins.uniform(len(rest.values))
+            too_long = round_and_add(rest.starts, rest.cells, rest.values, drawn, self.step, *most, total)
             if not too_long.any():
                 return total
-            left = left.some(too_long)
-        # Cut towards 0, which lengthens nothing; a piece that is too long even so broke its clip, and adds nothing.
-        cut, still = np.trunc(left.values / self.step), np.zeros(len(left.values))
-        round_and_add(left.starts, left.cells, cut, still, 1.0, *most, total)
+            rest = rest.some(too_long)
+        # Cut towards 0, which lengthens nothing; what is too long even so broke its clip, and adds nothing.
+        cut, still = np.trunc(rest.values / self.step), np.zeros(len(rest.values))
+        round_and_add(rest.starts, rest.cells, cut, still, 1.0, *most, total)
         return total
 
 
-def bits_for(pieces: int, rounding: Rounding, variance: float, cells: int) -> int:
-    """How many bits a cell needs so that a sum never wraps but by its noise, and by that with probability ≤ 2⁻⁴⁰.
+def bits_for(contributions: int, rounding: Rounding, variance: float, cells: int) -> int:
+    """The bits per cell with which a sum wraps only through its noise, and that with probability ≤ 2⁻⁴⁰.
 
-    `pieces` is how many can meet in one cell, each with at most c/γ + 1; `variance` that of all noise that may be in a
-    cell, in steps². By Bernstein, P(|N| ≥ t) ≤ 2·exp(−t²/(2(v + t/3))) for Skellam noise of variance v, which
+    `contributions` is how many can meet in one cell, each with at most c/γ + 1; `variance` that of all noise that may
+    be in a cell, in steps². By Bernstein, P(|N| ≥ t) ≤ 2·exp(−t²/(2(v + t/3))) for Skellam noise of variance v, which
     t = L/3 + √(L²/9 + 2Lv) with L = ln(2·cells/2⁻⁴⁰) brings down to 2⁻⁴⁰ for all cells together. A wrap would cost
     accuracy, never privacy.
     """
@@ -146,19 +146,19 @@ def bits_for(pieces: int, rounding: Rounding, variance: float, cells: int) -> in
         )
     tail = math.log(2 * cells / WRAP)
     reach = tail / 3 + math.sqrt((tail / 3) ** 2 + 2 * tail * variance)
-    most = pieces * (rounding.clip / rounding.step + 1) + reach
+    most = contributions * (rounding.clip / rounding.step + 1) + reach
     needed = math.ceil(math.log2(most)) + 1
     width = next((width for width in WIDTHS if width >= needed), None)
     if width is None or most >= 2.0**53:
         raise PrivacyRefused(
-            f"A sum of {pieces:,} contributions with this noise needs {needed} bits a cell, and 53 are exact; ask for "
-            "a larger epsilon, or let fewer take part in one sum."
+            f"A sum of {contributions:,} contributions with this noise needs {needed} bits a cell, and 53 are exact; "
+            "ask for a larger epsilon, or let fewer take part in one sum."
         )
     return width
 
 
 def wrapped(vector: Array, bits: int) -> Array:
-    """Whole numbers mod 2^bits, in the words that masks are made of."""
+    """Integers mod 2^bits, in the words of masks."""
     return reduced(vector.astype(np.int64).view(np.uint64), bits)
 
 
@@ -169,7 +169,7 @@ def reduced(vector: Array, bits: int) -> Array:
 
 
 def centred(vector: Array, bits: int) -> Array:
-    """Numbers mod 2^bits as the whole numbers around 0 that they stand for, int64."""
+    """Words mod 2^bits as the integers around 0 that they stand for, int64."""
     up = np.uint64(64 - bits)
     signed: Array = (vector.astype(np.uint64) << up).view(np.int64) >> up.astype(np.int64)
     return signed

@@ -1,4 +1,4 @@
-"""`Sealer`: a party's side of one secure sum. The protocol and what it guarantees are described in `secagg`."""
+"""A party's side of one secure sum; `secagg_protocol` describes the protocol and its guarantee."""
 
 from __future__ import annotations
 
@@ -7,55 +7,41 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.errors import BadMessage, PrivacyRefused, TamperingFound, UsageError
-from tacit.secure.graph import Shape
-from tacit.secure.mail import Answer, Given, Keys, Sum, VoidRound, is_signed
 from tacit.secure.masks import Array, add_mask, agree, words
+from tacit.secure.secagg_protocol import Answer, Given, Keys, SecureSum, VoidRound, is_signed
 from tacit.secure.shamir import SECRET, split
 
 STEPS = ("share", "collect", "mask", "unmask")
 
 
-class Sealer:
-    """Seals one vector of one party: advertise, share, collect, mask, (confirm,) unmask, in this order, once each.
+class SecAggParty:
+    """Masks one vector of one party: advertise, share, collect, mask, (confirm,) unmask, in this order, once each.
 
     Parameters
     ----------
-    name, names : this party, and everybody's names in an order that all agree on
-    shape : from `choose`
-    context : what this sum is, different for every sum and attempt (run, round, step, attempt)
-    extras : how many secrets of 32 bytes travel along, to be revealed by index with the answer
-    identity, identities : this party's Ed25519 key and everybody's public ones; a signed shape needs them
+    name, about : this party, and the sum
+    identity : this party's Ed25519 key, where the sum has everyone's public ones
 
     Guarantee
     ---------
-    Whatever it is asked, in whatever order, a party masks one vector and answers for one survivor list; so it never
-    gives shares of both secrets of a neighbour, whose two secrets together would lay its vector open. It answers only
+    Whatever the requests and their order, a party masks one vector and answers for one survivor list; so it never
+    gives shares of both secrets of a neighbour, which together would reveal the neighbour's vector. It answers only
     where at least `shape.fewest` survive, itself among them, and it masked with every neighbour that does; with a
     signed shape only where `shape.threshold` survivors signed that same list. A repeated request gets the same
-    bytes. This holds across crashes if `state()` is kept before what a call returned leaves the party, and no older
+    bytes. This holds across crashes if `state()` is saved before what a call returned leaves the party, and no older
     state is ever used.
     """
 
-    def __init__(
-        self,
-        name: str,
-        names: Sequence[str],
-        shape: Shape,
-        context: bytes,
-        extras: int = 0,
-        identity: Ed25519PrivateKey | None = None,
-        identities: Mapping[str, Ed25519PublicKey] | None = None,
-    ) -> None:
-        self._sum = Sum(tuple(names), shape, context, extras, identities)
-        if name not in self._sum.point:
+    def __init__(self, name: str, about: SecureSum, identity: Ed25519PrivateKey | None = None) -> None:
+        if name not in about.point:
             raise UsageError(f'"{name}" is not on the roster of this sum.')
-        if (identity is None) != (identities is None):
-            raise UsageError(f'"{name}" needs both its own identity and everybody\'s public ones, or neither.')
-        self.name, self._identity = name, identity
+        if (identity is None) != (about.identities is None):
+            raise UsageError(f'"{name}" needs both its own identity and everyone\'s public ones, or neither.')
+        self.name, self._sum, self._identity = name, about, identity
         self._mail_key, self._mask_key = X25519PrivateKey.generate(), X25519PrivateKey.generate()
         self._seed = os.urandom(SECRET)
         self._extras: tuple[bytes, ...] = ()
@@ -85,9 +71,9 @@ class Sealer:
         return self._sum.stamped(self.name, "advertisement", mail + mask + commitment, self._identity)
 
     def share(self, keys: Mapping[str, bytes], extras: Sequence[bytes] = ()) -> dict[str, bytes]:
-        """Sealed shares of own seed, mask key and extras for every neighbour that advertised.
+        """Encrypted shares of own seed, mask key and extras for every neighbour that advertised.
 
-        With extras, what stands under the own name is for the coordinator: commitments to them.
+        With extras, the entry under the own name is for the server: commitments to them.
         """
         self._next("share")
         if len(extras) != self._sum.extras or any(len(extra) != SECRET for extra in extras):
@@ -117,9 +103,9 @@ class Sealer:
         return sealed
 
     def collect(self, mail: Mapping[str, bytes]) -> tuple[str, ...]:
-        """Keep the shares that neighbours sent; the names of those whose mail is not genuine.
+        """Store the shares that neighbours sent; the names of those whose mail is not genuine.
 
-        Everybody whose mail came at all is masked with, so that both sides of a pair do the same.
+        It masks with everyone whose mail came at all, so that both sides of a pair do the same.
         """
         self._next("collect")
         own = Keys.of(self.advertise())
@@ -140,7 +126,7 @@ class Sealer:
         return tuple(bad)
 
     def mask(self, vector: Array, bits: int) -> Array:
-        """vector + own mask ± each pair's mask, mod 2^bits: who is earlier on the roster adds, the other subtracts."""
+        """vector + own mask ± each pair's mask, mod 2^bits: the one earlier on the roster adds, the other subtracts."""
         self._next("mask")
         if vector.dtype != words(bits) or vector.ndim != 1:
             raise UsageError(f"A vector to mask modulo 2^{bits} is one of {words(bits)}, not of {vector.dtype}.")
@@ -153,7 +139,7 @@ class Sealer:
         return masked
 
     def confirm(self, survivors: Sequence[str]) -> bytes:
-        """This party's signature of the survivor list: of one list, ever."""
+        """This party's signature of the survivor list; it signs one list only."""
         if self._identity is None:
             raise UsageError(f'"{self.name}" has no identity to sign survivor lists with.')
         self._settle(survivors)
@@ -162,7 +148,7 @@ class Sealer:
     def unmask(
         self, survivors: Sequence[str], reveal: Sequence[int] = (), signatures: Mapping[str, bytes] | None = None
     ) -> bytes:
-        """The answer that lets the survivors' sum be opened, and reveals the extras of these indices."""
+        """The answer from which the survivors' sum is unmasked; it reveals the extras of these indices."""
         wanted = tuple(sorted(set(reveal)))
         if any(not 0 <= index < self._sum.extras for index in wanted):
             raise UsageError(f"There are {self._sum.extras} extra secrets; reveal some of those, not {list(reveal)}.")
@@ -189,15 +175,12 @@ class Sealer:
     # -- over a crash ----------------------------------------------------------------------------------------------
 
     def state(self) -> bytes:
-        """All of it, secrets included, for `restore`: keep it where this party keeps its keys."""
-        kept = {
+        """All of it, secrets included, for `restore`: store it where this party stores its keys."""
+        keys = (self._mail_key.private_bytes_raw(), self._mask_key.private_bytes_raw())
+        saved = {
             "sum": self._sum.binding.hex(),
             "name": self.name,
-            "secrets": [
-                self._mail_key.private_bytes_raw().hex(),
-                self._mask_key.private_bytes_raw().hex(),
-                self._seed.hex(),
-            ],
+            "secrets": [secret.hex() for secret in (*keys, self._seed)],
             "extras": [extra.hex() for extra in self._extras],
             "keys": {other: keys.message.hex() for other, keys in self._keys.items()},
             "shares": {owner: [share.hex() for share in shares] for owner, shares in self._shares.items()},
@@ -207,48 +190,37 @@ class Sealer:
             "reveal": self._reveal,
             "rejected": self.rejected,
         }
-        return json.dumps(kept).encode()
+        return json.dumps(saved).encode()
 
     @classmethod
-    def restore(
-        cls,
-        state: bytes,
-        names: Sequence[str],
-        shape: Shape,
-        context: bytes,
-        extras: int = 0,
-        identity: Ed25519PrivateKey | None = None,
-        identities: Mapping[str, Ed25519PublicKey] | None = None,
-    ) -> Sealer:
-        """The party as it was when it gave this state; the other arguments are those that it was made with."""
+    def restore(cls, state: bytes, about: SecureSum, identity: Ed25519PrivateKey | None = None) -> SecAggParty:
+        """The party as it was when it returned this state; sum and identity are those that it was made with."""
         try:
-            kept: dict[str, Any] = json.loads(state)
-            sealer = cls(kept["name"], names, shape, context, extras, identity, identities)
-            same = kept["sum"] == sealer._sum.binding.hex()
+            saved: dict[str, Any] = json.loads(state)
+            party = cls(saved["name"], about, identity)
+            same = saved["sum"] == about.binding.hex()
             if same:
-                sealer._take(kept)
+                party._load(saved)
         except (ValueError, KeyError, TypeError, BadMessage):
             raise TamperingFound(
-                "The kept state of a secure sum cannot be read; leave this sum and join the next."
+                "The saved state of a secure sum cannot be read; leave this sum and join the next."
             ) from None
         if not same:
             raise UsageError(
-                f'The kept state of "{kept["name"]}" is of another sum; restore it with the same arguments.'
+                f'The saved state of "{saved["name"]}" is of another sum; restore it with the same arguments.'
             )
-        return sealer
+        return party
 
-    def _take(self, kept: dict[str, Any]) -> None:
-        mail, mask, self._seed = (bytes.fromhex(secret) for secret in kept["secrets"])
+    def _load(self, saved: dict[str, Any]) -> None:
+        mail, mask, self._seed = (bytes.fromhex(secret) for secret in saved["secrets"])
         self._mail_key, self._mask_key = (X25519PrivateKey.from_private_bytes(key) for key in (mail, mask))
-        self._extras = tuple(bytes.fromhex(extra) for extra in kept["extras"])
-        self._keys = {other: Keys.of(bytes.fromhex(text)) for other, text in kept["keys"].items()}
-        self._shares = {owner: tuple(map(bytes.fromhex, shares)) for owner, shares in kept["shares"].items()}
-        self._partners, self._done = tuple(kept["partners"]), int(kept["done"])
-        self._survivors = None if kept["survivors"] is None else tuple(kept["survivors"])
-        self._reveal = None if kept["reveal"] is None else tuple(kept["reveal"])
-        self.rejected = dict(kept["rejected"])
-
-    # -- inside ----------------------------------------------------------------------------------------------------
+        self._extras = tuple(bytes.fromhex(extra) for extra in saved["extras"])
+        self._keys = {other: Keys.of(bytes.fromhex(text)) for other, text in saved["keys"].items()}
+        self._shares = {owner: tuple(map(bytes.fromhex, shares)) for owner, shares in saved["shares"].items()}
+        self._partners, self._done = tuple(saved["partners"]), int(saved["done"])
+        self._survivors = None if saved["survivors"] is None else tuple(saved["survivors"])
+        self._reveal = None if saved["reveal"] is None else tuple(saved["reveal"])
+        self.rejected = dict(saved["rejected"])
 
     def _next(self, step: str) -> None:
         at = STEPS.index(step)
@@ -260,19 +232,19 @@ class Sealer:
             raise UsageError(f'"{self.name}" cannot "{step}" yet: "{STEPS[self._done]}" comes first.')
 
     def _enough(self, what: str, count: int) -> None:
-        """A party counts among the holders of its own shares: where no other is left to drop out, t − 1 others do."""
+        """A party holds a share of its own secrets, so t − 1 others are enough."""
         needed = self._sum.shape.threshold - 1
         if count < needed:
             raise VoidRound(f'"{self.name}" has genuine {what} of {count} neighbours and needs {needed}; it leaves.')
 
     def _settle(self, survivors: Sequence[str]) -> None:
-        """Check a survivor list and hold to it for ever."""
+        """Check a survivor list, and accept no other afterwards."""
         self._next("unmask")
         chosen = self._sum.in_order(survivors)
         if len(chosen) != len(survivors):
             raise PrivacyRefused(f'"{self.name}" refuses a survivor list with strangers or with a name twice.')
         if self._survivors not in (None, chosen):
-            raise PrivacyRefused(f'"{self.name}" refuses a second survivor list: two would tell single vectors apart.')
+            raise PrivacyRefused(f'"{self.name}" refuses a second survivor list: two would reveal single vectors.')
         if self.name not in chosen:
             raise PrivacyRefused(f'"{self.name}" refuses a survivor list that it is not on itself.')
         if len(chosen) < self._sum.shape.fewest:
@@ -282,12 +254,12 @@ class Sealer:
         unmasked = [other for other in self._sum.near[self.name] if other in chosen and other not in self._partners]
         if unmasked:
             raise PrivacyRefused(
-                f'"{self.name}" refuses: it did not mask with "{unmasked[0]}", which is said to survive.'
+                f'"{self.name}" refuses: it did not mask with "{unmasked[0]}", which is listed as a survivor.'
             )
         self._survivors = chosen
 
     def _to_sign(self, survivors: Sequence[str]) -> bytes:
-        """The list with everybody's keys: in a signed shape all are neighbours, and their keys are known."""
+        """The list with everyone's keys: in a signed shape all are neighbours, and their keys are known."""
         keys = {**self._keys, self.name: self._sum.read_keys(self.name, self.advertise())}
         unseen = [name for name in survivors if name not in keys]
         if unseen:

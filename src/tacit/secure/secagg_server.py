@@ -1,6 +1,4 @@
-"""`Opener`: the coordinator's side of one secure sum. The protocol and what it guarantees are described in `secagg`."""
-
-from __future__ import annotations
+"""The server's side of one secure sum; `secagg_protocol` describes the protocol and its guarantee."""
 
 import hashlib
 import math
@@ -8,43 +6,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.errors import BadMessage, UsageError
-from tacit.secure.graph import Shape
-from tacit.secure.mail import HASH, Answer, Given, Keys, Sum, VoidRound
 from tacit.secure.masks import Array, add_mask, agree, words
+from tacit.secure.secagg_protocol import HASH, Answer, Given, Keys, SecureSum, VoidRound
 from tacit.secure.shamir import fits, joined
 
-#: How many choices of shares are tried for one secret before it is given up.
+#: How many choices of shares are tried for one secret.
 TRIES = 400
 
 
 @dataclass(frozen=True)
-class Opened:
+class Unmasked:
     """The survivors' sum modulo 2^bits, and the extras that were revealed, by name and index."""
 
     total: Array
     extras: dict[str, dict[int, bytes]]
 
 
-class Opener:
-    """Opens one sum: keys, mail, survivors, open, in this order. Parameters are those of `Sealer`.
+class SecAggServer:
+    """Unmasks one sum: keys, mail, survivors, unmasked, in this order.
 
-    Whoever sends what is malformed is left out of what follows and noted in `rejected`, with the reason, by name.
+    A party that sends a malformed message is left out from then on; `rejected` has the reason, by name.
     """
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        shape: Shape,
-        context: bytes,
-        extras: int = 0,
-        identities: Mapping[str, Ed25519PublicKey] | None = None,
-    ) -> None:
-        self._sum = Sum(tuple(names), shape, context, extras, identities)
+    def __init__(self, about: SecureSum) -> None:
+        self._sum = about
         self._keys: dict[str, Keys] = {}
         self._commitments: dict[str, bytes] = {}
         self._sharers: set[str] = set()
@@ -58,7 +46,7 @@ class Opener:
             try:
                 keys = self._sum.read_keys(name, advertised[name])
                 for key in (keys.mail, keys.mask):
-                    agree(probe, key, b"")  # a key of low order would make every neighbour stumble
+                    agree(probe, key, b"")  # a key of low order would fail at every neighbour
                 self._keys[name] = keys
             except BadMessage as why:
                 self.rejected[name] = str(why)
@@ -69,7 +57,7 @@ class Opener:
         }
 
     def mail(self, shared: Mapping[str, Mapping[str, bytes]]) -> dict[str, dict[str, bytes]]:
-        """For each party that shared, its mail. Who did not write to all of its neighbours that advertised is out."""
+        """For each party that shared, its mail; a party that left out a neighbour that advertised is rejected."""
         for name in self._known(shared):
             try:
                 self._check_mail(name, shared[name])
@@ -84,45 +72,39 @@ class Opener:
         }
 
     def survivors(self, masked_names: Iterable[str]) -> tuple[str, ...]:
-        """Those whose masked vector arrived, in the roster's order. The list stands: who comes later comes too late."""
+        """Those whose masked vector arrived, in the roster's order; the first list stands."""
         if self._survivors is None:
             chosen = tuple(name for name in self._known(masked_names) if name in self._sharers)
             self._enough(chosen, "survive")
             self._survivors = chosen
         return self._survivors
 
-    def open(self, masked: Mapping[str, Array], answers: Mapping[str, bytes], bits: int) -> Opened:
-        """The sum of the survivors' vectors, from their masked vectors and answers."""
-        return self.unmasked(_added(masked, self.survivors(masked), bits), answers, bits)
-
-    def unmasked(self, masked_sum: Array, answers: Mapping[str, bytes], bits: int) -> Opened:
-        """The same from the sum of the survivors' masked vectors, once it is settled who they are."""
+    def unmasked(self, masked_sum: Array, answers: Mapping[str, bytes], bits: int) -> Unmasked:
+        """The survivors' sum, from the sum of their masked vectors and their answers."""
         if self._survivors is None or masked_sum.dtype != words(bits):
-            raise UsageError(f"Settle who survived first, and give their sum in words of {words(bits)}.")
+            raise UsageError(f"Call `survivors` first, and give their sum in words of {words(bits)}.")
         survivors, total = self._survivors, masked_sum.copy()
         read = self._read(answers, survivors)
         for name in survivors:
             seed = self._seed_of(name, read)
             add_mask(total, self._sum.bound("own mask", name, seed), bits, -1)
-        left = set(survivors)
-        for name in self._sum.in_order(self._sharers - left):
-            stayed = [other for other in self._sum.near[name] if other in left]
+        chosen = set(survivors)
+        for name in self._sum.in_order(self._sharers - chosen):
+            stayed = [other for other in self._sum.near[name] if other in chosen]
             if stayed:
                 key = self._key_of(name, read)
                 for other in stayed:  # what `other` added is the opposite of what `name` would have added
                     seed, sign = self._sum.pair_mask(key, name, other, self._keys[other])
                     add_mask(total, seed, bits, sign)
-        return Opened(total, {name: self._extras_of(name, read) for name in survivors} if self._sum.extras else {})
-
-    # -- what arrives ----------------------------------------------------------------------------------------------
+        return Unmasked(total, {name: self._extras_of(name, read) for name in survivors} if self._sum.extras else {})
 
     def _known(self, given: Iterable[str]) -> tuple[str, ...]:
         for name in set(given) - set(self._sum.names):
             self.rejected[name] = f'"{name}" is not on the roster of this sum.'
         return self._sum.in_order(given)
 
-    def _enough(self, left: Iterable[str], did: str) -> None:
-        count, fewest = len(tuple(left)), self._sum.shape.fewest
+    def _enough(self, parties: Iterable[str], did: str) -> None:
+        count, fewest = len(tuple(parties)), self._sum.shape.fewest
         if count < fewest:
             raise VoidRound(f"Only {count} of {self._sum.shape.parties} parties {did}, and {fewest} must; try again.")
 
@@ -139,13 +121,13 @@ class Opener:
             self._commitments[name] = body
 
     def _read(self, answers: Mapping[str, bytes], survivors: Sequence[str]) -> dict[str, Answer]:
-        read, left, listed = {}, set(survivors), self._sum.listed(survivors)
+        read, chosen, listed = {}, set(survivors), self._sum.listed(survivors)
         for name in self._known(answers):
-            if name not in left:
+            if name not in chosen:
                 self.rejected[name] = f'"{name}" answered, but is not among the survivors.'
                 continue
             try:
-                read[name] = self._sum.read_answer(name, answers[name], left, listed)
+                read[name] = self._sum.read_answer(name, answers[name], chosen, listed)
             except BadMessage as why:
                 self.rejected[name] = str(why)
                 continue
@@ -155,8 +137,6 @@ class Opener:
                         f'"{name}" got other mail than was sent: it and "{other}" do not agree on a mask; try again.'
                     )
         return read
-
-    # -- secrets ---------------------------------------------------------------------------------------------------
 
     def _seed_of(self, name: str, read: Mapping[str, Answer]) -> bytes:
         def good(seed: bytes) -> bool:
@@ -183,7 +163,7 @@ class Opener:
         return X25519PrivateKey.from_private_bytes(key)
 
     def _extras_of(self, name: str, read: Mapping[str, Answer]) -> dict[int, bytes]:
-        """The extras of a survivor that were revealed; one that cannot be recovered is left out."""
+        """The revealed extras of a survivor; one that cannot be recovered is left out."""
         found = {}
         for index in sorted({index for answer in read.values() for index in answer.reveal}):
             commitment = self._commitments[name][HASH * index : HASH * (index + 1)]
@@ -216,7 +196,7 @@ class Opener:
     def _joined(
         self, owner: str, what: str, shares: Mapping[str, bytes], good: Callable[[bytes], bool]
     ) -> bytes | None:
-        """The secret that passes its check, from one choice of shares or another; holders of misfits are noted."""
+        """The secret that passes its check, from some choice of shares; holders of wrong shares are noted."""
         threshold = self._sum.shape.threshold
         for holders in _choices(tuple(shares), threshold):
             chosen = {self._sum.point[holder]: shares[holder] for holder in holders}
@@ -235,7 +215,7 @@ class Opener:
 
 
 def _choices(holders: tuple[str, ...], threshold: int) -> Iterator[tuple[str, ...]]:
-    """Ways to take `threshold` of the holders: the first ones, then all others, or many if there are too many."""
+    """Ways to take `threshold` of the holders: the first ones, then all others, or a sample of them."""
     if len(holders) < threshold:
         return
     yield holders[:threshold]
@@ -245,18 +225,3 @@ def _choices(holders: tuple[str, ...], threshold: int) -> Iterator[tuple[str, ..
     for attempt in range(TRIES):
         mixed = sorted(holders, key=lambda holder: hashlib.sha256(f"{attempt} {holder}".encode()).digest())
         yield tuple(mixed[:threshold])
-
-
-def _added(masked: Mapping[str, Array], survivors: Sequence[str], bits: int) -> Array:
-    """The masked vectors of the survivors, added up."""
-    missing = [name for name in survivors if name not in masked]
-    if missing:
-        raise UsageError(f'The masked vector of "{missing[0]}", which is said to survive, is missing.')
-    kind, size = words(bits), masked[survivors[0]].shape
-    total = np.zeros(size, dtype=kind)
-    for name in survivors:
-        vector = masked[name]
-        if vector.dtype != kind or vector.shape != size or vector.ndim != 1:
-            raise VoidRound(f'The masked vector of "{name}" has another type or size than the others; try again.')
-        np.add(total, vector, out=total)
-    return total

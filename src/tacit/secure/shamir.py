@@ -1,4 +1,4 @@
-"""Secret sharing after Shamir 1979 ("How to share a secret"): `threshold` shares give a secret back, fewer say nothing.
+"""Secret sharing (Shamir 1979, "How to share a secret"): `threshold` shares recover a secret, fewer reveal nothing.
 
 A secret of 32 bytes is the value at 0 of a random polynomial of degree threshold − 1 over the integers modulo the prime
 2²⁵⁶ + 297; the share of point x is the value at x, in 33 bytes. The prime is just above 2²⁵⁶, so that any 32 bytes
@@ -6,12 +6,10 @@ are a secret, and none is shortened.
 
 Formal guarantee
 ----------------
-For any threshold − 1 points other than 0 and any secret there is exactly one choice of the other coefficients' values
-that gives any given values there (interpolation through those points and 0), and coefficients are uniform and
-independent. So threshold − 1 shares are uniform whatever the secret is: they say nothing about it, to anybody.
+For any threshold − 1 points other than 0 and any secret there is exactly one choice of the other coefficients that
+gives any given values there (interpolation through those points and 0), and coefficients are uniform and independent.
+So threshold − 1 shares are uniform whatever the secret is: they reveal nothing about it.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -52,30 +50,30 @@ def split(
 
 
 def joined(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """The secret whose shares, by point, these are: exactly `threshold` of them are used, the first ones.
+    """The secret of these shares, by point; the first `threshold` of them are used.
 
-    A wrong share of the right size gives a wrong secret, or none: whoever joins must know a check of the secret.
+    A wrong share of the right size gives a wrong secret, or none, so the caller must be able to check the secret.
     """
     if threshold < 1:
         raise UsageError(f"A threshold of {threshold} is not possible; take at least 1.")
     if len(shares) < threshold:
         raise PeerFailed(f"{len(shares)} shares are too few to join: the threshold is {threshold}.")
-    points = tuple(shares)[:threshold]
-    _check_points(points)
-    total = sum(weight * _number(x, shares[x]) for x, weight in zip(points, _weights(points, 0), strict=True)) % PRIME
-    if total >> 256:
-        raise BadMessage(
-            f"The shares of points {', '.join(map(str, points))} do not fit together; one of them is wrong."
-        )
-    return total.to_bytes(SECRET, "little")
+    secret = _value(shares, threshold, 0)
+    if secret >> 256:
+        raise BadMessage(f"The shares of points {', '.join(map(str, shares))} do not fit together; one is wrong.")
+    return secret.to_bytes(SECRET, "little")
 
 
 def fits(shares: Mapping[int, bytes], threshold: int, point: int, share: bytes) -> bool:
     """Whether `share` is the one of `point` on the polynomial through the first `threshold` of `shares`."""
+    return len(share) == SHARE and _value(shares, threshold, point) == int.from_bytes(share, "little")
+
+
+def _value(shares: Mapping[int, bytes], threshold: int, at: int) -> int:
+    """The value at one point of the polynomial through the first `threshold` shares."""
     points = tuple(shares)[:threshold]
     _check_points(points)
-    value = sum(w * _number(x, shares[x]) for x, w in zip(points, _weights(points, point), strict=True)) % PRIME
-    return len(share) == SHARE and value == int.from_bytes(share, "little")
+    return sum(w * _number(x, shares[x]) for x, w in zip(points, _weights(points, at), strict=True)) % PRIME
 
 
 def _uniform(count: int, random: Callable[[int], bytes]) -> list[int]:
@@ -109,14 +107,10 @@ def _weights(points: tuple[int, ...], at: int) -> tuple[int, ...]:
 def _number(point: int, share: bytes) -> int:
     number = int.from_bytes(share, "little")
     if len(share) != SHARE or number >= PRIME:
-        raise BadMessage(
-            f"The share of point {point} is not one: a share is a number below 2²⁵⁶ + 297 in {SHARE} bytes."
-        )
+        raise BadMessage(f"The share of point {point} is not a number below 2²⁵⁶ + 297 in {SHARE} bytes.")
     return number
 
 
 def _check_points(points: Sequence[int]) -> None:
     if len(set(points)) < len(points) or not all(0 < x < 2**32 for x in points):
-        raise UsageError(
-            "Points of shares must be different whole numbers from 1 to 2³² − 1; one is repeated or outside."
-        )
+        raise UsageError("Points of shares must be different integers from 1 to 2³² − 1; one is repeated or outside.")

@@ -1,7 +1,5 @@
 """Small worlds whose answers are known by construction."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.data.ratings import Ratings

@@ -1,40 +1,34 @@
-"""The ceiling: all ratings in one place. Every party hands over its ratings as they are."""
-
-from __future__ import annotations
+"""`central`, the ceiling: every party sends its ratings as they are, and one model is trained on all of them."""
 
 import numpy as np
 
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
-from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Floats, Party, Schema, step
-from tacit.federation.messages import Wholes
-from tacit.methods.base import Method, Sides
+from tacit.federation import Federation, Floats, Party, Schema, step
+from tacit.federation.messages import Ints
 from tacit.methods.baselines.descent import DescentParameters, descend, started
-from tacit.model import Fitted, Model, NonNegative
+from tacit.methods.factors import nonnegative
+from tacit.methods.method import RATED, Coordinator, Method, Sides
+from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
 
 
-class CentralCoordinator:
+class CentralCoordinator(Coordinator):
     """Pools the ratings, then plain SGD with embedding clipping."""
-
-    def __init__(self, parameters: DescentParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
         facts = self.facts
-        users, items, values = self._pooled(federation.ask("surrender"))
+        columns = self._pooled(federation.ask("surrender"))
         U = started(self.parameters, facts, facts.users, "users")
         V = started(self.parameters, facts, facts.items, "items")
-        descent = descend(users, items, values, facts.scale, (U, V), self.parameters, derive(facts.seed, "epochs"))
+        descent = descend(columns, facts.scale, (U, V), self.parameters, derive(facts.seed, "epochs"))
         for _t, (U, V) in zip(federation.rounds(self.parameters.epochs), descent, strict=True):
             federation.show(users=U, items=V)
-        form = NonNegative(facts.scale.low, facts.scale.high, V)
-        return Model("central", facts.scale, facts.item_ids, form, states=U)
+        return Model("central", facts.scale, facts.item_ids, nonnegative(facts, V), states=U)
 
     def _pooled(self, answers: dict[str, dict[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Everybody's ratings, users stacked in roster order, or items put back where they belong."""
+        """All parties' ratings, users stacked in roster order, or items at their columns of the whole."""
         parts = []
         for party, answer in answers.items():
             users, items = answer["users"], answer["items"]
@@ -47,13 +41,13 @@ class CentralCoordinator:
         return users, items, values
 
 
-class Surrendering(Party):
-    """A party that keeps nothing to itself."""
+class DisclosingParty(Party):
+    """A party that sends all of its ratings."""
 
     @step(
         Kind.DISCLOSE,
         takes=Schema(),
-        gives=Schema(users=Wholes("ratings"), items=Wholes("ratings"), values=Floats("ratings")),
+        gives=Schema(users=Ints("ratings"), items=Ints("ratings"), values=Floats("ratings")),
         what="all of the party's ratings, as they are",
     )
     def surrender(self) -> Release:
@@ -61,22 +55,24 @@ class Surrendering(Party):
         return self.gate.disclose(users=ratings.users, items=ratings.items, values=ratings.values)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        users, items, scale = shared["users"], shared["items"], self.facts.scale
+        U, V = shared["users"], shared["items"]
         if self.facts.setting is Setting.VERTICAL:
-            return Fitted(NonNegative(scale.low, scale.high, items[self.member.columns]), users)
-        first = self.facts.first_user(self.name)
-        return Fitted(NonNegative(scale.low, scale.high, items), users[first : first + self.member.users])
+            V = V[self.member.columns]
+        else:
+            first = self.facts.first_user(self.name)
+            U = U[first : first + self.member.users]
+        return Fitted(nonnegative(self.facts, V), U)
 
 
 CENTRAL = Method(
     name="central",
     title="Central training, all ratings in one place",
     what=(
-        "Every party hands its ratings to the coordinator, who trains on all of them. "
-        "It protects nothing; it shows what could be had."
+        "Every party sends its ratings to the coordinator, which trains on all of them. "
+        "It protects nothing; it shows the best that could be reached."
     ),
     parameters=DescentParameters,
-    sides=dict.fromkeys(Setting, Sides(CentralCoordinator, Surrendering)),
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    sides=dict.fromkeys(Setting, Sides(CentralCoordinator, DisclosingParty)),
+    feedback=RATED,
     guaranteed=False,
 )

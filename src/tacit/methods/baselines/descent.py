@@ -1,6 +1,4 @@
-"""One holder of ratings, all of them at hand: plain stochastic gradient descent. Shared by `central` and `local`."""
-
-from __future__ import annotations
+"""Plain stochastic gradient descent over all ratings of one holder. Shared by `central`, `local` and fine-tuning."""
 
 import math
 from collections.abc import Iterator
@@ -13,39 +11,33 @@ from tacit.data.ratings import Scale
 from tacit.federation import Facts
 from tacit.kernels.embed import embed
 from tacit.kernels.sgd import sgd_epoch
-from tacit.methods.base import Parameters
-from tacit.methods.start import falling, start_factors
+from tacit.methods.factors import FactorParameters, linear_decay, start_factors
 
 #: How much of a random start a flat one keeps; found on synthetic data.
 FLAT = 0.3
 
 
-class DescentParameters(Parameters):
+class DescentParameters(FactorParameters):
     """Parameters of plain SGD.
 
     Parameters
     ----------
     factors : p
     epochs : passes over the ratings
-    rate : the first step's size, for a scale with a span of 1; it falls linearly over the first 80 % of the passes
+    rate : the first step's size, for a scale with a span of 1; it decays linearly over the first 80 % of the passes
     regularization : weight decay per rating, for a scale with a span of 1
-    start : "random", all factors alike, or "flat": every row nearly the same, so that what the first passes learn are
-        levels, and tastes only where ratings speak of them; better for whoever has few ratings
+    start : "random", or "flat": every row nearly the same, so that the first passes learn levels, and tastes only where
+        ratings show them; better for users with few ratings
     """
 
-    factors: int = Field(default=20, ge=1, le=1024)
     epochs: int = Field(default=40, ge=1, le=10_000)
     rate: float = Field(default=0.32, gt=0)
     regularization: float = Field(default=0.0125, ge=0)
     start: Literal["random", "flat"] = "random"
 
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
-
 
 def started(parameters: DescentParameters, facts: Facts, rows: int, *purpose: str) -> np.ndarray:
-    """A block of factors as the parameters say it starts; (rows, factors) float32."""
+    """A block of factors at its start, as the parameters choose it; (rows, factors) float32."""
     random = start_factors(facts, rows, parameters.factors, *purpose)
     if parameters.start == "random":
         return random
@@ -55,32 +47,19 @@ def started(parameters: DescentParameters, facts: Facts, rows: int, *purpose: st
 
 
 def descend(
-    users: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
+    columns: tuple[np.ndarray, np.ndarray, np.ndarray],
     scale: Scale,
     start: tuple[np.ndarray, np.ndarray],
     parameters: DescentParameters,
     stream: np.random.Generator,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """U and V after each epoch, in place from `start`.
+    """U and V after each epoch over (users, items, values), in place from `start`.
 
     Error and factors both grow with the span R: rate/R and regularization·R make the same path on every scale.
     """
-    u, v = start
-    for epoch in range(parameters.epochs):
-        rate = falling(parameters.rate, epoch, parameters.epochs, last=0.05) / scale.span
-        order = stream.permutation(len(values))
-        sgd_epoch(
-            users,
-            items,
-            values,
-            scale.low,
-            order,
-            u,
-            v,
-            rate,
-            parameters.regularization * scale.span,
-            scale.span,
-        )
+    (u, v), span = start, scale.span
+    regularization = parameters.regularization * span
+    for rate in parameters.rate * linear_decay(parameters.epochs, last=0.05) / span:
+        order = stream.permutation(len(columns[0]))
+        sgd_epoch(*columns, scale.low, order, u, v, rate, regularization, span)
         yield u, v

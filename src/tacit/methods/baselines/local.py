@@ -1,25 +1,20 @@
-"""Everybody alone: each party trains on what it has. Nothing leaves it."""
-
-from __future__ import annotations
+"""`local`: each party trains on its own ratings alone. Nothing leaves it."""
 
 import numpy as np
 
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
-from tacit.data.ratings import Feedback
-from tacit.federation import Facts, Federation, Party, Schema, Whole, step
-from tacit.methods.base import Method, Sides
+from tacit.federation import Facts, Federation, Integer, Party, Schema, step
 from tacit.methods.baselines.descent import DescentParameters, descend, started
-from tacit.model import Fitted, Linear, Model, NonNegative
+from tacit.methods.factors import nonnegative
+from tacit.methods.method import RATED, Coordinator, Method, Sides
+from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 from tacit.rng import derive
 
 
-class LocalCoordinator:
-    """Says when to begin, and learns nothing."""
-
-    def __init__(self, parameters: DescentParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
+class LocalCoordinator(Coordinator):
+    """Starts the parties, and learns nothing."""
 
     def run(self, federation: Federation) -> Model:
         for t in federation.rounds(1):
@@ -33,26 +28,25 @@ class Alone(Party):
 
     parameters: DescentParameters
 
-    @step(Kind.PUBLIC, takes=Schema(t=Whole(0, 0)), what="the word that it has trained")
+    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
     def train(self, t: int) -> Release:
         ratings = self.ratings
         U = started(self.parameters, self.facts, self.member.users, "users", self.name)
         V = started(self.parameters, self.facts, self.member.items, "items", self.name)
         stream = derive(self.facts.seed, self.name, "epochs")
         columns = ratings.users, ratings.items, ratings.values
-        for _epoch in descend(*columns, ratings.scale, (U, V), self.parameters, stream):
+        for _epoch in descend(columns, ratings.scale, (U, V), self.parameters, stream):
             self.home.update(users=U, items=V)
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        form = NonNegative(self.facts.scale.low, self.facts.scale.high, self.home["items"])
-        return Fitted(form, self.home["users"])
+        return Fitted(nonnegative(self.facts, self.home["items"]), self.home["users"])
 
 
 class AloneOnDevice(Party):
-    """One user's ratings say nothing of other items: her own mean, shrunk towards the middle of the scale."""
+    """One user's ratings tell nothing about other items: their own mean, shrunk towards the middle of the scale."""
 
-    @step(Kind.PUBLIC, takes=Schema(t=Whole(0, 0)), what="the word that it has trained")
+    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
     def train(self, t: int) -> Release:
         ratings, scale = self.ratings, self.facts.scale
         sums = np.bincount(ratings.users, weights=ratings.values - np.float32(scale.low), minlength=ratings.n_users)
@@ -64,7 +58,7 @@ class AloneOnDevice(Party):
 
 
 def own_mean(facts: Facts) -> Linear:
-    """All that somebody alone can say: her own mean, with one rating's worth of the middle of the scale in it."""
+    """A user's own mean, with one rating's worth of the middle of the scale in it."""
     return Linear.levels(np.zeros(facts.items, dtype=np.float32), facts.scale, shrinkage=1.0)
 
 
@@ -78,6 +72,6 @@ LOCAL = Method(
         Setting.VERTICAL: Sides(LocalCoordinator, Alone),
         Setting.DEVICE: Sides(LocalCoordinator, AloneOnDevice),
     },
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    feedback=RATED,
     guaranteed=False,
 )

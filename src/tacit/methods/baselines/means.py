@@ -1,7 +1,5 @@
 """Baselines that are the same for everyone: the global mean, item means, popularity. Each needs one sum."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +13,10 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale
-from tacit.federation import Facts, Federation, Floats, Party, Schema, step
+from tacit.federation import Federation, Floats, Party, Schema, step
 from tacit.guarantee import Relation, Unit
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context
+from tacit.methods.method import Coordinator, Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
 
@@ -43,7 +41,7 @@ TOTALS = Schema(ratings=Floats("items"), counts=Floats("items"))
 
 @dataclass(frozen=True)
 class Totals(Query):
-    """Per item, how often it was rated and the sum of its ratings; it claims no sensitivity."""
+    """Per item, how often it was rated and the sum of its ratings; it has no sensitivity."""
 
     scale: Scale
 
@@ -71,22 +69,23 @@ def totals(ratings: Ratings, present: Array | None = None) -> dict[str, np.ndarr
     }
 
 
-class Totalling(Party):
-    """A party that adds up what its items got."""
+class TotalsParty(Party):
+    """A silo, or a cohort of devices, that adds up the ratings of each item."""
 
     @step(Kind.SUM, takes=Schema(), gives=TOTALS, what="how often each item was rated, and the ratings' sum")
     def totals(self) -> Release:
         return self.gate.sum(self.ratings)
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        return self._predictor(shared["scores"], shared["rates"])
+        scores = shared["scores"]
+        if self.facts.setting is Setting.VERTICAL:
+            scores = scores[self.member.columns]
+        form = Linear.scores(scores, self.facts.scale, rates=bool(shared["rates"]))
+        return Fitted.same_for_all(form, self.member.users)
 
-    def _predictor(self, scores: np.ndarray, rates: np.ndarray) -> Fitted:
-        return Fitted.alike(Linear.scores(scores, self.facts.scale, rates=bool(rates)), self.member.users)
 
-
-class VerticalTotalling(Totalling):
-    """The same, where each party has items of its own: the totals stand beside each other."""
+class VerticalTotalsParty(TotalsParty):
+    """The same, where each party holds different items, so that there is nothing to sum."""
 
     @step(
         Kind.DISCLOSE,
@@ -97,35 +96,26 @@ class VerticalTotalling(Totalling):
     def totals(self) -> Release:
         return self.gate.disclose(**totals(self.ratings))
 
-    def at_home(self, **shared: np.ndarray) -> Fitted:
-        return self._predictor(shared["scores"][self.member.columns], shared["rates"])
 
-
-class _Means:
-    """One question, one model: scores from the items' rating sums and counts."""
+class MeansCoordinator(Coordinator):
+    """One question, one model: subclasses define scores from the items' rating sums and counts."""
 
     name, rates = "", True
 
-    def __init__(self, parameters: MeanParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
-
     def run(self, federation: Federation) -> Model:
+        facts = self.facts
+        sums, counts = np.zeros(facts.items), np.zeros(facts.items)
         for _ in federation.rounds(1):
-            sums, counts = self._gather(federation)
+            if facts.setting is Setting.VERTICAL:
+                for party, answer in federation.ask("totals").items():
+                    columns = facts.member(party).columns
+                    sums[columns], counts[columns] = answer["ratings"], answer["counts"]
+            else:
+                total = federation.sum("totals")
+                sums, counts = total["ratings"], total["counts"]
         scores = self.scores(sums, counts).astype(np.float32)
         federation.show(scores=scores, rates=np.array(self.rates))
-        form = Linear.scores(scores, self.facts.scale, rates=self.rates)
-        return Model(self.name, self.facts.scale, self.facts.item_ids, form)
-
-    def _gather(self, federation: Federation) -> tuple[np.ndarray, np.ndarray]:
-        if self.facts.setting is not Setting.VERTICAL:
-            total = federation.sum("totals")
-            return total["ratings"], total["counts"]
-        sums, counts = np.zeros(self.facts.items), np.zeros(self.facts.items)
-        for party, answer in federation.ask("totals").items():
-            columns = self.facts.member(party).columns
-            sums[columns], counts[columns] = answer["ratings"], answer["counts"]
-        return sums, counts
+        return Model(self.name, facts.scale, facts.item_ids, Linear.scores(scores, facts.scale, rates=self.rates))
 
     def scores(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
         raise NotImplementedError
@@ -136,7 +126,7 @@ class _Means:
         return float(sums.sum() / n) if n else self.facts.scale.span / 2
 
 
-class GlobalMean(_Means):
+class GlobalMean(MeansCoordinator):
     """r̂ = mean of all ratings."""
 
     name = "global-mean"
@@ -145,7 +135,7 @@ class GlobalMean(_Means):
         return np.full(self.facts.items, self.facts.scale.low + self.mean(sums, counts))
 
 
-class ItemMean(_Means):
+class ItemMean(MeansCoordinator):
     """r̂_j = (Σ_i r_ij + s·mean) / (count_j + s)."""
 
     name = "item-mean"
@@ -157,7 +147,7 @@ class ItemMean(_Means):
         return self.facts.scale.low + np.where(counts + s > 0, means, mean)
 
 
-class Popularity(_Means):
+class Popularity(MeansCoordinator):
     """Rank by how often an item was rated."""
 
     name, rates = "popularity", False
@@ -171,35 +161,21 @@ def specs(parameters: Parameters, context: Context) -> Sequence[Spec]:
     return [Spec("totals", Totals(context.facts.scale))]
 
 
-def _everywhere(coordinator: type[_Means]) -> dict[Setting, Sides]:
-    return {
-        Setting.HORIZONTAL: Sides(coordinator, Totalling, specs),
-        Setting.DEVICE: Sides(coordinator, Totalling, specs),
-        Setting.VERTICAL: Sides(coordinator, VerticalTotalling),
-    }
+def baseline(coordinator: type[MeansCoordinator], title: str, what: str, parameters: type[Parameters]) -> Method:
+    """A method of one sum, or where items are divided of totals that are disclosed."""
+    summed = Sides(coordinator, TotalsParty, specs)
+    vertical = Sides(coordinator, VerticalTotalsParty)
+    sides = {Setting.HORIZONTAL: summed, Setting.DEVICE: summed, Setting.VERTICAL: vertical}
+    return Method(coordinator.name, title, what, parameters, sides, guaranteed=False)
 
 
-GLOBAL_MEAN = Method(
-    "global-mean",
-    "The mean of all ratings",
-    "One number for everyone, from one sum.",
-    NoParameters,
-    _everywhere(GlobalMean),
-    guaranteed=False,
-)
-ITEM_MEAN = Method(
-    "item-mean",
+GLOBAL_MEAN = baseline(GlobalMean, "The mean of all ratings", "One number for everyone, from one sum.", NoParameters)
+ITEM_MEAN = baseline(
+    ItemMean,
     "Item means",
     "Each item's mean rating, shrunk towards the mean of all, from one sum.",
     MeanParameters,
-    _everywhere(ItemMean),
-    guaranteed=False,
 )
-POPULARITY = Method(
-    "popularity",
-    "Popularity",
-    "Items in the order of how often they were rated, from one sum.",
-    NoParameters,
-    _everywhere(Popularity),
-    guaranteed=False,
+POPULARITY = baseline(
+    Popularity, "Popularity", "Items in the order of how often they were rated, from one sum.", NoParameters
 )

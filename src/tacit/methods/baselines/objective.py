@@ -1,13 +1,11 @@
 """`objective-perturbation`: one noisy convex problem per item (Hua, Xia and Zhong 2015, as P0 compares with it).
 
-An objective over both factors is not convex, and descent does not solve one exactly, so that noise in it would protect
-nobody. Here users' factors are fitted at home against public start factors and then fixed; what is left is a
+An objective over both factors is not convex, and descent does not solve one exactly, so noise in it would protect
+nobody. Here users' factors are fitted at home against public start factors and then fixed; what remains is a
 least-squares problem for every item, convex, in a ball, and solved exactly with the noise inside
-(`tacit.boundary.objective`, with the proof). Privacy makes λ large, so factors are drawn to the public start: drawn to
-0 they would predict the bottom of the scale.
+(`tacit.boundary.objective_perturbation`, with the proof). Privacy makes λ large, so factors are drawn to the public
+start: drawn to 0 they would predict the bottom of the scale.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -17,51 +15,41 @@ import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Gate, Release
-from tacit.boundary.objective import Objectives
+from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.data.ratings import Feedback
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.kernels.embed import embed
-from tacit.kernels.users import user_descent
-from tacit.methods.base import Method, Parameters, Sides
 from tacit.methods.context import Context
-from tacit.methods.start import start_factors
-from tacit.model import Fitted, Model, NonNegative
+from tacit.methods.factors import FactorParameters, fitted_users, nonnegative, start_factors
+from tacit.methods.method import RATED, Coordinator, Method, Sides
+from tacit.model import Fitted, Model
 from tacit.partition import Setting, Share
 
 ITEMS = Schema(items=Floats("items", "factors"))
 
 
-class ObjectiveParameters(Parameters):
+class ObjectiveParameters(FactorParameters):
     """Parameters of `objective-perturbation`.
 
     Parameters
     ----------
     factors : p, columns of both factor blocks
-    trim : θ, ratings kept of a user; 10 with privacy, else all
-    pretraining : steps of each user on her own factors, before the items' problems and again after them
+    trim : θ, ratings used of a user; 10 with privacy, else all
+    pretraining : steps of each user on their own factors, before the items' problems and again after them
     regularization : the least weight λ of an item's start factors; privacy asks for more
     """
 
-    factors: int = Field(default=20, ge=1, le=1024)
     trim: int | None = Field(default=None, ge=1, le=1_000_000)
     pretraining: int = Field(default=30, ge=1, le=10_000)
     regularization: float = Field(default=1.0, gt=0)
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
 
     def resolved(self, context: Context) -> Self:
         return self if context.unit is None or self.trim is not None else self.model_copy(update={"trim": 10})
 
 
-class ObjectiveCoordinator:
+class ObjectiveCoordinator(Coordinator):
     """V ← Π(Σ_k (n_k/n) V^(k)), once."""
-
-    def __init__(self, parameters: ObjectiveParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
         V = start_factors(self.facts, self.facts.items, self.parameters.factors, "items")
@@ -70,8 +58,7 @@ class ObjectiveCoordinator:
             V = embed(federation.mean("solve", items=V), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        form = NonNegative(self.facts.scale.low, self.facts.scale.high, V)
-        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, form)
+        return Model("objective-perturbation", self.facts.scale, self.facts.item_ids, nonnegative(self.facts, V))
 
 
 class ObjectiveSilo(Party):
@@ -82,11 +69,11 @@ class ObjectiveSilo(Party):
     def __init__(self, share: Share, parameters: ObjectiveParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
         start = start_factors(facts, self.member.users, parameters.factors, "users", share.name)
-        self.gate.keep("users", self.home.get("users", start))
+        self.gate.store_private("users", self.home.get("users", start))
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
-        self.gate.keep("users", self._fitted(items))
+        self.gate.store_private("users", self._fitted(items))
         return self.gate.public("done")
 
     @step(
@@ -100,26 +87,22 @@ class ObjectiveSilo(Party):
 
     @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
-        self.gate.keep("users", self._fitted(items))
+        self.gate.store_private("users", self._fitted(items))
         self.home["items"] = embed(items, self.facts.scale.span)
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        V, scale = self._latest("items", shared), self.facts.scale
-        return Fitted(NonNegative(scale.low, scale.high, V), self.home["users"])
+        return Fitted(nonnegative(self.facts, self._latest("items", shared)), self.home["users"])
 
     def _fitted(self, items: np.ndarray) -> np.ndarray:
-        """Every user's factors after some more steps on her own ratings."""
-        ratings, scale = self.ratings, self.facts.scale
-        users, rows, V = self.home["users"].copy(), np.arange(self.member.users), embed(items, scale.span)
-        columns = ratings.indptr, ratings.items, ratings.values
-        return user_descent(*columns, scale.low, rows, users, V, scale.span, self.parameters.pretraining)
+        V, rows = embed(items, self.facts.scale.span), np.arange(self.member.users)
+        return fitted_users(self.ratings, self.home["users"], V, rows, self.parameters.pretraining)
 
 
 def specs(parameters: ObjectiveParameters, context: Context) -> Sequence[Spec]:
     """One release, in which a user's θ ratings are in θ objectives.
 
-    The signal is a linear term's: ratings kept per item, times twice an error of R/4, times a factor's entry as they
+    The signal is a linear term's: ratings used per item, times twice an error of R/4, times a factor's entry as they
     start.
     """
     facts, span = context.facts, context.facts.scale.span
@@ -139,5 +122,5 @@ OBJECTIVE = Method(
     ),
     parameters=ObjectiveParameters,
     sides={Setting.HORIZONTAL: Sides(ObjectiveCoordinator, ObjectiveSilo, specs)},
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
+    feedback=RATED,
 )

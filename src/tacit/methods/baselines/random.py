@@ -1,24 +1,19 @@
 """The floor: a random order of items for each user. Nothing leaves a party."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.boundary import Release
 from tacit.boundary.release import Kind
-from tacit.federation import Facts, Federation, Party, Schema, step
-from tacit.methods.base import Method, Sides
+from tacit.federation import Federation, Party, Schema, step
 from tacit.methods.baselines.means import NoParameters
+from tacit.methods.method import Coordinator, Method, Sides
 from tacit.model import Fitted, Hashed, Model
 from tacit.partition import Setting
 from tacit.rng import id_keys
 
 
-class RandomCoordinator:
-    """Asks everybody to be there, and shares a random key per item."""
-
-    def __init__(self, parameters: NoParameters, facts: Facts) -> None:
-        self.facts = facts
+class RandomCoordinator(Coordinator):
+    """A model of random keys, one per item."""
 
     def run(self, federation: Federation) -> Model:
         for _ in federation.rounds(1):
@@ -41,12 +36,11 @@ class RandomParty(Party):
         return Fitted(Hashed(id_keys(seed, "random item", items)), id_keys(seed, "random user", users)[:, None])
 
 
-SIDES = dict.fromkeys(Setting, Sides(RandomCoordinator, RandomParty))
 RANDOM = Method(
     "random",
     "Random order",
     "A random order of items for each user; nothing leaves a party.",
     NoParameters,
-    SIDES,
+    dict.fromkeys(Setting, Sides(RandomCoordinator, RandomParty)),
     guaranteed=False,
 )

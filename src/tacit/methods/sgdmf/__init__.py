@@ -1,17 +1,20 @@
 """SGDMF: federated matrix factorization by stochastic gradient descent with embedding clipping.
 
 Li, Ding, Zhang, Li, Zhou: Federated Matrix Factorization with Privacy Guarantee. PVLDB 15(4), 2022: algorithms FMF,
-VFL-SGDMF, HFL-SGDMF and LFL-SGDMF. Its privacy analysis is corrected: see tacit.boundary.gradients, `horizontal`,
-`vertical`, `device` and tacit.secure.shares.
+VFL-SGDMF, HFL-SGDMF and LFL-SGDMF. Its privacy analysis is corrected: see tacit.boundary.clipped_gradients,
+`horizontal`, `vertical`, `device` and tacit.secure.noise_shares.
 """
 
-from __future__ import annotations
-
-from tacit.data.ratings import Feedback
-from tacit.methods.base import Method, Sides
+from tacit.methods.method import RATED, Method, Sides
 from tacit.methods.sgdmf import device, horizontal, vertical
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.partition import Setting
+
+#: The two sides on silos; a variant brings parameters with another update rule.
+ON_SILOS = {
+    Setting.HORIZONTAL: Sides(horizontal.HorizontalCoordinator, horizontal.HorizontalSilo, horizontal.specs),
+    Setting.VERTICAL: Sides(vertical.VerticalCoordinator, vertical.VerticalSilo, vertical.specs),
+}
 
 SGDMF = Method(
     name="sgdmf",
@@ -23,13 +26,7 @@ SGDMF = Method(
         "non-negative and short (embedding clipping)."
     ),
     parameters=SGDMFParameters,
-    sides={
-        Setting.HORIZONTAL: Sides(horizontal.HorizontalCoordinator, horizontal.HorizontalSilo, horizontal.specs),
-        Setting.VERTICAL: Sides(vertical.VerticalCoordinator, vertical.VerticalSilo, vertical.specs),
-        Setting.DEVICE: Sides(device.DeviceCoordinator, device.DeviceCohort, device.specs),
-    },
-    feedback=frozenset({Feedback.EXPLICIT, Feedback.COUNT}),
-    claim=lambda parameters, context: (
-        horizontal.proposition_3(parameters, context) if context.setting is Setting.HORIZONTAL else None
-    ),
+    sides={**ON_SILOS, Setting.DEVICE: Sides(device.DeviceCoordinator, device.DeviceCohort, device.specs)},
+    feedback=RATED,
+    claim=horizontal.proposition_3,
 )

@@ -5,36 +5,37 @@ Guarantee
 Only what a device adds to a sum leaves it: the gradient of *one* of its ratings, drawn anew each round, of norm at most
 2R^1.5, or of its whole *record*, clipped to R^1.5. Its factors u may depend on its own ratings and on item factors that
 were released. So emptying a record takes away at most that much in each of T rounds, and T plain answers compose: that
-one rating of many was drawn amplifies nothing per user, since all of her ratings are hers, and who takes part is seen.
+one rating of many was drawn amplifies nothing per user, since all of them are the user's, and who takes part is seen.
 Per rating a changed one changes u, and with it everything that its device adds: the replace case of the unit user.
 
 Under a secure sum all devices share one noise. Under `plain` each adds a whole one, which is local privacy. Without
 privacy it is the same method at no noise, and a device may send the gradient of *all* its ratings as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tacit.boundary import Release
-from tacit.boundary.gradients import EmbeddingGradient
-from tacit.boundary.query import Query
-from tacit.boundary.records import RecordGradient
+from tacit.boundary.clipped_gradients import EmbeddingGradient
+from tacit.boundary.clipped_records import RecordGradient
+from tacit.boundary.query import Blocks, Query, Unbounded, UnboundedAnswer
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.data.ratings import Scale
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Total, Whole, step
+from tacit.boundary.wire import Array
+from tacit.data.ratings import Ratings, Scale
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, Total, step
+from tacit.guarantee import Relation, Unit
 from tacit.kernels.embed import descend_and_embed, embed
+from tacit.kernels.squared_error import factor_gradients
 from tacit.kernels.users import fold_in
 from tacit.methods.context import Context
-from tacit.methods.sgdmf.gradient import DeviceGradient
+from tacit.methods.factors import linear_decay, nonnegative
+from tacit.methods.method import Coordinator
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import typical_signal
-from tacit.methods.sgdmf.rule import EMBEDDED
-from tacit.methods.start import falling
+from tacit.methods.sgdmf.update_rule import typical_signal
 from tacit.model import Fitted, Model
 from tacit.rng import derive
 
@@ -54,11 +55,8 @@ LAST = 0.02
 PRIOR = 0.3
 
 
-class DeviceCoordinator:
+class DeviceCoordinator(Coordinator):
     """V nearly flat; devices fit u; then T times V ← Π(V − c_t Σ_{i∈S} g̃_i), and devices fit u again."""
-
-    def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
 
     def run(self, federation: Federation) -> Model:
         V = flat_factors(self.facts, self.parameters.factors)
@@ -71,13 +69,13 @@ class DeviceCoordinator:
                 V = descend_and_embed(V.copy(), gradient, self._rate(total, t), self.facts.scale.span)
             federation.show(items=V)
         federation.ask("finish", items=V)
-        return Model("sgdmf", self.facts.scale, self.facts.item_ids, EMBEDDED.form(self.facts.scale, V))
+        return Model("sgdmf", self.facts.scale, self.facts.item_ids, nonnegative(self.facts, V))
 
     def _rate(self, total: Total, t: int) -> float:
         """The smaller of what curvature and noise allow, from public quantities.
 
         A row gets |S|/m ratings a round if all are rated alike, of curvature 2‖u‖² ≤ 2R each; |Ω|/n times as many where
-        devices send all of them. Of T rounds' noise an entry gets c·σ·√T. Without noise steps fall.
+        devices send all of them. Of T rounds' noise an entry gets c·σ·√T. Without noise steps decay.
         """
         R, p, T = self.facts.scale.span, self.parameters.factors, self.parameters.rounds
         send, each = self.parameters.send or "rating", max(1.0, self.facts.ratings / self.facts.users)
@@ -85,7 +83,7 @@ class DeviceCoordinator:
         curved /= {"all": each, "rating": 1.0, "record": math.sqrt(each)}[send]
         if total.noise:
             return min(curved, DRIFT * math.sqrt(R / p) / (total.noise * math.sqrt(T)))
-        return falling(curved, t, T, LAST) if send == "all" else curved
+        return float(curved * linear_decay(T, LAST)[t]) if send == "all" else curved
 
 
 class DeviceCohort(Party):
@@ -100,7 +98,7 @@ class DeviceCohort(Party):
 
     @step(
         Kind.SUM,
-        takes=Schema(items=Floats("items", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(items=Floats("items", "factors"), t=Integer(0, 100_000)),
         gives=ITEMS,
         what="the device's bounded gradient of the item factors, from one of its ratings or from all",
     )
@@ -117,12 +115,12 @@ class DeviceCohort(Party):
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         V = self._latest("items", shared)
-        return Fitted(EMBEDDED.form(self.facts.scale, V), self._fitted(V))
+        return Fitted(nonnegative(self.facts, V), self._fitted(V))
 
     def _fit(self, items: np.ndarray) -> np.ndarray:
-        """Fits every device's factors to item factors, which are returned as Π leaves them."""
+        """Fit every device's factors to Π(items), which is returned."""
         V = embed(items, self.facts.scale.span)
-        self.gate.keep("users", self._fitted(V))
+        self.gate.store_private("users", self._fitted(V))
         return V
 
     def _fitted(self, V: np.ndarray) -> np.ndarray:
@@ -149,11 +147,36 @@ def specs(parameters: SGDMFParameters, context: Context) -> Sequence[Spec]:
     return [Spec("contribute", query, releases=parameters.rounds, signal=signal)]
 
 
-def flat_factors(facts: Facts, factors: int) -> np.ndarray:
-    """Item factors that are nearly alike: a user's own factors then say little but her mean; (m, p) float32.
+@dataclass(frozen=True)
+class DeviceGradient(Query):
+    """The item gradient of the devices that take part, each at its own factors, for runs without privacy.
 
-    Their small differences let directions part once gradients come.
+    It has no sensitivity. An entry of what one device adds is at most 2R·√R: |u·v − r| ≤ R where Π keeps both factors
+    short, and |u_f| ≤ √R.
     """
+
+    scale: Scale
+
+    @property
+    def largest(self) -> float:
+        return 2 * self.scale.span**1.5
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return math.inf
+
+    def over(self, ratings: Ratings, users: Array, items: Array, present: Array | None = None) -> UnboundedAnswer:
+        rows = np.arange(ratings.n_users) if present is None else np.flatnonzero(present)
+
+        def answer(state: Blocks, stream: np.random.Generator) -> dict[str, np.ndarray]:
+            columns = ratings.indptr, ratings.items, ratings.values
+            _, by_item = factor_gradients(*columns, self.scale.low, rows, users, items)
+            return {"items": by_item}
+
+        return Unbounded().over(answer)
+
+
+def flat_factors(facts: Facts, factors: int) -> np.ndarray:
+    """Item factors nearly alike, so that a user's own encode little but their mean, until gradients come; (m, p)."""
     entry = LENGTH * math.sqrt(facts.scale.span / factors)
     uniform = derive(facts.seed, "start", "flat").random((facts.items, factors), dtype=np.float32)
     return embed(np.float32(entry) * (1 + np.float32(SPREAD) * (2 * uniform - 1)), facts.scale.span)

@@ -1,7 +1,5 @@
 """SGDMF's parameters and those of its variants, and which defaults a run with or without privacy gives them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -9,19 +7,19 @@ from pydantic import Field
 
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import Unit
-from tacit.methods.base import DEPENDS, Parameters
 from tacit.methods.context import Context
+from tacit.methods.factors import FactorParameters
+from tacit.methods.method import DEPENDS
+from tacit.methods.sgdmf.update_rule import UpdateRule
 from tacit.partition import Setting
 
-# Both were found on synthetic worlds: docs/explanation/sgdmf-private-rates.md.
-#: Final item steps κ of a private vertical run, as a part of T·T′.
-FINAL = 0.3
-#: Passes over its own ratings in which a silo of a private horizontal run fine-tunes.
-FINE_TUNING = 20
+#: With privacy: final item steps κ of a vertical run as a part of T·T′, and passes of a horizontal silo's fine-tuning.
+#: Both were found on synthetic worlds: docs/explanation/sgdmf-private-rates.md.
+FINAL, FINE_TUNING = 0.3, 20
 
 
-class StepParameters(Parameters):
-    """What every noisy descent over factors takes. `unused` are parameters that do nothing in a setting: refused there.
+class StepParameters(FactorParameters):
+    """What every noisy descent over factors takes. What is `unused` in a setting does nothing there, and is refused.
 
     Parameters
     ----------
@@ -29,25 +27,21 @@ class StepParameters(Parameters):
     rounds : T; 100, or 10 on devices with privacy
     sampling : η, the rate at which each step samples users, or ratings where these are the unit; 0.1, or 0.01 with
         privacy
-    trim : θ, ratings kept of a user in a step; with privacy per user 10 where she is in one party, else 5, or 2 where
-        there are more than ten
+    trim : θ, ratings of a user used in a step; with privacy per user 10 where a user is in one party, else 5, or 2
+        where there are more than ten
     rate : γ, the first step's size for the mean gradient; default a rule from public quantities
     regularization : the first step's weight decay, once per row and step; it falls with the rate
     """
 
     method: ClassVar[str]
+    rule: ClassVar[UpdateRule] = UpdateRule()
     unused: ClassVar[Mapping[Setting, tuple[str, ...]]] = {}
 
-    factors: int = Field(default=20, ge=1, le=1024)
     rounds: Annotated[int, DEPENDS] = Field(default=100, ge=1, le=100_000)
     sampling: float | None = Field(default=None, gt=0, le=1)
     trim: int | None = Field(default=None, ge=1, le=1_000_000)
     rate: float | None = Field(default=None, gt=0)
     regularization: float = Field(default=0.0, ge=0)
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        return {"factors": self.factors}
 
     @property
     def eta(self) -> float:
@@ -60,7 +54,7 @@ class StepParameters(Parameters):
         return self._resolved(context)
 
     def _resolved(self, context: Context, *, by_rating: bool | None = None, **more: Any) -> Self:
-        """With η and θ settled, and what else is given; `by_rating` says that the unit rating is bounded by itself."""
+        """With η, θ and `more` fixed; `by_rating` says that single ratings are the unit and bounded by themselves."""
         for name in self.unused.get(context.setting, ()):
             value, usual = getattr(self, name), type(self).model_fields[name].default
             if value not in (None, usual):
@@ -77,14 +71,14 @@ class StepParameters(Parameters):
 
 
 class SiloParameters(StepParameters):
-    """What a silo takes beside: how a horizontal one treats its users' factors, and what it does at home.
+    """What a silo takes too: how a horizontal one treats its users' factors, and what it does at home.
 
     Parameters
     ----------
     users : how a horizontal silo treats its users' factors: "together" with the item factors, "pretrained" before the
         first round and fixed, or "noised" like the item factors although they never leave. Default "together"; with
         privacy per user "pretrained", per rating "noised"
-    pretraining : steps of each user on her own factors before the first round
+    pretraining : steps of each user on their own factors before the first round
     fine_tuning : passes over its own ratings in which a horizontal silo improves both blocks for itself after the last
         round, never released; 20 with privacy, else 0
     """
@@ -98,8 +92,8 @@ class SiloParameters(StepParameters):
         users = self.users or {None: "together", Unit.USER: "pretrained", Unit.RATING: "noised"}[unit]
         if users == "noised" and unit is Unit.USER:
             raise PrivacyRefused(
-                'users = "noised" is for unit = "rating"; per user her own factors cost nothing while they stay at '
-                'home: use users = "pretrained".'
+                'users = "noised" is for unit = "rating"; per user, factors cost nothing while they stay at home: use '
+                'users = "pretrained".'
             )
         tuning = FINE_TUNING if private else 0
         return self._resolved(
@@ -145,7 +139,7 @@ class LocalStepParameters(SiloParameters):
 
 
 class SGDMFParameters(LocalStepParameters):
-    """Parameters of SGDMF. Those left out follow from the setting and from what a run protects: see `resolved`.
+    """Parameters of SGDMF. Defaults follow from the setting and from what a run protects: see `resolved`.
 
         horizontal   U_k ← Π(U_k − γ (n_k/n) g_U)    V^(k) ← Π(V^(k) − γ g_V)          V ← Σ (n_k/n) V^(k)
         vertical     U^(k) ← Π(U^(k) − γ g_U)        V_k ← Π(V_k − γ (m_k/m) g_V)      U ← Σ (m_k/m) U^(k)
@@ -157,10 +151,10 @@ class SGDMFParameters(LocalStepParameters):
 
     Guarantee
     ---------
-    Without privacy there is none: NON-PRIVATE. With it, what is asked for, over everything that leaves a party.
+    Without privacy there is none: NON-PRIVATE. With it, the requested one, over everything that leaves a party.
     Per user a step moves item factors by at most √θ·2R^1.5 and both blocks by 2R^1.5·√(θ² + θ), per rating by 2R^1.5
-    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs: `tacit.boundary.gradients`,
-    `tacit.methods.sgdmf.horizontal` and `.vertical`.
+    and 2√2·R^1.5; all T·T' steps compose, in the vertical setting over all parties. Proofs:
+    `tacit.boundary.clipped_gradients`, `tacit.methods.sgdmf.horizontal` and `.vertical`.
 
     References
     ----------
@@ -175,15 +169,7 @@ class SGDMFParameters(LocalStepParameters):
     unused: ClassVar[Mapping[Setting, tuple[str, ...]]] = {
         Setting.HORIZONTAL: ("final_steps", "send"),
         Setting.VERTICAL: ("users", "pretraining", "fine_tuning", "send"),
-        Setting.DEVICE: (
-            "local_steps",
-            "sampling",
-            "trim",
-            "regularization",
-            "users",
-            "fine_tuning",
-            "final_steps",
-        ),
+        Setting.DEVICE: ("local_steps", "sampling", "trim", "regularization", "users", "fine_tuning", "final_steps"),
     }
 
     send: Literal["all", "rating", "record"] | None = None

@@ -8,35 +8,28 @@ in one silo: T·T' + κ answers compose. A user's θ ratings move it by 2R^1.5·
 sample and trim by themselves: s·(T·T' + κ) answers compose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Party, Schema, Whole, step
+from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
 from tacit.methods.context import Context
+from tacit.methods.factors import start_factors
+from tacit.methods.method import Coordinator
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.rates import LAST_DRIFT, Rates, typical_signal
-from tacit.methods.sgdmf.rule import EMBEDDED, Rule
-from tacit.methods.start import start_factors
+from tacit.methods.sgdmf.update_rule import LAST_DRIFT, Steps, typical_signal
 from tacit.model import Fitted, Model
 from tacit.partition import Share
 
 USERS = Schema(users=Floats("users", "factors"))
 
 
-class VerticalCoordinator:
-    """U ← Σ_k (m_k/m) U^(k), T times; then every party hands over the factors of its own items."""
-
-    rule: ClassVar[Rule] = EMBEDDED
-
-    def __init__(self, parameters: SGDMFParameters, facts: Facts) -> None:
-        self.parameters, self.facts = parameters, facts
+class VerticalCoordinator(Coordinator):
+    """U ← Σ_k (m_k/m) U^(k), T times; then every party sends the factors of its own items."""
 
     def run(self, federation: Federation) -> Model:
         U = start_factors(self.facts, self.facts.users, self.parameters.factors, "users")
@@ -46,7 +39,7 @@ class VerticalCoordinator:
         V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
         for party, answer in federation.ask("finish", users=U).items():
             V[self.facts.member(party).columns] = answer["items"]
-        form = self.rule.form(self.facts.scale, V)
+        form = self.parameters.rule.form(self.facts.scale, V)
         return Model(self.parameters.method, self.facts.scale, self.facts.item_ids, form, states=U)
 
 
@@ -58,7 +51,6 @@ class VerticalSilo(Party):
     """
 
     parameters: SGDMFParameters
-    rule: ClassVar[Rule] = EMBEDDED
 
     def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
@@ -66,25 +58,23 @@ class VerticalSilo(Party):
 
     @step(
         Kind.CHAIN,
-        takes=Schema(users=Floats("users", "factors"), t=Whole(0, 100_000)),
+        takes=Schema(users=Floats("users", "factors"), t=Integer(0, 100_000)),
         gives=USERS,
         what="the party's own copy of the user factors after a few steps on its ratings",
     )
     def improve(self, users: np.ndarray, t: int) -> Release:
-        span, weight, local = self.facts.scale.span, self.facts.weight(self.name), self.parameters.local_steps
-        silos, drift = len(self.facts.roster), self.rule.drift(self.parameters)
-        rates = Rates(self.parameters, self.facts, self.parameters.steps, self.gate.noise, silos, drift)
-        move = self.rule.mover(self.parameters, span, rates.noise, self.gate.stream("move"))
+        p, weight = self.parameters, self.facts.weight(self.name)
+        silos, stream = len(self.facts.roster), self.gate.stream("move")
+        descend = Steps(p, self.facts, p.steps, self.gate.noise, silos, stream=stream)
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
-            now = t * local + step
-            rate, decay = rates.per_rating(now), rates.decay(now)
-            move(state["users"], gradient["users"], rate / weight, decay)
-            move(state["items"], gradient["items"], rate, decay)
+            now = t * p.local_steps + step
+            descend(state["users"], gradient["users"], now, weight)
+            descend(state["items"], gradient["items"], now)
             return state
 
-        state = {"users": self.rule.project(self.parameters, users, span), "items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, update=update, state=state, lets_out=("users",))
+        state = {"users": self._projected(users), "items": self.home["items"].copy()}
+        return self.gate.chain(self.ratings, update=update, state=state, release=("users",))
 
     @step(
         Kind.CHAIN,
@@ -93,25 +83,29 @@ class VerticalSilo(Party):
         what="the factors of the party's items, after a few last steps on its ratings",
     )
     def finish(self, users: np.ndarray) -> Release:
-        span, kappa = self.facts.scale.span, self.parameters.final_steps or 0
-        rates = Rates(self.parameters, self.facts, max(1, kappa), self.gate.noise, drift=LAST_DRIFT)
-        move = self.rule.mover(self.parameters, span, rates.noise, self.gate.stream("move"))
-        self.home["users"] = U = self.rule.project(self.parameters, users, span)
+        p, stream = self.parameters, self.gate.stream("move")
+        kappa = max(1, p.final_steps or 0)
+        descend = Steps(p, self.facts, kappa, self.gate.noise, limit=LAST_DRIFT, stream=stream)
+        self.home["users"] = U = self._projected(users)
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
-            move(state["items"], gradient["items"], rates.per_rating(step), rates.decay(step))
+            descend(state["items"], gradient["items"], step)
             return state
 
         state = {"items": self.home["items"].copy()}
-        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, lets_out=("items",))
+        return self.gate.chain(self.ratings, at={"users": U}, update=update, state=state, release=("items",))
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        return Fitted(self.rule.form(self.facts.scale, self.home["items"]), self._latest("users", shared))
+        U = shared["users"] if shared else self.home["users"]
+        return Fitted(self.parameters.rule.form(self.facts.scale, self.home["items"]), U)
+
+    def _projected(self, users: np.ndarray) -> np.ndarray:
+        return self.parameters.rule.project(self.parameters, users, self.facts.scale.span)
 
 
-def specs(parameters: SGDMFParameters, context: Context, rule: Rule = EMBEDDED) -> Sequence[Spec]:
+def specs(parameters: SGDMFParameters, context: Context) -> Sequence[Spec]:
     """T releases of T' answers, then one of κ; a user is in all silos, a rating in one."""
-    facts, silos = context.facts, context.parties
+    facts, silos, rule = context.facts, context.parties, parameters.rule
     both = rule.query(parameters, context, ("users", "items"), users_are_public=True)
     items = rule.query(parameters, context, ("items",), users_are_public=True, at_home=True)
     by_user = typical_signal(parameters, facts, facts.users, silos)

@@ -1,0 +1,81 @@
+"""Public facts, known before any rating is read. Named sets and the demo have their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.config import DataSection, PublicSection
+from tacit.data.catalogue import Catalogue
+from tacit.data.ratings import Scale
+from tacit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """n, m, the scale and |Ω|, as declared; never counted. Only step sizes and forecasts use |Ω|.
+
+    `features` is the number of the catalogue's feature columns.
+    """
+
+    users: int
+    items: int
+    scale: Scale
+    ratings: int
+    features: int = 0
+
+
+#: Assumed ratings per user where their number is not declared.
+TYPICAL_RATINGS = 50
+
+
+# As published with each set: users, items listed, scale, ratings.
+PUBLISHED = {
+    "ml-100k": PublicFacts(943, 1_682, Scale(1, 5), 100_000),
+    "ml-1m": PublicFacts(6_040, 3_883, Scale(1, 5), 1_000_209),
+    "ml-latest-small": PublicFacts(610, 9_742, Scale(0.5, 5), 100_836),
+    "ml-10m": PublicFacts(69_878, 10_681, Scale(0.5, 5), 10_000_054),
+    "ml-20m": PublicFacts(138_493, 27_278, Scale(0.5, 5), 20_000_263),
+    "ml-25m": PublicFacts(162_541, 62_423, Scale(0.5, 5), 25_000_095),
+    "jester-1": PublicFacts(24_983, 100, Scale(-10, 10), 1_810_455),
+}
+
+
+def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> PublicFacts:
+    """The facts in [public], or those of a named set or the demo; a missing fact is an error."""
+    known = PUBLISHED.get(data.source)
+    if data.source == "demo" and data.feedback == "explicit":
+        size = data.users or 1_000
+        known = PublicFacts(size, data.items or 500, Scale(1, 5), data.ratings or 50 * size)
+    users = public.users or (None if known is None else known.users)
+    scale = Scale(*public.scale) if public.scale is not None else None if known is None else known.scale
+    listed = _listed(data, public, seed) if public.catalogue is not None or (known and public.features) else None
+    items = len(listed) if public.catalogue is not None and listed else None if known is None else known.items
+    if scale is None:
+        raise _undeclared("scale", "scale = [1, 5]")
+    if users is None:
+        raise _undeclared("users", "users = 6040")
+    if items is None:
+        raise _undeclared("catalogue", 'catalogue = "items.csv"')
+    ratings = public.ratings or (users * min(TYPICAL_RATINGS, items) if known is None else known.ratings)
+    return PublicFacts(users, items, scale, ratings, 0 if listed is None else listed.width)
+
+
+def _undeclared(name: str, example: str) -> UsageError:
+    return UsageError(
+        f"With [privacy], {name} must be a public fact, since inferring it from the ratings would be a leak; "
+        f"declare it in [public], as in {example}."
+    )
+
+
+def _listed(data: DataSection, public: PublicSection, seed: int) -> Catalogue:
+    """The catalogue that [public] names, or that of a named set or the demo."""
+    from tacit.data.load import public_items
+
+    return public_items(
+        data.source,
+        catalogue=public.catalogue,
+        item_table=data.item_table,
+        items=data.items,
+        seed=seed,
+        features=public.features,
+    )
