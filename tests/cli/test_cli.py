@@ -1,5 +1,6 @@
 """The command line as a person meets it: real processes, exit codes, one JSON object, nothing half-written."""
 
+import inspect
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from tacit.cli import app
@@ -79,6 +81,19 @@ def test_help_of_every_command_loads_nothing_heavy():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert all(word in answer.stdout for word in ("demo", "new", "compare", "ledger", "doctor", "Exit codes"))
     assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_option_of_a_command_reaches_the_function_that_does_its_work():
+    """Options and functions meet when a command is called, which no type checker sees."""
+    commands = typer.main.get_command(app).commands
+    lines = {name: (name, one) for name, one in commands.items() if not hasattr(one, "commands")}
+    for group in ("ledger", "keys"):
+        lines |= {f"{group} {name}": (group, one) for name, one in commands[group].commands.items()}
+    for line, (module, command) in lines.items():
+        module = {"plan": "plan_command", "ledger": "ledger_command", "report": "run"}.get(module, module)
+        does = getattr(import_module(f"tacit.cli.{module}"), command.name)
+        options = {parameter.name for parameter in command.params} - {"help"}
+        assert options == set(inspect.signature(does).parameters), line
 
 
 def test_json_is_one_object_and_nothing_else(folder):

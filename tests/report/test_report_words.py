@@ -6,7 +6,7 @@ import pytest
 
 from tacit.report import words
 from tacit.report.description import redacted
-from tacit.report.page import leading, meaning
+from tacit.report.metric_names import leading, meaning
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def _command(group: typer.Typer, module: str, words: str | None = None) -> Calla
     return register
 
 
-@_command(app, "compare", "Train on demo data together, centrally and alone, and compare.")
+@_command(app, "demo", "Train on demo data together, centrally and alone, and compare.")
 def demo(
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the three runs and the report.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of data and training.")] = 7,
@@ -197,7 +197,7 @@ def explain(
     """Explain what an (ε, δ) means for one person, in words and odds."""
 
 
-@_command(app, "run", "Coordinate a run between sites, or run all sites on this machine.")
+@_command(app, "up", "Coordinate a run between sites, or run all sites on this machine.")
 def up(
     file: File,
     local: Annotated[

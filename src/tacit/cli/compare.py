@@ -1,4 +1,4 @@
-"""`tacit compare` and `tacit demo`."""
+"""`tacit compare`: runs on their common users, with intervals and paired tests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from tacit.errors import UsageError
 from tacit.evaluate import Paired
 from tacit.report.comparison import compare_users, labels, mean_over, write_comparison
 from tacit.report.floor_verdict import verdicts
-from tacit.report.folder import RunRecord, unused
+from tacit.report.folder import RunRecord
 from tacit.report.guarantee_words import brief
-from tacit.report.words import seconds, size
 
 #: Metrics whose paired comparison is printed as a sentence; --json has all.
 PRINTED = ("mse", "ndcg@")
@@ -109,32 +108,3 @@ def as_table(records: list[RunRecord], names: list[str], pairs: list[dict[str, P
         ],
         "report": str(page),
     }
-
-
-RUNS = {
-    "central": "central: all ratings in one place",
-    "sgdmf": "federated: four silos, ratings stay at home",
-    "local": "local only: every silo alone",
-}
-
-
-def demo(out: Path | None, seed: int, quiet: bool) -> None:
-    """Train on demo data together, centrally and alone, and compare."""
-    console, folder = Console(highlight=False), out or unused(Path("runs"), "demo")
-    table = Table("", box=None, pad_edge=False)
-    for title in ("test MSE", "HR@10", "bytes up", "time"):
-        table.add_column(title, justify="right")
-    for name, words in RUNS.items():
-        file = RunFile(seed=seed, partition={"by": "user", "into": 4}, method={"name": name})
-        summary = execute(file, folder / name, quiet)
-        scores = [f"{summary['metrics'][metric]:.3f}" for metric in ("mse", "hr@10")]
-        table.add_row(words, *scores, size(summary["bytes_up"]), seconds(summary["seconds"]))
-    page = write_comparison([folder / name for name in RUNS], folder / "comparison.html")
-    console.print("Demo data: 1,000 users × 500 items, 50,000 ratings; a tenth is held out for the test.\n")
-    console.print(table)
-    console.print(
-        "\nTogether the silos come close to what all ratings in one place would give, and no rating left its silo. "
-        "These runs are [bold red]NON-PRIVATE[/bold red]: the factors that crossed carry no guarantee.",
-        soft_wrap=False,
-    )
-    console.print(f"\nReport: {page}", soft_wrap=True)

@@ -23,7 +23,8 @@ from tacit.report.card import Card, card
 from tacit.report.charts import Reference, Series, line_chart
 from tacit.report.folder import RunRecord
 from tacit.report.guarantee_words import brief
-from tacit.report.page import Figure, leading, meaning
+from tacit.report.metric_names import leading, meaning
+from tacit.report.page import Figure
 from tacit.report.run_page import up_and_down
 from tacit.report.svg import COLOURS
 from tacit.report.words import INTERVAL, decimals, epsilon, listing, metric, plural, sentence, short, size, spelled

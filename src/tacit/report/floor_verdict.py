@@ -12,7 +12,7 @@ from tacit.report.charts import Reference
 from tacit.report.description import AboutFloor, AboutPaired, StatedGuarantee
 from tacit.report.folder import RunRecord
 from tacit.report.guarantee_words import brief
-from tacit.report.page import leading, meaning
+from tacit.report.metric_names import leading, meaning
 from tacit.report.words import INTERVAL, decimals, epsilon, metric, sentence, short
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tacit.report.floor_verdict import verdict
 from tacit.report.folder import RunRecord
-from tacit.report.page import leading, meaning
+from tacit.report.metric_names import leading, meaning
 from tacit.report.words import (
     count,
     decimals,

@@ -16,7 +16,8 @@ from tacit.report.charts import Reference, Series, histogram, line_chart
 from tacit.report.description import AboutParty
 from tacit.report.floor_verdict import compared_metrics, contenders, missing, remarks
 from tacit.report.folder import RunRecord
-from tacit.report.page import Figure, leading, meaning
+from tacit.report.metric_names import leading, meaning
+from tacit.report.page import Figure
 from tacit.report.svg import COLOURS
 from tacit.report.words import count, decimals, listing, metric, moment, plural, short
 
