@@ -291,6 +291,16 @@ def test_a_run_that_was_killed_anywhere_is_resumed_to_the_same_end(
     assert charges(tmp_path / "run") == charged
 
 
+def test_a_release_that_is_charged_twice_is_noticed(tmp_path, small):
+    """Planted: a party that answers one exchange anew, as if it had forgotten it."""
+    run(SMALL, tmp_path / "run")
+    with closing(Ledger(tmp_path / "run" / "ledger" / "party-1.sqlite", "party-1")) as ledger:
+        row = next(row for row in ledger.rows() if row.step == "contribute")
+        again = {"run": row.run, "step": row.step, "kind": "sum", "request": "ab" * 32, "round": row.round}
+        ledger.record(**again, event=row.spent, body=b"x", state=ledger.state())
+    assert charges(tmp_path / "run") != small[1]
+
+
 # -- not so yet -------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
-from tacit.boundary.clipped_sums import Normalised
+from tacit.boundary.clipped_sums import Clipped, Normalised
 from tacit.boundary.deviations import Deviations
 from tacit.boundary.mechanisms import Skellam
 from tacit.boundary.query import Rows
@@ -284,6 +284,13 @@ def deviations(lists):
     return Deviations(Scale(1, 5), 0.7).over(ratings_of(lists, 14)), math.hypot(2.0, 0.7)
 
 
+def clipped(lists):
+    ratings = ratings_of(lists, 14)
+    x = np.zeros((ratings.n_users, 14))
+    x[ratings.users, ratings.items] = ratings.values
+    return Clipped(("a", "b"), 2.5).over({"b": x, "a": -x[:, :3].reshape(-1, 3, 1)}, ratings.counts), 2.5
+
+
 def factors(rows, purpose):
     return derive(7, purpose).uniform(0, 2, (rows, 3)).astype(np.float32)
 
@@ -300,6 +307,7 @@ def gradient(kind, trim=14, sampling=1.0, **others):
 QUERIES = {
     "normalised": normalised,
     "deviations": deviations,
+    "clipped": clipped,
     "embedding": gradient(EmbeddingGradient),
     "gradient clipping": gradient(ClippedGradient, threshold=1.5),
 }
