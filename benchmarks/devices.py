@@ -81,7 +81,7 @@ def rounds(send: str) -> dict[str, Any]:
     began = perf_counter()
     party._fitted(trained.model.item_factors)
     fit = perf_counter() - began
-    grid = made.terms.grids["contribute"]
+    grid = made.terms.steps["contribute"].code
     up = trained.transcript.meter.bytes_up / ML_10M.users / ROUNDS
     return {
         "seconds": float(np.mean(np.diff(moments[-ROUNDS:]))),

@@ -73,7 +73,7 @@ def play() -> tuple[tuple[float, float], int]:
     masked = {name: timed("party", lambda name=name: parties[name].mask(vector, BITS)) for name in names[GONE:]}
     survivors = timed("coordinator", lambda: server.survivors(masked))
     answers = {name: timed("party", lambda name=name: parties[name].unmask(survivors)) for name in survivors}
-    total = timed("coordinator", lambda: np.sum([masked[name] for name in survivors], axis=0, dtype=np.uint32))
+    total = timed("coordinator", lambda: added([masked[name] for name in survivors]))
     opened = timed("coordinator", lambda: server.unmasked(total, answers, BITS))
     if not np.array_equal(opened.total, vector * np.uint32(len(survivors))):
         raise AssertionError("The secure sum is not the sum.")
@@ -81,6 +81,13 @@ def play() -> tuple[tuple[float, float], int]:
         mailed = sum(map(len, shared[name].values()))
         sent[name] = len(advertised[name]) + mailed + pack(masked[name], BITS).size + len(answers[name])
     return (spent["party"], spent["coordinator"]), max(sent.values())
+
+
+def added(vectors: list[np.ndarray]) -> np.ndarray:
+    total = vectors[0].copy()
+    for vector in vectors[1:]:
+        np.add(total, vector, out=total)
+    return total
 
 
 def one_mask() -> Callable[[], None]:

@@ -111,7 +111,7 @@ class Aggregation(PartySide):
 
         def reduce(answers: Answers, _there: Attendance) -> dict[str, Value]:
             totals = {f"sum/{name}": np.zeros(shape) for name, shape in call.shapes.items()}
-            for _answer, body in require(answers, call.request):  # in roster order, whoever was faster
+            for _answer, body in require(answers, call.request):  # in roster order, whichever came first
                 for name, block in call.terms.code.blocks(body, call.shapes).items():
                     totals[f"sum/{name}"] += block
             return {"contributors": sum(answer.contributors for answer, _body in answers), **totals}

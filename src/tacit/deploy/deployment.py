@@ -50,14 +50,14 @@ class CoordinatorOptions:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A run that is over: what was prepared and conducted, and what sites told before it and after it.
+    """A run that is over: what was prepared and conducted, and what sites reported before and after it.
 
-    `told` is what sites said of themselves when they accepted; `offers` is how often the run was offered to them.
+    `accepted` is what sites reported of themselves when they accepted; `offers` is how often the run was offered to them.
     """
 
     prepared: PreparedRun
     done: RunResult
-    told: Mapping[str, SiteSizes]
+    accepted: Mapping[str, SiteSizes]
     replies: Mapping[str, Any]
     offers: int = 1
 
@@ -88,7 +88,7 @@ def up(
         sent = offered_file(file, file.public)
         offer = Offer(folder.run_id, sent, names, setting_of(file), catalogue, roles=roles)
         held, refused = _serve(offer, file, keyring, folder, options, watch, report)
-        offers = max(held.offers, 1 + (len(invited) > len(held.told)))  # also those before it was resumed
+        offers = max(held.offers, 1 + (len(invited) > len(held.accepted)))  # also those before it was resumed
         return _written(folder, file, replace(held, offers=offers), refused, keyring)
 
 
@@ -200,11 +200,11 @@ def _conduct(
     transcript = Transcript(folder.payloads if file.engine.transcript == "full" else None)
     try:
         coordinator.gather(names, wait, offer)
-        offer, told = coordinator.offered(offer, stops(file))
-        found: Mapping[str, SiteSizes] = told
+        offer, accepted = coordinator.offered(offer, stops(file))
+        found: Mapping[str, SiteSizes] = accepted
         files.write_private(folder.path / "transcript" / "roster.json", json.dumps(offer.roster))
         if offer.setting is Setting.VERTICAL:
-            found = coordinator.align(offer, told, folder.path / "transcript" / "aligned.tct")
+            found = coordinator.align(offer, accepted, folder.path / "transcript" / "aligned.tct")
         prepared = offer.prepared(facts_among(offer, found))
         with _ledger_heads(coordinator, offer, calls) as heads:
             coordinator.begin(offer, prepared, heads)
@@ -216,7 +216,7 @@ def _conduct(
         raise
     ended = coordinator.end(offer.everybody, {"digest": transcript.digest}, done.shared)
     replies = {name: reply for name, reply in ended.items() if name in offer.roster}
-    return Finished(prepared, done, told, replies)
+    return Finished(prepared, done, accepted, replies)
 
 
 @contextmanager
@@ -268,9 +268,9 @@ def _written(folder: RunFolder, file: RunFile, held: Finished, refused: list[str
 
 
 def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
-    """What sites told beside the run's own messages."""
-    contents = {name: site.content() for name, site in held.told.items()}
-    users = {name: site.users for name, site in held.told.items()}
+    """What sites reported outside the run's own messages."""
+    contents = {name: site.content() for name, site in held.accepted.items()}
+    users = {name: site.users for name, site in held.accepted.items()}
     way = file.partition.align if held.prepared.facts.setting is Setting.VERTICAL else None
     return [*sent_before(contents, users, way, held.offers), *sent_after(held.replies)]
 
@@ -304,7 +304,7 @@ def sites_of(held: Finished, file: RunFile, federation: str) -> dict[str, Any]:
     """What about.json says of who held what; in the vertical setting a site's own users, and not the common list's."""
     facts = held.prepared.facts
     listed = [
-        {"name": m.name, "label": m.name, "users": held.told[m.name].users, "items": m.items, "devices": m.devices}
+        {"name": m.name, "label": m.name, "users": held.accepted[m.name].users, "items": m.items, "devices": m.devices}
         for m in facts.roster
     ]
     description = f"{len(listed)} sites of the federation {federation}."

@@ -187,7 +187,7 @@ class Estimator:
         return self.parties_
 
     def _seen(self, row: int) -> np.ndarray:
-        """Columns of the whole that a user has rated, over all parties that hold something of hers."""
+        """Columns of the whole that a user has rated, over all parties that hold some of the user's ratings."""
         seen: list[np.ndarray] = []
         for share in self.parties_:
             place = np.searchsorted(share.users, row)

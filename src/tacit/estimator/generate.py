@@ -79,17 +79,17 @@ def signature(method: Method) -> Signature:
 
 def description(method: Method) -> str:
     """The class's docstring: title, what the method does, and what its parameters' docstring says."""
-    told = _sections(method.parameters)
-    head = told.pop("").partition("\n\n")[2]  # its first paragraph says whose parameters these are
+    sections = _sections(method.parameters)
+    head = sections.pop("").partition("\n\n")[2]  # its first paragraph says whose parameters these are
     meanings = _meanings(method.parameters) | {name: text for name, (_, _, text) in _shared(method).items()}
     listed = [
         f"{name} : {meanings[name]}" if name in meanings else name for name in list(signature(method).parameters)[1:]
     ]
-    told["Parameters"] = "\n".join(listed)
-    order = ["Parameters", "Attributes", *(title for title in told if title != "Parameters")]
-    told["Attributes"] = _sections(Estimator)["Attributes"]
+    sections["Parameters"] = "\n".join(listed)
+    order = ["Parameters", "Attributes", *(title for title in sections if title != "Parameters")]
+    sections["Attributes"] = _sections(Estimator)["Attributes"]
     parts = [f"{method.title}.", fill(method.what, 112, break_on_hyphens=False), head]
-    parts += [f"{title}\n{'-' * len(title)}\n{told[title]}" for title in dict.fromkeys(order)]
+    parts += [f"{title}\n{'-' * len(title)}\n{sections[title]}" for title in dict.fromkeys(order)]
     return "\n\n".join(part for part in parts if part)
 
 

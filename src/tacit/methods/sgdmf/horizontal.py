@@ -3,12 +3,12 @@
 Guarantee
 ---------
 Only V^(k) after noisy steps leaves a silo. A step's query is a sum over sampled users of what each adds to the item
-gradient; her factors u_i may depend on her own ratings, on V as it was received or noised, and on nobody else. So
-emptying her record takes away what she adds, at most √θ·2R^1.5, and T·T' such answers compose. Which coins made u_i
-does not matter: given all that was let out, the next answer is a mixture over them of pairs that all meet the same
-bound, and divergences are jointly convex. Per rating, a changed rating changes u_i and with it everything she adds:
-that is the replace case of her whole record. Where users' factors are "noised" like the item factors, although they
-stay, one rating moves the pair of gradients by 2√2·R^1.5, and a sample of ratings amplifies that.
+gradient; a user's factors u_i may depend on their own ratings, on V as it was received or noised, and on nobody else.
+So emptying a record takes away what its user adds, at most √θ·2R^1.5, and T·T' such answers compose. Which coins made
+u_i does not matter: given all that was released, the next answer is a mixture over them of pairs that all meet the same
+bound, and divergences are jointly convex. Per rating, a changed rating changes u_i and with it everything the user
+adds: that is the replace case of the whole record. Where users' factors are "noised" like the item factors, although
+they stay, one rating moves the pair of gradients by 2√2·R^1.5, and a sample of ratings amplifies that.
 
 With one local step (T' = 1) what a silo adds is linear in its users: then the step is a *sum*, of raw gradients without
 silo weights, projected once by the coordinator. Under `plain` every silo adds noise of its own; under a secure sum the

@@ -4,8 +4,8 @@ Guarantee
 ---------
 Every step noises both blocks, and the last κ steps, at the final user factors, noise the item block, so both blocks are
 functions of noised and public values and may be published. One rating moves the pair of gradients by 2√2·R^1.5 and is
-in one silo: T·T' + κ answers compose. A user's θ ratings move it by 2R^1.5·√(θ² + θ), and she is in all s silos, which
-sample and trim by themselves: s·(T·T' + κ) answers compose.
+in one silo: T·T' + κ answers compose. A user's θ ratings move it by 2R^1.5·√(θ² + θ), and the user is in all s silos,
+which sample and trim by themselves: s·(T·T' + κ) answers compose.
 """
 
 from collections.abc import Sequence
