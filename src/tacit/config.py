@@ -156,19 +156,7 @@ class RunFile(Frozen):
     @classmethod
     def read(cls, path: str | Path, changes: Sequence[str] = (), seed: int | None = None) -> RunFile:
         """The run file at `path`, with `changes` such as "method.rounds=50" made to it."""
-        path = Path(path)
-        try:
-            table = toml_table(path.read_text(encoding="utf-8-sig"))
-        except FileNotFoundError:
-            raise UsageError(f'There is no run file "{path}"; write one with: tacit new {path}') from None
-        except IsADirectoryError:
-            raise UsageError(f'"{path}" is a folder; name a run file, such as "{path}/run.toml".') from None
-        except UnicodeDecodeError:
-            raise UsageError(f'The run file "{path}" is not UTF-8 text; save it as UTF-8.') from None
-        except OSError as error:
-            raise UsageError(f'The run file "{path}" cannot be read: {error.strerror}.') from None
-        except ValueError as error:
-            raise UsageError(f'The run file "{path}" is not valid TOML: {str(error)[:400]}.') from None
+        table = read_table(path)
         if any(change.startswith("method.") for change in changes):
             table.setdefault("method", {"name": "sgdmf"})
         for change in changes:
@@ -182,6 +170,23 @@ class RunFile(Frozen):
         import tomli_w
 
         return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """The table of a run file, before its keys are checked."""
+    path = Path(path)
+    try:
+        return toml_table(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise UsageError(f'There is no run file "{path}"; write one with: tacit new {path}') from None
+    except IsADirectoryError:
+        raise UsageError(f'"{path}" is a folder; name a run file, such as "{path}/run.toml".') from None
+    except UnicodeDecodeError:
+        raise UsageError(f'The run file "{path}" is not UTF-8 text; save it as UTF-8.') from None
+    except OSError as error:
+        raise UsageError(f'The run file "{path}" cannot be read: {error.strerror}.') from None
+    except ValueError as error:
+        raise UsageError(f'The run file "{path}" is not valid TOML: {str(error)[:400]}.') from None
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -159,7 +159,12 @@ def run(
 
 @_command(app, "compare", "Compare runs on their common users, with paired tests.")
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="FILE|RUN…", help="Run files (they are run) or run folders.")],
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE|RUN…", help="Run files (they are run) or run folders.")
+    ] = None,
+    sweep: Annotated[
+        Path | None, typer.Option("--frontier", metavar="SWEEP", help="A sweep: many methods at many ε, one page.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the comparison.")] = Path("comparison.html"),
     as_json: Json = False,
     quiet: Quiet = False,

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.cli.display import print_json
+from tacit.cli.frontier import frontier
 from tacit.cli.run import execute
 from tacit.cli.verified_ledgers import check_finished
 from tacit.config import RunFile
@@ -23,9 +24,14 @@ from tacit.report.guarantee_words import brief
 PRINTED = ("mse", "ndcg@")
 
 
-def compare(runs: list[Path], out: Path, as_json: bool, quiet: bool) -> None:
-    """Compare runs on their common users, with intervals and paired tests."""
-    if len(runs) < 2:
+def compare(runs: list[Path] | None, out: Path, as_json: bool, quiet: bool, sweep: Path | None = None) -> None:
+    """Compare runs on their common users, with intervals and paired tests; or the methods of a sweep."""
+    if sweep is not None:
+        if runs:
+            raise UsageError("compare takes runs, or --frontier with a sweep; leave one of them out.")
+        frontier(sweep, out, as_json, quiet)
+        return
+    if runs is None or len(runs) < 2:
         raise UsageError("compare takes two or more run files or run folders; name another one.")
     files = {path: RunFile.read(path) for path in runs if not path.is_dir()}
     folders = [Path(execute(files[path], None, quiet)["run"]) if path in files else path for path in runs]

@@ -6,7 +6,7 @@ and CSS.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -44,9 +44,10 @@ def line_chart(
     x_title: str,
     y_title: str,
     references: Sequence[Reference] = (),
+    x_names: Mapping[float, str] | None = None,
     height: float = 300.0,
 ) -> Markup:
-    """Values over rounds. The vertical axis need not start at zero."""
+    """Values over rounds, or over the places that `x_names` names. The vertical axis need not start at zero."""
     series = [_thinned(s) for s in series]
     finite = np.clip(np.concatenate([s.y[np.isfinite(s.y)] for s in series] or [np.empty(0)]), -svg.HUGE, svg.HUGE)
     if len(finite) == 0:
@@ -58,7 +59,10 @@ def line_chart(
     x_all = np.concatenate([s.x[np.isfinite(s.y)] for s in series])
     first, last = float(x_all.min()), float(x_all.max())
     pad = 1.0 if first == last else 0.0
-    hovers = _hovers(series, x_title)
+    hovers = _hovers(series, x_title, x_names)
+
+    def named(place: float) -> str:
+        return f"{place:,.0f}" if x_names is None else x_names[place]
 
     def draw(width: float) -> tuple[float, list[svg.Mark]]:
         left, right, top, bottom = 58.0, width - (14.0 if len(series) > 1 else 52.0), 34.0, height - 46.0
@@ -66,9 +70,9 @@ def line_chart(
         x = svg.Axis(first - pad, last + pad, left, right)
         y_ticks = svg.ticks(y.low, y.high, 5)
         write = svg.tick_format(y_ticks[1] - y_ticks[0]) if len(y_ticks) > 1 else metric
-        x_ticks = svg.ticks(x.low, x.high, 8 if width > svg.NARROW else 4, whole=True)
+        x_ticks = list(x_names or svg.ticks(x.low, x.high, 8 if width > svg.NARROW else 4, whole=True))
         marks: list[svg.Mark] = [svg.Text(0, 14, y_title, "title"), *svg.y_axis(y, y_ticks, left, right, write)]
-        marks += svg.x_axis(x, x_ticks, bottom, x_title, "{:,.0f}".format)
+        marks += svg.x_axis(x, x_ticks, bottom, x_title, named)
         if float(finite.max()) > y.high:
             marks.append(svg.Text(left + 8, top + 12, f"↑ up to {metric(float(finite.max()))}", "note"))
         marks += [svg.Rule(left, level, right, level, "reference") for level in y(levels)]
@@ -133,7 +137,9 @@ def _reference_names(
     return list(names)
 
 
-def _hovers(series: Sequence[Series], x_title: str) -> list[tuple[float, str, float | None]]:
+def _hovers(
+    series: Sequence[Series], x_title: str, x_names: Mapping[float, str] | None = None
+) -> list[tuple[float, str, float | None]]:
     """The places that answer the pointer: where, with which words, and at which height for a single line."""
     found: dict[float, list[tuple[Series, float]]] = {}
     for s in series:
@@ -146,7 +152,8 @@ def _hovers(series: Sequence[Series], x_title: str) -> list[tuple[float, str, fl
     hovers: list[tuple[float, str, float | None]] = []
     for a in places:
         values = ", ".join(f"{s.name} {metric(b)}" if len(series) > 1 else metric(b) for s, b in found[a])
-        hovers.append((a, f"{x_title} {count(int(a))}: {values}", found[a][0][1] if len(series) == 1 else None))
+        at = count(int(a)) if x_names is None else x_names[a]
+        hovers.append((a, f"{x_title} {at}: {values}", found[a][0][1] if len(series) == 1 else None))
     return hovers
 
 
