@@ -146,7 +146,7 @@ KINDS = {
     "sampled": (STEP, 300),
     "plain": (Gaussian(30.0), 2000),
     "skellam": (Skellam(1e6, 100.0, 30.0), 700),
-    "sampled skellam": (SampledSkellam(4e6, 1e5, 1e3, 0.01), 300),
+    "sampled skellam": (SampledSkellam(1e6, 1e5, 1e3, 0.01), 300),
     "mixed": ([STEP, Gaussian(50.0)], 60),
 }
 

@@ -2,7 +2,8 @@
 
 *Plain Gaussians* alone: exact, by Gaussian differential privacy (`gdp`). With *sampled* Gaussians, Laplace noise, ε-DP
 mechanisms or shuffles: privacy loss distributions (`loss_distributions`). With *discrete* noise, Skellam or discrete
-Gaussian: Rényi, from the published bounds (`renyi`), since no others are in print. *Perturbed objectives* are plain
+Gaussian: Rényi, from the published bounds (`renyi`); and for Skellam noise of a variance of at least 1,000 one of the
+routes above, with what its difference from rounded Gaussian noise costs (`skellam_as_gaussian`). *Perturbed objectives* are plain
 Gaussians whose losses are all larger by one number, which is added to the ε of everything; under replace they, and all
 events composed with them, go by way of the emptied record: (ε, δ) becomes (2ε, (1 + e^ε)·δ). Every route bounds the
 same quantity from above, so where two apply the smaller holds. Public facts cost nothing; data released without a
@@ -20,13 +21,13 @@ may not, since then the δ of zero-out can lie below that of replacing.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
-from tacit.boundary import gdp, loss_distributions, renyi
+from tacit.boundary import gdp, loss_distributions, renyi, skellam_as_gaussian
 from tacit.boundary.events import (
     DiscreteGaussian,
     Event,
@@ -115,12 +116,17 @@ def epsilon_after(planned: Planned, made: Sequence[int], delta: float, relation:
     if not now or whole is None:
         return merged_epsilon(now, delta, relation)
     most = merged_epsilon(whole, delta, relation)
-    if delta == 0 or _discrete(whole) or plain_mu(whole, relation) is not None:
+    if delta == 0 or _cheap(whole, relation):
         return min(merged_epsilon(now, delta, relation), most)
     ahead = _spent(planned, [_next_point(m, n, points) for m, n in zip(made, totals, strict=True)])
     exact = most if ahead == whole else merged_epsilon(ahead, delta, relation, 10.0)
-    bound = renyi.epsilon(renyi.curve(now, relation, FEW), delta, FEW)
-    return min(bound, exact, most)
+    return min(_quick_epsilon(now, delta, relation), exact, most)
+
+
+def _quick_epsilon(events: tuple[Noised, ...], delta: float, relation: Relation) -> float:
+    """Rényi's ε at few orders, by way of rounded Gaussian noise where that is less."""
+    bound = renyi.epsilon(renyi.curve(events, relation, FEW), delta, FEW)
+    return min(bound, _compared_epsilon(events, delta, relation, bound, _quick_epsilon))
 
 
 def _spent(planned: Planned, made: Sequence[int]) -> Merged:
@@ -198,7 +204,8 @@ def merged_epsilon(events: Merged, delta: float, relation: Relation, coarse: flo
     if (mu := plain_mu(events, relation)) is not None:
         return gdp.epsilon(delta, mu)
     if _discrete(events):
-        return min(pure, renyi.epsilon(renyi.curve(events, relation), delta))
+        bound = renyi.epsilon(renyi.curve(events, relation), delta)
+        return min(bound, _compared_epsilon(events, delta, relation, bound, partial(merged_epsilon, coarse=coarse)))
     bound = min(pure, renyi.epsilon(renyi.curve(events, relation, FEW), delta, FEW))
     return min(bound, loss_distributions.epsilon(events, delta, relation, bound, coarse))
 
@@ -218,7 +225,8 @@ def merged_delta(events: Merged, epsilon: float, relation: Relation) -> float:
     if (mu := plain_mu(events, relation)) is not None:
         return gdp.delta(epsilon, mu)
     if _discrete(events):
-        return renyi.delta(renyi.curve(events, relation), epsilon)
+        bound = renyi.delta(renyi.curve(events, relation), epsilon)
+        return min(bound, _compared_delta(events, epsilon, relation))
     costs = renyi.curve(events, relation, FEW)
     bound = renyi.delta(costs, epsilon, FEW)
     return min(bound, loss_distributions.delta(events, epsilon, relation, renyi.epsilon(costs, 1e-6, FEW)))
@@ -231,8 +239,54 @@ def plain_mu(events: tuple[Noised, ...], relation: Relation) -> float | None:
 
 
 def _discrete(events: tuple[Noised, ...]) -> bool:
-    """Whether an event has discrete noise, which only Rényi bounds cover."""
+    """Whether an event has discrete noise."""
     return any(isinstance(event, Skellam | SampledSkellam | DiscreteGaussian) for event in events)
+
+
+def _cheap(events: tuple[Noised, ...], relation: Relation) -> bool:
+    """Whether no privacy loss distribution is needed."""
+    compared = skellam_as_gaussian.with_gaussians(events, relation)
+    seen = events if compared is None else merge(compared[0]) or ()
+    return _discrete(seen) or plain_mu(seen, relation) is not None
+
+
+def _compared_epsilon(
+    events: tuple[Noised, ...],
+    delta: float,
+    relation: Relation,
+    bound: float,
+    cost: Callable[[tuple[Noised, ...], float, Relation], float],
+) -> float:
+    """ε at δ by way of rounded Gaussian noise, ε(δ′) + 2η; infinite where that does not apply. `bound` is an ε that
+    holds: of an ε below it, (1 + e^ε)·τ is less than `SHARE` of δ, which δ′ = (1 − SHARE)·δ·e^−η leaves room for."""
+    compared = skellam_as_gaussian.with_gaussians(events, relation)
+    if compared is None or not bound < FAR:
+        return math.inf
+    log_tau = math.log(skellam_as_gaussian.SHARE * delta) - float(np.logaddexp(0.0, bound))
+    eta = skellam_as_gaussian.slack(compared[1], log_tau)
+    if 2 * eta >= bound:
+        return math.inf
+    left = delta * (1 - skellam_as_gaussian.SHARE) * math.exp(-eta)
+    return cost(merge(compared[0]) or (), left, relation) + 2 * eta
+
+
+def _compared_delta(events: tuple[Noised, ...], epsilon: float, relation: Relation) -> float:
+    """δ at ε by way of rounded Gaussian noise, e^η·δ(ε − 2η) + (1 + e^ε)·τ; 1 where that does not apply."""
+    compared = skellam_as_gaussian.with_gaussians(events, relation)
+    if compared is None or epsilon > FAR:
+        return 1.0
+    gaussians = merge(compared[0])
+    least, found = merged_delta(gaussians, epsilon, relation), 1.0
+    for _ in range(3):  # τ in proportion to what was found; any τ holds
+        spent = skellam_as_gaussian.SHARE * least
+        if spent == 0:
+            break
+        eta = skellam_as_gaussian.slack(compared[1], math.log(spent) - float(np.logaddexp(0.0, epsilon)))
+        if 2 * eta > epsilon:
+            break
+        least = math.exp(eta) * merged_delta(gaussians, epsilon - 2 * eta, relation) + spent
+        found = min(found, least)
+    return found
 
 
 def _pure_epsilon(events: tuple[Noised, ...], relation: Relation) -> float:

@@ -31,7 +31,7 @@ Schedule = Callable[[float], Sequence[Event]]
 #: The range of multipliers that are tried, and the grid of the answer.
 LEAST, MOST, DIGITS = 1e-3, 1e9, 6
 #: Changes when the meaning of a cached value does.
-EDITION = 2
+EDITION = 3
 
 _GRID = Context(prec=DIGITS, rounding=ROUND_CEILING)
 

@@ -62,9 +62,11 @@ class Filter:
         self.epsilon, self.delta, self.relation = float(epsilon), float(delta), Relation(relation)
         planned = merge(first) or ()
         taken = merged_delta(planned, self.epsilon, self.relation) if self.epsilon < math.inf else 0.0
-        # A first schedule that exceeds the budget cannot be relied on; it still says which orders to watch.
-        self._first = count_by_kind(planned) if taken <= self.delta else {}
-        left = self.delta - taken if self._first else self.delta
+        # A first schedule that exceeds the budget cannot be relied on; it still says which orders to watch. Its δ at ε
+        # and its ε at δ may be bounds of their own: either will do.
+        fits = taken <= self.delta or merged_epsilon(planned, self.delta, self.relation) <= self.epsilon
+        self._first = count_by_kind(planned) if fits else {}
+        left = max(0.0, self.delta - taken) if self._first else self.delta
         self._mu_share = left * MU_SHARE
         self._orders, self._shares = _shared_out(self.epsilon, left, planned, self.relation)
         self._overheads = np.array([_overhead(*pair) for pair in zip(self._orders, self._shares, strict=True)])

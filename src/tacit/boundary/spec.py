@@ -194,7 +194,7 @@ def times(event: Event, count: int) -> Event:
 def costliest(events: list[Event], count: int) -> tuple[Event, ...]:
     """`count` events that cost no less than any `count` of the given ones do, all of Skellam noise on integers.
 
-    Formal guarantee: the bounds on Skellam noise of variance v rise in Δ₂²/v, in Δ₁/v, in 1/v and in the sampling rate,
+    Formal guarantee: the bounds on Skellam noise of variance v rise in Δ₂²/v, in Δ₁, in 1/v and in the sampling rate,
     and depend on nothing else; the event that has the largest of each costs at least as much as each. Sensitivities are
     rounded up.
     """
@@ -207,7 +207,7 @@ def costliest(events: list[Event], count: int) -> tuple[Event, ...]:
         return (times(single[0], count),)
     v, answers = min(event.variance for event in single), max(event.count for event in single)
     l2 = UP * max(event.l2 / event.variance**0.5 for event in single) * v**0.5
-    l1 = max(l2, UP * max(event.l1 / event.variance for event in single) * v)
+    l1 = max(l2, UP * max(event.l1 for event in single))
     rate = max(event.rate if isinstance(event, SampledSkellam) else 1.0 for event in single)
     worst = Skellam(v, l1, l2, answers) if rate == 1 else SampledSkellam(v, l1, l2, rate, answers)
     return (times(worst, count),)
