@@ -1,7 +1,7 @@
 """Gaussian posteriors of many rows at once, the other side fixed: half a sweep of Bayesian alternating least squares.
 
-A rating is r = x·y + noise, and one coordinate of x is known to be 1: that of the item's bias where x is a user, that of
-the user's where x is an item. What the ratings say about x is Σ E[y·yᵀ] and Σ r·E[y], so rows of moments are added up:
+A rating is r = x·y + noise, and one coordinate of x is known to be 1: that of the item's bias where x is a user, and
+that of the user's where x is an item. What ratings say about x is Σ E[y·yᵀ] and Σ r·E[y], so rows of moments are added up:
 no products, and what is added may come from anywhere.
 """
 
@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled
-
 
 #: Blocks of rows are computed in this many threads, and in one where there are fewer operations than these.
 THREADS, SMALL = min(4, os.cpu_count() or 1), 10_000_000

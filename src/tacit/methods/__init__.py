@@ -26,6 +26,7 @@ OWN = (
     "central",
     "central-sgd",
     "local",
+    "local-sgd",
     "global-mean",
     "item-mean",
     "popularity",

@@ -1,4 +1,4 @@
-"""`Bayesian`: factors with posterior means and covariances, a prior that looks at a user's own items, noise per user."""
+"""`Bayesian`: factors with posterior means and covariances, a prior from a user's own items, and noise per user."""
 
 from __future__ import annotations
 

@@ -93,11 +93,13 @@ class Learner:
 
     @property
     def payload(self) -> dict[str, np.ndarray]:
-        """What users get, as it travels."""
-        form = self.form
-        numbers = np.array([form.centre, form.noise, form.doubt], dtype=np.float32)
-        arrays = {name: getattr(form, name) for name in form.arrays}
-        return {**arrays, "numbers": numbers}
+        return payload_of(self.form)
+
+
+def payload_of(form: Bayesian) -> dict[str, np.ndarray]:
+    """What users get, as it travels."""
+    numbers = np.array([form.centre, form.noise, form.doubt], dtype=np.float32)
+    return {**{name: getattr(form, name) for name in form.arrays}, "numbers": numbers}
 
 
 def form_of(scale: Scale, payload: Mapping[str, np.ndarray]) -> Bayesian:

@@ -22,10 +22,10 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Federation, Floats, Party, Schema, step
 from tacit.methods.als.learner import Learner, form_of
-from tacit.methods.als.statistics import NOISE, ByItem, Totals, UserStatistics
+from tacit.methods.als.statistics import NOISE, ByItem, Totals, UserStatistics, from_middle
 from tacit.methods.context import Context
 from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
-from tacit.model import Bayesian, Fitted, Model
+from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
 
@@ -43,7 +43,7 @@ class ALSParameters(Parameters):
     """
 
     factors: int | None = Field(default=None, ge=1, le=256)
-    sweeps: int | None = Field(default=None, ge=0, le=1000)
+    sweeps: int = Field(default=20, ge=1, le=1000)
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -52,14 +52,15 @@ class ALSParameters(Parameters):
         return {"factors": k + 2, "pairs": pairs, "free": k + 1, "user_features": k + 3, "joint": joint}
 
     def resolved(self, context: Context) -> "ALSParameters":
+        if self.factors is not None:
+            return self
         facts = context.facts
-        rank = min(max(facts.ratings // (facts.users + facts.items), 1), MOST)
-        return self.model_copy(
-            update={
-                "factors": rank if self.factors is None else self.factors,
-                "sweeps": 20 if self.sweeps is None else self.sweeps,
-            }
-        )
+        return self.model_copy(update={"factors": rank(facts.ratings, facts.users, facts.items)})
+
+
+def rank(ratings: int, users: int, items: int) -> int:
+    """k = N // (n + m), from 1 to 30."""
+    return min(max(ratings // max(users + items, 1), 1), MOST)
 
 
 class ALSCoordinator(Coordinator):
@@ -111,8 +112,8 @@ class ALSParty(Party):
         what="per item, how often it was rated and the sum of its ratings",
     )
     def count(self) -> Release:
-        ratings, scale = self.ratings, self.facts.scale
-        v = (np.clip(ratings.values, scale.low, scale.high) - (scale.low + scale.high) / 2) / (scale.span / 4)
+        ratings = self.ratings
+        v = from_middle(ratings.values, self.facts.scale)
         here = self._present()[ratings.users]
 
         def answer(*_: Any) -> dict[str, np.ndarray]:
@@ -161,7 +162,7 @@ class ALSParty(Party):
 
 def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
     """One sum for counts, and one for each sweep."""
-    return [Spec("count", Totals()), Spec("sweep", Totals(), releases=parameters.sweeps or 0)]
+    return [Spec("count", Totals()), Spec("sweep", Totals(), releases=parameters.sweeps)]
 
 
 SIDES = Sides(ALSCoordinator, ALSParty, specs)

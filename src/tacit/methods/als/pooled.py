@@ -6,19 +6,32 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.methods.als.learner import Learner
-from tacit.methods.als.statistics import ByItem, UserStatistics
+from tacit.methods.als.method import ALSParameters, rank
+from tacit.methods.als.statistics import ByItem, UserStatistics, from_middle
 from tacit.model.bayesian import Bayesian
 
 
-def sweeps(ratings: Ratings, features: np.ndarray, factors: int, count: int, stream: np.random.Generator) -> Iterator[Bayesian]:
-    """The model after each of `count` sweeps over all ratings; `features` are the items' public ones, (m, d)."""
-    scale, by_item = ratings.scale, ByItem.of(ratings)
-    v = (np.clip(ratings.values, scale.low, scale.high) - (scale.low + scale.high) / 2) / (scale.span / 4)
-    sums = np.bincount(ratings.items, weights=v, minlength=ratings.n_items)
-    learner = Learner.start(scale, ratings.n_users, ratings.item_counts, sums, factors, features, stream)
-    noise = np.full(ratings.n_users, learner.form.noise)
-    for _ in range(count):
+def sweeps(
+    ratings: Ratings, features: np.ndarray, parameters: ALSParameters, stream: np.random.Generator
+) -> Iterator[tuple[Bayesian, np.ndarray]]:
+    """The model and the users' states after each sweep over all ratings; at the end users are folded into the model.
+
+    `features` are the items' public ones, (m, d).
+    """
+    by_item, n, m = ByItem.of(ratings), ratings.n_users, ratings.n_items
+    sums = np.bincount(ratings.items, weights=from_middle(ratings.values, ratings.scale), minlength=m)
+    factors, count = parameters.factors or rank(ratings.n_ratings, n, m), parameters.sweeps
+    learner = Learner.start(ratings.scale, n, ratings.item_counts, sums, factors, features, stream)
+    noise = np.full(n, learner.form.noise)
+    for t in range(count):
         statistics = UserStatistics.at(learner.form, ratings, by_item, noise)
         noise = statistics.found.noise
         learner = learner.updated(statistics.totals(None))
-        yield learner.form
+        last = t == count - 1
+        states = learner.form.fold_in(*rows(ratings)) if last else statistics.found.states
+        yield learner.form, states
+
+
+def rows(ratings: Ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ratings as a form's `fold_in` takes them."""
+    return ratings.indptr, ratings.items, ratings.values

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from tacit.boundary.query import Unbounded
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Ratings, Scale
 from tacit.kernels.posteriors import moment_sums
 from tacit.methods.als.priors import products
 from tacit.model.bayesian import Bayesian, History, Posterior
@@ -150,3 +150,8 @@ def noise_prior(sums: np.ndarray) -> tuple[float, float]:
     noise = max(errors / max(ratings, 1.0), 0.01)
     excess = (squares / noise**2 - 2 * errors / noise + ratings - 2 * users) / max(ratings, 1.0)
     return float(noise), float(np.clip(2 / max(excess, 1e-3), 1.0, 1000.0))
+
+
+def from_middle(values: np.ndarray, scale: Scale) -> np.ndarray:
+    """Ratings, cut to the scale, as quarters of it from its middle: −2 … 2."""
+    return (np.clip(values, scale.low, scale.high) - (scale.low + scale.high) / 2) / (scale.span / 4)

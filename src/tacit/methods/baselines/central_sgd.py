@@ -42,7 +42,7 @@ def pooled(facts: Facts, answers: dict[str, dict[str, np.ndarray]]) -> tuple[np.
     return users, items, values
 
 
-class DisclosingParty(Party):
+class Disclosing(Party):
     """A party that sends all of its ratings."""
 
     @step(
@@ -54,6 +54,10 @@ class DisclosingParty(Party):
     def surrender(self) -> Release:
         ratings = self.ratings
         return self.gate.disclose(users=ratings.users, items=ratings.items, values=ratings.values)
+
+
+class CentralSGDParty(Disclosing):
+    """A party that sends all of its ratings, and predicts with what all of them gave."""
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         U, V = shared["users"], shared["items"]
@@ -67,13 +71,12 @@ class DisclosingParty(Party):
 
 CENTRAL_SGD = Method(
     name="central-sgd",
-    title="Central training, all ratings in one place",
+    title="Central training by SGD",
     what=(
-        "Every party sends its ratings to the coordinator, which trains on all of them. "
-        "It protects nothing; it shows the best that could be reached."
+        "Every party sends its ratings to the coordinator, which runs plain SGD on all of them. It protects nothing."
     ),
     parameters=DescentParameters,
-    sides=dict.fromkeys(Setting, Sides(CentralSGDCoordinator, DisclosingParty)),
+    sides=dict.fromkeys(Setting, Sides(CentralSGDCoordinator, CentralSGDParty)),
     feedback=RATED,
     guaranteed=False,
 )
