@@ -93,8 +93,8 @@ SWEEPS: Mapping[str, Sweep] = {
     "alone": Sweep(
         "ml-1m-horizontal-local",
         {
-            "local, without privacy": ("method={name='local'}",),
-            "local, flat start": ("method={name='local', start='flat', epochs=20}",),
+            "local, without privacy": ("method={name='local-sgd'}",),
+            "local, flat start": ("method={name='local-sgd', start='flat', epochs=20}",),
         },
         {"partition.into": (2, 10, 40)},
     ),

@@ -26,7 +26,7 @@ CASES = {
     "vertical": (SGDMF, {"by": "item", "into": 2}),
     "devices": (SGDMF, {"by": "device"}),
     "summed": ({**SGDMF, "local_steps": 1}, {"into": 2}),
-    "central": ({"name": "central", "epochs": 5, "factors": 3}, {"into": 2}),
+    "central": ({"name": "central", "sweeps": 5, "factors": 3}, {"into": 2}),
 }
 
 

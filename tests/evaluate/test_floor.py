@@ -99,7 +99,7 @@ def test_nothing_of_it_is_kept_or_charged(tmp_path, monkeypatch):
 
 
 def test_the_two_are_compared_over_the_ratings_of_the_same_users():
-    prepared = prepare(file(method={"name": "central", "factors": 4, "epochs": 5}))
+    prepared = prepare(file(method={"name": "central", "factors": 4, "sweeps": 5}))
     trained = train(prepared.run, prepared.parties)
     mine = evaluate(with_newcomers(trained, None, 200), prepared.test, seen=prepared.train)
     found = bias_floor(prepared, mine)

@@ -13,7 +13,7 @@ SILOS = dict.fromkeys(("sgdmf", "gradient-clipping", "dp-sgld"), SHORT)
 DIVIDED = {"horizontal": ("user", 5), "vertical": ("item", 3), "device": ("device", 2), "devices": ("device", 60)}
 
 #: Methods that refuse [privacy], and the one run that shows it.
-WITHOUT_GUARANTEE = ("central", "local", "global-mean", "item-mean", "popularity", "random")
+WITHOUT_GUARANTEE = ("central-sgd", "local-sgd", "global-mean", "item-mean", "popularity", "random")
 ONE = ("user", "plain")
 
 #: By setting, the methods that run there and what makes them quick.
@@ -23,8 +23,8 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
         "synsgd": {"factors": 3, "rounds": 3, "sampling": 0.5, "pretraining": 3},
         "objective-perturbation": {"factors": 3, "pretraining": 3},
         "bias": {},
-        "central": {"factors": 3, "epochs": 2},
-        "local": {"factors": 3, "epochs": 2},
+        "central-sgd": {"factors": 3, "epochs": 2},
+        "local-sgd": {"factors": 3, "epochs": 2},
         "global-mean": {},
         "item-mean": {},
         "popularity": {},

@@ -57,20 +57,21 @@ def test_random_is_the_same_however_users_are_divided():
 def test_central_does_not_depend_on_who_held_the_ratings_of_a_vertical_partition():
     """Pooled, the ratings are the same ratings: every one of them reaches the coordinator once."""
     for setting in BY:
-        trained = fit("central", setting, epochs=1, factors=2)
+        trained = fit("central", setting, sweeps=1, factors=2)
         assert trained.transcript.meter.bytes_up > 12 * RATINGS.n_ratings
         assert trained.transcript.meter.bytes_up < 12 * RATINGS.n_ratings + 4 * 400
 
 
 @pytest.mark.parametrize("setting", BY)
-def test_central_learns_a_checkerboard(setting):
+@pytest.mark.parametrize("method", [{"name": "central"}, {"name": "central-sgd", "factors": 4, "epochs": 80}])
+def test_central_learns_a_checkerboard(method, setting):
     seen, hidden = checkerboard()
-    predictor = fit("central", setting, ratings=seen, factors=4, epochs=80).predictor
+    predictor = fit(method["name"], setting, ratings=seen, **{k: v for k, v in method.items() if k != "name"}).predictor
     assert np.mean((predictor.predict(hidden.users, hidden.items) - hidden.values) ** 2) < 0.2
 
 
 def test_local_lets_nothing_out_but_a_word():
-    trained = fit("local", epochs=2)
+    trained = fit("local", sweeps=2)
     assert {entry.kind for entry in trained.transcript.entries} == {"public"}
     assert trained.transcript.meter.bytes_up < 4 * 40
 

@@ -26,17 +26,38 @@ class TestDevices(MethodContract):
             metafunc.parametrize("setting", [Setting.DEVICE])
 
 
+class TestALS(MethodContract):
+    name = "als"
+    parameters = {"factors": 3, "sweeps": 3}
+    never = dict.fromkeys(("horizontal", "device"), ("states", "noise"))
+
+
 class TestCentral(MethodContract):
     name = "central"
-    parameters = {"factors": 4, "epochs": 3}
+    parameters = {"factors": 3, "sweeps": 3}
     seeded = False  # what crosses is the ratings, whatever the seed
+    refused = NO_GUARANTEE
+
+
+class TestCentralSGD(MethodContract):
+    name = "central-sgd"
+    parameters = {"factors": 4, "epochs": 3}
+    seeded = False
     refused = NO_GUARANTEE
 
 
 class TestLocal(MethodContract):
     name = "local"
-    parameters = {"factors": 4, "epochs": 3}
+    parameters = {"sweeps": 3}
     seeded = False  # only "done" crosses
+    never = {"horizontal": ("users", "items"), "vertical": ("users", "items"), "device": ("means",)}
+    refused = NO_GUARANTEE
+
+
+class TestLocalSGD(MethodContract):
+    name = "local-sgd"
+    parameters = {"factors": 4, "epochs": 3}
+    seeded = False
     never = {"horizontal": ("users", "items"), "vertical": ("users", "items"), "device": ("means",)}
     refused = NO_GUARANTEE
 

@@ -14,6 +14,7 @@ __all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "kn
 
 #: Tacit's own methods in the order in which they are listed; pyproject.toml says where each is.
 OWN = (
+    "als",
     "sgdmf",
     "gradient-clipping",
     "dp-sgld",
@@ -23,7 +24,9 @@ OWN = (
     "local-private",
     "bias",
     "central",
+    "central-sgd",
     "local",
+    "local-sgd",
     "global-mean",
     "item-mean",
     "popularity",

@@ -1,5 +1,6 @@
 """What a fit leaves: a model of some form, and ways to use it."""
 
+from tacit.model.bayesian import Bayesian
 from tacit.model.forms import Form
 from tacit.model.hashed import Hashed
 from tacit.model.implicit import Implicit
@@ -9,6 +10,7 @@ from tacit.model.nonnegative import NonNegative
 from tacit.model.predictor import Fitted, Part, Predictor, assemble
 
 __all__ = [
+    "Bayesian",
     "Fitted",
     "Form",
     "Hashed",

@@ -65,9 +65,9 @@ def _what_happened(record: RunRecord) -> str:
     subject = subject[0].upper() + subject[1:]
     if n == 0:
         return "A model was trained"
-    if name == "central":
+    if name in ("central", "central-sgd"):
         return f"{subject} pooled {'its' if n == 1 else 'their'} ratings"
-    if name == "local":
+    if name in ("local", "local-sgd"):
         return f"{subject} learned alone" if n == 1 else f"{subject} each learned alone"
     if record.summary.bytes_up == 0 or kinds == {"public"}:
         return f"{subject} shared nothing"

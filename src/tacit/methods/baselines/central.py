@@ -1,13 +1,16 @@
-"""`central`, the ceiling: every party sends its ratings as they are, and one model is trained on all of them."""
+"""`central`, the ceiling: every party sends its ratings as they are, and `als` is trained on all of them."""
+
+from dataclasses import replace
 
 import numpy as np
 
-from tacit.boundary import Release
-from tacit.boundary.release import Kind
-from tacit.federation import Federation, Floats, Party, Schema, step
-from tacit.federation.messages import Ints
-from tacit.methods.baselines.descent import DescentParameters, descend, started
-from tacit.methods.factors import nonnegative
+from tacit.data.ratings import Ratings
+from tacit.data.vocabulary import Vocabulary
+from tacit.federation import Facts, Federation
+from tacit.methods.als.learner import form_of, payload_of
+from tacit.methods.als.method import ALSParameters
+from tacit.methods.als.pooled import sweeps
+from tacit.methods.baselines.central_sgd import Disclosing, pooled
 from tacit.methods.method import RATED, Coordinator, Method, Sides
 from tacit.model import Fitted, Model
 from tacit.partition import Setting
@@ -15,64 +18,48 @@ from tacit.rng import derive
 
 
 class CentralCoordinator(Coordinator):
-    """Pools the ratings, then plain SGD with embedding clipping."""
+    """Pools the ratings, then sweeps over them."""
 
     def run(self, federation: Federation) -> Model:
         facts = self.facts
-        columns = self._pooled(federation.ask("surrender"))
-        U = started(self.parameters, facts, facts.users, "users")
-        V = started(self.parameters, facts, facts.items, "items")
-        descent = descend(columns, facts.scale, (U, V), self.parameters, derive(facts.seed, "epochs"))
-        for _t, (U, V) in zip(federation.rounds(self.parameters.epochs), descent, strict=True):
-            federation.show(users=U, items=V)
-        return Model("central", facts.scale, facts.item_ids, nonnegative(facts, V), states=U)
-
-    def _pooled(self, answers: dict[str, dict[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All parties' ratings, users stacked in roster order, or items at their columns of the whole."""
-        parts = []
-        for party, answer in answers.items():
-            users, items = answer["users"], answer["items"]
-            if self.facts.setting is Setting.VERTICAL:
-                items = self.facts.member(party).columns[items].astype(np.int32)
-            else:
-                users = users + np.int32(self.facts.first_user(party))
-            parts.append((users, items, answer["values"]))
-        users, items, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return users, items, values
+        ratings = in_rows(facts, *pooled(facts, federation.ask("surrender")))
+        stream = derive(facts.seed, "start", "items")
+        fitting = sweeps(ratings, facts.catalogue.features(), self.parameters, stream)
+        for _t, (form, states) in zip(federation.rounds(self.parameters.sweeps), fitting, strict=True):
+            federation.show(users=states, **payload_of(form))
+        return Model("central", facts.scale, facts.item_ids, form, states=states)
 
 
-class DisclosingParty(Party):
-    """A party that sends all of its ratings."""
-
-    @step(
-        Kind.DISCLOSE,
-        takes=Schema(),
-        gives=Schema(users=Ints("ratings"), items=Ints("ratings"), values=Floats("ratings")),
-        what="all of the party's ratings, as they are",
-    )
-    def surrender(self) -> Release:
-        ratings = self.ratings
-        return self.gate.disclose(users=ratings.users, items=ratings.items, values=ratings.values)
+class CentralParty(Disclosing):
+    """A party that sends all of its ratings, and predicts with what all of them gave."""
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        U, V = shared["users"], shared["items"]
+        form, U = form_of(self.facts.scale, shared), shared["users"]
         if self.facts.setting is Setting.VERTICAL:
-            V = V[self.member.columns]
-        else:
-            first = self.facts.first_user(self.name)
-            U = U[first : first + self.member.users]
-        return Fitted(nonnegative(self.facts, V), U)
+            here = self.member.columns
+            return Fitted(replace(form, items=form.items[here], moments=form.moments[here]), U)
+        first = self.facts.first_user(self.name)
+        return Fitted(form, U[first : first + self.member.users])
+
+
+def in_rows(facts: Facts, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> Ratings:
+    """Pooled ratings in compressed rows; users are known by their place in the roster."""
+    order = np.lexsort((items, users))
+    indptr = np.zeros(facts.users + 1, dtype=np.int64)
+    np.cumsum(np.bincount(users, minlength=facts.users), out=indptr[1:])
+    everyone = Vocabulary(np.arange(facts.users), "user")
+    return Ratings(indptr, items[order], values[order], everyone, facts.item_ids, facts.scale)
 
 
 CENTRAL = Method(
     name="central",
     title="Central training, all ratings in one place",
     what=(
-        "Every party sends its ratings to the coordinator, which trains on all of them. "
-        "It protects nothing; it shows the best that could be reached."
+        "Every party sends its ratings to the coordinator, which trains Bayesian alternating least squares on all of "
+        "them. It protects nothing; it shows the best that could be reached."
     ),
-    parameters=DescentParameters,
-    sides=dict.fromkeys(Setting, Sides(CentralCoordinator, DisclosingParty)),
+    parameters=ALSParameters,
+    sides=dict.fromkeys(Setting, Sides(CentralCoordinator, CentralParty)),
     feedback=RATED,
     guaranteed=False,
 )

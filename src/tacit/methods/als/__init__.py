@@ -1,0 +1,5 @@
+"""`als`: Bayesian alternating least squares over sums."""
+
+from tacit.methods.als.method import ALS
+
+__all__ = ["ALS"]

@@ -1,0 +1,113 @@
+"""The coordinator's state of `als`: items' posteriors, and the priors of items and users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tacit.data.ratings import Scale
+from tacit.kernels.posteriors import posteriors
+from tacit.methods.als.priors import Prior, item_features, products
+from tacit.methods.als.statistics import noise_prior, square, users_joint
+from tacit.model.bayesian import Bayesian
+
+#: In quarters of the scale: σ² and the variances of users' and items' factors before the first sweep, and the size of
+#: items' random factors. An item's bias starts as its mean with so many ratings of the centre. Found on synthetic data.
+NOISE, DOUBT, USERS, ITEMS, START, SHRINKAGE = 0.8, 10.0, 0.3, 0.1, 0.3, 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """All that a coordinator knows between sweeps.
+
+    Attributes
+    ----------
+    form : what users get: items' posteriors, the users' prior and their noise
+    features : f_i, (m, F)
+    prior : of items' (b_i, q_i)
+    users : n, on the roster
+    """
+
+    form: Bayesian
+    features: np.ndarray
+    prior: Prior
+    users: int
+
+    @classmethod
+    def start(
+        cls,
+        scale: Scale,
+        users: int,
+        counts: np.ndarray,
+        sums: np.ndarray,
+        factors: int,
+        public: np.ndarray,
+        stream: np.random.Generator,
+    ) -> Learner:
+        """From how often each item was rated and the sum of its ratings, in quarters of the scale from its middle."""
+        m, d = len(counts), factors + 2
+        centre = float(np.clip(sums.sum() / max(counts.sum(), 1.0), -2, 2))
+        items = np.ones((m, d))
+        items[:, 1] = (sums - centre * counts) / (np.maximum(counts, 0) + SHRINKAGE)
+        items[:, 2:] = START * factors**-0.25 * stream.standard_normal((m, factors))
+        a, b = np.triu_indices(d)
+        features = item_features(counts, public)
+        coefficients, eye = np.zeros((d + 1, d - 1), dtype=np.float32), np.eye(d - 1)
+        form = Bayesian(
+            scale.low,
+            scale.high,
+            as_sent(centre),
+            as_sent(NOISE),
+            as_sent(DOUBT),
+            items.astype(np.float32),
+            (items[:, a] * items[:, b]).astype(np.float32),
+            coefficients,
+            (eye / USERS).astype(np.float32),
+        )
+        return cls(form, features, Prior(np.zeros((features.shape[1], d - 1)), ITEMS * eye), users)
+
+    def updated(self, blocks: Mapping[str, np.ndarray]) -> Learner:
+        """After one sweep's sums: items' posteriors given users', then the priors of both, then the noise."""
+        form, d = self.form, self.form.width
+        ones = np.ones(len(self.features))
+        means, moments = posteriors(
+            blocks["moments"], blocks["targets"], ones, 0, self.prior.means(self.features), self.prior.precision
+        )
+        joint = products(self.features, means[:, 1:])
+        joint[1 - d :, 1 - d :] = square(moments.sum(axis=0, dtype=np.float64), d)[1:, 1:]
+        prior = Prior.fitted(joint, self.features.shape[1], len(means))
+        users = Prior.fitted(users_joint(blocks, form, self.users), d + 1, self.users)
+        noise, doubt = noise_prior(np.asarray(blocks["noise"], dtype=np.float64))
+        form = replace(
+            form,
+            noise=as_sent(noise),
+            doubt=as_sent(doubt),
+            items=means,
+            moments=moments,
+            coefficients=users.coefficients.astype(np.float32),
+            precision=users.precision.astype(np.float32),
+        )
+        return replace(self, form=form, prior=prior)
+
+    @property
+    def payload(self) -> dict[str, np.ndarray]:
+        return payload_of(self.form)
+
+
+def payload_of(form: Bayesian) -> dict[str, np.ndarray]:
+    """What users get, as it travels."""
+    numbers = np.array([form.centre, form.noise, form.doubt], dtype=np.float32)
+    return {**{name: getattr(form, name) for name in form.arrays}, "numbers": numbers}
+
+
+def form_of(scale: Scale, payload: Mapping[str, np.ndarray]) -> Bayesian:
+    """What arrived, as the form that it is."""
+    numbers = [float(number) for number in payload["numbers"]]
+    return Bayesian(scale.low, scale.high, *numbers, **{name: payload[name] for name in Bayesian.arrays})
+
+
+def as_sent(number: float) -> float:
+    """A number as float32, the precision that travels."""
+    return float(np.float32(number))

@@ -1,0 +1,179 @@
+"""`als`: Bayesian alternating least squares. Users' posteriors stay at home, and every sweep is one sum over users.
+
+    r = g + b_u + b_i + p_u·q_i + N(0, σ²_u)
+    (b_u, p_u) ~ N(B_Uᵀf_u, Σ_U),  (b_i, q_i) ~ N(B_Iᵀf_i, Σ_I)
+    f_i = [1, log n_i, its square, public features],  f_u = [1, log n_u, Σ_{i∈u} E(b_i, q_i)/√(n_u + 1)]
+
+In a sweep every user finds their posterior from the items', and adds what it says about each of their items and about
+the priors; the coordinator finds the items' posteriors and both priors, by empirical Bayes, from the sum. Nothing has
+to be tuned: the rank follows from the sizes, k = N // (n + m), and priors decide how much of it is used. All of it is
+sums over users, so silos and devices get the central model under every aggregation.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from tacit.boundary import Release
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
+from tacit.federation import Federation, Floats, Party, Schema, step
+from tacit.methods.als.learner import Learner, form_of
+from tacit.methods.als.statistics import NOISE, ByItem, Totals, UserStatistics, from_middle
+from tacit.methods.context import Context
+from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
+from tacit.model import Fitted, Model
+from tacit.partition import Setting
+from tacit.rng import derive
+
+#: The largest rank that the rule chooses.
+MOST = 30
+
+
+class ALSParameters(Parameters):
+    """Parameters of `als`; nothing has to be set.
+
+    Parameters
+    ----------
+    factors : k; by default N // (n + m), from 1 to 30
+    sweeps : how often users and items are fitted to each other
+    """
+
+    factors: int | None = Field(default=None, ge=1, le=256)
+    sweeps: int = Field(default=20, ge=1, le=1000)
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        k = self.factors or 0
+        pairs, joint = (k + 2) * (k + 3) // 2, (2 * k + 4) * (2 * k + 5) // 2
+        return {"factors": k + 2, "pairs": pairs, "free": k + 1, "user_features": k + 3, "joint": joint}
+
+    def resolved(self, context: Context) -> "ALSParameters":
+        if self.factors is not None:
+            return self
+        facts = context.facts
+        return self.model_copy(update={"factors": rank(facts.ratings, facts.users, facts.items)})
+
+
+def rank(ratings: int, users: int, items: int) -> int:
+    """k = N // (n + m), from 1 to 30."""
+    return min(max(ratings // max(users + items, 1), 1), MOST)
+
+
+class ALSCoordinator(Coordinator):
+    """One sum for counts and means, then one for each sweep."""
+
+    def run(self, federation: Federation) -> Model:
+        facts = self.facts
+        counted = federation.sum("count")
+        stream = derive(facts.seed, "start", "items")
+        learner = Learner.start(
+            facts.scale,
+            facts.users,
+            counted["counts"],
+            counted["sums"],
+            self.parameters.factors,
+            facts.catalogue.features(),
+            stream,
+        )
+        for _t in federation.rounds(self.parameters.sweeps):
+            total = federation.sum("sweep", **learner.payload)
+            learner = learner.updated(total.blocks)
+            federation.show(**learner.payload)
+        federation.ask("finish", **learner.payload)
+        return Model("als", facts.scale, facts.item_ids, learner.form)
+
+
+SHARED = Schema(
+    items=Floats("items", "factors"),
+    moments=Floats("items", "pairs"),
+    coefficients=Floats("user_features", "free"),
+    precision=Floats("free", "free"),
+    numbers=Floats(3),
+)
+
+
+class ALSParty(Party):
+    """A silo, or a cohort of devices with one row each."""
+
+    parameters: ALSParameters
+
+    @cached_property
+    def _by_item(self) -> ByItem:
+        return ByItem.of(self.ratings)
+
+    @step(
+        Kind.SUM,
+        takes=Schema(),
+        gives=Schema(counts=Floats("items"), sums=Floats("items")),
+        what="per item, how often it was rated and the sum of its ratings",
+    )
+    def count(self) -> Release:
+        ratings = self.ratings
+        v = from_middle(ratings.values, self.facts.scale)
+        here = self._present()[ratings.users]
+
+        def answer(*_: Any) -> dict[str, np.ndarray]:
+            counted = (np.bincount(ratings.items, weights=w, minlength=ratings.n_items) for w in (here, here * v))
+            return dict(zip(("counts", "sums"), counted, strict=True))
+
+        return self.gate.sum(answer)
+
+    @step(
+        Kind.SUM,
+        takes=SHARED,
+        gives=Schema(
+            moments=Floats("items", "pairs"),
+            targets=Floats("items", "factors"),
+            joint=Floats("joint"),
+            noise=Floats(NOISE),
+        ),
+        what=(
+            "per item, the sums over its users of their factors' second moments and of their ratings times their "
+            "factors, both over the user's noise; and how users' factors, counts and errors vary"
+        ),
+    )
+    def sweep(self, **shared: np.ndarray) -> Release:
+        form = form_of(self.facts.scale, shared)
+        noise = self.home.get("noise", np.full(self.member.users, form.noise))
+        statistics = UserStatistics.at(form, self.ratings, self._by_item, noise)
+        self.gate.store_private("noise", statistics.found.noise)
+        self.gate.store_private("states", statistics.found.states)
+        return self.gate.sum(lambda *_: statistics.totals(self.gate.present))
+
+    @step(Kind.PUBLIC, takes=SHARED, what="the word that the shared part has arrived")
+    def finish(self, **shared: np.ndarray) -> Release:
+        self.home.update({name: array.copy() for name, array in shared.items()})
+        form, ratings = form_of(self.facts.scale, shared), self.ratings
+        self.gate.store_private("states", form.fold_in(ratings.indptr, ratings.items, ratings.values))
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        form = form_of(self.facts.scale, {name: self._latest(name, shared) for name in SHARED.fields})
+        return Fitted(form, self.home["states"])
+
+    def _present(self) -> np.ndarray:
+        here = self.gate.present
+        return np.ones(self.member.users) if here is None else here.astype(np.float64)
+
+
+def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
+    """One sum for counts, and one for each sweep."""
+    return [Spec("count", Totals()), Spec("sweep", Totals(), releases=parameters.sweeps)]
+
+
+SIDES = Sides(ALSCoordinator, ALSParty, specs)
+ALS = Method(
+    name="als",
+    title="Bayesian alternating least squares",
+    what=(
+        "Biases and factors of users and items with their uncertainty, priors learned from counts, public features and "
+        "the user's own items, and noise per user. Users' factors stay at home; every sweep is one sum over users."
+    ),
+    parameters=ALSParameters,
+    sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
+    feedback=RATED,
+)

@@ -1,0 +1,67 @@
+"""Priors by empirical Bayes: factors regressed on features, from sums of products alone.
+
+With h = (f, z), where f are a row's features and z its factors, all that is needed of many rows is J = Σ E[h·hᵀ]:
+
+    B = (J_ff + ridge)⁻¹·J_fz,   Σ = (J_zz − J_zf·B − Bᵀ·J_fz + Bᵀ·J_ff·B)/n
+
+Rows of z that are uncertain count with their posterior covariance, since J_zz is a sum of E[z·zᵀ].
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+#: How strongly coefficients are shrunk: as if so many rows had none, every feature at one standard deviation.
+RIDGE = 10.0
+#: The smallest variance of a prior, in any direction.
+LEAST = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """z ~ N(Bᵀf, Σ): `coefficients` (F, K) and `covariance` (K, K), float64."""
+
+    coefficients: np.ndarray
+    covariance: np.ndarray
+
+    @property
+    def precision(self) -> np.ndarray:
+        return np.linalg.inv(self.covariance)
+
+    @classmethod
+    def fitted(cls, J: np.ndarray, features: int, n: float) -> "Prior":
+        """From J = Σ E[h·hᵀ] over n rows; the first of the features is 1. Ridge acts on features as if standardised."""
+        ff, fz, zz = J[:features, :features], J[:features, features:], J[features:, features:]
+        variance = np.diag(ff) / n - np.square(ff[0] / n)
+        ridge = RIDGE * np.where(variance > 1e-9, variance, 1.0)
+        ridge[0] = 1e-6 * n
+        B = np.linalg.solve(ff + np.diag(ridge), fz)
+        S = (zz - fz.T @ B - B.T @ fz + B.T @ ff @ B) / n
+        return cls(B, positive(S, LEAST))
+
+    def means(self, features: np.ndarray) -> np.ndarray:
+        """Bᵀf of every row."""
+        return features @ self.coefficients
+
+
+def positive(S: np.ndarray, least: float) -> np.ndarray:
+    """The nearest symmetric matrix whose eigenvalues are at least `least`."""
+    sizes, axes = np.linalg.eigh((S + S.T) / 2)
+    nearest: np.ndarray = (axes * np.maximum(sizes, least)) @ axes.T
+    return nearest
+
+
+def products(f: np.ndarray, z: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Σ w·h·hᵀ over rows h = (f, z), without what is uncertain about z; float64."""
+    h = np.concatenate([f, z], axis=1, dtype=np.float64)
+    joint: np.ndarray = h.T @ (h if weights is None else h * weights[:, None])
+    return joint
+
+
+def item_features(counts: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """f_i = [1, log(1 + n_i), its square, public features], standardised but for the 1; (m, 3 + d) float64."""
+    often = np.log1p(np.maximum(counts, 0).astype(np.float64))[:, None]
+    rest = np.concatenate([often, often**2, features], axis=1, dtype=np.float64)
+    deviation = rest.std(axis=0)
+    rest = (rest - rest.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
+    return np.concatenate([np.ones((len(rest), 1)), rest], axis=1)
