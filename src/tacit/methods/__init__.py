@@ -22,6 +22,7 @@ OWN = (
     "gd-dr",
     "local-private",
     "bias",
+    "ease",
     "central",
     "local",
     "global-mean",
