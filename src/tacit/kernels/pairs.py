@@ -74,3 +74,48 @@ def list_pairs_numpy(indptr, places, diagonal, beside, size):
         values.append(np.where(a == b, diagonal[u], beside[u]))
     starts = np.cumsum([0, *(len(part) for part in cells[1:])])
     return starts, np.concatenate(cells), np.concatenate(values)
+
+
+@compiled()
+def _unpack_pairs(triangle, size, out):
+    at = 0
+    for i in range(size):
+        for j in range(i, size):
+            out[i, j] = triangle[at]
+            out[j, i] = triangle[at]
+            at += 1
+
+
+def unpack_pairs(triangle: Array, size: int) -> Array:
+    """The symmetric matrix of an upper triangle, (size, size), of the triangle's type."""
+    out = np.empty((size, size), dtype=triangle.dtype)
+    _unpack_pairs(triangle, size, out)
+    return out
+
+
+def unpack_pairs_numpy(triangle, size):
+    """The twin of `unpack_pairs`."""
+    out, (a, b) = np.empty((size, size), dtype=triangle.dtype), np.triu_indices(size)
+    out[a, b] = out[b, a] = triangle
+    return out
+
+
+@compiled()
+def _pack_pairs(matrix, out):
+    at = 0
+    for i in range(len(matrix)):
+        for j in range(i, len(matrix)):
+            out[at] = matrix[i, j]
+            at += 1
+
+
+def pack_pairs(matrix: Array) -> Array:
+    """The upper triangle of a square matrix, row by row, float32."""
+    out = np.empty(len(matrix) * (len(matrix) + 1) // 2, dtype=np.float32)
+    _pack_pairs(matrix, out)
+    return out
+
+
+def pack_pairs_numpy(matrix):
+    """The twin of `pack_pairs`."""
+    return matrix[np.triu_indices(len(matrix))].astype(np.float32)

@@ -28,6 +28,7 @@ from tacit.boundary.co_occurrence import ItemCounts, PairCounts, PairShares
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Federation, Floats, Party, Schema, step
+from tacit.kernels.pairs import pack_pairs, unpack_pairs
 from tacit.methods.co_occurrence import head_of, head_size, posterior_counts, ranked_by, shrunken_factors
 from tacit.methods.context import Context
 from tacit.methods.method import Coordinator, Method, Parameters, Sides
@@ -89,7 +90,6 @@ class EaseCoordinator(Coordinator):
             else:
                 pairs = federation.sum("pairs", counts=counts)
                 shared = {"counts": counts, "inverse": inverse(pairs["pairs"], k, self.parameters.regularization)}
-            federation.show(**shared)
         federation.ask("finish_low_rank" if private else "finish", **shared)
         features = self.facts.catalogue.features()
         return Model("ease", self.facts.scale, self.facts.item_ids, formed(k, features, **shared))
@@ -152,14 +152,13 @@ def inverse(pairs: np.ndarray, size: int, regularization: float) -> np.ndarray:
     """P = (G + λI)⁻¹ from the upper triangle of G, by Cholesky; its own upper triangle, float32."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
-    P = np.zeros((size, size), order="F")
-    upper = np.triu_indices(size)
-    P[upper] = pairs
-    P[np.diag_indices(size)] += regularization
-    if size:
-        P, _ = dpotrf(P, overwrite_a=1)
-        P, _ = dpotri(P, overwrite_c=1)
-    return P[upper].astype(np.float32)
+    G = unpack_pairs(np.asarray(pairs, dtype=np.float64), size)
+    G[np.diag_indices(size)] += regularization
+    if not size:
+        return pack_pairs(G)
+    root, _ = dpotrf(G.T, lower=1, overwrite_a=1)  # the transpose is in Fortran's order, as LAPACK wants it
+    P, _ = dpotri(root, lower=1, overwrite_c=1)
+    return pack_pairs(P.T)
 
 
 def formed(
@@ -174,11 +173,8 @@ def formed(
     if inverse is None:
         assert factors is not None
         return ranked_by(counts.astype(np.float64), head, factors, features)
-    B = np.zeros((size, size), dtype=np.float32)
-    B[np.triu_indices(size)] = inverse
-    own = B.diagonal().copy()
-    B += np.triu(B, 1).T
-    B /= -own
+    B = unpack_pairs(inverse, size)
+    B /= -B.diagonal()
     B[np.diag_indices(size)] = 0
     inside = np.zeros(len(counts), dtype=np.float32)
     inside[head] = 1
