@@ -92,7 +92,8 @@ class PairShares(Query):
     with none of them adds exactly 0, so an empty record does. What a user adds is a function of their own set of items
     and of the K items alone; these are public or released, and any K items will do. So the sensitivity per user is 1
     under zero-out and add/remove, and 2 under replace. Per rating it is 2 under every relation: c changes with each
-    rating, and everything that the user adds with it. Were x the ratings or plays themselves, or the matrix divided by
+    rating, and everything that the user adds with it. (Two such matrices lie √2 apart at most; but in a sum of integers
+    they are rounded one by one, and 2 is what holds there too.) Were x the ratings or plays themselves, or the matrix divided by
     anything but c, the norm would be another. The bound holds in floating point: weights are cut by `MARGIN` and to a
     grid on which sums are exact.
 

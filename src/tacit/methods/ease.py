@@ -3,7 +3,9 @@
 With x_u ∈ {0, 1}^K, which of K items user u rated, and G = Σ_u x_u·x_uᵀ, the weights between items that predict every
 item from the others best, in least squares with ridge λ and no weight of an item on itself, have a closed form:
 
-    P = (G + λI)⁻¹,   B_ij = −P_ij/P_jj,   B_jj = 0,   score_u = x_u·B
+    P = (G + λI + δ·diag(G))⁻¹,   B_ij = −P_ij/P_jj,   B_jj = 0,   score_u = x_u·B
+
+δ = q/(1 − q) is what hiding each of a user's items with probability q, and predicting it, comes to (Steck 2020).
 
 K is the head of the catalogue, the items that most users rated by the first sum. Items outside it follow by counts.
 
@@ -13,7 +15,8 @@ eigenpairs that stand above the noise are kept and shrunk, and rank together wit
 features, which users fit at home (`methods.co_occurrence`, `model.co_occurrence`). Where pairs cannot outweigh their
 noise, by public quantities, all of the budget goes to counts.
 
-References: Steck 2019, "Embarrassingly Shallow Autoencoders for Sparse Data".
+References: Steck 2019, "Embarrassingly Shallow Autoencoders for Sparse Data"; Steck 2020, "Autoencoders that don't
+overfit towards the Identity".
 """
 
 import math
@@ -50,10 +53,12 @@ class EaseParameters(Parameters):
     head : K, of how many of the most popular items pairs are counted; by default 4,000, or 1,000 on devices, and with
         privacy as many as outweigh their noise, which may be none
     regularization : λ, without privacy
+    denoising : δ, without privacy
     """
 
     head: int | None = Field(default=None, ge=0, le=20_000)
     regularization: float = Field(default=250.0, gt=0)
+    denoising: float = Field(default=0.5, ge=0)
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -89,7 +94,7 @@ class EaseCoordinator(Coordinator):
                 shared = {"counts": counts, "factors": factors}
             else:
                 pairs = federation.sum("pairs", counts=counts)
-                shared = {"counts": counts, "inverse": inverse(pairs["pairs"], k, self.parameters.regularization)}
+                shared = {"counts": counts, "inverse": inverse(pairs["pairs"], self.parameters)}
         federation.ask("finish_low_rank" if private else "finish", **shared)
         features = self.facts.catalogue.features()
         return Model("ease", self.facts.scale, self.facts.item_ids, formed(k, features, **shared))
@@ -148,12 +153,13 @@ class EaseParty(Party):
         return Fitted(form, form.fold_in(self.ratings.indptr, self.ratings.items, self.ratings.values))
 
 
-def inverse(pairs: np.ndarray, size: int, regularization: float) -> np.ndarray:
-    """P = (G + λI)⁻¹ from the upper triangle of G, by Cholesky; its own upper triangle, float32."""
+def inverse(pairs: np.ndarray, parameters: EaseParameters) -> np.ndarray:
+    """P = (G + λI + δ·diag(G))⁻¹ from the upper triangle of G, by Cholesky; its own upper triangle, float32."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
+    size = parameters.head or 0
     G = unpack_pairs(np.asarray(pairs, dtype=np.float64), size)
-    G[np.diag_indices(size)] += regularization
+    G[np.diag_indices(size)] += parameters.regularization + parameters.denoising * G.diagonal()
     if not size:
         return pack_pairs(G)
     root, _ = dpotrf(G.T, lower=1, overwrite_a=1)  # the transpose is in Fortran's order, as LAPACK wants it
