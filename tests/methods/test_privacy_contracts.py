@@ -10,6 +10,7 @@ from tacit.boundary import clipped_gradients as gradients
 from tacit.boundary import clipped_sums as bounded
 from tacit.boundary import projected
 from tacit.boundary.clipped_gradients import EmbeddingGradient, GradientSum
+from tacit.boundary.co_occurrence import PairCounts, PairShares
 from tacit.boundary.code import Floats, Grid
 from tacit.boundary.gate import Gate
 from tacit.boundary.query import Rows
@@ -38,6 +39,22 @@ class TestBias(PrivacyContract):
 class TestBiasOfSmallWeights(PrivacyContract):
     name = "bias"
     parameters = {"count_weight": 0.01, "shrinkage": 0.0}
+
+
+class TestEase(PrivacyContract):
+    """One rating moves a record by half of what is stated; in integers, where both are rounded, by all of it."""
+
+    name = "ease"
+    parameters = {"head": 5}
+    last = ("finish", "finish_low_rank")
+    within = {("horizontal", "rating"): 0.49, ("device", "rating"): 0.49}
+
+
+class TestEaseOfCountsAlone(PrivacyContract):
+    name = "ease"
+    parameters = {"head": 0}
+    last = ("finish", "finish_low_rank")
+    within = TestEase.within
 
 
 class TestPretrained(PrivacyContract):
@@ -316,6 +333,11 @@ def test_planted_users_that_share_a_mean(monkeypatch):
     mean = lambda self, b: np.full(self.member.users, self.ratings.values.sum() / 9, np.float32)  # noqa: E731
     monkeypatch.setattr(BiasParty, "_levels", mean)
     assert "times as far apart" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_pairs_of_a_user_that_are_not_divided_by_their_number(monkeypatch):
+    monkeypatch.setattr(PairShares, "weights", PairCounts.weights)
+    assert "times as far apart" in caught(TestEase, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_ratings_that_are_centred_by_their_users(monkeypatch):

@@ -14,7 +14,7 @@ from tacit.deploy import site_files as kept
 from tacit.errors import DataError
 from tacit.federation import Facts
 from tacit.methods import chosen
-from tacit.model import Fitted, Hashed, Implicit, Linear, Model, NonNegative, forms
+from tacit.model import CoOccurrence, Fitted, Hashed, Implicit, ItemItem, Linear, Model, NonNegative, forms
 from tacit.partition import partition
 from tacit.prepare import PreparedRun, train
 from tacit.rng import derive, id_keys
@@ -83,12 +83,30 @@ def a_form(kind):
             return NonNegative(1.0, 5.0, items)
         case "implicit":
             return Implicit(items - 0.5, confidence=10.0)
+        case "item-item":
+            head, B = (np.arange(M) % 2 == 0).astype(np.float32), stream.normal(size=(5, 5)).astype(np.float32)
+            return ItemItem(head, B, np.where(head, 0.0, -stream.random(M)).astype(np.float32))
+        case "co-occurrence":
+            head, spread = (np.arange(M) % 2 == 0).astype(np.float32), np.cov(items.T).astype(np.float32)
+            return CoOccurrence(head, items * head[:, None], 0.1 + np.abs(biases), items - 0.5, spread)
         case "hashed":
             return Hashed(id_keys(1, "item", range(M)))
     return Nearest(items)
 
 
-KINDS = ["bias", "scores", "popularity", "factors", "an order", "non-negative", "implicit", "hashed", "nearest"]
+KINDS = [
+    "bias",
+    "scores",
+    "popularity",
+    "factors",
+    "an order",
+    "non-negative",
+    "implicit",
+    "hashed",
+    "nearest",
+    "item-item",
+]
+KINDS += ["co-occurrence"]
 
 
 def histories(seed=1, n=N):
@@ -288,6 +306,28 @@ def test_an_implicit_state_is_the_dense_solution_over_all_items():
         expected = np.linalg.solve(V.T @ C @ V + form.regularization * np.eye(K), V.T @ C @ p)
         np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
     assert not found[0].any()
+
+
+def test_weights_between_items_rank_the_head_and_all_others_follow():
+    form = a_form("item-item")
+    inside = form.head > 0
+    states = form.fold_in(*histories())
+    scores = form.rank(states, np.arange(N))
+    np.testing.assert_allclose(scores[:, inside], states @ form.weights, rtol=1e-5)
+    assert (scores[:, ~inside].max(axis=1) < scores[:, inside].min(axis=1)).all()
+    assert (np.argsort(scores[:, ~inside], axis=1) == np.argsort(form.base[~inside])).all()
+
+
+def test_co_occurrence_scores_are_the_formula_written_out():
+    form, (indptr, items, values) = a_form("co-occurrence"), histories()
+    found = form.rank(form.fold_in(indptr, items, values), np.arange(N))
+    X, f = form.tastes.astype(float), form.factors.astype(float)
+    for i in range(N):
+        mine = items[indptr[i] : indptr[i + 1]]
+        theta = np.linalg.solve(len(mine) * form.spread + np.eye(K) / form.prior, X[mine].sum(axis=0))
+        floor = (form.head[mine].sum() + 1) * form.floor
+        expected = np.log(np.maximum(f @ f[mine].sum(axis=0), floor)) + form.weight * X @ theta
+        np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_random_order_is_the_same_for_the_same_history():

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.boundary import mechanisms
 from tacit.boundary.clipped_sums import as_float32
 from tacit.boundary.events import Event, SampledSkellam, Skellam
-from tacit.boundary.query import Answering, Blocks, Rows, Summable, cells_of
+from tacit.boundary.query import Answering, Blocks, Query, Rows, Summable, cells_of
 from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array, Value
 from tacit.errors import PrivacyRefused
@@ -156,8 +156,8 @@ class Grid(Integers):
         return self.rounding.step
 
 
-#: Steps to the largest number of an un-noised sum: 2²⁴, as fine as float32.
-FINE = 2.0**24
+#: Steps to the largest number of an un-noised sum, unless its query states others.
+FINE = Query.resolution
 
 
 @dataclass(frozen=True)
@@ -186,18 +186,18 @@ class Fixed(Integers):
         return self.step
 
     @classmethod
-    def of(cls, largest: float, users: int) -> Fixed:
-        """For sums over so many users, none of whom adds more than `largest` to a cell."""
+    def of(cls, largest: float, users: int, resolution: float = FINE) -> Fixed:
+        """For sums over so many users, none of whom adds more than `largest`, that many steps, to a cell."""
         if not 0 < largest < math.inf:
             raise PrivacyRefused(
                 "A hidden sum travels in integers, and this one has no public bound on what one user adds to a cell; "
                 'use [aggregation] name = "plain", or let its query declare `largest`.'
             )
-        needed = math.ceil(math.log2((FINE + 1) * max(1, users))) + 1
+        needed = math.ceil(math.log2((resolution + 1) * max(1, users))) + 1
         width = next((width for width in WIDTHS if width >= needed), None)
         if width is None:
             raise PrivacyRefused(f"A sum over {users:,} users in fixed point needs {needed} bits a cell.")
-        return cls(largest, largest / FINE, width)
+        return cls(largest, largest / resolution, width)
 
     def exact(self, answering: Answering, stream: np.random.Generator, coins: Uniform, users: int) -> Array:
         """The answer in steps, cut to what so many users can add."""

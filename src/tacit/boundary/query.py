@@ -63,9 +63,11 @@ class Query:
     ----------
     mechanism : how the answer is noised
     sampling : the rate at which the query itself draws a fresh, secret Poisson sample of the units; 1 for no sampling
+    resolution : in how many steps to `largest` a hidden sum without noise travels: as fine as float32, or 1 for counts
     """
 
     mechanism: ClassVar[Mechanism] = Mechanism.NORMAL
+    resolution: ClassVar[float] = 2.0**24
     sampling: float = 1.0
 
     @property

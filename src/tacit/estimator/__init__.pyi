@@ -146,6 +146,18 @@ class Bias(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class Ease(Estimator):
+    """Items that occur together: see help(Ease)."""
+
+    method: ClassVar[str]
+    head: int | None = None
+    regularization: float = 250.0
+    denoising: float = 0.5
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class Central(Estimator):
     """Central training, all ratings in one place: see help(Central)."""
 
@@ -214,6 +226,8 @@ def estimator(method: Literal["gd-dr"]) -> type[GDDR]: ...
 def estimator(method: Literal["local-private"]) -> type[LocalPrivate]: ...
 @overload
 def estimator(method: Literal["bias"]) -> type[Bias]: ...
+@overload
+def estimator(method: Literal["ease"]) -> type[Ease]: ...
 @overload
 def estimator(method: Literal["central"]) -> type[Central]: ...
 @overload

@@ -23,6 +23,7 @@ OWN = (
     "gd-dr",
     "local-private",
     "bias",
+    "ease",
     "central",
     "central-sgd",
     "local",

@@ -181,7 +181,7 @@ def item_biases(A: np.ndarray, S: np.ndarray, sigma: float, weight_sigma: float,
     if weight_sigma < 0.02 * float(np.maximum(S, 0).mean()):  # the weights are as good as known
         weights, masses = np.maximum(S, 0)[:, None], np.ones((len(S), 1))
     else:
-        grid, masses = _weight_posterior(S, weight_sigma)
+        grid, masses = weight_posterior(S, weight_sigma)
         weights = grid[None, :]
     best, chosen = np.inf, mean + np.zeros_like(A)
     for tau2 in np.exp(np.linspace(-6, 1, 29)):
@@ -198,9 +198,7 @@ def item_biases(A: np.ndarray, S: np.ndarray, sigma: float, weight_sigma: float,
     return chosen
 
 
-def _weight_posterior(
-    S: np.ndarray, sigma: float, points: int = 120, sweeps: int = 60
-) -> tuple[np.ndarray, np.ndarray]:
+def weight_posterior(S: np.ndarray, sigma: float, points: int = 120, sweeps: int = 60) -> tuple[np.ndarray, np.ndarray]:
     """A grid of true weights, and for each item its posterior over the grid, by non-parametric empirical Bayes.
 
     The prior over the grid is the one that makes the noised weights most likely (EM); (g,) and (m, g).

@@ -21,6 +21,8 @@ from tacit.model.nonnegative import NonNegative
 FORMAT = "tacit model 2"
 #: The first format, of factors or scores; it is still read.
 FIRST = "tacit model 1"
+#: The most numbers of an array that an export writes as JSON.
+MOST_IN_JSON = 1_000_000
 
 
 def write(model: Model, folder: Path) -> Path:
@@ -115,8 +117,18 @@ def described(form: Form) -> dict[str, Any]:
     """The rest of a form, as JSON: its name, its numbers, which arrays are columns, and the other arrays."""
     arrays = forms.arrays_of(form)
     by_item = [name for name in arrays if form.arrays[name][0] == "items"]
-    others = {name: array.tolist() for name, array in arrays.items() if name not in by_item}
+    others = {name: array.tolist() for name, array in arrays.items() if name not in by_item and _small(form, array)}
     return {"name": form.name, "numbers": forms.numbers_of(form), "columns": by_item, "arrays": others}
+
+
+def _small(form: Form, array: np.ndarray) -> bool:
+    """True; refuses what would be millions of numbers in JSON."""
+    if array.size > MOST_IN_JSON:
+        raise UsageError(
+            f'A model of the form "{form.name}" with {array.size:,} numbers between items is too large to export; use '
+            "the folder `model` of the run, which tacit.Model.load reads."
+        )
+    return True
 
 
 def _prefix(name: str) -> str:

@@ -253,7 +253,8 @@ class _Draft:
         """Hidden, where the aggregation does that, in fixed point."""
         code: Code = Floats()
         if self.sealed and self.kind is Kind.SUM:
-            code = Fixed.of(self.spec.query.largest or 0.0, self.context.facts.users)
+            query = self.spec.query
+            code = Fixed.of(query.largest or 0.0, self.context.facts.users, query.resolution)
         elif self.sealed and self.kind is Kind.CHAIN:
             code = AVERAGED
         cells = cells_of(self.shapes)

@@ -1,0 +1,213 @@
+"""`ease`: how items occur together, from one sum over users, ranks what a user has not seen (EASE, Steck 2019).
+
+With x_u ∈ {0, 1}^K, which of K items user u rated, and G = Σ_u x_u·x_uᵀ, the weights between items that predict every
+item from the others best, in least squares with ridge λ and no weight of an item on itself, have a closed form:
+
+    P = (G + λI + δ·diag(G))⁻¹,   B_ij = −P_ij/P_jj,   B_jj = 0,   score_u = x_u·B
+
+δ = q/(1 − q) is what hiding each of a user's items with probability q, and predicting it, comes to (Steck 2020).
+
+K is the head of the catalogue, the items that most users rated by the first sum. Items outside it follow by counts.
+
+With [privacy] both sums carry noise, and all that a user adds has length 1: counts are weighted by 1/√(items of the
+user), and each user sends x·xᵀ/c, c the number of ones in x. The inverse of a noised G would be noise. Instead the
+eigenpairs that stand above the noise are kept and shrunk, and rank together with popularity and with tastes for public
+features, which users fit at home (`methods.co_occurrence`, `model.co_occurrence`). Where pairs cannot outweigh their
+noise, by public quantities, all of the budget goes to counts.
+
+References: Steck 2019, "Embarrassingly Shallow Autoencoders for Sparse Data"; Steck 2020, "Autoencoders that don't
+overfit towards the Identity".
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from tacit.boundary import Release
+from tacit.boundary.clipped_sums import Normalised
+from tacit.boundary.co_occurrence import ItemCounts, PairCounts, PairShares
+from tacit.boundary.release import Kind
+from tacit.boundary.spec import Spec
+from tacit.federation import Federation, Floats, Party, Schema, step
+from tacit.kernels.pairs import pack_pairs, unpack_pairs
+from tacit.methods.co_occurrence import head_of, head_size, posterior_counts, ranked_by, shrunken_factors
+from tacit.methods.context import Context
+from tacit.methods.method import Coordinator, Method, Parameters, Sides
+from tacit.model import Fitted, ItemItem, Model
+from tacit.model.forms import Form
+from tacit.partition import Setting
+
+#: Items of the head without privacy: a silo sends 8 million cells at 4,000; a device half a million at 1,000.
+SILO_HEAD, DEVICE_HEAD = 4_000, 1_000
+#: The part of the budget that pairs get; counts get the rest.
+PAIRS = 0.5
+
+
+class EaseParameters(Parameters):
+    """Parameters of `ease`.
+
+    Parameters
+    ----------
+    head : K, of how many of the most popular items pairs are counted; by default 4,000, or 1,000 on devices, and with
+        privacy as many as outweigh their noise, which may be none
+    regularization : λ, without privacy
+    denoising : δ, without privacy
+    """
+
+    head: int | None = Field(default=None, ge=0, le=20_000)
+    regularization: float = Field(default=250.0, gt=0)
+    denoising: float = Field(default=0.5, ge=0)
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        k = self.head or 0
+        return {"head": k, "pairs": k * (k + 1) // 2}
+
+    def resolved(self, context: Context) -> "EaseParameters":
+        """A head that is no larger than the catalogue."""
+        head = self.head
+        if head is None and context.target is not None:
+            head = head_size(context, PAIRS)
+        elif head is None:
+            head = DEVICE_HEAD if context.setting is Setting.DEVICE else SILO_HEAD
+        return self.model_copy(update={"head": min(head, context.facts.items)})
+
+
+class EaseCoordinator(Coordinator):
+    """Counts, then pairs of the items that these put first; one closed form."""
+
+    parameters: EaseParameters
+
+    def run(self, federation: Federation) -> Model:
+        private, k = self.facts.unit is not None, self.parameters.head or 0
+        for _ in federation.rounds(1):
+            total = federation.sum("counts")
+            counts = total["counts"].astype(np.float32)
+            if private:
+                counts = posterior_counts(counts, total.noise).astype(np.float32)
+                factors = np.zeros((k, 0), dtype=np.float32)
+                if k:
+                    pairs = federation.sum("pairs", counts=counts)
+                    factors = shrunken_factors(pairs["pairs"], pairs.noise).astype(np.float32)
+                shared = {"counts": counts, "factors": factors}
+            else:
+                pairs = federation.sum("pairs", counts=counts)
+                shared = {"counts": counts, "inverse": inverse(pairs["pairs"], self.parameters)}
+        federation.ask("finish_low_rank" if private else "finish", **shared)
+        features = self.facts.catalogue.features()
+        return Model("ease", self.facts.scale, self.facts.item_ids, formed(k, features, **shared))
+
+
+class EaseParty(Party):
+    """A silo, or a cohort of devices: which items its users rated goes into two sums."""
+
+    parameters: EaseParameters
+
+    @step(
+        Kind.SUM,
+        takes=Schema(),
+        gives=Schema(counts=Floats("items")),
+        what="how many users rated each item; with privacy, a user counts the less the more they rated",
+    )
+    def counts(self) -> Release:
+        if self.facts.unit is None:
+            return self.gate.sum(self.ratings)
+        return self.gate.sum(self.ratings, {"counts": np.ones(self.ratings.n_ratings)})
+
+    @step(
+        Kind.SUM,
+        takes=Schema(counts=Floats("items")),
+        gives=Schema(pairs=Floats("pairs")),
+        what=(
+            "how many users rated both of two items, for all pairs of the most popular ones; with privacy, a user's "
+            "pairs count the less the more there are"
+        ),
+    )
+    def pairs(self, counts: np.ndarray) -> Release:
+        return self.gate.sum(self.ratings, head_of(counts, self.parameters.head or 0))
+
+    @step(
+        Kind.PUBLIC,
+        takes=Schema(counts=Floats("items"), inverse=Floats("pairs")),
+        what="the word that the weights between items have arrived",
+    )
+    def finish(self, counts: np.ndarray, inverse: np.ndarray) -> Release:
+        self.home.update(counts=counts, inverse=inverse)
+        return self.gate.public("done")
+
+    @step(
+        Kind.PUBLIC,
+        takes=Schema(counts=Floats("items"), factors=Floats("head", "any")),
+        what="the word that the items' counts and factors have arrived",
+    )
+    def finish_low_rank(self, counts: np.ndarray, factors: np.ndarray) -> Release:
+        self.home.update(counts=counts, factors=factors)
+        return self.gate.public("done")
+
+    def at_home(self, **shared: np.ndarray) -> Fitted:
+        learned = "inverse" if self.facts.unit is None else "factors"
+        blocks = {name: self._latest(name, shared) for name in ("counts", learned)}
+        form = formed(self.parameters.head or 0, self.facts.features_of(self.name), **blocks)
+        return Fitted(form, form.fold_in(self.ratings.indptr, self.ratings.items, self.ratings.values))
+
+
+def inverse(pairs: np.ndarray, parameters: EaseParameters) -> np.ndarray:
+    """P = (G + λI + δ·diag(G))⁻¹ from the upper triangle of G, by Cholesky; its own upper triangle, float32."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    size = parameters.head or 0
+    G = unpack_pairs(np.asarray(pairs, dtype=np.float64), size)
+    G[np.diag_indices(size)] += parameters.regularization + parameters.denoising * G.diagonal()
+    if not size:
+        return pack_pairs(G)
+    root, _ = dpotrf(G.T, lower=1, overwrite_a=1)  # the transpose is in Fortran's order, as LAPACK wants it
+    P, _ = dpotri(root, lower=1, overwrite_c=1)
+    return pack_pairs(P.T)
+
+
+def formed(
+    size: int,
+    features: np.ndarray,
+    counts: np.ndarray,
+    inverse: np.ndarray | None = None,
+    factors: np.ndarray | None = None,
+) -> Form:
+    """The model's form from what is shared; the same at the coordinator and at every party."""
+    head = head_of(counts, size)
+    if inverse is None:
+        assert factors is not None
+        return ranked_by(counts.astype(np.float64), head, factors, features)
+    B = unpack_pairs(inverse, size)
+    B /= -B.diagonal()
+    B[np.diag_indices(size)] = 0
+    inside = np.zeros(len(counts), dtype=np.float32)
+    inside[head] = 1
+    outside = counts[inside == 0].max(initial=0) + 1
+    base = np.where(inside > 0, 1e-6 * counts / max(float(counts.max(initial=0)), 1.0), counts / outside - 1)
+    return ItemItem(inside, B, base.astype(np.float32))
+
+
+def specs(parameters: EaseParameters, context: Context) -> Sequence[Spec]:
+    """Counts and pairs, once each; with privacy the two share the budget, unless there are no pairs."""
+    facts, k = context.facts, parameters.head or 0
+    rated = facts.ratings / facts.items
+    if context.target is None:
+        return [Spec("counts", ItemCounts(), signal=rated), Spec("pairs", PairCounts(), signal=rated)]
+    each = math.sqrt(max(facts.ratings / facts.users, 1.0))
+    counts = Spec("counts", Normalised(("counts",)), share=1 - PAIRS if k else 1.0, signal=rated / each)
+    return [counts, Spec("pairs", PairShares(), share=PAIRS, signal=facts.users / k)] if k else [counts]
+
+
+SIDES = Sides(EaseCoordinator, EaseParty, specs)
+EASE = Method(
+    name="ease",
+    title="Items that occur together",
+    what=(
+        "Which items users rated together, from one sum over users, ranks the items that a user has not rated. With "
+        "privacy, what stands above the noise does, with popularity and, where there are public item features, tastes."
+    ),
+    parameters=EaseParameters,
+    sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
+)
