@@ -14,6 +14,7 @@ __all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "kn
 
 #: Tacit's own methods in the order in which they are listed; pyproject.toml says where each is.
 OWN = (
+    "auto",
     "sgdmf",
     "gradient-clipping",
     "dp-sgld",

@@ -20,7 +20,7 @@ from tacit.registry import Registry
 Number = bool | int | float
 
 #: Tacit's own, as pyproject.toml lists them.
-OWN = ("linear", "non-negative", "implicit", "hashed")
+OWN = ("linear", "tastes", "non-negative", "implicit", "hashed")
 
 
 class Form(Protocol):
