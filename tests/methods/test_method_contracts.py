@@ -26,6 +26,12 @@ class TestDevices(MethodContract):
             metafunc.parametrize("setting", [Setting.DEVICE])
 
 
+class TestAuto(MethodContract):
+    name = "auto"
+    seeded = False  # without privacy nothing random crosses
+    ranks_by_rating = False
+
+
 class TestCentral(MethodContract):
     name = "central"
     parameters = {"factors": 4, "epochs": 3}

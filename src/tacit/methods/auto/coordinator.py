@@ -167,7 +167,7 @@ class AutoCoordinator(Coordinator):
 
     def tastes(self, total: Total, now: State) -> None:
         """C: tastes vary more in some directions than in others."""
-        change = spread_map(total["pairs"], self.facts.users)
+        change = spread_map(total["pairs"], total.noise, self.facts.users)
         back = np.linalg.inv(change)
         now.spread, now.prior = now.spread @ change, now.prior @ back
         now.prior[2:] = back @ now.prior[2:]

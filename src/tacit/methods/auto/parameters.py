@@ -63,6 +63,7 @@ class AutoParameters(Parameters):
         rule = budget(context)
         found = {name: rule[name] if value is None else value for name, value in self if name in rule}
         found["directions"] = self.directions if self.directions is not None else _directions(features)
+        found["corrections"] = min(found["corrections"], OWN_TASTES + found["directions"])
         if not found["factors_share"]:
             found["corrections"] = 0
         if not found["corrections"]:

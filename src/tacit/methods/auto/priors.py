@@ -10,14 +10,31 @@ from tacit.boundary.least_squares import unpacked
 SMALLEST, LARGEST, POWER = 0.05, 8.0, 3.0
 
 
-def spread_map(pairs: np.ndarray, users: int) -> np.ndarray:
+def spread_map(pairs: np.ndarray, noise: float, users: int) -> np.ndarray:
     """The symmetric k × k map L by which item factors are multiplied, so that tastes are N(0, I) again.
 
-    `pairs` is the noised sum of users' E[zzᵀ] − I, packed: 1 + its eigenvalues over n, to the power 3/2.
+    `pairs` is the noised sum of users' E[zzᵀ] − I, packed: 1 + its eigenvalues over n, to the power 3/2. What noise of
+    that standard deviation would show by itself is taken off first.
     """
-    excess = unpacked(pairs[None].astype(np.float64))[0] / users
+    excess = shrunk(unpacked(pairs[None].astype(np.float64))[0] / users, noise / users)
     sizes, axes = np.linalg.eigh(np.eye(len(excess)) + excess)
     return (axes * np.clip(sizes, SMALLEST, LARGEST) ** (POWER / 2)) @ axes.T
+
+
+def shrunk(matrix: np.ndarray, noise: float) -> np.ndarray:
+    """A symmetric matrix less its noise, of standard deviation `noise` on the diagonal and noise/√2 elsewhere.
+
+    The diagonal is shrunk towards its mean by empirical Bayes. Of the rest, eigenvalues w become ±√(w² − edge²), or 0
+    within ±edge = 2·√k·noise/√2, the largest that noise alone has.
+    """
+    k, diagonal = len(matrix), np.diag(matrix)
+    sizes, axes = np.linalg.eigh(matrix - np.diag(diagonal))
+    edge = 2 * np.sqrt(k) * noise / np.sqrt(2)
+    sizes = np.sign(sizes) * np.sqrt(np.maximum(sizes**2 - edge**2, 0))
+    around = diagonal - diagonal.mean()
+    signal = max(float(np.mean(around**2)) - noise**2, 0.0)
+    kept = diagonal.mean() + around * signal / (signal + noise**2 + 1e-30)
+    return (axes * sizes) @ axes.T + np.diag(kept)
 
 
 def reliability(factors: np.ndarray, popularity: np.ndarray, ratings: float, noise: float) -> np.ndarray:
