@@ -351,7 +351,7 @@ def test_planted_items_weighed_by_exact_counts(monkeypatch):
 
     counted.tacit_step = AutoParty.residuals.tacit_step
     monkeypatch.setattr(AutoParty, "residuals", counted)
-    assert "times as far apart" in caught(TestAuto, Setting.HORIZONTAL, Unit.USER)
+    assert "times as far" in caught(TestAuto, Setting.HORIZONTAL, Unit.USER)
 
 
 def test_planted_counts_that_are_not_charged(monkeypatch):

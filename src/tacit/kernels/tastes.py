@@ -1,7 +1,5 @@
 """Posteriors of many users' tastes at once, the item factors fixed: z ~ N(0, I), targets = v·z + N(0, s²)."""
 
-import math
-
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled
@@ -14,8 +12,15 @@ def _posteriors(indptr, items, targets, factors, noise, directions, means, sprea
     for i in range(len(indptr) - 1):
         a[:] = 0
         x[:] = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            v, t = factors[items[e]], targets[e]
+        end = indptr[i + 1]
+        for e in range(indptr[i], end - 1, 2):  # two entries at a time: half as many passes over a
+            v, w, s, t = factors[items[e]], factors[items[e + 1]], targets[e], targets[e + 1]
+            for f in range(k):
+                x[f] += s * v[f] + t * w[f]
+                for h in range(f + 1):
+                    a[f, h] += v[f] * v[h] + w[f] * w[h]
+        if (end - indptr[i]) % 2:
+            v, t = factors[items[end - 1]], targets[end - 1]
             for f in range(k):
                 x[f] += t * v[f]
                 for h in range(f + 1):
@@ -107,11 +112,29 @@ def slopes_numpy(indptr, items, residuals, factors, means, spreads):
     return residuals[:, None] * means[users] - along
 
 
+@compiled(fastmath=True)
+def _explained(indptr, items, factors, states, out):
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            value = 0.0
+            for f in range(factors.shape[1]):
+                value += factors[items[e], f] * states[i, f]
+            out[e] = value
+
+
+def explained(indptr: Array, items: Array, factors: Array, states: Array) -> Array:
+    """v_e·z_i for each entry e of user i, (nnz,) float64."""
+    out = np.empty(len(items))
+    factors, states = (np.ascontiguousarray(x, dtype=np.float64) for x in (factors, states))
+    _explained(indptr, items, factors, states, out)
+    return out
+
+
+def explained_numpy(indptr, items, factors, states):
+    """The twin of `explained`."""
+    return np.einsum("ek,ek->e", factors[items], states[users_of(indptr)])
+
+
 def users_of(indptr: Array) -> Array:
     """The user of each entry, (nnz,) int64."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-
-
-def symmetric_sizes(k: int) -> int:
-    """How many numbers a symmetric k × k matrix has."""
-    return math.comb(k + 1, 2)

@@ -113,12 +113,13 @@ def tastes(
 
     The last is the posterior covariance times `directions` (k, q). All float64, by the equations in `Tastes`.
     """
-    from tacit.kernels.tastes import posteriors, users_of
+    from tacit.kernels.tastes import explained, posteriors
 
     factors = np.asarray(factors, dtype=np.float64)
-    expected = profiles(indptr, items, factors) @ prior.astype(np.float64)
+    expected = np.zeros((len(indptr) - 1, factors.shape[1]))
     if prior.any():
-        left = left - np.einsum("ek,ek->e", factors[items], expected[users_of(indptr)])
+        expected = profiles(indptr, items, factors) @ prior.astype(np.float64)
+        left = left - explained(indptr, items, factors, expected)
     means, spreads = posteriors(indptr, items, left, factors, noise, directions)
     return means + expected, expected, spreads
 

@@ -11,7 +11,7 @@ from tacit.boundary.least_squares import packed
 from tacit.boundary.release import Kind
 from tacit.federation import Floats, Party, Schema, step
 from tacit.guarantee import Unit
-from tacit.kernels.tastes import slopes, users_of
+from tacit.kernels.tastes import explained, slopes, users_of
 from tacit.methods.auto.parameters import AutoParameters
 from tacit.methods.auto.shared import CORRECTED, FINAL, TASTES, Shared, basis_features, unit_of
 from tacit.methods.auto.specs import COUNTED, PRODUCTS, RESIDUAL_COUNTED
@@ -178,5 +178,5 @@ class AutoParty(Party):
         """r − base − v·z at each user's own posterior mean, (nnz,); V, z, and covariances along `directions`."""
         V, ratings = shared.factors(self._features), self.ratings
         z, _expected, spread = self._posteriors(shared, V, directions)
-        predicted = shared.base[ratings.items] + np.einsum("ek,ek->e", V[ratings.items], z[users_of(ratings.indptr)])
+        predicted = shared.base.astype(np.float64)[ratings.items] + explained(ratings.indptr, ratings.items, V, z)
         return self._ratings - predicted, V, z, spread

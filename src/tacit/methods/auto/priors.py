@@ -24,17 +24,19 @@ def spread_map(pairs: np.ndarray, noise: float, users: int) -> np.ndarray:
 def shrunk(matrix: np.ndarray, noise: float) -> np.ndarray:
     """A symmetric matrix less its noise, of standard deviation `noise` on the diagonal and noise/√2 elsewhere.
 
-    The diagonal is shrunk towards its mean by empirical Bayes. Of the rest, eigenvalues w become ±√(w² − edge²), or 0
-    within ±edge = 2·√k·noise/√2, the largest that noise alone has.
+    Diagonal and rest are each shrunk towards their mean, 0 for the rest, by the part that noise has in their variance.
     """
-    k, diagonal = len(matrix), np.diag(matrix)
-    sizes, axes = np.linalg.eigh(matrix - np.diag(diagonal))
-    edge = 2 * np.sqrt(k) * noise / np.sqrt(2)
-    sizes = np.sign(sizes) * np.sqrt(np.maximum(sizes**2 - edge**2, 0))
-    around = diagonal - diagonal.mean()
-    signal = max(float(np.mean(around**2)) - noise**2, 0.0)
-    kept = diagonal.mean() + around * signal / (signal + noise**2 + 1e-30)
-    return (axes * sizes) @ axes.T + np.diag(kept)
+    diagonal = np.diag(matrix)
+    middle, rest = float(diagonal.mean()), matrix - np.diag(diagonal)
+    around = diagonal - middle
+    kept = _gain(around, noise**2, len(around)) * around + middle
+    return _gain(rest, noise**2 / 2, rest.size - len(rest)) * rest + np.diag(kept)
+
+
+def _gain(x: np.ndarray, noise: float, count: int) -> float:
+    """The part of the variance of so many numbers that is not noise."""
+    whole = float(np.square(x).sum()) / max(count, 1)
+    return max(whole - noise, 0.0) / max(whole, 1e-300)
 
 
 def reliability(factors: np.ndarray, popularity: np.ndarray, ratings: float, noise: float) -> np.ndarray:
