@@ -32,6 +32,12 @@ class TestALS(MethodContract):
     never = dict.fromkeys(("horizontal", "device"), ("states", "noise"))
 
 
+class TestAuto(MethodContract):
+    name = "auto"
+    seeded = False  # without privacy nothing random crosses
+    ranks_by_rating = False
+
+
 class TestCentral(MethodContract):
     name = "central"
     parameters = {"factors": 3, "sweeps": 3}

@@ -15,9 +15,13 @@ from tacit.boundary.code import Floats, Grid
 from tacit.boundary.gate import Gate
 from tacit.boundary.query import Rows
 from tacit.boundary.randomized_response import RandomizedResponse
+from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms, Terms
+from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
+from tacit.methods.auto import AutoParty
+from tacit.methods.auto.shared import Shared
 from tacit.methods.bias import BiasParty
 from tacit.methods.sgdmf.device import DeviceCohort
 from tacit.methods.sgdmf.horizontal import HorizontalSilo
@@ -55,6 +59,19 @@ class TestEaseOfCountsAlone(PrivacyContract):
     parameters = {"head": 0}
     last = ("finish", "finish_low_rank")
     within = TestEase.within
+
+
+class TestAuto(PrivacyContract):
+    """Every stage at once; the rule would leave most of them out for so few users."""
+
+    name = "auto"
+    parameters = {"prior_share": 0.2, "tastes_share": 0.2, "factors_share": 0.2, "corrections": 2}
+    units = USER
+
+
+class TestAutoOfRatings(PrivacyContract):
+    name = "auto"
+    units = RATING
 
 
 class TestPretrained(PrivacyContract):
@@ -338,6 +355,34 @@ def test_planted_users_that_share_a_mean(monkeypatch):
 def test_planted_pairs_of_a_user_that_are_not_divided_by_their_number(monkeypatch):
     monkeypatch.setattr(PairShares, "weights", PairCounts.weights)
     assert "times as far apart" in caught(TestEase, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_centred_ratings_that_nobody_clips(monkeypatch):
+    """A published trap: the sum of centred ratings has no bound unless each user's are scaled before it."""
+    monkeypatch.setattr(bounded, "bounded_rows", lambda indptr, x, limit, exactly=False: bounded.finite(x))
+    assert "times as far apart" in caught(TestAuto, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_items_weighed_by_exact_counts(monkeypatch):
+    """A published trap: whoever is gone changes what all others send, since their items weigh less."""
+
+    def counted(self, weights, **shared):
+        left, *_ = self._unexplained(Shared(**shared))
+        a = 1 / np.sqrt(1 + np.bincount(self.ratings.items, minlength=self.ratings.n_items))[self.ratings.items]
+        return self.gate.sum(self.ratings, {"errors": a * left, "weights": 0.3 * a})
+
+    counted.tacit_step = AutoParty.residuals.tacit_step
+    monkeypatch.setattr(AutoParty, "residuals", counted)
+    assert "times as far" in caught(TestAuto, Setting.HORIZONTAL, Unit.USER)
+
+
+def test_planted_counts_that_are_not_charged(monkeypatch):
+    """A published trap: the first sum is not in the plan, so the gate releases nothing."""
+    monkeypatch.setattr(plan.Method, "stated", lambda self, *given, real=plan.Method.stated: real(self, *given)[2:])
+    party = TestAuto().plan(Setting.HORIZONTAL, Unit.USER)
+    assert "means" not in party.terms.steps
+    with pytest.raises(PrivacyRefused, match="states no such release"):
+        party.terms.step("means", Kind.SUM)
 
 
 def test_planted_ratings_that_are_centred_by_their_users(monkeypatch):

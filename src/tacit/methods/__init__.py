@@ -15,6 +15,7 @@ __all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "kn
 #: Tacit's own methods in the order in which they are listed; pyproject.toml says where each is.
 OWN = (
     "als",
+    "auto",
     "sgdmf",
     "gradient-clipping",
     "dp-sgld",

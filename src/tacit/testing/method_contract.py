@@ -86,7 +86,10 @@ class MethodContract(Contract):
     never : names of blocks at home that may never leave, by setting
     private : by setting, the parameters of a private run, where it needs others
     refused : by setting and aggregation, why a private run cannot be: words of the refusal. All others must work
+    ranks_by_rating : False where items are ranked by something else than the ratings that are predicted
     """
+
+    ranks_by_rating: ClassVar[bool] = True
 
     # -- results ----------------------------------------------------------------------------------------------
 
@@ -95,10 +98,12 @@ class MethodContract(Contract):
         scores = np.asarray(predictor.scores(np.arange(ratings.n_users)))
         assert scores.shape == (ratings.n_users, ratings.n_items)
         assert np.isfinite(scores).all()
-        if predictor.rates:
-            assert ratings.scale.low - 1e-3 <= scores.min() <= scores.max() <= ratings.scale.high + 1e-3
         pairs = predictor.predict(ratings.users, ratings.items)
-        np.testing.assert_allclose(pairs, scores[ratings.users, ratings.items], atol=1e-4)
+        assert np.isfinite(pairs).all()
+        for rated in [scores] * self.ranks_by_rating + [pairs] if predictor.rates else []:
+            assert ratings.scale.low - 1e-3 <= rated.min() <= rated.max() <= ratings.scale.high + 1e-3
+        if self.ranks_by_rating:
+            np.testing.assert_allclose(pairs, scores[ratings.users, ratings.items], atol=1e-4)
 
     def test_the_same_seed_gives_the_same_run(self, setting: Setting) -> None:
         first, second = (self.fit(self.parties(setting)) for _ in range(2))

@@ -1,0 +1,26 @@
+"""`auto`: item means, tastes at home, residual means and item factors from a few noised sums: the best private model.
+
+    r̂_uj = base_j + v_j·z_u,    V = [1, popularity, base, public features]·metric + corrections
+"""
+
+from tacit.methods.auto.coordinator import AutoCoordinator
+from tacit.methods.auto.parameters import AutoParameters
+from tacit.methods.auto.party import AutoParty
+from tacit.methods.auto.specs import specs
+from tacit.methods.method import RATED, Method, Sides
+from tacit.partition import Setting
+
+__all__ = ["AUTO", "AutoCoordinator", "AutoParameters", "AutoParty"]
+
+SIDES = Sides(AutoCoordinator, AutoParty, specs)
+AUTO = Method(
+    name="auto",
+    title="Item means and tastes",
+    what=(
+        "A few noised sums over users give each item's mean, its popularity and, where there is budget for it, factors "
+        "of its own; users fit tastes along public item features at home."
+    ),
+    parameters=AutoParameters,
+    sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
+    feedback=RATED,
+)

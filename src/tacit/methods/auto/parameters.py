@@ -1,0 +1,99 @@
+"""Parameters of `auto`, and the rule that divides the budget among its stages by μ and n alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.guarantee import Unit
+from tacit.methods.context import Context
+from tacit.methods.method import Parameters
+
+#: At most so many principal directions of public features become tastes, and so many for one feature column.
+MOST_DIRECTIONS, PER_FEATURE = 40, 8
+#: Tastes that need no features: a constant, popularity, and the item's mean.
+OWN_TASTES = 3
+#: The number of users at which the rule's constants were found.
+REFERENCE_USERS = 6040
+
+Share = Annotated[float | None, Field(ge=0, le=1)]
+
+
+class AutoParameters(Parameters):
+    """Parameters of `auto`; nothing has to be set.
+
+    Parameters
+    ----------
+    objective : what the budget is spent on: "rating"
+    directions : principal directions of the public features that become tastes
+    corrections : directions of taste along which items get factors of their own
+    summary_share, means_share, prior_share, tastes_share, residuals_share, factors_share : parts of the budget for each
+        release; by a rule in μ and n where left out. Parts are relative: together they are the whole budget
+    """
+
+    objective: Literal["rating"] = "rating"
+    directions: int | None = Field(default=None, ge=0, le=200)
+    corrections: int | None = Field(default=None, ge=0, le=32)
+    summary_share: Share = None
+    means_share: Share = None
+    prior_share: Share = None
+    tastes_share: Share = None
+    residuals_share: Share = None
+    factors_share: Share = None
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        k, q = OWN_TASTES + (self.directions or 0), self.corrections or 0
+        sizes = {"tastes": k, "profile": k + 2, "corrections": q, "looks": self.directions or 0}
+        return {**sizes, "pairs": k * (k + 1) // 2, "cross": k * (k + 2), "profile pairs": (k + 2) * (k + 3) // 2}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """By step, its part of the budget; without those that get none."""
+        names = ("summary", "means", "prior", "tastes", "residuals", "factors")
+        parts = {name: getattr(self, f"{name}_share") or 0.0 for name in names}
+        whole = sum(parts.values())
+        return {name: part / whole for name, part in parts.items() if part > 0}
+
+    def resolved(self, context: Context) -> AutoParameters:
+        """With every default resolved. Per rating there is one release, of deviations from the scale's middle."""
+        features = context.facts.features
+        rule = budget(context)
+        found = {name: rule[name] if value is None else value for name, value in self if name in rule}
+        found["directions"] = self.directions if self.directions is not None else _directions(features)
+        found["corrections"] = min(found["corrections"], OWN_TASTES + found["directions"])
+        if not found["factors_share"]:
+            found["corrections"] = 0
+        if not found["corrections"]:
+            found["factors_share"] = 0.0
+        return self.model_copy(update=found)
+
+
+def _directions(features: int) -> int:
+    return min(MOST_DIRECTIONS, PER_FEATURE * features)
+
+
+def budget(context: Context) -> dict[str, float]:
+    """The rule: shares of μ², and how many directions get corrections, by x = μ·n over that of 6,040 users.
+
+    More than A and D pay from about x = .3 on: below, what they release is noise.
+    """
+    if context.unit is Unit.RATING:
+        only = {f"{name}_share": 0.0 for name in ("summary", "prior", "tastes", "residuals", "factors")}
+        return {**only, "means_share": 1.0, "corrections": 0}
+    x = min(context.mu * context.facts.users / REFERENCE_USERS, 10.0)
+    factors = float(np.interp(x, [0.25, 0.45, 0.85, 1.5], [0.0, 0.25, 0.35, 0.5]))
+    means = float(np.interp(x, [0.25, 1.0, 1.5], [0.25, 0.2, 0.15]))
+    tastes = float(np.interp(x, [0.3, 0.45, 1.5], [0.0, 0.03, 0.05]))
+    summary, prior = 0.01, 0.02
+    return {
+        "summary_share": summary,
+        "means_share": means,
+        "prior_share": prior,
+        "tastes_share": tastes if tastes > 0.01 else 0.0,
+        "residuals_share": 1 - summary - prior - means - tastes - factors,
+        "factors_share": factors if factors > 0.05 else 0.0,
+        "corrections": 8 if x < 1.2 else 12,
+    }

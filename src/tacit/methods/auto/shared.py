@@ -1,0 +1,99 @@
+"""What all parties get: a number per item, and small matrices by which each makes item factors of public features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.data.catalogue import Catalogue
+from tacit.data.ratings import Scale
+from tacit.federation import Floats, Schema
+from tacit.methods.auto.features import crossed, described
+from tacit.model.tastes import Tastes
+
+TASTES = Schema(
+    base=Floats("items"),
+    popularity=Floats("items"),
+    metric=Floats("basis", "tastes"),
+    prior=Floats("profile", "tastes"),
+    noise=Floats(1),
+)
+CORRECTED = Schema(**TASTES.fields, corrections=Floats("items", "corrections"), axes=Floats("corrections", "tastes"))
+FINAL = Schema(**CORRECTED.fields, looks=Floats("basis", "looks"))
+
+
+def unit_of(scale: Scale) -> float:
+    """A quarter of the scale's span: everything in `auto` is computed in this unit, around the middle of the scale."""
+    return scale.span / 4
+
+
+def basis_features(catalogue: Catalogue) -> np.ndarray:
+    """The public features that tastes are made of, (m, d) float64; the same on every site and at the coordinator."""
+    return np.hstack([described(catalogue), crossed(catalogue)])
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """base_j + v_j·z in units of `unit_of`, with V = [1, popularity, base, features]·metric + corrections·axes.
+
+    Attributes
+    ----------
+    base, popularity : (m,); popularity is the mean of log d
+    metric : (3 + d, k)
+    prior : B of `Tastes`, (2 + k, k)
+    noise : (1,), s²
+    corrections, axes : (m, q) and (q, k), item factors beyond what features say, or None
+    looks : (3 + d, l), the ranking's features, or None
+    """
+
+    base: np.ndarray
+    popularity: np.ndarray
+    metric: np.ndarray
+    prior: np.ndarray
+    noise: np.ndarray
+    corrections: np.ndarray | None = None
+    axes: np.ndarray | None = None
+    looks: np.ndarray | None = None
+
+    @property
+    def payload(self) -> dict[str, np.ndarray]:
+        """As it is sent."""
+        return {name: x.astype(np.float32) for name, x in vars(self).items() if x is not None}
+
+    def basis(self, features: np.ndarray) -> np.ndarray:
+        """[1, popularity, base, features], (m, 3 + d) float64."""
+        ones = np.ones(len(self.base))
+        return np.column_stack([ones, self.popularity, self.base, features]).astype(np.float64)
+
+    def factors(self, features: np.ndarray) -> np.ndarray:
+        """V, (m, k) float64."""
+        found = self.basis(features) @ self.metric.astype(np.float64)
+        if self.corrections is not None and self.axes is not None:
+            found += self.corrections.astype(np.float64) @ self.axes.astype(np.float64)
+        return found
+
+    @property
+    def variance(self) -> float:
+        """s², within reason whoever sent it."""
+        return float(np.clip(self.noise[0], 1e-3, 1e3))
+
+    def form(self, scale: Scale, features: np.ndarray) -> Tastes:
+        """The model in ratings."""
+        unit, middle = unit_of(scale), scale.low + scale.span / 2
+        looks = None
+        if self.looks is not None and self.looks.shape[1]:
+            looks = (self.basis(features) @ self.looks.astype(np.float64)).astype(np.float32)
+        # in ratings v is `unit` times as long, and so are the centroids that the prior is applied to
+        prior = self.prior.astype(np.float64).copy()
+        prior[2:] /= unit
+        return Tastes(
+            scale.low,
+            scale.high,
+            unit**2 * self.variance,
+            (middle + unit * self.base).astype(np.float32),
+            (unit * self.factors(features)).astype(np.float32),
+            prior.astype(np.float32),
+            self.popularity.astype(np.float32),
+            looks,
+        )
