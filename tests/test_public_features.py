@@ -12,6 +12,7 @@ from tacit.data.load import load
 from tacit.engine.checkpoint import made_of
 from tacit.experiment import prepare, run
 from tacit.partition import partition
+from tacit.report.guarantee_words import assumed_public
 
 PRIVATE, BOTH = {"epsilon": 4.0, "delta": 1e-4}, ["genres", "year"]
 CARD = "Assumed public: the list of 40 items and their attributes genres, year."
@@ -41,6 +42,14 @@ def test_the_card_says_what_is_assumed_public(tmp_path, privacy, features, words
     assert words in card(tmp_path / "run")
     assert ("Assumed public" in card(tmp_path / "run")) is bool(words)
     assert json.loads((tmp_path / "run" / "about.json").read_text())["data"]["features"] == features
+
+
+@pytest.mark.parametrize("name", ["tags", "Tags:text", "reviews"])
+def test_authors_of_tags_are_said_not_to_be_protected(name):
+    assert assumed_public(9, ["genres", name]).endswith(
+        f"genres, {name}. Tags and reviews are written by users, and their authors are not protected."
+    )
+    assert "authors" not in assumed_public(9, ["genres", "year"])
 
 
 def test_processes_of_their_own_agree_with_one_process(tmp_path):

@@ -1,6 +1,7 @@
 """The catalogue: one digest however a file wrote it, features by plain rules, and one sentence for what cannot be."""
 
 import datetime
+import hashlib
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from tacit.config import DataSection, PublicSection
 from tacit.data import catalogue as module
 from tacit.data.catalogue import Catalogue, read_catalogue
-from tacit.data.load import load, public_items
+from tacit.data.load import load, public_items, side_columns
 from tacit.data.public_facts import PUBLISHED, PublicFacts, public_facts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import demo
@@ -73,6 +74,55 @@ def test_labels_are_counted_once_and_sorted_and_numbers_are_standardised(tmp_pat
 )
 def test_every_kind_of_column(column, expected):
     np.testing.assert_allclose(films(a=pa.array(column) if isinstance(column, list) else column).features(), expected)
+
+
+def test_free_text_is_unit_rows_of_shared_words():
+    made = films(**{"plot:text": ["A dog, a CAT", "the cat", None, "dog! the fish", "the end"]})
+    features = made.features()
+    assert (made.width, made.names[9]) == (1024, "plot:text#9")
+    np.testing.assert_allclose((features**2).sum(axis=1), [1, 1, 0, 1, 1], rtol=1e-6)
+    like = features @ features.T
+    assert like[0, 1] > 0.3  # the cat
+    assert like[1, 3] > 0  # the
+    assert like[0, 4] == 0
+    np.testing.assert_array_equal(np.flatnonzero(features[4]), [module_bucket("the")])
+
+
+def module_bucket(word):
+    code = hashlib.blake2b(word.encode(), digest_size=8).digest()
+    return int.from_bytes(code, "little") % 1024
+
+
+def test_free_text_reads_the_column_of_its_name_and_has_a_digest_of_its_own(tmp_path):
+    path = written(tmp_path, TABLE.set_column(3, "title", pa.array(["Red Cat", "cat (red)", None, "Dog"])))
+    text, labels = read_catalogue(path, ["title:text"]), read_catalogue(path, ["title"])
+    assert text.columns == ("title:text",)
+    assert text._column("title:text").to_pylist() == [["cat", "red"], ["dog"], ["red", "cat"], []]
+    assert len({text.digest, labels.digest, read_catalogue(path, ["title", "title:text"]).digest}) == 3
+    words = read_catalogue(
+        written(tmp_path, pa.table({"item": [1, 2], "title": ["CAT, red", "x"]}), "b.csv"), ["title:text"]
+    )
+    assert words.part(np.array([0])).differs(text.part(np.array([0]))) is None
+    loaded = load(pa.table({"user": ["a"], "item": [1], "rating": [1.0]}), item_table=path, features=["title:text"])
+    assert partition(loaded, into=1).catalogue.width == 1024
+    assert "free text is text" in sentence(lambda: read_catalogue(path, ["year:text"]))
+    assert 'no column "plot:text"' in sentence(lambda: read_catalogue(path, ["plot:text"]))
+
+
+def test_digests_of_columns_without_text_are_those_that_run_folders_have():
+    digest = "670ad4e1680fe8661fec89afc4b51ce6a9bd2ace7cef2ee7aabca737b0fb6490"
+    assert Catalogue(IDS, TABLE, NAMED).digest == digest
+
+
+def test_a_number_is_like_its_neighbours_and_missing_ones_are_like_nothing():
+    rows = films(year=[1960, 1962, 1994, 1996, 2010, None]).unit_rows
+    dense = np.zeros((6, rows.width))
+    dense[np.repeat(np.arange(6), np.diff(rows.indptr)), rows.columns] = rows.values
+    like = dense @ dense.T
+    np.testing.assert_allclose(like.diagonal(), [1, 1, 1, 1, 1, 0])
+    assert like[0, 1] > 0.95 < like[2, 3]
+    assert like[0, 3] == 0 == like[0, 5]
+    assert not len(films(year=[3, 3]).unit_rows.values)
 
 
 def test_neither_format_nor_row_order_nor_other_columns_show_in_the_digest(tmp_path):
@@ -204,11 +254,32 @@ def test_a_published_set_brings_its_own(tmp_path, monkeypatch):
     assert parties.catalogue.names[-1] == "year"
 
 
+def test_movielens_brings_the_tags_of_its_own_or_of_the_folder_beside_it(tmp_path, monkeypatch):
+    folder = tmp_path / "ml-1m"
+    folder.mkdir()
+    (folder / "movies.dat").write_text("".join(f"{k}::Film {k} (1995)::Drama\n" for k in range(1, 7)))
+    (folder / "users.dat").write_text("7::F::1::10::48067\n")
+    (folder / "ratings.dat").write_text("7::1::5::978300760\n")
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    assert "tags" not in side_columns("ml-1m")["item"]
+    (tmp_path / "ml-10m-tags").mkdir()
+    given = [(k, tag) for k in range(1, 6) for tag in (" Dark", "dark", "a|b")] + [(6, "rare"), (99, "dark"), (6, "")]
+    table = pa.table({"user": [1] * len(given), "item": [k for k, _ in given], "tag": [tag for _, tag in given]})
+    pq.write_table(table, tmp_path / "ml-10m-tags" / "tags.parquet")
+    assert side_columns("ml-1m")["item"] == ["title", "genres", "year", "tags"]
+    loaded = load("ml-1m", features=["tags"])
+    assert loaded.item_attributes["tags"].to_pylist() == ["a b|dark"] * 5 + [None]
+    (folder / "tags.dat").write_text("".join(f"1::{k}::own::1\n" for k in range(1, 7)))
+    assert public_items("ml-1m", features=["tags"]).names == ("tags=own",)
+
+
 @pytest.mark.parametrize("by", ["user", "item", "device"])
 def test_a_party_has_the_features_of_the_items_that_it_holds(by):
     parties = partition(load("demo", users=20, items=30, ratings=200, features=["genres", "year"]), into=3, by=by)
     facts = Facts.of(parties, 7)
     assert (facts.items, facts.item_ids) == (30, parties.item_ids)
+    assert facts.components(5).shape == (30, 5)
+    assert facts.components(5) is facts.components(5)
     for share in parties:
         np.testing.assert_array_equal(facts.features_of(share.name), facts.catalogue.features()[share.items])
         rows = facts.features_of(share.name, ["year"])

@@ -12,7 +12,8 @@ from one_site import DATA, NAMES, home_of, offer_of, run_file, write_csv
 
 from tacit.boundary.wire import decode, encode
 from tacit.config import RunFile
-from tacit.data.catalogue import Catalogue
+from tacit.data.catalogue import Catalogue, catalogue_of
+from tacit.data.columns import Origin
 from tacit.data.ratings import Feedback
 from tacit.data.vocabulary import Vocabulary
 from tacit.deploy.deployment import for_sites, public_items
@@ -219,6 +220,23 @@ def test_an_offer_carries_ids_and_named_columns_and_its_hash_covers_them():
     np.testing.assert_array_equal(read.catalogue.features(), FEATURED.catalogue.features())
     assert "title" not in read.catalogue.attributes.column_names
     assert read.public(16).features == FEATURED.catalogue.width > 5
+
+
+def test_free_text_travels_as_words_and_is_compared_with_the_site_s_own(tmp_path):
+    offer = offer_of(run_file(public={**PUBLIC, "features": ["title:text"]}))
+    offer = replace(offer, catalogue=catalogue_of(ITEMS, Origin("items"), ["title:text"]))
+    read = Offer.of("run-1", sent(offer.content()))
+    assert read.catalogue.digest == offer.catalogue.digest
+    np.testing.assert_array_equal(read.catalogue.features(), offer.catalogue.features())
+    source_of(tmp_path, ITEMS).check(read)
+    other = ITEMS.set_column(1, "title", pa.array([f"{title} again" for title in ITEMS["title"].to_pylist()]))
+    with pytest.raises(PrivacyRefused, match='attribute "title:text" is not the one'):
+        source_of(tmp_path, other).check(read)
+    with pytest.raises(PrivacyRefused, match="has no such column"):
+        source_of(tmp_path, ITEMS.drop_columns(["title"])).check(read)
+    for column in (as_bytes([[""]] * 16), np.zeros(16, np.float32)):
+        with pytest.raises(BadMessage, match="coordinator"):
+            Offer.of("run-1", {**sent(offer.content()), "features/0": column})
 
 
 @pytest.mark.parametrize("offer", [FEATURED, FEATURED_VERTICAL], ids=["horizontal", "vertical"])

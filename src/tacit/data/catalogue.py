@@ -1,8 +1,8 @@
 """The catalogue: the public list of items and their public attributes.
 
 A column of attributes is either numbers or labels. Text is one label, or several with bars between them
-("Comedy|Drama"); a list of text is several; true and false are labels. So digests and features do not depend on how a
-file is written.
+("Comedy|Drama"); a list of text is several; true and false are labels. A feature "title:text" is the column "title"
+read as free text: its words. So digests and features do not depend on how a file is written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from tacit.data.arrow_tables import is_file, read_whole
 from tacit.data.columns import Origin, capital, id_column
+from tacit.data.item_text import BUCKETS, Rows, beside, tf_idf, unit_rows, words
 from tacit.data.values import distinct_ids, is_number, is_text, quoted_id
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError, UsageError, did_you_mean
@@ -30,6 +31,10 @@ from tacit.errors import DataError, UsageError, did_you_mean
 MOST_FEATURES, MOST_CELLS = 10_000, 2**28
 #: The types of columns: the labels of every item, sorted and distinct, or a number.
 LABELS, NUMBERS = pa.list_(pa.string()), pa.float32()
+#: How a feature says that its column is free text. Such a column has the items' words, in order, as lists.
+TEXT = ":text"
+#: How many bumps a number becomes in `unit_rows`.
+BUMPS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +90,14 @@ class Catalogue:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the feature columns: "genres=Drama" for a label, "year" for a number."""
+        """Names of the feature columns: "genres=Drama" for a label, "year" for a number, "title:text#9" for text."""
         return tuple(word for name in self.columns for word in self._names(name))
 
     def features(self, columns: Sequence[str] | None = None) -> np.ndarray:
         """Every item's features, (m, d) float32, read-only: of all columns, or of those named, in that order.
 
         A label is 1 where the item has it and 0 elsewhere, labels in alphabetical order. A number is standardised by
-        the catalogue's own mean and deviation. What is missing is 0.
+        the catalogue's own mean and deviation. Free text is its hashed TF-IDF. What is missing is 0.
         """
         if columns is None:
             return self._matrix
@@ -109,6 +114,9 @@ class Catalogue:
             column = self._column(name)
             if column.type == NUMBERS:
                 matrix[:, at] = _standardised(column.to_numpy(zero_copy_only=False))
+            elif is_free_text(name):
+                text = tf_idf(column, hashed=True)
+                matrix[np.repeat(np.arange(len(self)), np.diff(text.indptr)), at + text.columns] = text.values
             else:
                 labels = pc.index_in(column.flatten(), value_set=pa.array(self._labels[name], pa.string()))
                 matrix[pc.list_parent_indices(column).to_numpy(), at + labels.to_numpy()] = 1
@@ -117,11 +125,29 @@ class Catalogue:
         return matrix
 
     @cached_property
+    def unit_rows(self) -> Rows:
+        """Every item described anew, for measuring how alike items are: each column is a vector of length 1, or 0.
+
+        Labels are weighted by TF-IDF, free text is its hashed TF-IDF, and a number is a few overlapping bumps over its
+        range, so that 1994 is like 1996 and unlike both 1960 and 2010.
+        """
+        blocks = []
+        for name in self.columns:
+            column = self._column(name)
+            if column.type == NUMBERS:
+                blocks.append(_bumps(column.to_numpy(zero_copy_only=False).astype(np.float64)))
+            else:
+                blocks.append(tf_idf(column, hashed=is_free_text(name)))
+        return beside(blocks, len(self))
+
+    @cached_property
     def _labels(self) -> dict[str, list[str]]:
-        columns = {name: self._column(name) for name in self.columns}
+        columns = {name: self._column(name) for name in self.columns if not is_free_text(name)}
         return {name: sorted(pc.unique(c.flatten()).to_pylist()) for name, c in columns.items() if c.type == LABELS}
 
     def _names(self, column: str) -> list[str]:
+        if is_free_text(column):
+            return [f"{column}#{bucket}" for bucket in range(BUCKETS)]
         return [f"{column}={label}" for label in self._labels[column]] if column in self._labels else [column]
 
     def _known(self, columns: Sequence[str]) -> Sequence[str]:
@@ -141,12 +167,12 @@ class Catalogue:
         found = hashlib.sha256(id_bytes(self.ids))
         for name in self.columns:
             column = self._column(name)
-            kind = "numbers" if column.type == NUMBERS else "labels"
+            kind = "numbers" if column.type == NUMBERS else "text" if is_free_text(name) else "labels"
             found.update(json.dumps([name, kind, hashlib.sha256(self.column_bytes(name)).hexdigest()]).encode())
         return found.hexdigest()
 
     def column_bytes(self, name: str) -> bytes:
-        """One column as bytes: float32 with NaN where it is missing, or the items' lists of labels as JSON."""
+        """One column as bytes: float32 with NaN where it is missing, or the items' lists of labels or words as JSON."""
         column = self._column(name)
         if column.type == NUMBERS:
             values = column.to_numpy(zero_copy_only=False).astype("<f4")
@@ -174,6 +200,17 @@ def id_bytes(ids: Vocabulary) -> bytes:
     return json.dumps(ids.ids.tolist(), ensure_ascii=False).encode()
 
 
+def is_free_text(feature: str) -> bool:
+    """Whether a feature reads its column as free text."""
+    return feature.endswith(TEXT)
+
+
+def column_of(feature: str, there: Sequence[str]) -> str | None:
+    """The column that a feature means: of that name, or the one whose free text it reads; None if there is none."""
+    plain = feature.removesuffix(TEXT)
+    return feature if feature in there else plain if plain in there else None
+
+
 def named_column(table: pa.Table | None, name: str, where: str) -> pa.ChunkedArray:
     """A column that [public] features names, or an error that lists the existing ones."""
     there = [] if table is None else [column for column in table.column_names if column != "item"]
@@ -182,16 +219,17 @@ def named_column(table: pa.Table | None, name: str, where: str) -> pa.ChunkedArr
             f'[public] features names "{name}", and nothing describes the items; name a table of items and '
             'attributes, as in [public] catalogue = "items.parquet".'
         )
-    if there.count(name) > 1:
-        raise UsageError(f'{where} has two columns called "{name}"; rename one of them.')
-    if name not in there:
+    column = column_of(name, there)
+    if column is not None and there.count(column) > 1:
+        raise UsageError(f'{where} has two columns called "{column}"; rename one of them.')
+    if column is None:
         listed = ", ".join(f'"{column[:60]}"' for column in there[:12]) + (", …" if len(there) > 12 else "")
         raise UsageError(
             f'{where} has no column "{name[:200]}", which [public] features names; it has {listed}.'
             f"{did_you_mean(name, there)}"
         )
     assert table is not None
-    return table.column(name)
+    return table.column(column)
 
 
 def _canonical(column: pa.ChunkedArray, name: str) -> pa.Array:
@@ -201,21 +239,27 @@ def _canonical(column: pa.ChunkedArray, name: str) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if is_number(kind):
+    if is_number(kind) and not is_free_text(name):
         return _numbers(column, name)
     try:
         if pa.types.is_boolean(kind) or pa.types.is_null(kind):
             return _text_labels(column.cast(pa.string()))
         if is_text(kind):
-            return _text_labels(column)
+            return _text_words(column) if is_free_text(name) else _text_labels(column)
         if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and is_text(_plain(kind.value_type)):
             column.validate(full=True)
+            if is_free_text(name):  # lists are of words already
+                return pa.array([[word for word in row or () if word] for row in column.to_pylist()], LABELS)
             return pa.array([_sorted(row or ()) for row in column.to_pylist()], LABELS)
     except (pa.ArrowInvalid, UnicodeError):
         raise DataError(f'The item attribute "{name}" holds text that is not UTF-8; write the table again.') from None
     raise UsageError(
-        f'The item attribute "{name}" is of type {str(kind)[:60]}; features are text, numbers, true or false, or lists '
-        "of text."
+        f'The item attribute "{name}" is of type {str(kind)[:60]}; '
+        + (
+            "free text is text."
+            if is_free_text(name)
+            else "features are text, numbers, true or false, or lists of text."
+        )
     )
 
 
@@ -237,6 +281,11 @@ def _text_labels(column: pa.Array) -> pa.Array:
     return pa.array([*distinct, []], LABELS).take(places)
 
 
+def _text_words(column: pa.Array) -> pa.Array:
+    column.validate(full=True)
+    return pa.array([words(text or "") for text in column.to_pylist()], LABELS)
+
+
 def _sorted(labels: Sequence[Any]) -> list[str]:
     return sorted({label.strip() for label in labels if label is not None} - {""})
 
@@ -255,6 +304,19 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     if there.min() == there.max():
         return np.zeros(len(values))
     return np.nan_to_num((values.astype(np.float64) - mean) / deviation, nan=0.0)
+
+
+def _bumps(values: np.ndarray) -> Rows:
+    """Each number as (1 − (t/2)²)₊² at its distance t from centres evenly between the 1st and the 99th hundredth."""
+    m, there = len(values), np.flatnonzero(~np.isnan(values))
+    ordered = np.sort(values[there])
+    low, high = (float(ordered[round(part * (len(ordered) - 1))]) if len(there) else 0.0 for part in (0.01, 0.99))
+    if not low < high:
+        return unit_rows(there[:0], there[:0], np.zeros(0), m, BUMPS)
+    t = (np.clip(values[there], low, high) - low)[:, None] / ((high - low) / (BUMPS - 1)) - np.arange(BUMPS)
+    bump = np.maximum(1 - (t / 2) * (t / 2), 0) * np.maximum(1 - (t / 2) * (t / 2), 0)
+    row, column = np.nonzero(bump)
+    return unit_rows(there[row], column, bump[row, column], m, BUMPS)
 
 
 def read_side(path: str | Path, kind: str) -> tuple[pa.Table, Origin]:
@@ -299,7 +361,8 @@ def public_attributes(
             f"needs one for every item ({len(missing):,} of {len(items):,} have none); add the item, with empty cells "
             "where a value is unknown."
         )
-    return align(table.select(["item", *dict.fromkeys(features)]), items, origin)
+    columns = {name: named_column(table, name, capital(origin.name)) for name in features}
+    return align(pa.table({"item": table["item"], **columns}), items, origin)
 
 
 def listed_ids(table: pa.Table | None, kind: str, origin: Origin) -> np.ndarray | None:

@@ -5,9 +5,9 @@
     10M               ratings.dat, movies.dat (tags.dat)      "::"; UTF-8                      0.5…5
     20M and later     ratings.csv, movies.csv (tags.csv)      commas and quotes                0.5…5
 
-Every form gives the same side tables: films have `title`, `genres` ("Comedy|Drama") and `year` (from the
-title); people, where they are described, have `gender`, `age`, `occupation`, `zip` and `zip1`, the zip code's
-first digit. All listed films belong to the vocabulary, rated or not: the catalogue is public.
+Every form gives the same side tables: films have `title`, `genres` ("Comedy|Drama"), `year` (from the title) and, where
+users' tags are at hand, `tags`; people, where they are described, have `gender`, `age`, `occupation`, `zip` and `zip1`,
+the zip code's first digit. All listed films belong to the vocabulary, rated or not: the catalogue is public.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.data import delimited
+from tacit.data.arrow_tables import read_whole
 from tacit.data.columns import Columns, Records, id_column
 from tacit.data.delimited import Layout
 from tacit.data.ratings import Feedback, Scale
 
 _ROWS = ("user", "item", "rating", "timestamp")
+#: A tag that fewer films have is left out: it says too little about others.
+FEWEST_TAGGED = 5
 _GENRES = (
     *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary"),
     *("Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller"),
@@ -73,7 +76,8 @@ def sides(folder: Path, kind: str) -> tuple[pa.Table | None, pa.Table | None]:
     else:
         films, _ = delimited.read_whole(folder / "movies.csv")
         items = films.rename_columns({id_column(films.column_names, "item", '"movies.csv"'): "item"})
-    return None if users is None else described_users(users), None if items is None else described_items(items)
+    films = None if items is None else with_tags(described_items(items), folder)
+    return None if users is None else described_users(users), films
 
 
 def described_users(users: pa.Table) -> pa.Table:
@@ -101,6 +105,37 @@ def described_items(items: pa.Table) -> pa.Table:
         found = pc.extract_regex(items["title"].cast(pa.string()), r".*\((?P<year>[0-9]{4})[^()]*\)")
         items = items.append_column("year", pc.struct_field(found, "year").cast(pa.int32()))
     return items
+
+
+def with_tags(items: pa.Table, folder: Path) -> pa.Table:
+    """With `tags` ("dark comedy|pixar"), as users gave them, in lower case; each is on five films at least.
+
+    From tags.parquet, tags.csv or tags.dat of the folder; 1M, which has none, takes those of 10M where the folder
+    ml-10m-tags lies beside it, since most films have the same ids. Whoever gave a tag is not protected.
+    """
+    beside = [folder.parent / "ml-10m-tags"] if folder.name.lower() == "ml-1m" else []
+    files = (place / f"tags.{form}" for place in (folder, *beside) for form in ("parquet", "csv", "dat"))
+    path = next((file for file in files if file.is_file()), None)
+    if path is None or "tags" in items.column_names:
+        return items
+    names = ("user", "item", "tag", "timestamp")
+    table = _side(path, names, "::") if path.suffix == ".dat" else read_whole(path)[0]
+    item = id_column(table.column_names, "item", f'"{path.name}"')
+    text = pc.utf8_trim_whitespace(pc.utf8_lower(table["tag"].cast(pa.string())))
+    given = pa.table({"item": table[item].cast(pa.string()), "tag": pc.replace_substring(text, "|", " ")})
+    given = given.filter(
+        pc.and_kleene(pc.is_in(given["item"], items["item"].cast(pa.string())), pc.not_equal(text, ""))
+    )
+    given = given.group_by(["item", "tag"]).aggregate([])
+    often = given.group_by("tag").aggregate([("item", "count")])
+    given = given.filter(
+        pc.is_in(given["tag"], often.filter(pc.greater_equal(often["item_count"], FEWEST_TAGGED))["tag"])
+    )
+    joined = given.sort_by([("item", "ascending"), ("tag", "ascending")]).group_by("item", use_threads=False)
+    lists = joined.aggregate([("tag", "list")])
+    tags = pc.binary_join(lists["tag_list"], "|")
+    places = pc.index_in(items["item"].cast(pa.string()), lists["item"].combine_chunks())
+    return items.append_column("tags", tags.combine_chunks().take(places))
 
 
 def _side(path: Path, names: Sequence[str], separator: str) -> pa.Table:

@@ -127,7 +127,9 @@ def _plain_sides(folder: Path) -> tuple[pa.Table | None, pa.Table | None]:
     people = movielens.described_users(read_side(users, "user")[0]) if users.is_file() else None
     if people is None and (folder / "gender.dat").is_file():  # LibimSeTi
         people = read_whole(folder / "gender.dat")[0].rename_columns(["user", "gender"])
-    return people, movielens.described_items(read_side(items, "item")[0]) if items.is_file() else None
+    if not items.is_file():
+        return people, None
+    return people, movielens.with_tags(movielens.described_items(read_side(items, "item")[0]), folder)
 
 
 def _first(folder: Path, names: tuple[str, ...]) -> Path:

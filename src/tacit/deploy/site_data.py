@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tacit.data.catalogue import Catalogue, align, catalogue_of, read_side
+from tacit.data.catalogue import Catalogue, align, catalogue_of, column_of, named_column, read_side
 from tacit.data.columns import Origin
 from tacit.data.load import load
 from tacit.data.ratings import Ratings, Scale, row_order
@@ -128,14 +128,14 @@ class Source:
         table, origin = self._table
         columns = offered.columns
         if vertical:  # the list has the site's items, and need not have their attributes
-            columns = tuple(name for name in columns if name in table.column_names)
+            columns = tuple(name for name in columns if column_of(name, table.column_names))
             rows = offered.ids.rows(self.listed.ids)
             if not columns or np.any(rows < 0):  # the coordinator refuses items that are not on its list
                 return
             offered = replace(offered, columns=columns).part(rows)
         elif self.listed != offered.ids:
             raise PrivacyRefused("The offered list of items is not the one that this site was given (--items).")
-        if missing := [name for name in columns if name not in table.column_names]:
+        if missing := [name for name in columns if not column_of(name, table.column_names)]:
             raise PrivacyRefused(
                 f'The run uses the item attribute "{missing[0][:200]}", and the list of items that this site was given '
                 "(--items) has no such column; ask for one that has it."
@@ -298,6 +298,7 @@ def _described(path: Path, items: Vocabulary, columns: Sequence[str] | None) -> 
     table, origin = read_side(path, "item")
     known = table.column_names[1:]
     wanted = tuple(known if columns is None else columns)
-    if missing := [name for name in wanted if name not in known]:
+    if missing := [name for name in wanted if not column_of(name, known)]:
         raise DataError(f'{origin.name} has no column "{missing[0]}", which this role uses; add it, or name another.')
-    return Catalogue(items, align(table.select(["item", *wanted]), items, origin), wanted)
+    used = {name: named_column(table, name, origin.name) for name in wanted}
+    return Catalogue(items, align(pa.table({"item": table["item"], **used}), items, origin), wanted)

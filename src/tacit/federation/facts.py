@@ -79,6 +79,25 @@ class Facts:
         held, features = self.member(name).columns, self.catalogue.features(columns)
         return features if len(held) == len(features) else features[held]
 
+    def components(self, most: int = 40) -> Array:
+        """The items along the main directions of their features, (m, k) float32 with k ≤ `most`, read-only.
+
+        Principal components of `catalogue.unit_rows`, largest first; without features k = 0. Every party and the
+        coordinator compute the same bits from the same catalogue, whatever their machines (kernels/components.py says
+        why). A method whose result must not rest on that sends the coordinator's: those are the ones that count.
+        """
+        if most not in self._components:
+            from tacit.kernels.components import components  # which compiles, and few methods need it
+
+            found = components(*self.catalogue.unit_rows, most).astype(np.float32)
+            found.setflags(write=False)
+            self._components[most] = found
+        return self._components[most]
+
+    @cached_property
+    def _components(self) -> dict[int, Array]:
+        return {}
+
     def dimensions_of(self, name: str) -> dict[str, int]:
         """The values of the names in schemas' shapes, for one party."""
         member = self.member(name)

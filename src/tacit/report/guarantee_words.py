@@ -106,6 +106,10 @@ def assumptions(stated: StatedGuarantee, has_chains: bool) -> list[str]:
     return points + [f"{key.replace('_', ' ')}: {short(value, 200)}." for key, value in stated.further.items()]
 
 
+#: Attributes of items that people wrote, under their usual names.
+WRITTEN_BY_USERS = {"tag", "tags", "review", "reviews", "comment", "comments"}
+
+
 def assumed_public(items: int, features: Sequence[str]) -> str:
     """The catalogue, which every offer contains and whose features a method may use.
 
@@ -113,11 +117,11 @@ def assumed_public(items: int, features: Sequence[str]) -> str:
     'Assumed public: the list of 500 items and their attributes genres, year.'
     """
     listed = f"Assumed public: the list of {plural(items, 'item')}"
-    return (
-        f"{listed} and their attributes {', '.join(short(name, 60) for name in features)}."
-        if features
-        else f"{listed}."
-    )
+    if not features:
+        return f"{listed}."
+    described = f"{listed} and their attributes {', '.join(short(name, 60) for name in features)}."
+    written = any(name.removesuffix(":text").lower() in WRITTEN_BY_USERS for name in features)
+    return described + " Tags and reviews are written by users, and their authors are not protected." * written
 
 
 def not_covered(stated: StatedGuarantee, aggregation: str, setting: str, deployed: bool = False) -> list[str]:
