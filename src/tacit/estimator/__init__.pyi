@@ -9,6 +9,47 @@ from tacit.estimator.base import Estimator as Estimator
 from tacit.methods import Method
 
 @dataclass(kw_only=True, eq=False)
+class Auto(Estimator):
+    """Item means and tastes: see help(Auto)."""
+
+    method: ClassVar[str]
+    objective: Literal["rating"] = "rating"
+    directions: int | None = None
+    corrections: int | None = None
+    summary_share: float | None = None
+    means_share: float | None = None
+    prior_share: float | None = None
+    tastes_share: float | None = None
+    residuals_share: float | None = None
+    factors_share: float | None = None
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
+class Als(Estimator):
+    """Bayesian alternating least squares: see help(Als)."""
+
+    method: ClassVar[str]
+    factors: int | None = None
+    sweeps: int = 20
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
+class Ease(Estimator):
+    """Items that occur together: see help(Ease)."""
+
+    method: ClassVar[str]
+    head: int | None = None
+    regularization: float = 250.0
+    denoising: float = 0.5
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class SGDMF(Estimator):
     """Federated matrix factorization by stochastic gradient descent: see help(SGDMF)."""
 
@@ -146,20 +187,17 @@ class Bias(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
-class Ease(Estimator):
-    """Items that occur together: see help(Ease)."""
+class Central(Estimator):
+    """Central training, all ratings in one place: see help(Central)."""
 
     method: ClassVar[str]
-    head: int | None = None
-    regularization: float = 250.0
-    denoising: float = 0.5
-    privacy: DP | None = None
-    aggregation: str | Mapping[str, Any] = "plain"
+    factors: int | None = None
+    sweeps: int = 20
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
-class Central(Estimator):
-    """Central training, all ratings in one place: see help(Central)."""
+class CentralSgd(Estimator):
+    """Central training by SGD: see help(CentralSgd)."""
 
     method: ClassVar[str]
     factors: int = 20
@@ -172,6 +210,15 @@ class Central(Estimator):
 @dataclass(kw_only=True, eq=False)
 class Local(Estimator):
     """Local training, everybody alone: see help(Local)."""
+
+    method: ClassVar[str]
+    factors: int | None = None
+    sweeps: int = 20
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
+class LocalSgd(Estimator):
+    """Local training by SGD, everybody alone: see help(LocalSgd)."""
 
     method: ClassVar[str]
     factors: int = 20
@@ -211,6 +258,12 @@ class Random(Estimator):
     seed: int = 7
 
 @overload
+def estimator(method: Literal["auto"]) -> type[Auto]: ...
+@overload
+def estimator(method: Literal["als"]) -> type[Als]: ...
+@overload
+def estimator(method: Literal["ease"]) -> type[Ease]: ...
+@overload
 def estimator(method: Literal["sgdmf"]) -> type[SGDMF]: ...
 @overload
 def estimator(method: Literal["gradient-clipping"]) -> type[GradientClipping]: ...
@@ -227,11 +280,13 @@ def estimator(method: Literal["local-private"]) -> type[LocalPrivate]: ...
 @overload
 def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload
-def estimator(method: Literal["ease"]) -> type[Ease]: ...
-@overload
 def estimator(method: Literal["central"]) -> type[Central]: ...
 @overload
+def estimator(method: Literal["central-sgd"]) -> type[CentralSgd]: ...
+@overload
 def estimator(method: Literal["local"]) -> type[Local]: ...
+@overload
+def estimator(method: Literal["local-sgd"]) -> type[LocalSgd]: ...
 @overload
 def estimator(method: Literal["global-mean"]) -> type[GlobalMean]: ...
 @overload

@@ -14,8 +14,9 @@ __all__ = ["Coordinator", "Method", "Parameters", "Sides", "chosen", "find", "kn
 
 #: Tacit's own methods in the order in which they are listed; pyproject.toml says where each is.
 OWN = (
-    "als",
     "auto",
+    "als",
+    "ease",
     "sgdmf",
     "gradient-clipping",
     "dp-sgld",
@@ -24,7 +25,6 @@ OWN = (
     "gd-dr",
     "local-private",
     "bias",
-    "ease",
     "central",
     "central-sgd",
     "local",

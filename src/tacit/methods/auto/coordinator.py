@@ -222,9 +222,7 @@ class AutoCoordinator(Coordinator):
         a = water_filling(N, prior, noise / np.sqrt(known.mean()), now.noise, n)
         a /= max(float(a.max()), 1e-30)
         sent = replace(shared, looks=None).payload
-        total = federation.sum(
-            "factors", **sent, weights=a.astype(np.float32), directions=along.astype(np.float32)
-        )
+        total = federation.sum("factors", **sent, weights=a.astype(np.float32), directions=along.astype(np.float32))
         noise = max(total.noise, 1e-6)
         length = np.sqrt(max(float((a**2 * N).sum()) / n * now.noise * known.sum(), 1e-30))  # of a contribution
         curvature = CURVATURE * (a * N / length)[:, None] * known
