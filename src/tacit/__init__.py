@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from tacit.data.ratings import Ratings as Ratings
     from tacit.data.split import split as split
     from tacit.estimator import DP as DP
+    from tacit.estimator import ALS as ALS
+    from tacit.estimator import EASE as EASE
     from tacit.estimator import SGDMF as SGDMF
+    from tacit.estimator import Auto as Auto
     from tacit.estimator import Bias as Bias
     from tacit.estimator import Central as Central
     from tacit.estimator import GlobalMean as GlobalMean
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from tacit.estimator import Popularity as Popularity
     from tacit.estimator import Random as Random
     from tacit.estimator import estimator as estimator
+    from tacit.estimator import fit as fit
     from tacit.evaluate import evaluate as evaluate
     from tacit.model import Model as Model
     from tacit.partition import partition as partition
@@ -44,13 +48,17 @@ _HOMES = {
     "split": "tacit.data.split",
     "Model": "tacit.model",
     **dict.fromkeys(
-        ("DP", "SGDMF", "Bias", "Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"), "tacit.estimator"
+        (
+            *("fit", "DP", "Auto", "ALS", "EASE", "SGDMF", "Bias"),
+            *("Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"),
+        ),
+        "tacit.estimator",
     ),
 }
 #: Rooms that are also functions: tacit.partition(…), tacit.evaluate(…) and tacit.estimator(…).
 _ROOMS = ("partition", "evaluate", "estimator")
 
-__all__ = ["load", "split", *_ROOMS, *(name for name in _HOMES if name not in ("load", "split"))]
+__all__ = ["load", "split", "fit", *_ROOMS, *(name for name in _HOMES if name not in ("load", "split", "fit"))]
 
 
 def __getattr__(name: str) -> Any:

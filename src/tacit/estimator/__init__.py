@@ -9,10 +9,11 @@ from types import ModuleType
 from typing import Any
 
 from tacit.estimator.base import DP, Estimator
+from tacit.estimator.fit import fit
 from tacit.estimator.generate import class_name, estimator
 from tacit.methods import known
 
-__all__ = ["DP", "Estimator", "estimator"]
+__all__ = ["DP", "Estimator", "estimator", "fit"]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,8 +27,8 @@ class Auto(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
-class Als(Estimator):
-    """Bayesian alternating least squares: see help(Als)."""
+class ALS(Estimator):
+    """Bayesian alternating least squares: see help(ALS)."""
 
     method: ClassVar[str]
     factors: int | None = None
@@ -38,8 +38,8 @@ class Als(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
-class Ease(Estimator):
-    """Items that occur together: see help(Ease)."""
+class EASE(Estimator):
+    """Items that occur together: see help(EASE)."""
 
     method: ClassVar[str]
     head: int | None = None
@@ -260,9 +260,9 @@ class Random(Estimator):
 @overload
 def estimator(method: Literal["auto"]) -> type[Auto]: ...
 @overload
-def estimator(method: Literal["als"]) -> type[Als]: ...
+def estimator(method: Literal["als"]) -> type[ALS]: ...
 @overload
-def estimator(method: Literal["ease"]) -> type[Ease]: ...
+def estimator(method: Literal["ease"]) -> type[EASE]: ...
 @overload
 def estimator(method: Literal["sgdmf"]) -> type[SGDMF]: ...
 @overload
