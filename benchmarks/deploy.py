@@ -1,7 +1,7 @@
 """Coordinator and sites as processes of their own on this machine, under mutual TLS: rounds, start, runs, load.
 
 A round asks parties that only echo, through the whole federation; beside it the same question to the same parties in
-one process, and the same bytes in one bare push of FLARE's cells, and over raw TLS sockets, between the same processes.
+one process, and the same bytes between the same processes: pushed over FLARE's cells and back, and over TLS sockets.
 Contestants take turns; medians count, with the shortest and longest in brackets. Starts and runs are private ones of
 SGDMF, each in a fresh process; deployed and in process they must end at the same digest. Whether anything leaks is seen
 from what every process holds after the second round and after the last.
@@ -126,7 +126,7 @@ def of_rounds(size: str, took: Mapping[str, Sequence[float]], most: float) -> li
         spread(
             loaded(f"a round of {size} out and back, {SITES} sites"), here, "raw TLS sockets", took["sockets"], most
         ),
-        spread("· the same", here, "a bare push of FLARE's cells", took["cells"]),
+        spread("· the same", here, "bare pushes of FLARE's cells", took["cells"]),
         spread("· the same", here, "in process", took["in process"]),
     ]
     if size == next(iter(ROUNDS)):
