@@ -28,7 +28,7 @@ class Alone(Party):
 
     parameters: DescentParameters
 
-    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
+    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="confirmation that it has trained")
     def train(self, t: int) -> Release:
         ratings = self.ratings
         U = started(self.parameters, self.facts, self.member.users, "users", self.name)
@@ -46,7 +46,7 @@ class Alone(Party):
 class AloneOnDevice(Party):
     """One user's ratings tell nothing about other items: their own mean, shrunk towards the middle of the scale."""
 
-    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
+    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="confirmation that it has trained")
     def train(self, t: int) -> Release:
         ratings, scale = self.ratings, self.facts.scale
         sums = np.bincount(ratings.users, weights=ratings.values - np.float32(scale.low), minlength=ratings.n_users)
@@ -64,7 +64,7 @@ def own_mean(facts: Facts) -> Linear:
 
 LOCAL = Method(
     name="local",
-    title="Local training, everybody alone",
+    title="Local training, each party alone",
     what="Each party trains on its own ratings and shares nothing. It is what a party has without the others.",
     parameters=DescentParameters,
     sides={
