@@ -1,7 +1,7 @@
 """Coordinator and sites as processes of their own on this machine, under mutual TLS: rounds, start, runs, load.
 
 A round asks parties that only echo, through the whole federation; beside it the same question to the same parties in
-one process, and the same bytes in one bare push of FLARE's cells, and over raw TLS sockets, between the same processes.
+one process, and the same bytes between the same processes: pushed over FLARE's cells and back, and over TLS sockets.
 Contestants take turns; medians count, with the shortest and longest in brackets. Starts and runs are private ones of
 SGDMF, each in a fresh process; deployed and in process they must end at the same digest. Whether anything leaks is seen
 from what every process holds after the second round and after the last.
@@ -46,7 +46,7 @@ GROWTH = {"memory": 8.0, "files": 1, "threads": 16}
 _SMALL = {"users": 300, "items": 100, "ratings": 5_000}
 #: What a site imports before it does anything.
 _IMPORTS = "import tacit.deploy.process; from nvflare.fuel.f3.cellnet.core_cell import CoreCell"
-#: In order, what must have happened before the first request, and the function whose end, or start, it is.
+#: In order, what must have happened before the first request is sent.
 _STEPS = ("coordinator listens", "all have said hello", "the offer is checked", "all have begun", "the first request")
 
 
@@ -126,7 +126,7 @@ def of_rounds(size: str, took: Mapping[str, Sequence[float]], most: float) -> li
         spread(
             loaded(f"a round of {size} out and back, {SITES} sites"), here, "raw TLS sockets", took["sockets"], most
         ),
-        spread("· the same", here, "a bare push of FLARE's cells", took["cells"]),
+        spread("· the same", here, "bare pushes of FLARE's cells", took["cells"]),
         spread("· the same", here, "in process", took["in process"]),
     ]
     if size == next(iter(ROUNDS)):
@@ -138,20 +138,30 @@ def of_rounds(size: str, took: Mapping[str, Sequence[float]], most: float) -> li
 
 
 def start(sites: int) -> dict[str, float]:
-    """Seconds from `Sites.start_all` until each step before the first request is done."""
+    """Seconds from `LocalSites.start_all` until each step before the first request is done."""
+    stamps: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as patches:
+        for (owner, name), what in zip(functions_of_a_start(), ("start", *_STEPS), strict=True):
+            before = what in ("start", _STEPS[-1])
+            patches.enter_context(stamping(owner, name, stamps, what, before))
+        apart(tables(sites, 2), Path(folder))
+    return {what: stamps[what] - stamps["start"] for what in _STEPS}
+
+
+def functions_of_a_start() -> list[tuple[Any, str]]:
+    """Where a start begins, and in the order of `_STEPS` the functions whose end, or start, they are."""
     from tacit.deploy import local_sites as local
     from tacit.deploy.coordinator_service import Coordinator
     from tacit.engine.coordinator_channel import Flare
 
-    places = [(Coordinator, "open"), (local, "_gathered"), (Coordinator, "offered"), (Coordinator, "begin")]
-    stamps: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as patches:
-        patches.enter_context(stamping(local.LocalSites, "start_all", stamps, "start", before=True))
-        for (owner, name), what in zip(places, _STEPS[:-1], strict=True):
-            patches.enter_context(stamping(owner, name, stamps, what))
-        patches.enter_context(stamping(Flare, "deliver", stamps, _STEPS[-1], before=True))
-        apart(tables(sites, 2), Path(folder))
-    return {what: stamps[what] - stamps["start"] for what in _STEPS}
+    return [
+        (local.LocalSites, "start_all"),
+        (Coordinator, "open"),
+        (local, "_wait_for_sites"),
+        (Coordinator, "offered"),
+        (Coordinator, "begin"),
+        (Flare, "deliver"),
+    ]
 
 
 @contextmanager

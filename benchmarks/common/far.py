@@ -1,8 +1,9 @@
 """Sites that only echo, each in a process of its own on this machine, and three ways to send them the same bytes.
 
-Every site answers requests through the engine's channel, as a real one does; what is pushed to it as `BARE` its cell
-sends back untouched; and on a raw TLS socket, with the same certificates, it sends back whatever comes. So all three
-go between the same processes.
+Every site answers requests through the engine's channel, as a real one does. Bytes pushed to its cell as `BARE` it
+acknowledges and pushes back unchanged, as the engine does with a request and its reply: in two messages, since only a
+message may be larger than one frame, and not the reply to one. On a raw TLS socket, with the same certificates, it
+sends back whatever comes. So all three connect the same processes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -34,8 +37,8 @@ from tacit.deploy.local_sites import free_port
 from tacit.deploy.logs import ServiceLog, quiet_engine
 from tacit.deploy.service_status import Status
 from tacit.deploy.site_service import own_identity
-from tacit.engine.cells import Credentials
-from tacit.engine.coordinator_channel import Flare
+from tacit.engine.cells import COORDINATOR, LARGEST, Credentials
+from tacit.engine.coordinator_channel import TAKEN, Flare
 from tacit.engine.envelope import TimedRequest, answer_content
 from tacit.engine.serve import serve_request
 from tacit.engine.site_channel import BEAT, Handlers, SiteChannel
@@ -58,8 +61,33 @@ def echoes(count: int) -> tuple[list[Echo], Facts]:
     return [Echo(share, Parameters(), facts, Gate(share.name, facts.seed, {})) for share in shares], facts
 
 
+class _Hub(Coordinator):
+    """A coordinator that also takes what sites push as `BARE`, of any size."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.echoed: dict[str, SimpleQueue[bytes]] = defaultdict(SimpleQueue)  # by site
+        super().__init__(*arguments)
+
+    def receive(self, sender: str, topic: str, body: bytes) -> bytes:
+        if topic != BARE:
+            return super().receive(sender, topic, body)
+        self.echoed[sender].put(body)
+        return TAKEN
+
+    def exchanged(self, name: str, body: bytes) -> bytes | None:
+        """Push bytes to a site; what it pushes back, or None where one of the two did not arrive."""
+        try:
+            taken = self._cell.send(name, BARE, body, STEP) == TAKEN
+            return self.echoed[name].get(timeout=STEP) if taken else None
+        except Empty:
+            return None
+
+    def _most(self, sender: str, topic: str) -> int:
+        return LARGEST if topic == BARE else super()._most(sender, topic)
+
+
 class Far:
-    """This end of the line to `count` echoing sites; leaving it ends them."""
+    """This end of the connection to `count` echoing sites; leaving it ends them."""
 
     def __init__(self, folder: Path, count: int) -> None:
         members, facts = echoes(count)
@@ -67,7 +95,7 @@ class Far:
         self.keyring = Keyring.make(folder / "keys", federation="echoes", host="localhost", port=free_port())
         log = ServiceLog(folder, "coordinator")
         quiet_engine(log)
-        self._coordinator = Coordinator(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
+        self._coordinator = _Hub(self.keyring, "echoes", log, Status(folder, "coordinator", "echoes"))
         self._coordinator.open()
         self._engine = Flare(self._coordinator.channel, self.names, STEP)
         self.federation = Federation(self._engine, facts, Echo.steps, **nothing_stated(facts))
@@ -81,9 +109,8 @@ class Far:
             raise
 
     def bare(self, body: bytes) -> None:
-        """One push of FLARE's cells to every site and back."""
-        cell = self._coordinator._cell
-        replies = self._pool.map(lambda name: cell.send(name, BARE, body, STEP), self.names)
+        """One push over FLARE's cells to every site, and one back."""
+        replies = self._pool.map(lambda name: self._coordinator.exchanged(name, body), self.names)
         if any(reply != body for reply in replies):
             raise PeerFailed("A bare push did not come back as it was sent.")
 
@@ -130,10 +157,25 @@ class Far:
 
 
 class _Echoing(SiteChannel):
-    """A channel whose cell also sends back, untouched, what it is pushed as `BARE`."""
+    """A channel whose cell also pushes back, unchanged, what it is pushed as `BARE`."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._bare: SimpleQueue[bytes] = SimpleQueue()
+        super().__init__(*arguments)
+
+    def open(self) -> None:
+        super().open()
+        threading.Thread(target=self._push_back, daemon=True).start()
 
     def receive(self, sender: str, topic: str, body: bytes) -> bytes:
-        return body if topic == BARE else super().receive(sender, topic, body)
+        if topic != BARE:
+            return super().receive(sender, topic, body)
+        self._bare.put(body)
+        return TAKEN
+
+    def _push_back(self) -> None:
+        while True:
+            self._cell.send(COORDINATOR, BARE, self._bare.get(), STEP)
 
 
 def serve(kit: Path, folder: Path, port: int, count: int, parent: int) -> None:

@@ -1,4 +1,4 @@
-"""Tacit learns recommendations together and keeps the data apart.
+"""Train one recommender with others, without sharing ratings.
 
 >>> import tacit
 >>> ratings = tacit.load("demo")

@@ -41,6 +41,22 @@ def test_the_parts_of_a_start_add_up_to_it():
     assert sum(part.value for part in parts) == pytest.approx(whole.value) == 4.5
 
 
+def test_the_functions_of_a_start_exist():
+    found = deploy.functions_of_a_start()
+    assert len(found) == len(deploy._STEPS) + 1
+    assert all(callable(getattr(owner, name)) for owner, name in found)
+
+
+def test_every_way_of_a_round_brings_back_what_travels_in_parts():
+    took = deploy.rounds(2, 1_500_000, 1)
+    assert {way: len(seconds) for way, seconds in took.items()} == {
+        "engine": 1,
+        "cells": 1,
+        "sockets": 1,
+        "in process": 1,
+    }
+
+
 def test_run_files_are_valid_and_read_the_same_as_text(tmp_path: Path):
     from benchmarks.private import as_toml
 

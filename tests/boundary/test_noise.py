@@ -151,7 +151,7 @@ def test_an_answer_that_nothing_bounds_has_no_event(name, sensitivity):
 @pytest.mark.parametrize("mechanism", [Gaussian, *DISCRETE])
 @pytest.mark.parametrize("amount", [0.0, -1.0, math.nan, math.inf])
 def test_noise_that_protects_nobody_is_refused(mechanism, amount):
-    with pytest.raises(PrivacyRefused, match="protects nobody"):
+    with pytest.raises(PrivacyRefused, match="protects no one"):
         mechanism(amount)
 
 

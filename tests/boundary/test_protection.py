@@ -257,7 +257,7 @@ def test_a_run_over_the_budget_is_refused_before_its_first_release_even_a_public
 def test_a_query_that_bounds_nothing_leaves_under_no_guarantee(tmp_path):
     """Whatever the terms say: noise without a bound has no size, and a step cannot bring a query of its own."""
     gate = gate_of(tmp_path, promise(step_terms(Unbounded(), Z), stated=1.0))
-    with pytest.raises(PrivacyRefused, match="protects nobody"):
+    with pytest.raises(PrivacyRefused, match="protects no one"):
         tell(gate, what=(lambda s, r: {"x": np.zeros(3)},))
 
 

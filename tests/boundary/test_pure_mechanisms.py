@@ -129,7 +129,7 @@ def test_k_choices_cost_k_times_as_much():
 
 def test_what_noise_cannot_protect_is_refused():
     for bad in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(PrivacyRefused, match="protects nobody"):
+        with pytest.raises(PrivacyRefused, match="protects no one"):
             TopK(2, bad)
         with pytest.raises(PrivacyRefused, match="sensitivity"):
             TopK(1, 1.0).event(bad)

@@ -84,7 +84,7 @@ def test_the_other_method_s_keys_go_with_a_note(run_file, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "tacit: [method] is now bias, which has no factors, rounds, local_steps: left out, being for sgdmf."
+        "tacit: [method] is now bias, which has no factors, rounds, local_steps; these keys of sgdmf are ignored."
     ]
 
 

@@ -138,7 +138,7 @@ def test_a_clock_that_is_slow_is_told_apart_from_a_certificate_that_expired(kit)
         kit.check(datetime(2020, 1, 1, tzinfo=UTC))
     end = read_certificate(kit.certificate).not_valid_after_utc
     kit.check(end)
-    with pytest.raises(PeerFailed, match=rf"expired on {end.day} .*invite party-1 anew") as refused:
+    with pytest.raises(PeerFailed, match=rf"expired on {end.day} .*invite party-1 again") as refused:
         kit.check(end + timedelta(seconds=1))
     assert refused.value.exit_code == 5
 

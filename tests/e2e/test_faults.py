@@ -188,7 +188,7 @@ def test_a_site_that_never_returns_is_left_out_and_the_card_tells_and_nobody_lef
     # and now the other one
     sites["party-1"].kill()
     assert up.wait() == 5
-    assert "Nobody answered" in one_sentence(up.err)
+    assert "No party answered" in one_sentence(up.err)
     assert not (here.folder / "run" / "summary.json").exists()
     # what was learned so far is not lost: both come back, and the run goes on from its log
     again = here.up(name="again")

@@ -82,7 +82,7 @@ def test_what_cannot_be_had_is_said_and_does_not_break_the_run():
     alone = replace(prepared.run, aggregation=AggregationSection(name="ideal", collusion=0.99))
     found = bias_floor(replace(prepared, run=alone))
     assert found["metrics"] == {}
-    assert "leave nobody to add noise" in found["missing"]
+    assert "leave no honest one to add noise" in found["missing"]
 
 
 def test_nothing_of_it_is_kept_or_charged(tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ ABOUT = {
         {"step": "finish", "kind": "public", "to": "the coordinator", "what": "the word that it is done"},
         {"step": "improve", "kind": "chain", "to": "the coordinator", "what": "the silo's item factors"},
     ],
-    "notes": ["Relevant is a test rating of 4 or more"],
+    "notes": ["A test rating of 4 or more counts as relevant"],
 }
 TEXT, NUMBER = pa.string(), pa.int64()
 MESSAGES = {"call": pa.int32(), "round": pa.int32(), "step": TEXT, "party": TEXT, "direction": TEXT, "kind": TEXT}

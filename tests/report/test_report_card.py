@@ -54,7 +54,7 @@ def test_a_step_that_the_run_does_not_describe_is_called_out(tmp_path):
     [
         ("chain", "ratings can be inferred from it"),
         ("sum", "ratings can be inferred from it"),
-        ("disclose", "disclosed as it is"),
+        ("disclose", "disclosed unprotected"),
         ("public", "only public facts were sent"),
     ],
 )

@@ -43,7 +43,7 @@ def test_numbers_are_the_summarys_and_agree_with_what_is_shown(tmp_path):
 def test_data_split_partition_method_and_reproduction_are_described(tmp_path):
     page = page_of(tmp_path)
     for words in (
-        "300 ratings by 40 users of 20 items, 38 % of all pairs",
+        "300 ratings of 20 items by 40 users, 38 % of all pairs",
         "A random tenth is held out.",
         "Users are divided at random among 2 silos.",
         "Each silo improves a copy of the item factors.",
@@ -51,7 +51,7 @@ def test_data_split_partition_method_and_reproduction_are_described(tmp_path):
         "tacit run run.toml",
         "Tacit 0.1.0, Python 3.11.9 and NumPy 2.4.0",
         "14 March 2026, 10:22 UTC",
-        "Relevant is a test rating of 4 or more.",
+        "A test rating of 4 or more counts as relevant.",
         "mean squared error",
         'source = "demo"',
     ):
@@ -146,9 +146,9 @@ def test_learning_curves_of_every_shape_are_described(tmp_path, rounds, words):
         ({"mse": [0.4]}, "There is one user, whose MSE is 0.400."),
         ({"mse": [math.nan]}, "No user has a value."),
         ({"mse": [0.4, math.nan, 0.4]}, "1 user without a value left out."),
-        ({"mse": [0.5] * 9}, "Nearly all of 9 users have MSE 0.500."),
-        ({"ndcg@10": np.linspace(0, 1, 11)}, "for one in ten it is below 0.100"),
-        ({"mse": np.linspace(0, 1, 11)}, "for one in ten it is above 0.900"),
+        ({"mse": [0.5] * 9}, "MSE is 0.500 for nearly all of 9 users."),
+        ({"ndcg@10": np.linspace(0, 1, 11)}, "for one user in ten it is below 0.100"),
+        ({"mse": np.linspace(0, 1, 11)}, "for one user in ten it is above 0.900"),
     ],
 )
 def test_any_number_of_users_is_described(tmp_path, users, words):

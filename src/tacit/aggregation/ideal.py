@@ -102,8 +102,8 @@ class Ideal(HiddenSum):
     def noise(self, sigma: float, contributors: int) -> float:
         if contributors <= self.colluding:  # all of those may be among the ones that stayed
             raise PrivacyRefused(
-                f"{contributors} contributors with {self.colluding} of them colluding leave nobody to add noise; "
-                "let more parties take part."
+                f"{contributors} contributors with {self.colluding} of them colluding leave no honest one to add "
+                "noise; let more parties take part."
             )
         return sigma * math.sqrt(contributors / (contributors - self.colluding))
 

@@ -267,7 +267,7 @@ class SecAgg(_Terms):
         if state is None or not _begun(endpoint):
             raise PrivacyRefused(
                 f"{endpoint.party} was asked to continue a secure sum that it did not begin, or that another one has "
-                "replaced; nothing was released: start the exchange of keys anew."
+                "replaced; nothing was released: exchange keys again."
             )
         saved, about = state[len(endpoint.context) // 2 :].tobytes(), self._sum(endpoint.peers, endpoint.context)
         return SecAggParty.restore(saved, about, endpoint.peers.identity)
@@ -276,7 +276,7 @@ class SecAgg(_Terms):
         """The sum of one request, bound to the run and to that request."""
         if len(peers.names) != self.parties:
             raise PrivacyRefused(
-                f"The noise was planned for {self.parties:,} parties, and {len(peers.names):,} take part; plan anew."
+                f"The noise was planned for {self.parties:,} parties, and {len(peers.names):,} take part; plan again."
             )
         bound = hashlib.sha256(f"{peers.run}|{context}".encode()).digest()
         return SecureSum(peers.names, self.shape, bound, self.shares.extras, peers.identities)

@@ -12,7 +12,7 @@ mechanism costs everything; an unknown event is an error.
 Formal guarantee
 ----------------
 If `epsilon(events, delta, relation)` is ε, the events together are (ε, δ)-DP for the unit that their sensitivities are
-about, under `relation`, against anyone who sees every release and chose each question in the light of earlier answers,
+about, under `relation`, against anyone who sees every release and chooses queries adaptively,
 provided that the *list of events* was fixed beforehand. A list that itself depends on answers, such as runs started one
 after another, is covered by a `Filter` only. An event's multiplier is noise over what one unit's record can add
 (zero-out); `relation = replace` brings in the factor 2 of replacing, here and nowhere else. A *plain* release whose

@@ -121,12 +121,12 @@ class BaseGate:
         ledger, run = self.protection.ledger, self.protection.run
         found = ledger.answered(request_hash)
         if found is not None and found[0].run != run and not self.protection.simulated:
-            found = None  # another run's: deployed noise is never drawn twice, and this one's is charged anew
+            found = None  # another run's: deployed noise is never drawn twice, and this one's is charged again
         if found is not None:
             row, body = found
             if body is None or row.run != run:
                 raise PrivacyRefused(
-                    f'{self.party} answered this very request for step "{step}" before, in another run of the same '
+                    f'{self.party} answered this request for step "{step}" before, in another run of the same '
                     "file and seed or in an earlier round, and stores only its digest; use another seed or ledger."
                 )
             self._made = self._sealed(Kind(row.kind), body, row.contributors, row)

@@ -59,7 +59,7 @@ class Gradient(Query):
     ----------
     scale : declared, of span R; r − low is clipped into [0, R], whatever scale the ratings claim
     sampling : η, the rate of the Poisson sample that every answer draws for itself
-    trim : θ, the ratings used of each user, drawn anew for every answer; None uses all, and leaves the unit user
+    trim : θ, the ratings used of each user, drawn afresh for every answer; None uses all, and leaves the unit user
         unbounded
     blocks : which of the two to answer
     users_are_public : True where the users' factors are public or noised, as in the vertical setting; False where

@@ -1,6 +1,6 @@
 """A privacy filter: the veto over releases that are chosen one after another.
 
-A run that is started because of what the last one showed is an event chosen in the light of data. Composition theorems
+A run that is started because of what the last one showed is an event chosen adaptively. Composition theorems
 for a fixed list then do not apply: privacy loss distributions in particular may understate the cost, because an analyst
 can go on exactly where the loss so far is large (Rogers et al. 2016; "Privacy Filters are Captured by Residues", 2026,
 shows that the tightest (ε, δ) bound makes no valid filter). Two kinds of sums do make a filter, at no extra cost:

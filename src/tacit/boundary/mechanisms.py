@@ -3,7 +3,7 @@
 Each stores how much noise it adds, adds it, and states as an `Event` what that spends, given how far a unit can move
 the answer. None of them knows units or relations: their guarantees hold for any two answers at a distance of at most Δ,
 and the query knows whose answers those are. Every entry gets noise, zeros and rows that were not sampled included; it
-is drawn anew for each call and never stored. There is no floating-point Laplace noise: which low-order bits can occur
+is drawn afresh for each call and never stored. There is no floating-point Laplace noise: which low-order bits can occur
 depends on the answer (Mironov 2012), so an answer is quantised and gets `DiscreteLaplace`.
 """
 
@@ -179,7 +179,7 @@ class DiscreteLaplace(_Discrete):
 
 def _positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
-        raise PrivacyRefused(f"Noise with {name} = {value:g} protects nobody; give a positive number.")
+        raise PrivacyRefused(f"Noise with {name} = {value:g} protects no one; give a positive number.")
 
 
 def _sensitivity(value: float) -> float:

@@ -81,7 +81,7 @@ class Objectives(Query):
     Attributes
     ----------
     scale : declared, of span R; r − low is clipped into [0, R]
-    trim : θ; None uses all ratings, and protects nobody
+    trim : θ; None uses all ratings, and protects no one
     least : the least λ, that of a run without privacy
 
     Guarantee

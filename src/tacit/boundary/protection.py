@@ -248,7 +248,7 @@ class Protection:
         """ε over everything that counts towards the budget, at its δ, as if this run were done.
 
         The ledger's first schedule was fixed before its first release, and the tightest composition holds for it. What
-        comes after was chosen in the light of answers and composes by a privacy filter, which shares δ with the first.
+        comes after was chosen adaptively and composes by a privacy filter, which shares δ with the first.
         """
         spent = self._tally.spent(self.budget.days)
         all_of_it = together(spent.earlier, self.terms.events)
@@ -279,7 +279,7 @@ def _reading(
 ) -> float:
     """The better of what two filters read: one that no budget shapes, and that of the budget, which is tight near it.
 
-    For a fixed list of events each is a bound; what was released in the light of answers is within the budget.
+    For a fixed list of events each is a bound; what was released adaptively is within the budget.
     """
     shapes = {math.inf, math.inf if budget is None else budget}
     return min(_reached(Budget(epsilon, delta), relation, first, spent) for epsilon in shapes)

@@ -158,7 +158,7 @@ class Unbounded(Query):
 
 
 class UnboundedAnswer:
-    """The value of a function, which takes care of who is present by itself."""
+    """The value of a function, which handles absent users itself."""
 
     def __init__(self, query: Unbounded, answer: Answer) -> None:
         self.query, self._answer = query, answer

@@ -1,6 +1,6 @@
 """Sources of randomness: `Seeded` for simulations, `Secure` for deployments, `Keyed` for noise to be removed later.
 
-All are streams of 64-bit words with one interface. Every call draws anew. `Secure` protects, and `Keyed` protects from
+All are streams of 64-bit words with one interface. Calls draw fresh ones. `Secure` protects, and `Keyed` protects from
 those who do not hold its key. Anyone who knows a seed can subtract the noise derived from it, so a seeded source states
 that it is `simulated`.
 """
@@ -219,7 +219,7 @@ class Keyed(_Words):
     ---------
     Indistinguishable from uniform words for anyone who does not hold the key, as long as AES-256 is a good block cipher
     and the key was 32 bytes from the operating system, used for nothing else. Anyone who holds it knows every draw:
-    noise from a revealed key protects nobody, so only noise beyond what the guarantee needs may come from it.
+    noise from a revealed key protects no one, so only noise beyond what the guarantee needs may come from it.
     """
 
     simulated = False

@@ -1,6 +1,6 @@
 """Rényi differential privacy: what each event costs at each order, and what that means in (ε, δ).
 
-Costs add up order by order, also when every event is chosen in the light of the earlier ones (Mironov 2017,
+Costs add up order by order, also when events are chosen adaptively (Mironov 2017,
 Proposition 1), which is why filters use them. They are the only published costs of discrete noise:
 
 * Skellam of variance μ, integer orders α > 1 (Agarwal, Kairouz and Liu 2021, Theorem 3.5 and Corollary 4.1):

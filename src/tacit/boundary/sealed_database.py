@@ -77,7 +77,7 @@ def create_tables(database: sqlite3.Connection, script: str) -> None:
 
 
 def database_error(path: Path, error: Exception, what: str = "ledger") -> UsageError | TamperingFound:
-    """What to raise for an error of SQLite: a disk that is full, closed or failing is no damage."""
+    """What to raise for an error of SQLite: a disk that is full, closed or failing does not mean damage."""
     if isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
         return UsageError(f'The {what} "{path}" cannot be stored there: {error}; free the disk, then start again.')
     return TamperingFound(f'The {what} "{path}" is damaged: {error}.')

@@ -41,7 +41,7 @@ class TopK:
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
-            raise PrivacyRefused(f"Gumbel noise of scale {self.scale:g} protects nobody; give a positive number.")
+            raise PrivacyRefused(f"Gumbel noise of scale {self.scale:g} protects no one; give a positive number.")
         if self.k < 1:
             raise UsageError(f"There are no {self.k} best candidates; choose at least 1.")
 

@@ -33,7 +33,7 @@ class Part:
 def check_rows(indptr: Array, items: Array, n_items: int) -> None:
     """Refuse what is not compressed rows with one rating per user and item, on which sensitivities rest."""
     if indptr.ndim != 1 or len(indptr) < 1 or indptr[0] != 0 or indptr[-1] != len(items) or (np.diff(indptr) < 0).any():
-        raise DataError(f"The row pointers do not run from 0 to {len(items):,} without falling; build them again.")
+        raise DataError(f"The row pointers must go from 0 to {len(items):,} and never decrease; build them again.")
     entry = first_fault(indptr, items, n_items)
     if entry >= 0 and not 0 <= items[entry] < n_items:
         raise DataError(f"An item lies outside the {n_items:,} columns of the catalogue; give the whole catalogue.")

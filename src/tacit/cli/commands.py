@@ -81,7 +81,7 @@ def _group(name: str, words: str, **settings: Any) -> typer.Typer:
 
 app = _group(
     "tacit",
-    "Tacit learns recommendations together and keeps the data apart.",
+    "Train one recommender with others, without sharing ratings.",
     cls=CommandGroup,
     epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
@@ -250,9 +250,7 @@ def join(
         Path | None, typer.Option("--state", help="The folder of the site's ledger and factors; default: site-NAME.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check kit, TLS, clock, run and data.")] = False,
-    run: Annotated[
-        Path | None, typer.Option("--run", metavar="FILE", help="Take part in this very run file and no other.")
-    ] = None,
+    run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Take part only in this run file.")] = None,
     max_epsilon: Annotated[
         float | None, typer.Option("--max-epsilon", metavar="E", help="The most ε that this site's ledger may reach.")
     ] = None,
@@ -268,7 +266,7 @@ def join(
         bool, typer.Option("--non-private", help="Take part even if the run carries no guarantee at all.")
     ] = False,
     share_metrics: Annotated[
-        bool, typer.Option("--share-metrics", help="Send the coordinator the model's metrics on this site's test.")
+        bool, typer.Option("--share-metrics", help="Send the coordinator the model's metrics on this site's test set.")
     ] = False,
     peers: Annotated[
         Path | None,

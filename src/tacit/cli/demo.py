@@ -32,11 +32,11 @@ def demo(out: Path | None, seed: int, quiet: bool) -> None:
         scores = [f"{summary['metrics'][metric]:.3f}" for metric in ("mse", "hr@10")]
         table.add_row(words, *scores, size(summary["bytes_up"]), seconds(summary["seconds"]))
     page = write_comparison([folder / name for name in RUNS], folder / "comparison.html")
-    console.print("Demo data: 1,000 users × 500 items, 50,000 ratings; a tenth is held out for the test.\n")
+    console.print("Demo data: 1,000 users × 500 items, 50,000 ratings; a tenth is held out for testing.\n")
     console.print(table)
     console.print(
-        "\nTogether the silos come close to what all ratings in one place would give, and no rating left its silo. "
-        "These runs are [bold red]NON-PRIVATE[/bold red]: the factors that crossed carry no guarantee.",
+        "\nFederated training comes close to central training, and no rating leaves its silo. "
+        "These runs are [bold red]NON-PRIVATE[/bold red]: the factors that were sent carry no guarantee.",
         soft_wrap=False,
     )
     console.print(f"\nReport: {page}", soft_wrap=True)

@@ -43,7 +43,7 @@ def invite(folder: Path, names: list[str], out: Path | None, days: int, as_json:
     """Write a kit for every site named; one that was invited before gets a new certificate, and its old one ends."""
     keyring, place = Keyring.open(folder), Path() if out is None else out
     if not names:
-        raise UsageError("Nobody was invited; name at least one site, such as party-1.")
+        raise UsageError("No site was invited; name at least one, such as party-1.")
     if twice := [name for k, name in enumerate(names) if name in names[:k]]:
         raise UsageError(f"{twice[0]} is named twice; name every site once.")
     try:
@@ -55,7 +55,7 @@ def invite(folder: Path, names: list[str], out: Path | None, days: int, as_json:
         check_name(name)
         if file.exists():  # a new invitation would end the one in it
             raise UsageError(
-                f'"{file}" already exists, and nobody was invited; remove it first, or name another --out.'
+                f'"{file}" already exists, so no site was invited; remove it first, or name another --out.'
             )
     had = set(keyring.invited)
     for name, file in files.items():
@@ -99,7 +99,7 @@ def show(folder: Path, as_json: bool) -> None:
     if keyring.insecure:
         typer.echo(INSECURE)
     if not every:
-        typer.echo(f"Nobody is invited yet: tacit keys invite {folder} party-1 party-2 …")
+        typer.echo(f"No site is invited yet: tacit keys invite {folder} party-1 party-2 …")
         return
     console = Console(highlight=False, markup=False)
     console.width = max(console.width, 120)

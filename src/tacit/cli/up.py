@@ -88,4 +88,4 @@ def on_one_machine(file: RunFile, parties: int) -> RunFile:
 
 
 def _ignore(_what: object) -> None:
-    """Nobody is watching."""
+    """Print no progress."""

@@ -141,7 +141,7 @@ class Ratings:
 
     @property
     def users(self) -> np.ndarray:
-        """The row of every rating, (nnz,) int32. Made anew at each call."""
+        """The row of every rating, (nnz,) int32. Computed at each call."""
         return np.repeat(np.arange(self.n_users, dtype=np.int32), np.diff(self.indptr))
 
     @property

@@ -164,7 +164,7 @@ class Coordinator:
                 return offer, {name: SiteSizes.of(replies[name], name) for name in offer.roster}
             staying = tuple(name for name in offer.roster if name not in refused)
             first = first or next(iter(refused.values()))
-            # An error that is no refusal must be mended there, and a role is needed.
+            # An error other than a refusal must be fixed at the site, and no run can do without its roles.
             failed = next((error for error in refused.values() if not isinstance(error, PrivacyRefused)), None)
             failed = failed or next((refused[role] for role in offer.roles if role in refused), None)
             if failed is not None:
@@ -226,7 +226,7 @@ class Coordinator:
         """By name, the public signing keys of admitted services, as text."""
         known = self.admission.identities
         if ended := [name for name in names if name not in known]:
-            raise PeerFailed(f"{ended[0]} is no longer admitted; start again, and the run is offered anew.")
+            raise PeerFailed(f"{ended[0]} is no longer admitted; start again, and the run is offered again.")
         return {name: known[name] for name in names}
 
     def begin(self, offer: Offer, prepared: PreparedRun, heads: Mapping[str, str] | None = None) -> None:

@@ -276,7 +276,7 @@ def beside(held: Finished, file: RunFile) -> list[dict[str, Any]]:
 
 
 def described(prepared: PreparedRun, file: RunFile) -> dict[str, Any]:
-    """What about.json says of data that nobody has in one place: what is only declared is no count, nor a density."""
+    """What about.json states about data that is never in one place: declared numbers, no counts and no density."""
     facts, declared = prepared.facts, file.public.ratings
     words, density, notes = "", None, []
     if file.privacy is not None:

@@ -1,7 +1,7 @@
-"""Whether a service is well, over HTTP, for monitoring: `GET /health` and `GET /status`.
+"""A service's health over HTTP, for monitoring: `GET /health` and `GET /status`.
 
 It listens on this machine only unless its owner says otherwise, reads a request line and headers but never a body, and
-serves nothing from disk. A slow client is disconnected after two seconds and delays nobody else.
+serves nothing from disk. A slow client is disconnected after two seconds and delays no other.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Keyring:
         return None
 
     def enrol(self, name: str, identity: str, *, fingerprint: str | None = None) -> None:
-        """Pin a site's public signing key (hex) at its first hello, until the site is invited anew.
+        """Pin a site's public signing key (hex) at its first hello, until the site is invited again.
 
         The `fingerprint` of the hello's certificate makes sure that no newer invitation is meant.
         """
@@ -188,7 +188,7 @@ class Keyring:
                 raise TamperingFound(
                     f"{name} signs with another key ({identity[:16]}…) than it did at its first hello "
                     f"({found.identity[:16]}…): another site poses as {name}, or it lost its state folder; ask it, and "
-                    "invite it anew."
+                    "invite it again."
                 )
             return record.noted(found, identity=identity)
 
@@ -221,7 +221,7 @@ class Keyring:
         if when > certificate.not_valid_after_utc:
             raise UsageError(
                 f'The keys of "{self.federation}" expired on {_shown(certificate.not_valid_after_utc)}; make new ones '
-                "with `tacit keys init` in a new folder, and invite all sites anew."
+                "with `tacit keys init` in a new folder, and invite all sites again."
             )
 
 
@@ -375,4 +375,6 @@ def read_text(folder: Path, name: str) -> str:
 
 
 def damaged(place: Path) -> Damaged:
-    return Damaged(f'"{place}" is damaged; restore the folder from your copy, or make new keys and invite anew.')
+    return Damaged(
+        f'"{place}" is damaged; restore the folder from your copy, or make new keys and invite all sites again.'
+    )

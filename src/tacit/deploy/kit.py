@@ -1,11 +1,11 @@
 """A kit: the one file that a site gets from the operator of a federation.
 
 It has the coordinator's address and public keys, and the site's certificate with its key, so it is secret: hand it over
-by a way that you trust. It is readable TOML, and its SHA-256 finds accidental damage, not deliberate changes.
+on a channel that you trust. It is readable TOML, and its SHA-256 finds accidental damage, not deliberate changes.
 
 The operator generated the TLS key, and could pose as the site on the channel. The site's signing key is not in the kit:
 the site generates it and only the public half leaves. But the coordinator pins that half at the first hello and reports
-it to the others: a malicious one could report a key of its own. Sites can compare their public keys by another way.
+it to the others: a malicious one could report a key of its own. Sites can compare their public keys out of band.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORMAT = "tacit kit 1"
 MOST = 2**16
 _HEAD = """\
 # A Tacit kit: with it {name} takes part in the federation "{federation}".
-# SECRET: anyone with this file can connect as {name}. Hand it over by a safe way.
+# SECRET: anyone with this file can connect as {name}. Hand it over on a safe channel.
 """
 
 
@@ -101,7 +101,7 @@ class Kit:
 
     def check(self, now: datetime | None = None) -> None:
         """Raise PeerFailed unless this kit is valid now."""
-        again = f'ask the operator of "{self.federation}" to invite {self.name} anew'
+        again = f'ask the operator of "{self.federation}" to invite {self.name} again'
         try:
             ca, certificate, key = read_certificate(self.ca), read_certificate(self.certificate), read_key(self.key)
         except ValueError:

@@ -208,7 +208,7 @@ def facts_among(offer: Offer, sizes: Mapping[str, SiteSizes]) -> Facts:
     if declared is not None and facts.users > declared:
         raise PrivacyRefused(
             f"The sites have {facts.users:,} users together, and [public] users declares {declared:,}; declare at "
-            "least as many, and plan anew."
+            "least as many, and plan again."
         )
     return facts
 

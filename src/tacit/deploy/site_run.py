@@ -60,7 +60,7 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class Home:
-    """What a site is whatever the run: its kit, folders, signing key, ratings and rules.
+    """What a site has in every run: its kit, folders, signing key, ratings and rules.
 
     A role has no ratings; `brings` is its table of items.
     """

@@ -33,7 +33,7 @@ class Site:
 
     Parameters
     ----------
-    home : what the site is whatever the run
+    home : what the site has in every run
     stays : whether it waits for further runs when one has ended
     report : gets a sentence for people at this site alone; it may depend on ratings, so it is in no log and no status
     """
@@ -249,7 +249,7 @@ class Site:
 
 
 def check_one_ledger(folder: Path, name: str) -> None:
-    """Refuse a folder with another name's ledger: under a new name a budget would begin anew."""
+    """Refuse a folder with another name's ledger: under a new name a budget would start from zero."""
     other = next((path.stem for path in folder.glob("*.sqlite") if path.stem != name), None)
     if other is not None:
         raise PrivacyRefused(

@@ -1,6 +1,6 @@
 """Checks over a folder of ledgers that no single ledger can make.
 
-A person whose releases are charged to one party and who moves to another would begin anew there, so a run with such a
+A person whose releases are charged to one party and who moves to another would be at zero there, so a run with such a
 division is refused. A ledger that was restored from an old copy is consistent in itself, so the last head of each is
 stored outside the folder, and the next run looks for it in the chain.
 """
@@ -170,6 +170,6 @@ def check_not_restored(ledgers: Sequence[Ledger], heads: Heads) -> None:
         ledger.verify(known.pop(ledger.party, None))
     if known:
         raise TamperingFound(
-            f"The ledger of {next(iter(known))} is missing, and its releases have left; restore it. To begin anew "
+            f"The ledger of {next(iter(known))} is missing, and its releases have left; restore it. To start over "
             f'without them, remove "{heads.path}" too.'
         )

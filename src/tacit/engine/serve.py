@@ -65,7 +65,7 @@ def checking_file(path: Path) -> Iterator[None]:
     except forms.NotInstalled:
         raise
     except (BadMessage, LookupError, TypeError, ValueError, AttributeError):
-        raise TamperingFound(f'"{path}" was damaged or changed; restore it, or remove it to start anew.') from None
+        raise TamperingFound(f'"{path}" was damaged or changed; restore it, or remove it to start over.') from None
 
 
 class Memory:

@@ -138,7 +138,7 @@ class SiteChannel:
         except TacitError as error:
             return failure_content(error, reveal=False)
         except Exception as error:  # whatever it is, the coordinator must not wait for ever
-            failure = PeerFailed(f"{self.name} failed by a mistake in its program: {type(error).__name__}.")
+            failure = PeerFailed(f"{self.name} failed with an unexpected error: {type(error).__name__}.")
             self._handlers.refused(failure)
             return failure_content(failure, reveal=True)
 

@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Room(ModuleType):
-    """This room is also a function: `tacit.estimator("gd-dr")`."""
+    """This package is also a function: `tacit.estimator("gd-dr")`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return estimator(*args, **kwargs)

@@ -209,7 +209,7 @@ class CentralSgd(Estimator):
 
 @dataclass(kw_only=True, eq=False)
 class Local(Estimator):
-    """Local training, everybody alone: see help(Local)."""
+    """Local training, each party alone: see help(Local)."""
 
     method: ClassVar[str]
     factors: int | None = None

@@ -85,8 +85,8 @@ class Estimator:
     def fit(self, parties: Parties, ratings: int | None = None) -> Self:
         """Learn from parties that `tacit.partition` made.
 
-        `ratings` is how many ratings there are as everyone may know it: with privacy only step sizes rest on it, and
-        50 a user are taken where nobody says.
+        `ratings` is a public estimate of how many ratings there are, by default 50 per user. With privacy, step sizes
+        depend on it, and the guarantee does not.
         """
         from tacit.federation import Facts
         from tacit.prepare.prepared import PreparedRun, declared_facts
@@ -157,7 +157,7 @@ class Estimator:
     def recommend(self, user: Any, n: int = 10) -> list[tuple[Any, float]]:
         """The n best items that a user has not rated: (id, score), best first.
 
-        `user` is the id of a known user, or the history of somebody new: {item: rating, …}.
+        `user` is the id of a known user, or the history of a new one: {item: rating, …}.
         """
         parties = self._fitted()
         if isinstance(user, Mapping):

@@ -223,11 +223,11 @@ def _ranking(
     if not relevant.any():
         note = f"No test item is relevant ({which}), so rank is the only ranking metric."
         return {"rank": mean_percentile(positions, weights)}, [note]
-    notes = [f"Relevant is {which}."]
+    notes = [f"{which[0].upper()}{which[1:]} counts as relevant."]
     owners = np.bincount(positions.owner[relevant], minlength=len(positions.users)) > 0
     if not owners.all():
         without = np.count_nonzero(~owners)
-        notes.append(f"Users without a relevant item, {without:,} of {len(owners):,}, count for rank only.")
+        notes.append(f"{without:,} of {len(owners):,} users have no relevant item: only rank takes them into account.")
     short = np.count_nonzero(owners & (positions.negatives < negatives))
     if short:
         hits = ", ".join(f"hr@{k}" for k in cuts)

@@ -75,7 +75,7 @@ def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> lis
         add("local", alone, lambda: _local(prepared), ranks and cells <= RANKED)
     large = f"not ranked here, since {prepared.test.n_users:,} users × {prepared.test.n_items:,} items are many"
     if ranks:
-        what = "the items that most users rated, the same for everybody"
+        what = "the items that most users rated, the same for everyone"
         add("popularity", what, lambda: _popular(prepared.train), True, "" if cells <= POPULAR else large)
     if prepared.parties.feedback in bias.feedback:
         many = f"not trained here, since {prepared.train.n_ratings:,} ratings are many; tacit compare shows a run of it"

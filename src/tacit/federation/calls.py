@@ -235,7 +235,7 @@ def require(answers: Answers, request: Request) -> Answers:
     """The answers, unless there are none."""
     if not answers:
         raise PeerFailed(
-            f'Nobody answered step "{request.step}" of round {request.round}; allow more time with [engine] timeout, '
+            f'No party answered step "{request.step}" of round {request.round}; allow more time with [engine] timeout, '
             "or fewer drop-outs with [aggregation] dropout."
         )
     return answers

@@ -227,7 +227,7 @@ class Federation:
     def _known(self, step: str) -> Step:
         if step not in self._steps:
             raise UsageError(
-                f'{self._method} asks for a step "{step}" that nobody has; known: {", ".join(self._steps)}.'
+                f'{self._method} asks for a step "{step}" that no party has; known: {", ".join(self._steps)}.'
             )
         return self._steps[step]
 

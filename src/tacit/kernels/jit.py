@@ -14,7 +14,7 @@ def compiled(**options: Any) -> Callable[[Function], Function]:
     """A decorator as `numba.njit(**options)`, without the GIL and with a cache.
 
     Where neither the package's folder, nor NUMBA_CACHE_DIR, nor the user's cache can be written, numba refuses to
-    compile with a cache; then every start compiles anew.
+    compile with a cache; then every start compiles again.
     """
 
     def decorate(function: Function) -> Function:

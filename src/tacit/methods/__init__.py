@@ -48,7 +48,7 @@ def find(name: str) -> Method:
 
 
 def chosen(table: Mapping[str, Any], where: str = "the run file") -> tuple[Method, Parameters]:
-    """The method that a [method] table names, and its parameters, checked before data is touched."""
+    """The method that a [method] table names, and its parameters, checked before any data is read."""
     table = dict(table)
     misspelt = [key for key in table if did_you_mean(key, ["name"]) and key != "name"]
     if "name" not in table:

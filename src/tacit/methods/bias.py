@@ -121,7 +121,7 @@ class BiasParty(Levels):
     def contribute(self) -> Release:
         return self.gate.sum(*self._query_data())
 
-    @step(Kind.PUBLIC, takes=Schema(biases=Floats("items")), what="the word that the item biases have arrived")
+    @step(Kind.PUBLIC, takes=Schema(biases=Floats("items")), what="confirmation that the item biases have arrived")
     def finish(self, biases: np.ndarray) -> Release:
         self.home["biases"] = biases.copy()
         return self.gate.public("done")

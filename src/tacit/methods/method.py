@@ -1,4 +1,4 @@
-"""What a method is: two sides of one conversation, its parameters, and where it can be held."""
+"""What a method is: the two sides of a protocol, its parameters, and the settings in which it runs."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The plan of a run: what will be released, how much noise that needs, and what it will cost. No data is touched.
+"""The plan of a run: what will be released, how much noise that needs, and what it will cost. No data is read.
 
 A plan follows from a method's specs, public facts and the aggregation. Without privacy it adds no noise and promises
 nothing.

@@ -1,4 +1,4 @@
-"""What is shown of a run while it goes on: one entry a round, and in words what is done between the rounds."""
+"""What is shown of a run in progress: one entry per round, and a word on what is done between rounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

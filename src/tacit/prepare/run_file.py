@@ -1,4 +1,4 @@
-"""A run file, checked and planned before any data is touched."""
+"""A run file, checked and planned before any data is read."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +69,7 @@ def read(path: Path, changes: Sequence[str] = (), seed: int | None = None) -> tu
     if not gone:
         return file, None
     kept = {key: value for key, value in file.method.items() if key not in gone}
-    note = f"[method] is now {file.method['name']}, which has no {', '.join(gone)}: left out, being for {before}."
+    note = f"[method] is now {file.method['name']}, which has no {', '.join(gone)}; these keys of {before} are ignored."
     return file.model_copy(update={"method": kept}), note
 
 

@@ -128,7 +128,7 @@ def _facts(record: RunRecord) -> list[tuple[str, str]]:
     facts = [
         *claims,
         ("Run", record.name),
-        ("Made", moment(about.created)),
+        ("Created", moment(about.created)),
         ("Method", about.method.title or about.method.name),
         ("Data", f"{about.data.name}: {plural(about.data.users, 'user')}, {about.data.rated}"),
         ("Who took part", f"{who}, in the {summary.setting} setting"),
@@ -168,9 +168,9 @@ def _protected(record: RunRecord) -> Section:
     if kinds & {"chain", "sum", "report"}:
         sentences.append("What was sent was computed from ratings without noise, so ratings can be inferred from it.")
     if "disclose" in kinds:
-        sentences.append("Some data was disclosed as it is; it is listed under What crossed.")
+        sentences.append("Some data was disclosed unprotected; the privacy card lists it under What crossed.")
     if kinds == {"public"}:
-        sentences.append("The run states that only public facts were sent, which contain nothing of the ratings.")
+        sentences.append("The run states that only public facts were sent, which do not depend on ratings.")
     return Section(heading, [" ".join(sentences)])
 
 

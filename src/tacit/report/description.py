@@ -194,7 +194,7 @@ class AboutFloor(Described):
 
 
 class AboutReference(Described):
-    """What the run stands beside, without any guarantee; `missing` says why there are no metrics."""
+    """A model that the run is compared with, without any guarantee; `missing` says why there are no metrics."""
 
     name: str
     what: str = ""

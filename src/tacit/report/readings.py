@@ -91,7 +91,7 @@ def data_sentence(record: RunRecord) -> str:
     pairs, density = data.users * data.items, data.density
     if density is None and not deployed and pairs:  # the ratings of a deployment are only declared
         density = data.ratings / pairs
-    text = f"{data.name} holds {data.rated} by {plural(data.users, 'user')} of {plural(data.items, 'item')}"
+    text = f"{data.name} has {data.rated} of {plural(data.items, 'item')} by {plural(data.users, 'user')}"
     if deployed:
         text = sentence(f"{data.name}: {data.sizes}").removesuffix(".")
     if density is not None and math.isfinite(density):
@@ -166,11 +166,11 @@ def read_histogram(name: str, values: np.ndarray) -> str:
     low, middle, high = (float(q) for q in np.percentile(known, [10, 50, 90]))
     places = decimals([low, middle, high])
     if low == high:
-        return f"Nearly all of {plural(len(known), 'user')} have {short_name} {metric(middle, places)}.{tail}"
+        return f"{short_name} is {metric(middle, places)} for nearly all of {plural(len(known), 'user')}.{tail}"
     above = (lower is not False and high > middle) or low == middle
     edge = f"above {metric(high, places)}" if above else f"below {metric(low, places)}"
-    text = f"Half of {plural(len(known), 'user')} have {short_name} {metric(middle, places)} or less; "
-    text += f"for one in ten it is {edge}."
+    text = f"The median {short_name} over {plural(len(known), 'user')} is {metric(middle, places)}; "
+    text += f"for one user in ten it is {edge}."
     if name in {"mse", "rmse", "mae"}:
         text += " Every user counts once here, while the headline counts every test rating."
     return text + tail
@@ -195,11 +195,11 @@ def read_parties(rows: list[PartyTraffic], others: PartyTraffic | None, noun: st
         return f"{first.title} {sent}."
     if all_alike(rows):
         return f"Each of the {spelled(len(rows))} {'cohorts' if first.devices else plural_noun(noun)} {sent}."
-    text = f"{first.title} sent most: {size(first.up)}, {percent(first.up / up)} of all that went up." if up else ""
+    text = f"{first.title} sent most: {size(first.up)}, {percent(first.up / up)} of all bytes sent." if up else ""
     if others is not None:
         text += f" The last bar is the mean of the {count(others.parties)} others, "
         text += f"who sent {size(others.up)} and received {size(others.down)} in all."
-    return text.strip() or f"Nothing went up; {size(down)} came down."
+    return text.strip() or f"No party sent anything; together they received {size(down)}."
 
 
 def read_rounds(moved: RoundTraffic) -> str:
@@ -210,7 +210,7 @@ def read_rounds(moved: RoundTraffic) -> str:
     up, down = (float(np.median(table.sum(axis=1))) for table in (moved.up, moved.down))
     text = f"A typical round carried {size(up)} up and {size(down)} down"
     if len(moved.rounds) == 1:
-        text = f"All went in one round: {size(up)} up and {size(down)} down"
+        text = f"There was one round: {size(up)} up and {size(down)} down"
     if len(moved.steps) == 1:
         return f"{text}, all of it in the step “{moved.steps[0]}”."
     share = percent(float(by_step[0] / by_step.sum()))

@@ -1,4 +1,7 @@
-"""The report of a run: one HTML page. Its words are in templates/report.html and in readings."""
+"""The report of a run: one HTML page.
+
+Its sentences are in templates/report.html, readings (numbers), floor_verdict (comparisons) and card (the guarantee).
+"""
 
 from __future__ import annotations
 

@@ -115,9 +115,9 @@ class Rounding:
     def summed(self, given: Contributions, coins: Uniform) -> Array:
         """The sum of all contributions, each rounded by itself; (size,) int64."""
         if len(given.starts) < 1 or given.starts[-1] != len(given.cells) or len(given.cells) != len(given.values):
-            raise DataError("The contributions to a sum do not cover their entries; build them anew.")
+            raise DataError("The contributions to a sum do not cover their entries; build them again.")
         if len(given.cells) and not (given.cells.min() >= 0 and given.cells.max() < given.size):
-            raise DataError(f"A contribution to a sum lies outside its {given.size:,} cells; build it anew.")
+            raise DataError(f"A contribution to a sum lies outside its {given.size:,} cells; build it again.")
         total, rest, most = np.zeros(given.size, dtype=np.int64), given, (self.l2**2, self.l1)
         for _attempt in range(TRIES + 1):
             drawn = coins.uniform(len(rest.values))

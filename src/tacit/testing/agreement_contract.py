@@ -35,4 +35,4 @@ class AgreementContract(Contract):
     def need_installed(self) -> None:
         """Other processes know only what is installed, and not a method that a test has just made up."""
         if known().origin(self.name) == "this process":
-            pytest.skip(f'sites run installed methods only, and "{self.name}" is none')
+            pytest.skip(f'sites run installed methods only, and "{self.name}" is not installed')

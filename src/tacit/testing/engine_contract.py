@@ -90,7 +90,7 @@ class Prober(Party):
     def reports(self) -> Release:
         return self.gate.report(float(self.name.removeprefix("party-")))
 
-    @step(Kind.PUBLIC, takes=Schema(), what="the word that it is there")
+    @step(Kind.PUBLIC, takes=Schema(), what="confirmation that it is there")
     def ready(self) -> Release:
         return self.gate.public("done")
 

@@ -1,6 +1,6 @@
 """A small method with a role beside its parties, for tests of what every role must do, in one process and apart.
 
-Parties tell, once a round, the sum of their deviations; the catalogue remembers how often it was asked, and tells a
+Parties send, once a round, the sum of their deviations; the catalogue counts how often it was asked, and sends a
 weight for each item that it alone knows. Nothing of it is a good recommender.
 """
 
@@ -51,7 +51,7 @@ class WeighedParty(Party):
         scale = self.facts.scale
         return self.gate.sum(self.ratings, {"items": self.ratings.values - np.float32(scale.low + scale.span / 2)})
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the scores have arrived")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that the scores have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.home["items"] = items.copy()
         return self.gate.public("done")

@@ -146,7 +146,7 @@ class ReducedCohort(Party):
         users = self.gate.store_private("users", self._fitted(V, rows, steps))
         return self.gate.report(self.ratings, users, V, self._signs)
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.home["items"] = V = embed(items, self.facts.scale.span)
         self.gate.store_private("users", self._fitted(V, np.arange(self.member.users), FINAL_STEPS))

@@ -34,7 +34,7 @@ class Alone(Party):
 
     parameters: LocalParameters
 
-    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="the word that it has trained")
+    @step(Kind.PUBLIC, takes=Schema(t=Integer(0, 0)), what="confirmation that it has trained")
     def train(self, t: int) -> Release:
         stream = derive(self.facts.seed, self.name, "start", "items")
         features = self.facts.features_of(self.name)
@@ -49,7 +49,7 @@ class Alone(Party):
 PAYLOAD = (*Bayesian.arrays, "numbers")
 LOCAL = Method(
     name="local",
-    title="Local training, everybody alone",
+    title="Local training, each party alone",
     what=(
         "Each party trains Bayesian alternating least squares on its own ratings and shares nothing. It is what a "
         "party has without the others."

@@ -44,7 +44,7 @@ class AloneParameters(StepParameters):
 
 
 class AloneCoordinator(Coordinator):
-    """Collects what every silo learned by itself; nobody learns from anybody."""
+    """Collects what every silo learned by itself; no silo learns from another."""
 
     def run(self, federation: Federation) -> Model:
         V = np.zeros((self.facts.items, self.parameters.factors), dtype=np.float32)
@@ -91,7 +91,7 @@ def specs(parameters: AloneParameters, context: Context) -> Sequence[Spec]:
 ALONE = Method(
     name="local-private",
     title="Everybody alone, with noise",
-    what="Each silo makes noisy steps on its own ratings and releases its own factors; nobody learns from anybody.",
+    what="Each silo makes noisy steps on its own ratings and releases its own factors; no silo learns from another.",
     parameters=AloneParameters,
     sides={Setting.VERTICAL: Sides(AloneCoordinator, AloneSilo, specs)},
     feedback=RATED,

@@ -71,7 +71,7 @@ class ObjectiveSilo(Party):
         start = start_factors(facts, self.member.users, parameters.factors, "users", share.name)
         self.gate.store_private("users", self.home.get("users", start))
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that users' factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
         self.gate.store_private("users", self._fitted(items))
         return self.gate.public("done")
@@ -85,7 +85,7 @@ class ObjectiveSilo(Party):
     def solve(self, items: np.ndarray) -> Release:
         return self.gate.chain(self.ratings, self.home["users"], items)
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.gate.store_private("users", self._fitted(items))
         self.home["items"] = embed(items, self.facts.scale.span)

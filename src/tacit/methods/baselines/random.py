@@ -26,7 +26,7 @@ class RandomCoordinator(Coordinator):
 class RandomParty(Party):
     """Scores that are a function of (seed, user id, item id)."""
 
-    @step(Kind.PUBLIC, takes=Schema(), what="the word that it is there")
+    @step(Kind.PUBLIC, takes=Schema(), what="confirmation that it is there")
     def ready(self) -> Release:
         return self.gate.public("done")
 

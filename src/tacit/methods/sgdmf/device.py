@@ -2,7 +2,7 @@
 
 Guarantee
 ---------
-Only what a device adds to a sum leaves it: the gradient of *one* of its ratings, drawn anew each round, of norm at most
+Only what a device adds to a sum leaves it: the gradient of *one* of its ratings, fresh in each round, of norm at most
 2R^1.5, or of its whole *record*, clipped to R^1.5. Its factors u may depend on its own ratings and on item factors that
 were released. So emptying a record takes away at most that much in each of T rounds, and T plain answers compose: that
 one rating of many was drawn amplifies nothing per user, since all of them are the user's, and who takes part is seen.
@@ -91,7 +91,7 @@ class DeviceCohort(Party):
 
     parameters: SGDMFParameters
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the device's own factors were fitted at home")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that the device's own factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
         self._fit(items)
         return self.gate.public("done")
@@ -108,7 +108,7 @@ class DeviceCohort(Party):
             return self.gate.sum(self.ratings, at={"users": self.home["users"], "items": V})
         return self.gate.sum(self.ratings, self.home["users"], V)
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.home["items"] = self._fit(items)
         return self.gate.public("done")

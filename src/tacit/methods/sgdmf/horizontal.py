@@ -15,7 +15,7 @@ silo weights, projected once by the coordinator. Under `plain` every silo adds n
 sum carries one. With more steps a silo's V^(k) is no sum over users any more: masks can hide it, and each keeps its own
 noise.
 
-What is fine-tuned afterwards never leaves. It protects nobody from others of the same silo.
+What is fine-tuned afterwards never leaves. It protects no one from others of the same silo.
 """
 
 import math
@@ -90,7 +90,7 @@ class HorizontalSilo(Party):
         else:
             self.gate.store_private("users", self.home.get("users", start))
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that users' factors were fitted at home")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that users' factors were fitted at home")
     def pretrain(self, items: np.ndarray) -> Release:
         V = self._projected(items)
         self.gate.store_private("users", self._fitted(V, np.arange(self.member.users), self.parameters.pretraining))
@@ -139,7 +139,7 @@ class HorizontalSilo(Party):
         stream = self.gate.stream("together")
         return lambda state: {"users": self._moved(state["items"], stream)}
 
-    @step(Kind.PUBLIC, takes=ITEMS, what="the word that the final item factors have arrived")
+    @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that the final item factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
         self.home["items"] = V = self._projected(items)
         U = self.home["users"]
@@ -176,7 +176,7 @@ class HorizontalSilo(Party):
         return fitted_users(self.ratings, self.home["users"], V, rows, steps)
 
     def _fine_tuned(self, U: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Both blocks after a few passes of plain SGD over all of the silo's own ratings; protects nobody within it."""
+        """Both blocks after a few passes of plain SGD over all of the silo's own ratings; protects no one within it."""
         tuning = DescentParameters(factors=U.shape[1], epochs=self.parameters.fine_tuning or 1)
         ratings, start = self.ratings, (U.copy(), V.copy())
         columns = ratings.users, ratings.items, ratings.values

@@ -146,7 +146,7 @@ class SGDMFParameters(LocalStepParameters):
 
     Parameters
     ----------
-    send : what a device adds to a sum: the gradient of one "rating", drawn anew each round, that of its whole
+    send : what a device adds to a sum: the gradient of one "rating", drawn afresh each round, that of its whole
         "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
 
     Guarantee
