@@ -52,7 +52,7 @@ class CoordinatorOptions:
 class Finished:
     """A run that is over: what was prepared and conducted, and what sites reported before and after it.
 
-    `accepted` is what sites reported of themselves when they accepted; `offers` is how often the run was offered to them.
+    `accepted` is what sites reported of themselves when they accepted; `offers` is how often the run was offered.
     """
 
     prepared: PreparedRun
