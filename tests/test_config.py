@@ -78,6 +78,14 @@ floor = false
 SECTIONS = ("data", "public", "split", "partition", "privacy", "aggregation", "engine", "evaluate")
 
 
+@pytest.mark.parametrize(("mark", "end"), [("\ufeff", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
+def test_a_byte_order_mark_and_other_line_ends_change_nothing(tmp_path, mark, end):
+    """As editors on Windows save a file; requests are bound to what it says, not to how it was saved."""
+    (tmp_path / "plain.toml").write_bytes(WHOLE.encode())
+    (tmp_path / "saved.toml").write_bytes((mark + WHOLE.replace("\n", end)).encode())
+    assert RunFile.read(tmp_path / "saved.toml") == RunFile.read(tmp_path / "plain.toml")
+
+
 def read(folder, text, *changes, seed=None):
     path = folder / "run.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -83,6 +83,20 @@ def test_users_are_sampled_independently_at_the_rate_with_all_their_ratings():
     np.testing.assert_array_equal(np.diff(part.indptr), part.rows % 3)
 
 
+def test_samples_and_trimming_are_drawn_anew_and_who_is_sampled_depends_on_no_record():
+    """A sample that can be foretold, or that a record shifts, amplifies nothing."""
+    few, many = np.arange(201), 5 * np.arange(201)
+    users = [sample_users(few, 0.5, derive(seed, "sample")).rows.tolist() for seed in range(4)]
+    assert len(set(map(tuple, users))) == 4
+    for seed, drawn in enumerate(users):
+        assert sample_users(many, 0.5, derive(seed, "sample")).rows.tolist() == drawn
+    ratings = [tuple(sample_ratings(few, 0.5, derive(seed, "sample")).entries.tolist()) for seed in range(4)]
+    assert len(set(ratings)) == 4
+    left = [kept([list(range(20))] * 3, 4, seed) for seed in range(4)]
+    assert len({tuple(map(tuple, one)) for one in left}) == 4
+    assert all(len(set(map(tuple, one))) == 3 for one in left)  # each user has a key of their own
+
+
 def test_ratings_are_sampled_independently_at_the_rate():
     """n = 40,000 users with two ratings each: counts of one and of both, within 5 deviations."""
     n, rate = 40_000, 0.2

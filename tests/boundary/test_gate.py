@@ -8,10 +8,11 @@ import pytest
 from stated import gate_of, grid_of, nothing_promised, promise, step_terms
 
 from tacit.boundary import Gate
-from tacit.boundary.events import Gaussian, Pure, Skellam
+from tacit.boundary.events import Gaussian, NonPrivate, Pure, Skellam
 from tacit.boundary.ledger import Ledger
-from tacit.boundary.query import Mechanism, Query
+from tacit.boundary.query import Mechanism, Query, Unbounded
 from tacit.boundary.release import Kind
+from tacit.boundary.spec import Terms
 from tacit.boundary.wire import decode
 from tacit.errors import BadMessage, PrivacyRefused
 from tacit.guarantee import NON_PRIVATE
@@ -59,6 +60,17 @@ def test_every_step_of_a_chain_has_a_stream_of_its_own():
     with request:
         gate.chain(drawn, update=add, state={"x": np.zeros(1, dtype=np.float32)}, release=("x",))
     assert len(set(draws)) == 5
+
+
+def test_without_a_ledger_too_what_is_hidden_is_released_as_often_as_was_planned():
+    """Two sums over different parties, subtracted, show one party; the count stays at home with what is private."""
+    hidden = step_terms(Unbounded(), 0, Kind.CHAIN, sealed=True, mean=True, releases=2, event=NonPrivate())
+    gate = Gate("party-1", 7, {}, terms=Terms(NON_PRIVATE, {"tell": hidden}))
+    for number in (1, 2):
+        with gate.serving("tell", number, 0, f"request {number}"):
+            gate.chain(lambda s, stream: {"x": np.ones(2, dtype=np.float32)})
+    with gate.serving("tell", 3, 0, "request 3"), pytest.raises(PrivacyRefused, match="and 2 were planned"):
+        gate.chain(lambda s, stream: {"x": np.ones(2, dtype=np.float32)})
 
 
 def test_a_chain_without_an_update_lets_out_what_was_noised():

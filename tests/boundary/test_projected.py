@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -12,12 +12,15 @@ from privacy_loss import ALARM, exceeds, seeded
 from scipy import stats
 
 from tacit.boundary import projected
+from tacit.boundary.code import Floats
 from tacit.boundary.projected import OneBit, ProjectedBit, ProjectedGradient, estimated, spread
 from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.randomness import Secure
+from tacit.boundary.spec import event_of
 from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import BadMessage, PrivacyRefused
+from tacit.guarantee import Relation, Unit
 from tacit.kernels.squared_error import factor_gradients_numpy
 from tacit.rng import derive
 
@@ -137,6 +140,19 @@ def test_no_two_records_make_a_report_likelier_by_more_than_e_to_the_epsilon(eps
             assert not exceeds(1 - one, 1 - other, epsilon)
             tight = tight or one / other > 0.999 * math.exp(epsilon)
     assert tight  # some pair of these records uses all of it
+
+
+@pytest.mark.parametrize("z", [0.25, 1.0, 8.0])
+def test_what_is_charged_for_a_bit_is_what_two_records_can_change(z):
+    """Noise z·Δ means ε₀ = 1/z: charged as such, and no pair of records, of any unit or relation, exceeds Δ/z."""
+    asked = ProjectedBit((Q, P), BOUND)
+    charged = event_of(asked, z, 1, Floats())
+    laws = [law(OneBit(1 / z, BOUND), query(record).numbers(np.array([1]))[0]) for record in RECORDS.values()]
+    worst = max(max(one / other, (1 - one) / (1 - other)) for one, other in permutations(laws, 2))
+    for unit, relation in product(Unit, Relation):
+        assert asked.sensitivity(unit, relation) / z == charged.epsilon
+        assert math.log(worst) <= asked.sensitivity(unit, relation) / z
+    assert math.log(worst) > 0.99 / z
 
 
 def test_an_empty_record_and_no_number_tell_a_fair_bit():

@@ -107,6 +107,21 @@ def test_json_is_one_object_and_nothing_else(folder):
     assert (folder / "here" / "report.html").is_file()
 
 
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ("privacy={epsilon=2, delta=1e-6, budget=1}", 4, ("ε = 2.000", "its budget is 1")),
+        ("privacy={epsilon=2, delta=0.1}", 2, ("delta = 0.1", "1/users")),
+        ("data={source='absent.csv'}", 3, ("absent.csv",)),
+    ],
+)
+def test_a_process_that_is_refused_ends_in_one_sentence_and_its_code_and_leaves_no_folder(folder, change, code, words):
+    answer = process("run", "run.toml", "--json", "--out", "here", "--set", change, cwd=folder)
+    refused(answer, code, *words)
+    assert len(answer.stderr.strip().split("\n\n")) == 1
+    assert [path.name for path in folder.iterdir()] == ["run.toml"]
+
+
 def test_a_person_sees_the_result_and_where_the_report_is(folder):
     answer = process("run", "run.toml", "--out", "here", "--quiet", cwd=folder)
     assert answer.returncode == 0

@@ -166,6 +166,19 @@ def test_the_error_of_truth_is_the_irreducible_one(feedback):
     assert w.irreducible_mse < 0.6 * w.ratings.values.var()
 
 
+def test_implicit_feedback_has_scores_and_no_truth():
+    """Items are met the more often the higher their score; a table of zeros would pass for an expected rating."""
+    w = world("implicit")
+    score, met = w.score(*everyone(w)), np.zeros((600, 300), dtype=bool)
+    met[w.ratings.users, w.ratings.items] = True
+    shares = [met.ravel()[part].mean() for part in np.array_split(np.argsort(score.ravel()), 10)]
+    assert shares == sorted(shares)
+    assert shares[-1] > 5 * shares[0]
+    for asked in (lambda: w.truth(0, 0), lambda: w.irreducible_mse):
+        with pytest.raises(UsageError, match="no expected rating"):
+            asked()
+
+
 def test_without_noise_ratings_are_their_truth():
     w = world(noise=0.0)
     np.testing.assert_array_equal(w.truth(w.ratings.users, w.ratings.items), w.ratings.values)

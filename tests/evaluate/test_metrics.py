@@ -161,6 +161,16 @@ def test_draws_are_distinct_unknown_items_as_many_as_there_are(known, negatives,
         assert picked.max(initial=0) < 12
 
 
+@pytest.mark.parametrize("negatives", [1, 3])
+def test_every_unknown_item_is_drawn_equally_often(negatives):
+    # 20,000 users draw k of 8 unknown items, each Binomial(20000, k/8) times. Bounds at 4.9 sd: a false-alarm rate of
+    # 1e-6 per item, were the seed not fixed.
+    counts = np.bincount(draw([[1, 4]] * 20_000, 10, negatives).ravel(), minlength=10)
+    chance = negatives / 8
+    assert counts[1] == counts[4] == 0
+    assert np.all(np.abs(np.delete(counts, [1, 4]) - 20_000 * chance) < 4.9 * np.sqrt(20_000 * chance * (1 - chance)))
+
+
 def test_every_pair_of_items_is_drawn_equally_often():
     # All C(5, 2) = 10 subsets of 30,000 draws: Binomial(30000, 1/10), sd 52. Bounds at 4.9 sd: a false-alarm
     # rate of 1e-6 per subset, were the seed not fixed.

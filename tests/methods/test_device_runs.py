@@ -11,6 +11,7 @@ from method_runs import plan_of, rows_of, run_file
 from tacit.boundary.account import epsilon
 from tacit.boundary.wire import decode
 from tacit.config import RunFile
+from tacit.engine.inprocess import InProcess
 from tacit.errors import UsageError
 from tacit.experiment import run
 from tacit.federation import Facts
@@ -183,3 +184,47 @@ def test_retries_are_planned_for_and_not_exceeded(tmp_path):
     assert [(row.round, row.attempt) for row in rows] == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (3, 0)]
     assert epsilon([row.spent for row in rows], 1e-6, Relation.ZERO_OUT) <= summary["guarantee"]["epsilon"] + 1e-9
     assert len(set(history)) == 1
+
+
+# -- kills ------------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process of the run ends here."""
+
+
+@pytest.fixture(scope="module")
+def dropping(tmp_path_factory):
+    """A run of two rounds with drop-outs, and how it ends where nobody stops it."""
+    data = {"source": "demo", "users": 60, "items": 10, "ratings": 360}
+    asked = file(
+        method={"rounds": 2, "send": "record"}, aggregation={"dropout": 0.2, "tolerate": 0.4, "retries": 1}, data=data
+    )
+    folder = tmp_path_factory.mktemp("dropping") / "run"
+    return asked, run(asked, folder), [(row.request, row.present) for row in contributions(folder)]
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before its devices answer", "after its devices answered"])
+def test_a_killed_cohort_with_drop_outs_resumes_to_the_same_end_and_is_charged_once(
+    answered, dropping, tmp_path, monkeypatch
+):
+    """Killed in the course of round 2: the same devices are away again, and every release has one row."""
+    asked, expected, rows = dropping
+    real = InProcess.deliver
+
+    def deliver(self, requests, attendance):
+        here = any((request.step, request.round) == ("contribute", 2) for request in requests.values())
+        answers = real(self, requests, attendance) if answered or not here else None
+        if here:
+            raise Killed
+        return answers
+
+    with monkeypatch.context() as broken:
+        broken.setattr(InProcess, "deliver", deliver)
+        with pytest.raises(Killed):
+            run(asked, tmp_path / "run")
+    assert len(contributions(tmp_path / "run")) == (2 if answered else 1)
+    summary = run(asked, tmp_path / "run")
+    assert (summary["digest"], summary["metrics"]) == (expected["digest"], expected["metrics"])
+    assert [(row.request, row.present) for row in contributions(tmp_path / "run")] == rows
+    assert len({present for _request, present in rows}) == len(rows) >= 2

@@ -349,6 +349,8 @@ class World:
         """
         from scipy.special import ndtr
 
+        if self.ratings.feedback is Feedback.IMPLICIT:
+            raise UsageError("Implicit feedback has no expected rating; compare with `score`, by which items were met.")
         s, scale = self.score(users, items), self.ratings.scale
         if self.ratings.feedback is Feedback.COUNT:
             rate = count_rate(s, scale)
