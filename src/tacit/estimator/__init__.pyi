@@ -146,8 +146,8 @@ class Bias(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
-class Ease(Estimator):
-    """Items that occur together: see help(Ease)."""
+class EASE(Estimator):
+    """Items that occur together: see help(EASE)."""
 
     method: ClassVar[str]
     head: int | None = None
@@ -227,7 +227,7 @@ def estimator(method: Literal["local-private"]) -> type[LocalPrivate]: ...
 @overload
 def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload
-def estimator(method: Literal["ease"]) -> type[Ease]: ...
+def estimator(method: Literal["ease"]) -> type[EASE]: ...
 @overload
 def estimator(method: Literal["central"]) -> type[Central]: ...
 @overload
