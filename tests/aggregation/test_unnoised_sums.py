@@ -131,7 +131,7 @@ def test_everybody_at_the_bound_does_not_wrap(way, sign):
 @HIDDEN
 def test_planted_a_cell_that_is_too_narrow_would_wrap(way, monkeypatch):
     right = Fixed.of.__func__
-    monkeypatch.setattr(Fixed, "of", classmethod(lambda cls, largest, users: Fixed(largest, STEP, 24)))
+    monkeypatch.setattr(Fixed, "of", classmethod(lambda cls, largest, *_more: Fixed(largest, STEP, 24)))
     rows = np.full((USERS, ITEMS), BOUND)
     assert not close(Summed(way, rows).total["x"], rows.sum(axis=0), SILOS)
     monkeypatch.setattr(Fixed, "of", classmethod(right))
