@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tacit.data.load import load as load
     from tacit.data.ratings import Ratings as Ratings
     from tacit.data.split import split as split
-    from tacit.estimator import DP as DP
     from tacit.estimator import ALS as ALS
+    from tacit.estimator import DP as DP
     from tacit.estimator import EASE as EASE
     from tacit.estimator import SGDMF as SGDMF
     from tacit.estimator import Auto as Auto

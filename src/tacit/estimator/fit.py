@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tacit.errors import UsageError
 from tacit.estimator.base import DP, Estimator
 from tacit.estimator.generate import estimator
@@ -41,4 +43,6 @@ def fit(
     if aggregation is None:
         aggregation = "secagg" if private and sum(share.devices or 1 for share in parties) >= FEWEST else "plain"
     privacy = DP(epsilon, delta, unit) if epsilon is not None else None
-    return estimator("auto")(privacy=privacy, aggregation=aggregation, seed=seed).fit(parties)
+    made: Any = estimator("auto")
+    fitted: Estimator = made(privacy=privacy, aggregation=aggregation, seed=seed).fit(parties)
+    return fitted
