@@ -228,7 +228,7 @@ def _ranking(
     if not owners.all():
         without = np.count_nonzero(~owners)
         notes.append(
-            f"{without:,} of {len(owners):,} users have no relevant item; of the ranking metrics, only rank counts them."
+            f"{without:,} of {len(owners):,} users have no relevant item; of ranking metrics, only rank counts them."
         )
     short = np.count_nonzero(owners & (positions.negatives < negatives))
     if short:
