@@ -97,7 +97,7 @@ def test_users_without_a_relevant_item_count_for_errors_and_rank_only():
     assert result.metrics["ndcg@1"] == 1
     assert "ndcg@1" not in result.intervals  # it rests on one user
     np.testing.assert_array_equal(np.isnan(result.per_user["rank"]), [False, False, True])
-    assert "1 of 2 users have no relevant item: only rank takes them into account." in result.notes
+    assert "1 of 2 users have no relevant item; of ranking metrics, only rank counts them." in result.notes
 
 
 def test_without_any_relevant_item_rank_is_all_there_is():

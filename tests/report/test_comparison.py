@@ -96,7 +96,7 @@ def test_labels_say_as_much_as_it_takes(tmp_path):
 
 def test_runs_of_one_round_are_levels_among_lines(tmp_path):
     records = [a_run(tmp_path, "a"), a_run(tmp_path, "b", method="local", rounds={"mse": [0.9]})]
-    assert "Dashed levels are runs of a single round." in Page(compare_report(records)).text
+    assert "Horizontal dashed lines are runs of a single round." in Page(compare_report(records)).text
 
 
 def test_a_single_run_without_metrics_and_rounds_still_reads(tmp_path):

@@ -227,7 +227,9 @@ def _ranking(
     owners = np.bincount(positions.owner[relevant], minlength=len(positions.users)) > 0
     if not owners.all():
         without = np.count_nonzero(~owners)
-        notes.append(f"{without:,} of {len(owners):,} users have no relevant item: only rank takes them into account.")
+        notes.append(
+            f"{without:,} of {len(owners):,} users have no relevant item; of ranking metrics, only rank counts them."
+        )
     short = np.count_nonzero(owners & (positions.negatives < negatives))
     if short:
         hits = ", ".join(f"hr@{k}" for k in cuts)

@@ -211,7 +211,7 @@ def _estimates(records: Sequence[RunRecord], names: Sequence[str], lead: str) ->
     ]
     rows += floor_verdict.levels(records, names, lead)
     if any(row.floor for row in rows):
-        reading += " The floor is dashed: biases alone, at the same guarantee as the run."
+        reading += " The dashed line is the floor: a model with biases only, at the same guarantee as the run."
     label = f"Test {known.short} of each run with its interval."
     return Figure(reading, estimates(rows, label=label, x_title=f"Test {known.short}"))
 
@@ -238,10 +238,10 @@ def _learning(records: Sequence[RunRecord], names: Sequence[str], lead: str | No
         return None
     reading = f"Test {meaning(name).short} after each round."
     if levels:
-        reading += " Dashed levels are runs of a single round."
+        reading += " Horizontal dashed lines are runs of a single round."
     floors = [Reference(short(level.name, 44), level.value) for level in floor_verdict.levels(records, names, name)]
     if floors:
-        reading += " The floor is biases alone, at the same guarantee as the run."
+        reading += " The floor is a model with biases only, at the same guarantee as the run."
     if left_out:
         reading += f" Not drawn: {listing(left_out)}."
     drawing = line_chart(
