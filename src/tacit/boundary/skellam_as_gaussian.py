@@ -104,7 +104,7 @@ def slack(cells: Cells, log_tau: float) -> float:
     tail = math.ceil(math.log(4 * total) - log_tau)
     logs = sum(count * _log_moments(variance, max(tail, 2)) for variance, count in cells)
     constant = KAPPAS * -np.log1p(1 / KAPPAS) - np.log1p(KAPPAS)
-    return float(np.min((logs + constant + math.log(2) - log_tau) / KAPPAS)) * (1 + 1e-9)
+    return max(0.0, float(np.min((logs + constant + math.log(2) - log_tau) / KAPPAS))) * (1 + 1e-9)
 
 
 @lru_cache(maxsize=1024)
@@ -112,8 +112,8 @@ def _log_moments(variance: float, tail: int) -> Floats:
     """ln of the larger of M₁ and M₂, at each κ; infinite where the lemma does not reach t.
 
     With g(u) = e^u − 1 − u and r = P/G: Σ G·r^(1+κ) ≤ 1 + (1 + κ)·Σ G·(r − 1) + Σ G·g((1 + κ)·ln r), and Σ G·r^−κ ≤
-    1 − κ·Σ G·(r − 1) + Σ G·(g(−κ·ln r) + κ·g(ln r)), where |Σ G·(r − 1)| ≤ p. The sums are over |x| < t, in blocks of y;
-    a block is given the largest g in it and at least its probability. All of it falls as the variance grows.
+    1 − κ·Σ G·(r − 1) + Σ G·(g(−κ·ln r) + κ·g(ln r)), where |Σ G·(r − 1)| ≤ p. Sums are over |x| < t, in blocks of y; a
+    block is given the largest g in it and at least its probability. All of it falls as the variance grows.
     """
     from scipy.special import ndtr
 
