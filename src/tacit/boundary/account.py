@@ -3,10 +3,10 @@
 *Plain Gaussians* alone: exact, by Gaussian differential privacy (`gdp`). With *sampled* Gaussians, Laplace noise, ε-DP
 mechanisms or shuffles: privacy loss distributions (`loss_distributions`). With *discrete* noise, Skellam or discrete
 Gaussian: Rényi, from the published bounds (`renyi`); and for Skellam noise of a variance of at least 1,000 one of the
-routes above, with what its difference from rounded Gaussian noise costs (`skellam_as_gaussian`). *Perturbed objectives* are plain
-Gaussians whose losses are all larger by one number, which is added to the ε of everything; under replace they, and all
-events composed with them, go by way of the emptied record: (ε, δ) becomes (2ε, (1 + e^ε)·δ). Every route bounds the
-same quantity from above, so where two apply the smaller holds. Public facts cost nothing; data released without a
+routes above, with what its difference from rounded Gaussian noise costs (`skellam_as_gaussian`). *Perturbed objectives*
+are plain Gaussians whose losses are all larger by one number, which is added to the ε of everything; under replace they
+and all events composed with them go by way of the emptied record: (ε, δ) becomes (2ε, (1 + e^ε)·δ). Every route bounds
+the same quantity from above, so where two apply the smaller holds. Public facts cost nothing; data released without a
 mechanism costs everything; an unknown event is an error.
 
 Formal guarantee

@@ -12,9 +12,10 @@ Proof. P(x) = e^−v·I_x(v) = (1/2π)∫ e^(v·cos t − v + ixt) dt over a per
 t to t + iθ gives P(x) = e^(w − v − xθ)·J, J = (1/2π)∫ e^(−w(1 − cos t))·cos(x(t − sin t)) dt.
 (a) w − v − xθ is the integral of −asinh(u/v) from 0 to x; s − s³/6 ≤ asinh s ≤ s − s³/6 + 3s⁵/40 for 0 ≤ s ≤ 1 puts
 it between −x²/2v + x⁴/24v³ − x⁶/80v⁵ and −x²/2v + x⁴/24v³.
-(b) J ≤ K = e^−w·I₀(w). With u = 2·sin(t/2), K = (1/2π)∫ e^(−wu²/2)·(1 − u²/4)^(−½) du over |u| < 2. The root is at least
-1 + u²/8, and at most 1 + u²/8 + 0.133·u⁴ for u² ≤ 2: 1 + 1/8w − e^−w ≤ √(2πw)·K ≤ 1 + 1/8w + 0.4/w² + e^(−w/2).
-(c) J ≥ K − ½x²·(1/2π)∫ (t − sin t)²·e^(−w(1 − cos t)) dt. With |t − sin t| ≤ |t|³/6 and 1 − cos t ≥ 2t²/π², √(2πw) times
+(b) J ≤ K = e^−w·I₀(w). With u = 2·sin(t/2), K = (1/2π)∫ e^(−wu²/2)·(1 − u²/4)^(−½) du over |u| < 2. The last factor is
+at least 1 + u²/8, and at most 1 + u²/8 + 0.133·u⁴ for u² ≤ 2; |t| > π/2 adds at most ½e^−w to K. So √(2πw)·K is between
+1 + 1/8w − e^−w and 1 + 1/8w + 0.4/w² + e^(−w/2).
+(c) J ≥ K − ½x²·(1/2π)∫ (t − sin t)²·e^(−w(1 − cos t)) dt. As |t − sin t| ≤ |t|³/6 and 1 − cos t ≥ 2t²/π², √(2πw) times
 the last term is at most 15·(π/2)⁷·x²/72w³ < 5x²/w³.
 (d) ln w = ln v + ½·ln(1 + x²/v²), the last between x²/v² − x⁴/2v⁴ and x²/v².
 (e) G(x) is the density of N(0, σ²) at x times E cosh(xU/σ²)·e^(−U²/2σ²), U uniform in ±½. One factor grows with |U| and
@@ -33,10 +34,11 @@ As noise is independent from cell to cell, E_G e^((1+κ)L) is at most the produc
     P(S) ≤ e^η·G(S) + τ,   τ = n·p + c·e^(−κη)·Mⁿ,   c = max (1 − e^−u)·e^(−κu) = (κ/(1 + κ))^κ/(1 + κ)
 
 with p the chance of |x| ≥ t in one cell (`slack`). By way of G, what is (ε, δ)-DP with Gaussian noise of multiplier
-σ/Δ₂ is (ε + 2η, e^η·δ + (1 + e^(ε + η))·τ)-DP with Skellam noise. This holds for any shift with norms at most Δ₁ and Δ₂, for answers
-over secret samples too (whose sample, and the coins that rounded a contribution, are the same on both sides of each
-comparison with G, as if they were part of the outcome), and composed with any other releases. More variance than v is Skellam
-noise of variance v and something independent.
+σ/Δ₂ is (ε + 2η, e^η·δ + (1 + e^(ε + η))·τ)-DP with Skellam noise: P₁(S) ≤ e^η·G₁(S) + τ ≤ e^η·(e^ε·G₀(S) + δ) + τ, and
+G₀(S) ≤ e^η·P₀(S) + τ. This holds for any shift with norms at most Δ₁ and Δ₂, and composed with any other releases. It
+holds over secret samples: who was sampled, and the coins that rounded a contribution, have the same law on both sides
+of a comparison with G, so that it holds with them as part of the outcome, and without. More variance than v is Skellam
+noise of variance v and something independent. The orders κ and blocks are numerical; every sum is rounded up.
 """
 
 import math
@@ -102,25 +104,25 @@ def slack(cells: Cells, log_tau: float) -> float:
     tail = math.ceil(math.log(4 * total) - log_tau)
     logs = sum(count * _log_moments(variance, max(tail, 2)) for variance, count in cells)
     constant = KAPPAS * -np.log1p(1 / KAPPAS) - np.log1p(KAPPAS)
-    return float(np.min((logs + constant + math.log(2) - log_tau) / KAPPAS)) * (1 + 1e-9)
+    return max(0.0, float(np.min((logs + constant + math.log(2) - log_tau) / KAPPAS))) * (1 + 1e-9)
 
 
 @lru_cache(maxsize=1024)
 def _log_moments(variance: float, tail: int) -> Floats:
     """ln of the larger of M₁ and M₂, at each κ; infinite where the lemma does not reach t.
 
-    With g(u) = e^u − 1 − u and r = P/G: Σ G·r^(1+κ) ≤ 1 + (1 + κ)·Σ G·(r − 1) + Σ G·g((1 + κ)·ln r), whose second term is
-    at most (1 + κ)·p, and Σ G·r^−κ ≤ 1 − κ·Σ G·(r − 1) + Σ G·(g(−κ·ln r) + κ·g(ln r)). The sums are over |x| < t, in
-    blocks of y; a block is given the largest g in it and at least its probability. It falls as the variance grows.
+    With g(u) = e^u − 1 − u and r = P/G: Σ G·r^(1+κ) ≤ 1 + (1 + κ)·Σ G·(r − 1) + Σ G·g((1 + κ)·ln r), and Σ G·r^−κ ≤
+    1 − κ·Σ G·(r − 1) + Σ G·(g(−κ·ln r) + κ·g(ln r)), where |Σ G·(r − 1)| ≤ p. Sums are over |x| < t, in blocks of y; a
+    block is given the largest g in it and at least its probability. All of it falls as the variance grows.
     """
+    from scipy.special import ndtr
+
     reach = tail / 3 / math.sqrt(variance) + math.sqrt(tail * tail / 9 / variance + 2 * tail)
     if variance < LEAST or 16 * reach * reach > variance or reach > FAR:
         return np.full(len(KAPPAS), math.inf)
     edges = np.linspace(0.0, reach, math.ceil(BLOCKS * reach) + 1)
     left, right = edges[:-1], edges[1:]
     sigma, p = math.sqrt(variance - 1 / 12), 2 * math.exp(-tail)
-    from scipy.special import ndtr
-
     mass = 2 * (ndtr(0.5 / sigma - left) - ndtr(-right * (1 + 1 / variance) - 0.5 / sigma))
     low, high = _log_ratios(left, right, variance)
     kappa = KAPPAS[:, None]
@@ -128,7 +130,8 @@ def _log_moments(variance: float, tail: int) -> Floats:
         forward = (1 + KAPPAS) * p + np.maximum(_above((1 + kappa) * low), _above((1 + kappa) * high)) @ mass
         back = np.maximum(_above(-kappa * low), _above(-kappa * high))
         backward = KAPPAS * p + (back + kappa * np.maximum(_above(low), _above(high))) @ mass
-    return np.log1p(np.maximum(forward, backward)) * (1 + 1e-12)
+    logs: Floats = np.log1p(np.maximum(forward, backward)) * (1 + 1e-12)
+    return logs
 
 
 def _log_ratios(left: Floats, right: Floats, variance: float) -> tuple[Floats, Floats]:
