@@ -40,6 +40,12 @@ class TestBiasOfSmallWeights(PrivacyContract):
     parameters = {"count_weight": 0.01, "shrinkage": 0.0}
 
 
+class TestALS(PrivacyContract):
+    name = "als"
+    parameters = {"factors": 2, "sweeps": 2}
+    within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
+
+
 class TestPretrained(PrivacyContract):
     name = "sgdmf"
     parameters = {**CHAIN, **AT_HOME, "users": "pretrained", "trim": 3}
