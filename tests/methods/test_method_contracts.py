@@ -29,7 +29,7 @@ class TestDevices(MethodContract):
 class TestALS(MethodContract):
     name = "als"
     parameters = {"factors": 3, "sweeps": 3}
-    never = dict.fromkeys(("horizontal", "device"), ("states", "noise"))
+    never = dict.fromkeys(("horizontal", "device"), ("states", "variances"))
 
 
 class TestAuto(MethodContract):

@@ -74,6 +74,12 @@ class TestAutoOfRatings(PrivacyContract):
     units = RATING
 
 
+class TestALS(PrivacyContract):
+    name = "als"
+    parameters = {"factors": 2, "sweeps": 2}
+    within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
+
+
 class TestPretrained(PrivacyContract):
     name = "sgdmf"
     parameters = {**CHAIN, **AT_HOME, "users": "pretrained", "trim": 3}

@@ -1,8 +1,8 @@
 """Gaussian posteriors of many rows at once, the other side fixed: half a sweep of Bayesian alternating least squares.
 
 A rating is r = x·y + noise, and one coordinate of x is known to be 1: that of the item's bias where x is a user, and
-that of the user's where x is an item. What ratings say about x is Σ E[y·yᵀ] and Σ r·E[y], so rows of moments are added up:
-no products, and what is added may come from anywhere.
+that of the user's where x is an item. What ratings say about x is Σ E[y·yᵀ] and Σ r·E[y], so rows of moments are
+added up: no products, and what is added may come from anywhere.
 """
 
 import os
@@ -100,7 +100,7 @@ def _posteriors(sums, targets, weights, fixed, priors, precision, first, last, m
             value = a[f, f]
             for g in range(f):
                 value -= a[f, g] * a[f, g]
-            a[f, f] = 1.0 / np.sqrt(max(value, 1e-300))
+            a[f, f] = 1.0 / np.sqrt(max(value, 1e-12))
         # L⁻¹, row by row: inverse[h, f] is its entry (f, h), h ≤ f, so that the sums run along rows
         for h in range(k):
             inverse[h, h] = a[h, h]

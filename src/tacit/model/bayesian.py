@@ -10,6 +10,8 @@ import numpy as np
 
 #: Times that a new user's noise and factors are fitted to each other.
 PASSES = 4
+#: What factors that overflow are taken for; only a model that no training finds makes them.
+HUGE = 1e12
 #: The smallest σ²_u, in squared quarters of the scale: 1/σ² is then at most 100.
 LEAST_NOISE = 0.01
 
@@ -46,8 +48,8 @@ class Posterior:
 class Bayesian:
     """r = centre + x_u·y_i + N(0, σ²_u) in quarters of the scale, with x_u = (b_u, 1, p_u) and y_i = (1, b_i, q_i).
 
-    A user's (b_u, p_u) is N(Bᵀf_u, Λ⁻¹) a priori, where f_u = [1, log(1 + n_u), Σ_i E(b_i, q_i)/√(n_u + 1)] over the
-    user's n_u items. Fitted to the user's ratings, with noise of their own,
+    A user's (b_u, p_u) is N(Bᵀf_u, Λ⁻¹) a priori, where f_u = [1, log(1 + n_u)/5, Σ_i E(b_i, q_i)/√(n_u + 1)/4] over
+    the user's n_u items. Fitted to the user's ratings, with noise of their own,
 
         precision_u = Σ_i E[y·yᵀ]/σ²_u + Λ,   σ²_u = (doubt·noise + E[Σ_i (r − x_u·y_i)²])/(doubt + n_u)
 
@@ -108,19 +110,21 @@ class Bayesian:
 
     @staticmethod
     def features(counts: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """f_u of users with so many ratings, whose items' (b, q) add up to `own`; (n, k + 3) float64."""
+        """f_u of users with so many ratings, whose items' (b, q) add up to `own`: of the order of 1; (n, k + 3)."""
         n = np.asarray(counts, dtype=np.float64)[:, None]
-        return np.concatenate([np.ones_like(n), np.log1p(n), own / np.sqrt(n + 1)], axis=1)
+        return np.concatenate([np.ones_like(n), np.log1p(n) / 5, own / np.sqrt(n + 1) / 4], axis=1)
 
     def posterior(self, history: History, noise: np.ndarray) -> Posterior:
         """Users' factors given their noise, and then their noise given these factors."""
         from tacit.kernels.posteriors import posteriors
 
         priors = history.features @ self.coefficients
-        states, moments = posteriors(history.sums, history.targets, 1 / noise, 1, priors, self.precision)
+        found = posteriors(history.sums, history.targets, 1 / noise, 1, priors, self.precision)
+        states, moments = (np.clip(np.nan_to_num(x, copy=False), -HUGE, HUGE) for x in found)
         a, b = np.triu_indices(self.width)
         expected = np.einsum("nf,nf->n", states, history.targets, dtype=np.float64)
-        products = np.einsum("nf,nf->n", moments * np.where(a == b, 1, 2).astype(np.float32), history.sums)
+        twice = np.where(a == b, 1, 2).astype(np.float32)
+        products = np.einsum("nf,nf->n", moments * twice, history.sums, dtype=np.float64)
         errors = np.maximum(history.squares - 2 * expected + products, 0)
         own = (self.doubt * self.noise + errors) / (self.doubt + history.counts)
         return Posterior(states, moments, np.maximum(own, LEAST_NOISE), errors)

@@ -10,27 +10,34 @@ to be tuned: the rank follows from the sizes, k = N // (n + m), and priors decid
 sums over users, so silos and devices get the central model under every aggregation.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from tacit.boundary import Release
+from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Federation, Floats, Party, Schema, step
+from tacit.federation import Federation, Floats, Party, Schema, Total, step
 from tacit.methods.als.learner import Learner, form_of
-from tacit.methods.als.statistics import NOISE, ByItem, Totals, UserStatistics, from_middle
+from tacit.methods.als.noised import COUNT_WEIGHT, noised_start, noised_update
+from tacit.methods.als.scaled import Scaled
+from tacit.methods.als.statistics import NOISE, ByItem, ItemTotals, Totals, UserStatistics, from_middle
 from tacit.methods.context import Context
-from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
+from tacit.methods.method import DEPENDS, RATED, Coordinator, Method, Parameters, Sides
 from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
 
 #: The largest rank that the rule chooses.
 MOST = 30
+#: With [privacy]: the counts' part of the budget, how many ratings of the middle a user's own mean starts with, and
+#: which μ·n a sweep takes.
+COUNTS, OWN, WORTH = 0.3, 5.0, 4000.0
 
 
 class ALSParameters(Parameters):
@@ -39,11 +46,11 @@ class ALSParameters(Parameters):
     Parameters
     ----------
     factors : k; by default N // (n + m), from 1 to 30
-    sweeps : how often users and items are fitted to each other
+    sweeps : how often users and items are fitted to each other; by default 20, and with [privacy] 0 to 5, by μ·n
     """
 
     factors: int | None = Field(default=None, ge=1, le=256)
-    sweeps: int = Field(default=20, ge=1, le=1000)
+    sweeps: Annotated[int, DEPENDS] = Field(default=20, ge=0, le=1000)
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -52,10 +59,20 @@ class ALSParameters(Parameters):
         return {"factors": k + 2, "pairs": pairs, "free": k + 1, "user_features": k + 3, "joint": joint}
 
     def resolved(self, context: Context) -> "ALSParameters":
-        if self.factors is not None:
-            return self
-        facts = context.facts
-        return self.model_copy(update={"factors": rank(facts.ratings, facts.users, facts.items)})
+        facts, update = context.facts, {}
+        private = context.target is not None
+        if self.factors is None:
+            update["factors"] = rank(facts.ratings, facts.users, facts.items)
+            if private:
+                update["factors"] = min(update["factors"], 2 + min(facts.features, 4))
+        if "sweeps" not in self.model_fields_set and private:
+            update["sweeps"] = private_sweeps(context.mu, facts.users)
+        return self.model_copy(update=update)
+
+
+def private_sweeps(mu: float, users: int) -> int:
+    """How many sweeps noise leaves worth doing: 0 to 5, by how far the sums of n users stand out of it."""
+    return min(5, int(mu * users / WORTH))
 
 
 def rank(ratings: int, users: int, items: int) -> int:
@@ -67,24 +84,24 @@ class ALSCoordinator(Coordinator):
     """One sum for counts and means, then one for each sweep."""
 
     def run(self, federation: Federation) -> Model:
-        facts = self.facts
-        counted = federation.sum("count")
-        stream = derive(facts.seed, "start", "items")
-        learner = Learner.start(
-            facts.scale,
-            facts.users,
-            counted["counts"],
-            counted["sums"],
-            self.parameters.factors,
-            facts.catalogue.features(),
-            stream,
-        )
+        facts, counted = self.facts, federation.sum("count")
+        learner = self._started(counted)
         for _t in federation.rounds(self.parameters.sweeps):
             total = federation.sum("sweep", **learner.payload)
-            learner = learner.updated(total.blocks)
+            if facts.unit is None:
+                learner = learner.updated(total.blocks)
+            else:
+                learner = noised_update(learner, total, Scaled(self.parameters.factors))
             federation.show(**learner.payload)
         federation.ask("finish", **learner.payload)
         return Model("als", facts.scale, facts.item_ids, learner.form)
+
+    def _started(self, counted: Total) -> Learner:
+        facts, factors, stream = self.facts, self.parameters.factors, derive(self.facts.seed, "start", "items")
+        if facts.unit is not None:
+            return noised_start(facts, counted, factors, stream)
+        counts, sums = counted["counts"], counted["sums"]
+        return Learner.start(facts.scale, facts.users, counts, sums, factors, facts.catalogue.features(), stream)
 
 
 SHARED = Schema(
@@ -113,14 +130,12 @@ class ALSParty(Party):
     )
     def count(self) -> Release:
         ratings = self.ratings
-        v = from_middle(ratings.values, self.facts.scale)
-        here = self._present()[ratings.users]
-
-        def answer(*_: Any) -> dict[str, np.ndarray]:
-            counted = (np.bincount(ratings.items, weights=w, minlength=ratings.n_items) for w in (here, here * v))
-            return dict(zip(("counts", "sums"), counted, strict=True))
-
-        return self.gate.sum(answer)
+        v, ones = from_middle(ratings.values, self.facts.scale), np.ones(ratings.n_ratings)
+        if self.facts.unit is None:
+            return self.gate.sum(ratings, {"counts": ones, "sums": v})
+        sums = np.bincount(ratings.users, weights=v, minlength=ratings.n_users)
+        own = (sums / (ratings.counts + OWN))[ratings.users]
+        return self.gate.sum(ratings, {"counts": COUNT_WEIGHT * ones, "sums": v - own})
 
     @step(
         Kind.SUM,
@@ -129,7 +144,7 @@ class ALSParty(Party):
             moments=Floats("items", "pairs"),
             targets=Floats("items", "factors"),
             joint=Floats("joint"),
-            noise=Floats(NOISE),
+            errors=Floats(NOISE),
         ),
         what=(
             "per item, the sums over its users of their factors' second moments and of their ratings times their "
@@ -138,11 +153,11 @@ class ALSParty(Party):
     )
     def sweep(self, **shared: np.ndarray) -> Release:
         form = form_of(self.facts.scale, shared)
-        noise = self.home.get("noise", np.full(self.member.users, form.noise))
+        noise = self.home.get("variances", np.full(self.member.users, form.noise))
         statistics = UserStatistics.at(form, self.ratings, self._by_item, noise)
-        self.gate.store_private("noise", statistics.found.noise)
+        self.gate.store_private("variances", statistics.found.noise)
         self.gate.store_private("states", statistics.found.states)
-        return self.gate.sum(lambda *_: statistics.totals(self.gate.present))
+        return self.gate.sum(statistics)
 
     @step(Kind.PUBLIC, takes=SHARED, what="the word that the shared part has arrived")
     def finish(self, **shared: np.ndarray) -> Release:
@@ -155,14 +170,19 @@ class ALSParty(Party):
         form = form_of(self.facts.scale, {name: self._latest(name, shared) for name in SHARED.fields})
         return Fitted(form, self.home["states"])
 
-    def _present(self) -> np.ndarray:
-        here = self.gate.present
-        return np.ones(self.member.users) if here is None else here.astype(np.float64)
-
 
 def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
-    """One sum for counts, and one for each sweep."""
-    return [Spec("count", Totals()), Spec("sweep", Totals(), releases=parameters.sweeps)]
+    """One sum for counts, and one for each sweep; with [privacy] every user's part of each has length 1."""
+    if context.target is None:
+        return [Spec("count", ItemTotals()), Spec("sweep", Totals(), releases=parameters.sweeps)]
+    facts, sweeps, counts = context.facts, parameters.sweeps, Normalised(("counts", "sums"))
+    signal = math.sqrt(facts.ratings * facts.users) / facts.items  # Σ_u 1/√n_u of an item, about
+    if not sweeps:
+        return [Spec("count", counts, signal=COUNT_WEIGHT * signal)]
+    return [
+        Spec("count", counts, share=COUNTS, signal=COUNT_WEIGHT * signal),
+        Spec("sweep", Scaled(parameters.factors or 1), releases=sweeps, share=1 - COUNTS, signal=signal / 2),
+    ]
 
 
 SIDES = Sides(ALSCoordinator, ALSParty, specs)

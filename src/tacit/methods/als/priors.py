@@ -7,6 +7,7 @@ With h = (f, z), where f are a row's features and z its factors, all that is nee
 Rows of z that are uncertain count with their posterior covariance, since J_zz is a sum of E[z·zᵀ].
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 #: How strongly coefficients are shrunk: as if so many rows had none, every feature at one standard deviation.
 RIDGE = 10.0
 #: The smallest variance of a prior, in any direction.
-LEAST = 1e-5
+LEAST = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +30,20 @@ class Prior:
         return np.linalg.inv(self.covariance)
 
     @classmethod
-    def fitted(cls, J: np.ndarray, features: int, n: float) -> "Prior":
-        """From J = Σ E[h·hᵀ] over n rows; the first of the features is 1. Ridge acts on features as if standardised."""
+    def fitted(cls, J: np.ndarray, features: int, n: float, noise: float = 0.0) -> "Prior":
+        """From J = Σ E[h·hᵀ] over n rows; the first of the features is 1. Ridge acts on features as if standardised.
+
+        `noise` is the standard deviation of the noise on a cell of J; what it could have made is not believed.
+        """
         ff, fz, zz = J[:features, :features], J[:features, features:], J[features:, features:]
         variance = np.diag(ff) / n - np.square(ff[0] / n)
         ridge = RIDGE * np.where(variance > 1e-9, variance, 1.0)
         ridge[0] = 1e-6 * n
+        if noise:
+            ff, ridge = positive(ff, 0.0), ridge + 2 * math.sqrt(features) * noise
         B = np.linalg.solve(ff + np.diag(ridge), fz)
         S = (zz - fz.T @ B - B.T @ fz + B.T @ ff @ B) / n
-        return cls(B, positive(S, LEAST))
+        return cls(B, positive(S, LEAST + math.sqrt(len(S)) * noise / n))
 
     def means(self, features: np.ndarray) -> np.ndarray:
         """Bᵀf of every row."""

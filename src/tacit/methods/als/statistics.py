@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.boundary.query import Unbounded
+from tacit.boundary.clipped_sums import item_sums, participants
+from tacit.boundary.query import Unbounded, UnboundedAnswer
 from tacit.data.ratings import Ratings, Scale
 from tacit.kernels.posteriors import moment_sums
 from tacit.methods.als.priors import products
@@ -26,15 +27,35 @@ SOME = 64.0
 NOISE = 4
 
 
+#: The most that one user adds to a cell of a hidden sum without noise; a public number, far beyond what occurs.
+LARGEST = 2.0**12
+
+
 @dataclass(frozen=True)
 class Totals(Unbounded):
-    """Sums without noise, NON-PRIVATE; hidden, they are cut to `bound` for each user and cell, a public number."""
-
-    bound: float = 2.0**12
+    """The sums of a sweep without noise: NON-PRIVATE."""
 
     @property
     def largest(self) -> float:
-        return self.bound
+        return LARGEST
+
+    def over(self, statistics: UserStatistics, present: np.ndarray | None = None) -> UnboundedAnswer:
+        return UnboundedAnswer(self, lambda *_: statistics.totals(present))
+
+
+@dataclass(frozen=True)
+class ItemTotals(Unbounded):
+    """Numbers per rating, summed by item without noise: NON-PRIVATE."""
+
+    @property
+    def largest(self) -> float:
+        return LARGEST
+
+    def over(
+        self, ratings: Ratings, channels: Mapping[str, np.ndarray], present: np.ndarray | None = None
+    ) -> UnboundedAnswer:
+        here = participants(present, ratings.n_users)[ratings.users]
+        return UnboundedAnswer(self, lambda *_: item_sums(ratings, {name: x * here for name, x in channels.items()}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +80,13 @@ class UserStatistics:
 
     Attributes
     ----------
-    by_item, v : the ratings by item, and in quarters of the scale from the centre, in the order of the rows
+    indptr, items, v : the ratings in compressed rows, in quarters of the scale from the centre
+    by_item : the same by item
     form, history, found : the shared model, what the ratings say, and the users' posteriors
     """
 
+    indptr: np.ndarray
+    items: np.ndarray
     by_item: ByItem
     v: np.ndarray
     form: Bayesian
@@ -73,7 +97,8 @@ class UserStatistics:
     def at(cls, form: Bayesian, ratings: Ratings, by_item: ByItem, noise: np.ndarray) -> UserStatistics:
         """What the users of these ratings find out when they get `form`; `noise` is each one's, from the last sweep."""
         history = form.history(ratings.indptr, ratings.items, ratings.values)
-        return cls(by_item, form.in_units(ratings.values), form, history, form.posterior(history, noise))
+        v = form.in_units(ratings.values)
+        return cls(ratings.indptr, ratings.items, by_item, v, form, history, form.posterior(history, noise))
 
     def item_sums(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Σ_u w_u·E[x·xᵀ] and Σ_u w_u·r·E[x] per item, in the precision of the weights."""
@@ -108,7 +133,7 @@ class UserStatistics:
         """All sums, of those who take part, without any bound."""
         here = np.ones(len(self.history.counts)) if present is None else np.asarray(present, dtype=np.float64)
         blocks = self.item_sums((here / self.found.noise).astype(np.float32))
-        return {**blocks, "joint": upper(self.joint(here)), "noise": here @ self.noise}
+        return {**blocks, "joint": upper(self.joint(here)), "errors": here @ self.noise}
 
 
 def empty_joint(form: Bayesian) -> np.ndarray:
