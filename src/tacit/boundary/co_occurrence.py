@@ -93,9 +93,9 @@ class PairShares(Query):
     and of the K items alone; these are public or released, and any K items will do. So the sensitivity per user is 1
     under zero-out and add/remove, and 2 under replace. Per rating it is 2 under every relation: c changes with each
     rating, and everything that the user adds with it. (Two such matrices lie √2 apart at most; but in a sum of integers
-    they are rounded one by one, and 2 is what holds there too.) Were x the ratings or plays themselves, or the matrix divided by
-    anything but c, the norm would be another. The bound holds in floating point: weights are cut by `MARGIN` and to a
-    grid on which sums are exact.
+    they are rounded one by one, and 2 is what holds there too.) Were x the ratings or plays themselves, or the matrix
+    divided by anything but c, the norm would be another. The bound holds in floating point: weights are cut by `MARGIN`
+    and to a grid on which sums are exact.
 
     >>> PairShares().sensitivity(Unit.USER, Relation.ZERO_OUT)
     1.0

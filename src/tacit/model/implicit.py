@@ -22,11 +22,13 @@ class Implicit:
     items : V, (m, k)
     confidence : α
     regularization : λ
+    binary : whether every item in a history counts as r = 1, whatever its number
     """
 
     items: np.ndarray
     confidence: float = 40.0
     regularization: float = 1.0
+    binary: bool = False
 
     name: ClassVar[str] = "implicit"
     dtype: ClassVar[str] = "float32"
@@ -39,8 +41,9 @@ class Implicit:
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
         from tacit.kernels.ridge import ridge
 
-        V, more = self.items.astype(np.float64), self.confidence * np.maximum(values, 0).astype(np.float64)
-        targets = np.where(values > 0, 1 + more, 0)
+        taken = np.ones(len(values)) if self.binary else np.maximum(values, 0).astype(np.float64)
+        V, more = self.items.astype(np.float64), self.confidence * taken
+        targets = np.where(taken > 0, 1 + more, 0)
         precision = V.T @ V + self.regularization * np.eye(self.width)
         return ridge(indptr, items, targets, more, self.items, precision).astype(np.float32)
 
