@@ -9,6 +9,24 @@ from tacit.estimator.base import Estimator as Estimator
 from tacit.methods import Method
 
 @dataclass(kw_only=True, eq=False)
+class Auto(Estimator):
+    """Item means and tastes: see help(Auto)."""
+
+    method: ClassVar[str]
+    objective: Literal["rating"] = "rating"
+    directions: int | None = None
+    corrections: int | None = None
+    summary_share: float | None = None
+    means_share: float | None = None
+    prior_share: float | None = None
+    tastes_share: float | None = None
+    residuals_share: float | None = None
+    factors_share: float | None = None
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class SGDMF(Estimator):
     """Federated matrix factorization by stochastic gradient descent: see help(SGDMF)."""
 
@@ -198,6 +216,8 @@ class Random(Estimator):
     method: ClassVar[str]
     seed: int = 7
 
+@overload
+def estimator(method: Literal["auto"]) -> type[Auto]: ...
 @overload
 def estimator(method: Literal["sgdmf"]) -> type[SGDMF]: ...
 @overload

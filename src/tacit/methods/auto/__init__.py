@@ -1,6 +1,6 @@
 """`auto`: item means, tastes at home, residual means and item factors from a few noised sums: the best private model.
 
-    r̂_uj = base_j + v_j·z_u,    V = [1, popularity, base, public features]·metric + corrections
+r̂_uj = base_j + v_j·z_u,    V = [1, popularity, base, public features]·metric + corrections
 """
 
 from tacit.methods.auto.coordinator import AutoCoordinator

@@ -15,6 +15,8 @@ from tacit.methods.method import Parameters
 MOST_DIRECTIONS, PER_FEATURE = 40, 8
 #: Tastes that need no features: a constant, popularity, and the item's mean.
 OWN_TASTES = 3
+#: The strongest directions whose means are expected of a user's profile, and those that profiles are made of.
+MOST_EXPECTED, MOST_PROFILED = 12, 8
 #: The number of users at which the rule's constants were found.
 REFERENCE_USERS = 6040
 
@@ -46,8 +48,9 @@ class AutoParameters(Parameters):
     @property
     def dimensions(self) -> dict[str, int]:
         k, q = OWN_TASTES + (self.directions or 0), self.corrections or 0
-        sizes = {"tastes": k, "profile": k + 2, "corrections": q, "looks": self.directions or 0}
-        return {**sizes, "pairs": k * (k + 1) // 2, "cross": k * (k + 2), "profile pairs": (k + 2) * (k + 3) // 2}
+        e, p = min(k, MOST_EXPECTED), 2 + min(k, MOST_PROFILED)
+        sizes = {"tastes": k, "corrections": q, "looks": self.directions or 0, "profile": k + 2}
+        return {**sizes, "pairs": k * (k + 1) // 2, "expected": e, "profiled": p, "profile pairs": p * (p + 1) // 2}
 
     @property
     def shares(self) -> dict[str, float]:
