@@ -80,7 +80,7 @@ class AutoCoordinator(Coordinator):
         for _ in federation.rounds(ROUNDS if "factors" in shares else 0):
             shared = self.correct(federation, shared, now)
             federation.show(**shared.payload)
-        federation.ask("finish", **shared.payload)
+        federation.ask("finish", None, **shared.payload)
         form = replace(shared, **shared.payload).form(facts.scale, self.features)
         return Model("auto", facts.scale, facts.item_ids, form)
 

@@ -89,13 +89,13 @@ def budget(context: Context) -> dict[str, float]:
     x = min(context.mu * context.facts.users / REFERENCE_USERS, 10.0)
     factors = float(np.interp(x, [0.25, 0.45, 0.85, 1.5], [0.0, 0.25, 0.35, 0.5]))
     means = float(np.interp(x, [0.25, 1.0, 1.5], [0.25, 0.2, 0.15]))
-    tastes = float(np.interp(x, [0.3, 0.45, 1.5], [0.0, 0.03, 0.05]))
+    tastes = float(np.interp(x, [0.45, 1.5], [0.03, 0.05]))
     summary, prior = 0.01, 0.02
     return {
         "summary_share": summary,
         "means_share": means,
         "prior_share": prior,
-        "tastes_share": tastes if tastes > 0.01 else 0.0,
+        "tastes_share": tastes,
         "residuals_share": 1 - summary - prior - means - tastes - factors,
         "factors_share": factors if factors > 0.05 else 0.0,
         "corrections": 8 if x < 1.2 else 12,
