@@ -59,8 +59,12 @@ def party_of(ratings, unit=Unit.USER):
 
 def payload(party, step, size, stream):
     """Numbers of that size for everything that a step takes."""
-    shapes = party.steps[step].takes.shapes(party.dimensions)
-    return {name: (size * stream.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
+    takes = party.steps[step].takes
+    numbers = {name: size * stream.normal(size=shape) for name, shape in takes.shapes(party.dimensions).items()}
+    whole = {
+        name: np.clip(x, -(2**31), 2**31 - 1) for name, x in numbers.items() if takes.fields[name].dtype.kind == "i"
+    }
+    return {name: x.astype(takes.fields[name].dtype) for name, x in {**numbers, **whole}.items()}
 
 
 def answer(ratings, step, size, seed):

@@ -49,7 +49,7 @@ class AutoParameters(Parameters):
     def dimensions(self) -> dict[str, int]:
         k, q = OWN_TASTES + (self.directions or 0), self.corrections or 0
         e, p = min(k, MOST_EXPECTED), 2 + min(k, MOST_PROFILED)
-        sizes = {"tastes": k, "corrections": q, "looks": self.directions or 0, "profile": k + 2}
+        sizes = {"tastes": k, "corrections": q, "packed": -(-q // 4), "looks": self.directions or 0, "profile": k + 2}
         return {**sizes, "pairs": k * (k + 1) // 2, "expected": e, "profiled": p, "profile pairs": p * (p + 1) // 2}
 
     @property
@@ -88,7 +88,7 @@ def budget(context: Context) -> dict[str, float]:
         return {**only, "means_share": 1.0, "corrections": 0}
     x = min(context.mu * context.facts.users / REFERENCE_USERS, 10.0)
     factors = float(np.interp(x, [0.25, 0.45, 0.85, 1.5], [0.0, 0.25, 0.35, 0.5]))
-    means = float(np.interp(x, [0.25, 1.0, 1.5], [0.25, 0.2, 0.15]))
+    means = float(np.interp(x, [0.1, 0.25, 1.0, 1.5], [0.35, 0.3, 0.2, 0.15]))
     tastes = float(np.interp(x, [0.45, 1.5], [0.03, 0.05]))
     summary, prior = 0.01, 0.02
     return {
