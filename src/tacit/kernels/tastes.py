@@ -4,8 +4,11 @@ import numpy as np
 
 from tacit.kernels.jit import Array, compiled
 
+#: Nothing raises, whatever numbers a coordinator sent: whether something does could tell of a user's ratings.
+OPTIONS = {"fastmath": True, "error_model": "numpy"}
 
-@compiled(fastmath=True)
+
+@compiled(**OPTIONS)
 def _posteriors(indptr, items, targets, factors, noise, directions, means, spreads):
     k, q = directions.shape
     a, x, column = np.empty((k, k)), np.empty(k), np.empty(k)
@@ -80,7 +83,7 @@ def posteriors_numpy(indptr, items, targets, factors, noise, directions=None):
     return means, spreads
 
 
-@compiled(fastmath=True)
+@compiled(**OPTIONS)
 def _slopes(indptr, items, residuals, factors, means, spreads, out):
     k, q = spreads.shape[1:]
     for i in range(len(indptr) - 1):
@@ -112,7 +115,7 @@ def slopes_numpy(indptr, items, residuals, factors, means, spreads):
     return residuals[:, None] * means[users] - along
 
 
-@compiled(fastmath=True)
+@compiled(**OPTIONS)
 def _explained(indptr, items, factors, states, out):
     for i in range(len(indptr) - 1):
         for e in range(indptr[i], indptr[i + 1]):

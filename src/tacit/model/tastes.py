@@ -22,7 +22,8 @@ class Tastes:
     A user's taste z is N(Bᵀf, I) a priori, where the profile f says how much and what the user rates, whatever the
     ratings; ratings are r̂ with noise of variance s²:
 
-        f = [1, log(1 + n_u), Σ_j v_j/(n_u + 10)]      z = Bᵀf + (s²·I + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·Bᵀf)
+        f = [1, log(1 + n_u), Σ_j v_j/(n_u + 10)]
+        z = Bᵀf + (s²·I + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·Bᵀf)
 
     Choices are P(j | u) ∝ exp(popularity_j + x_j·θ_u), with x_j an item's features centred by popularity, in axes along
     which they are uncorrelated and have the variance λ: θ_u = Σ_j x_j/(n_u·λ + 1/.3) over the rated items.
@@ -81,7 +82,7 @@ class Tastes:
         left = np.clip(values, self.low, self.high) - self.base[items].astype(np.float64)
         found = np.empty((len(indptr) - 1, self.width), dtype=np.float32)
         found[:, : self._tastes] = tastes(indptr, items, left, self.items, self.prior, self.noise)[0]
-        if self._looks:
+        if self.features is not None and self._looks:
             sums, counts = row_sums(indptr, items, self.features), np.diff(indptr)[:, None]
             found[:, self._tastes :] = sums / (counts * self._variances + 1 / PREFERENCE)
         return found

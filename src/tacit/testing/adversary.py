@@ -112,7 +112,10 @@ def request_of(party: Party, step: Step, round: int, mode: int) -> Request:
     for name, wanted in step.takes.fields.items():
         if isinstance(wanted, Floats):
             shape = tuple(party.dimensions[s] if isinstance(s, str) else s for s in wanted.shape)
-            payload[name] = wild(mode, shape).astype(np.float32)
+            numbers = wild(mode, shape)
+            if wanted.dtype.kind == "i":
+                numbers = np.clip(numbers, -(2**31), 2**31 - 1)
+            payload[name] = numbers.astype(wanted.dtype)
         elif isinstance(wanted, Integer):
             payload[name] = min(max(wanted.low, round - 1), wanted.high)
         else:

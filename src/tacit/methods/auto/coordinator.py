@@ -13,7 +13,7 @@ from tacit.methods.auto.counts import Measured, weights
 from tacit.methods.auto.features import described, principal
 from tacit.methods.auto.means import Means, item_means, water_filling
 from tacit.methods.auto.parameters import OWN_TASTES
-from tacit.methods.auto.priors import mean_map, reliability, spread_map
+from tacit.methods.auto.priors import mean_map, profile_map, reliability, spread_map
 from tacit.methods.auto.shared import Shared, basis_features, unit_of
 from tacit.methods.auto.specs import COUNTED, PRODUCTS, RESIDUAL_COUNTED, ROUNDS
 from tacit.methods.method import Coordinator
@@ -71,7 +71,7 @@ class AutoCoordinator(Coordinator):
             if "tastes" in shares:
                 self.tastes(federation.sum("tastes", **self.plain(now)), now)
             if "prior" in shares and t == 0:
-                self.expect(federation.sum("prior", **self.plain(now)), now)
+                self.expect(federation, now)
             a = self.item_weights(federation.noise("residuals"), now)
             total = federation.sum("residuals", **self.plain(now), weights=a.astype(np.float32))
             self.residuals(total, a, now)
@@ -80,7 +80,7 @@ class AutoCoordinator(Coordinator):
         for _ in federation.rounds(ROUNDS if "factors" in shares else 0):
             shared = self.correct(federation, shared, now)
             federation.show(**shared.payload)
-        federation.ask("finish", **shared.payload)
+        federation.ask("finish", None, **shared.payload)
         form = replace(shared, **shared.payload).form(facts.scale, self.features)
         return Model("auto", facts.scale, facts.item_ids, form)
 
@@ -172,15 +172,16 @@ class AutoCoordinator(Coordinator):
         now.spread, now.prior = now.spread @ change, now.prior @ back
         now.prior[2:] = back @ now.prior[2:]
 
-    def expect(self, total: Total, now: State) -> None:
+    def expect(self, federation: Federation, now: State) -> None:
         """B: the mean of tastes by how much and what a user rates."""
-        V = self.shown(now).factors(self.features)
-        share = now.d / now.d.sum()
-        known = np.diag(reliability(V, share, now.ratings, now.noise))
+        V, share, sizes = self.shown(now).factors(self.features), now.d / now.d.sum(), self.parameters.dimensions
+        along = strongest(V, share, sizes["expected"])
+        profile = profile_map(V, share, now.ratings, sizes["profiled"] - 2)
+        asked = {"directions": along.astype(np.float32), "profile": profile.astype(np.float32)}
+        total = federation.sum("prior", **self.plain(now), **asked)
+        known = np.diag(along.T @ reliability(V, share, now.ratings, now.noise) @ along)
         found = mean_map(total["cross"], total["pairs"], known, total.noise, PRODUCTS, self.facts.users)
-        scale = np.full(len(found), 3.0)
-        scale[:2] = 1.0, 0.2
-        now.prior = found * scale[:, None]
+        now.prior = profile @ found @ along.T
 
     # -- D: residual item means -------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ def item_means(y: np.ndarray, v: np.ndarray, features: np.ndarray, popularity: n
 def water_filling(counts: np.ndarray, variance: np.ndarray, noise: float, spread: float, users: int) -> np.ndarray:
     """Weights a_i of items in a normalised sum that lessen Σ_i counts_i·variance_i most; (m,), 0 where it is useless.
 
-    a_i² = (c·N_i − 1/variance_i)₊·(noise/N_i)², with c so that Σ_i N_i/n·a_i²·spread = 1: a contribution's squared norm.
+    a_i² = (c·N_i − 1/variance_i)₊·(noise/N_i)², with c so that Σ_i N_i/n·a_i²·spread = 1, a contribution's size.
     """
     N, p, low, high = np.maximum(counts, 1e-9), np.maximum(variance, 1e-12), -60.0, 60.0
     noise = max(noise, 1e-6)

@@ -15,6 +15,8 @@ from tacit.methods.method import Parameters
 MOST_DIRECTIONS, PER_FEATURE = 40, 8
 #: Tastes that need no features: a constant, popularity, and the item's mean.
 OWN_TASTES = 3
+#: The strongest directions whose means are expected of a user's profile, and those that profiles are made of.
+MOST_EXPECTED, MOST_PROFILED = 12, 8
 #: The number of users at which the rule's constants were found.
 REFERENCE_USERS = 6040
 
@@ -46,8 +48,9 @@ class AutoParameters(Parameters):
     @property
     def dimensions(self) -> dict[str, int]:
         k, q = OWN_TASTES + (self.directions or 0), self.corrections or 0
-        sizes = {"tastes": k, "profile": k + 2, "corrections": q, "looks": self.directions or 0}
-        return {**sizes, "pairs": k * (k + 1) // 2, "cross": k * (k + 2), "profile pairs": (k + 2) * (k + 3) // 2}
+        e, p = min(k, MOST_EXPECTED), 2 + min(k, MOST_PROFILED)
+        sizes = {"tastes": k, "corrections": q, "packed": -(-q // 4), "looks": self.directions or 0, "profile": k + 2}
+        return {**sizes, "pairs": k * (k + 1) // 2, "expected": e, "profiled": p, "profile pairs": p * (p + 1) // 2}
 
     @property
     def shares(self) -> dict[str, float]:
@@ -85,14 +88,14 @@ def budget(context: Context) -> dict[str, float]:
         return {**only, "means_share": 1.0, "corrections": 0}
     x = min(context.mu * context.facts.users / REFERENCE_USERS, 10.0)
     factors = float(np.interp(x, [0.25, 0.45, 0.85, 1.5], [0.0, 0.25, 0.35, 0.5]))
-    means = float(np.interp(x, [0.25, 1.0, 1.5], [0.25, 0.2, 0.15]))
-    tastes = float(np.interp(x, [0.3, 0.45, 1.5], [0.0, 0.03, 0.05]))
+    means = float(np.interp(x, [0.1, 0.25, 1.0, 1.5], [0.35, 0.3, 0.2, 0.15]))
+    tastes = float(np.interp(x, [0.45, 1.5], [0.03, 0.05]))
     summary, prior = 0.01, 0.02
     return {
         "summary_share": summary,
         "means_share": means,
         "prior_share": prior,
-        "tastes_share": tastes if tastes > 0.01 else 0.0,
+        "tastes_share": tastes,
         "residuals_share": 1 - summary - prior - means - tastes - factors,
         "factors_share": factors if factors > 0.05 else 0.0,
         "corrections": 8 if x < 1.2 else 12,

@@ -78,18 +78,22 @@ class AutoParty(Party):
 
     @step(
         Kind.SUM,
-        takes=TASTES,
-        gives=Schema(cross=Floats("cross"), pairs=Floats("profile pairs")),
+        takes=Schema(
+            **TASTES.fields,
+            directions=Floats("tastes", "expected"),
+            profile=Floats("profile", "profiled"),
+        ),
+        gives=Schema(cross=Floats("expected", "profiled"), pairs=Floats("profile pairs")),
         what="how users' tastes go with how much and what they rate",
     )
-    def prior(self, **shared: np.ndarray) -> Release:
+    def prior(self, directions: np.ndarray, profile: np.ndarray, **shared: np.ndarray) -> Release:
+        """E[z]·fᵀ and f·fᵀ, with the profiles f = [1, log(1 + n_u), mean factors]·profile."""
         with np.errstate(all="ignore"):
             mine = Shared(**shared)
             V = mine.factors(self._features)
-            z, _expected, _spread = self._posteriors(mine, V)
-            f = profiles(self.ratings.indptr, self.ratings.items, V)
-            f *= self._profile_scale(f.shape[1])
-            cross = (z[:, :, None] * f[:, None, :]).reshape(len(z), -1)
+            z = self._posteriors(mine, V)[0] @ directions.astype(np.float64)
+            f = profiles(self.ratings.indptr, self.ratings.items, V) @ profile.astype(np.float64)
+            cross = z[:, :, None] * f[:, None, :]
             return self.gate.sum({"cross": cross, "pairs": PRODUCTS * packed(f)}, self.ratings.counts)
 
     @step(
@@ -157,13 +161,6 @@ class AutoParty(Party):
         n = self.ratings.counts
         sums = np.bincount(users_of(self.ratings.indptr), weights=self._ratings, minlength=len(n))
         return sums / (n + SHRINKAGE)
-
-    @staticmethod
-    def _profile_scale(width: int) -> np.ndarray:
-        """A profile's parts at about the same length: 1, log(1 + n_u), and a centroid."""
-        scale = np.full(width, 3.0)
-        scale[:2] = 1.0, 0.2
-        return scale
 
     def _posteriors(
         self, shared: Shared, V: np.ndarray, directions: np.ndarray | None = None

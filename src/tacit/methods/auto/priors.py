@@ -8,6 +8,8 @@ from tacit.boundary.least_squares import unpacked
 
 #: Tastes' variances are moved within these bounds, and by this power of what was measured: posteriors understate it.
 SMALLEST, LARGEST, POWER = 0.05, 8.0, 3.0
+#: How much users' mean item factors vary, over how much items' do.
+BETWEEN = 0.4
 
 
 def spread_map(pairs: np.ndarray, noise: float, users: int) -> np.ndarray:
@@ -45,25 +47,42 @@ def reliability(factors: np.ndarray, popularity: np.ndarray, ratings: float, noi
     return A @ np.linalg.inv(A + noise * np.eye(len(A)))
 
 
+def profile_map(factors: np.ndarray, popularity: np.ndarray, ratings: float, most: int) -> np.ndarray:
+    """The map (2 + k, p) of raw profiles to numbers of about mean 0 and variance 1, the first of them a constant.
+
+    Raw ones are [1, log(1 + n_u), mean factors]; mean factors vary among users about .4 as much as items do.
+    """
+    k, middle = factors.shape[1], popularity @ factors
+    around = factors - middle
+    sizes, axes = np.linalg.eigh((around * popularity[:, None]).T @ around)
+    sizes, axes = sizes[::-1][:most], axes[:, ::-1][:, :most]
+    scale = np.where(sizes > 1e-9, 1 / (BETWEEN * np.sqrt(np.maximum(sizes, 1e-9))), 0.0)
+    found = np.zeros((2 + k, 2 + most))
+    found[0, 0] = 1.0
+    found[0, 1], found[1, 1] = -(np.log(ratings) - 0.5) / 1.1, 1 / 1.1
+    found[2:, 2:] = axes * scale
+    found[0, 2:] = -(middle @ axes) * scale
+    return found
+
+
 def mean_map(
     cross: np.ndarray, pairs: np.ndarray, known: np.ndarray, noise: float, product_weight: float, users: int
 ) -> np.ndarray:
-    """B (p, k) with E z = Bᵀf: from noised sums of z·fᵀ and of weighted f·fᵀ.
+    """B (p, e) with E z = Bᵀf: from noised sums of z·fᵀ and of weighted f·fᵀ.
 
     The moments of z are divided by how much of each direction is known. Each profile column's are shrunk by the part
     that noise has in them.
 
     Parameters
     ----------
-    cross : (k·p,) noised Σ_u z·fᵀ
+    cross : (e, p) noised Σ_u z·fᵀ
     pairs : packed noised Σ_u weight·f·fᵀ
-    known : (k,) the part of each taste that a typical user's ratings reveal
+    known : (e,) the part of each taste that a typical user's ratings reveal
     noise : standard deviation of the noise on each cell
     """
-    k = len(known)
-    moments = cross.reshape(k, -1).astype(np.float64) / users
-    each, size = (noise / users) ** 2, np.square(moments).sum(axis=0)
-    moments *= np.maximum(1 - k * each / np.maximum(size, 1e-300), 0.0)
+    moments, each = cross.astype(np.float64) / users, (noise / users) ** 2
+    size = np.square(moments).sum(axis=0)
+    moments *= np.maximum(1 - len(known) * each / np.maximum(size, 1e-300), 0.0)
     second = unpacked(pairs[None].astype(np.float64))[0] / users / product_weight
     sizes, axes = np.linalg.eigh(second)
     floor = 0.05 + noise / users / product_weight

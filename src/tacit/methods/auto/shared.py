@@ -9,6 +9,7 @@ import numpy as np
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Scale
 from tacit.federation import Floats, Schema
+from tacit.federation.messages import Ints
 from tacit.methods.auto.features import crossed, described
 from tacit.model.tastes import Tastes
 
@@ -19,7 +20,7 @@ TASTES = Schema(
     prior=Floats("profile", "tastes"),
     noise=Floats(1),
 )
-CORRECTED = Schema(**TASTES.fields, corrections=Floats("items", "corrections"), axes=Floats("corrections", "tastes"))
+CORRECTED = Schema(**TASTES.fields, corrections=Ints("items", "packed"), axes=Floats("corrections", "tastes"))
 FINAL = Schema(**CORRECTED.fields, looks=Floats("basis", "looks"))
 
 
@@ -43,7 +44,8 @@ class Shared:
     metric : (3 + d, k)
     prior : B of `Tastes`, (2 + k, k)
     noise : (1,), s²
-    corrections, axes : (m, q) and (q, k), item factors beyond what features say, or None
+    corrections, axes : (m, q) and (q, k), item factors beyond what features say, or None; parties get corrections as
+        bytes, four in an integer (`as_bytes`)
     looks : (3 + d, l), the ranking's features, or None
     """
 
@@ -59,7 +61,11 @@ class Shared:
     @property
     def payload(self) -> dict[str, np.ndarray]:
         """As it is sent."""
-        return {name: x.astype(np.float32) for name, x in vars(self).items() if x is not None}
+        sent = {name: x.astype(np.float32) for name, x in vars(self).items() if x is not None}
+        if self.corrections is not None and self.axes is not None:
+            sent["corrections"], scales = as_bytes(self.corrections)
+            sent["axes"] = (scales[:, None] * self.axes).astype(np.float32)
+        return sent
 
     def basis(self, features: np.ndarray) -> np.ndarray:
         """[1, popularity, base, features], (m, 3 + d) float64."""
@@ -70,7 +76,10 @@ class Shared:
         """V, (m, k) float64."""
         found = self.basis(features) @ self.metric.astype(np.float64)
         if self.corrections is not None and self.axes is not None:
-            found += self.corrections.astype(np.float64) @ self.axes.astype(np.float64)
+            q, corrections = len(self.axes), self.corrections
+            if corrections.dtype == np.int32:
+                corrections = np.ascontiguousarray(corrections).view(np.int8).reshape(len(found), -1)[:, :q]
+            found += corrections.astype(np.float64) @ self.axes.astype(np.float64)
         return found
 
     @property
@@ -97,3 +106,15 @@ class Shared:
             self.popularity.astype(np.float32),
             looks,
         )
+
+
+def as_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`x` (m, q) in steps of a 127th of each column's largest, as (m, ⌈q/4⌉) int32 of four bytes each; and the steps.
+
+    Noise is far larger than such a step, and a device receives a quarter of what float32 would take.
+    """
+    m, q = x.shape
+    steps = np.maximum(np.abs(x).max(axis=0, initial=0.0), 1e-12) / 127
+    whole = np.zeros((m, 4 * -(-q // 4)), dtype=np.int8)
+    whole[:, :q] = np.rint(x / steps)
+    return whole.view("<i4").reshape(m, -1), steps

@@ -18,18 +18,13 @@ from tacit.methods.context import Context
 #: those of residuals, which are smaller. In quarters of the scale's span.
 COUNTED, RESIDUAL_COUNTED = 0.7, 0.3
 #: Limits of what one user adds to the summary, and to profiles and tastes; the weight of products of profiles there.
-SUMMARY_LIMIT, PRODUCTS = 1.5, 0.3
+SUMMARY_LIMIT, PRIOR_LIMIT, PRODUCTS = 1.5, 6.0, 0.3
 #: How often residuals, prior variances of tastes and factors are measured.
 ROUNDS = 2
 
 
 def tastes_limit(tastes: int) -> float:
     """The largest Frobenius norm of E[zzᵀ] − I that one user adds."""
-    return math.sqrt(tastes)
-
-
-def prior_limit(tastes: int) -> float:
-    """The largest norm of one user's products of taste and profile."""
     return math.sqrt(tastes)
 
 
@@ -53,7 +48,7 @@ def specs(parameters: AutoParameters, context: Context) -> Sequence[Spec]:
     queries: dict[str, tuple[Query, int, float]] = {
         "summary": (Clipped(("summary",), SUMMARY_LIMIT), 1, 0.5 * facts.users),
         "means": (Normalised(("errors", "weights")), 1, per_item * COUNTED / math.sqrt(1.5 * each)),
-        "prior": (Clipped(("cross", "pairs"), prior_limit(k)), 1, 0.1 * facts.users),
+        "prior": (Clipped(("cross", "pairs"), PRIOR_LIMIT), 1, 0.1 * facts.users),
         "tastes": (Clipped(("pairs",), tastes_limit(k)), ROUNDS, 0.1 * facts.users),
         "residuals": (Normalised(("errors", "weights")), ROUNDS, per_item * RESIDUAL_COUNTED / math.sqrt(0.8 * each)),
         "factors": (NormalisedRows("slopes"), ROUNDS, per_item * 0.1 / math.sqrt(each)),
