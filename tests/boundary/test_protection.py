@@ -262,6 +262,8 @@ def test_a_run_over_the_budget_is_refused_before_its_first_release_even_a_public
         tell(gate)
     with gate.serving("ready", 1, 0, "request 1"), pytest.raises(BudgetSpent):
         gate.public("done")
+    with gate.serving("advertise:tell", 1, 0, "request 2"), pytest.raises(BudgetSpent):
+        gate.exchange("advertise", {"context": "00"})
     assert gate.protection.ledger.rows() == []
 
 
