@@ -112,6 +112,14 @@ def test_the_first_schedule_is_the_one_that_stands(tmp_path):
     assert tally.spent().first == (Gaussian(3.0, 5),)
 
 
+def test_beyond_the_first_schedule_the_tightest_composition_is_not_used():
+    """It is for a list that was fixed beforehand; what was chosen in the light of answers costs a filter's ε."""
+    first, twice = (SampledGaussian(1.0, 0.01, 200),), [SampledGaussian(1.0, 0.01, 400)]
+    veto = Filter(4.0, 1e-5, Relation.ZERO_OUT, first)
+    assert veto.spent(first) == epsilon(first, 1e-5, Relation.ZERO_OUT)
+    assert veto.spent(twice) > 1.05 * epsilon(twice, 1e-5, Relation.ZERO_OUT)
+
+
 @pytest.mark.parametrize("first", [(), (Gaussian(4.0, 3),), (SampledGaussian(1.0, 0.01, 200),)])
 def test_a_filters_bounds_share_one_delta_with_the_first_schedule(first):
     """Each bound may fail with its own part of δ; together they may fail with δ, and no more."""
