@@ -73,6 +73,17 @@ def test_without_a_ledger_too_what_is_hidden_is_released_as_often_as_was_planned
         gate.chain(lambda s, stream: {"x": np.ones(2, dtype=np.float32)})
 
 
+def test_one_request_gets_one_release_and_every_request_draws_of_its_own(gate):
+    gate.sum(lambda s, stream: {"x": np.ones(2, dtype=np.float32)})
+    with pytest.raises(PrivacyRefused, match="two releases for one request"):
+        gate.sum(lambda s, stream: {"x": np.ones(2, dtype=np.float32)})
+    draws = []
+    for request in ("one", "other"):
+        with gate.serving("tell", 1, 0, request):
+            draws.append(gate.stream("sample", 0).random())
+    assert draws[0] != draws[1]
+
+
 def test_a_chain_without_an_update_lets_out_what_was_noised():
     gate, request = chained(1)
     with request:

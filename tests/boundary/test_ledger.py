@@ -35,6 +35,11 @@ def tamper(ledger, statement, *values):
     return Ledger(ledger.path, "party-1")
 
 
+def test_a_row_is_synced_before_its_bytes_leave(ledger):
+    """SQLite's `full`: a commit returns once it is on the disk, so that no loss of power brings a budget back."""
+    assert ledger._database.execute("pragma synchronous").fetchone() == (2,)
+
+
 def test_it_outlives_the_process(ledger):
     ledger.close()
     again = Ledger(ledger.path, "party-1")

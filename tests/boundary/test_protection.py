@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from privacy_loss import seeded
 from stated import DELTA, deployed, gate_of, grid_of, promise, step_terms
 
 from tacit.aggregation.ideal import Ideal
@@ -12,7 +13,7 @@ from tacit.boundary import Gate
 from tacit.boundary import mechanisms as mechanism
 from tacit.boundary.account import epsilon
 from tacit.boundary.clipped_sums import Clipped
-from tacit.boundary.code import SEALED
+from tacit.boundary.code import SEALED, Floats
 from tacit.boundary.events import Gaussian
 from tacit.boundary.filters import Filter
 from tacit.boundary.ledger import Ledger
@@ -93,6 +94,16 @@ def test_noise_has_the_size_that_the_terms_state(tmp_path, monkeypatch, way, dev
     )
     monkeypatch.setattr(mechanism, "Skellam", lambda variance: skellam(variance / 4))
     assert off(tmp_path / "planted", way, devices) > ALARM
+
+
+def test_every_contributor_adds_all_of_the_noise_where_each_has_its_own():
+    """A cohort of nine devices: nine times the variance, within 5 % of 40,000 cells (7 standard deviations)."""
+    grid = grid_of(Clipped(("x",), 1.0), 4, 2.0)
+    for contributors in (1, 9):
+        floats = Floats(2.0).noised({"x": np.zeros(40_000)}, contributors, seeded("floats"))["x"]
+        assert floats.var() == pytest.approx(4.0 * contributors, rel=0.05)
+        integers = grid.noised(np.zeros(40_000, dtype=np.int64), contributors, seeded("integers"))
+        assert integers.var() == pytest.approx(grid.variance * contributors, rel=0.05)
 
 
 def test_noise_of_half_the_sensitivity_is_noticed(tmp_path, monkeypatch):
@@ -251,6 +262,8 @@ def test_a_run_over_the_budget_is_refused_before_its_first_release_even_a_public
         tell(gate)
     with gate.serving("ready", 1, 0, "request 1"), pytest.raises(BudgetSpent):
         gate.public("done")
+    with gate.serving("advertise:tell", 1, 0, "request 2"), pytest.raises(BudgetSpent):
+        gate.exchange("advertise", {"context": "00"})
     assert gate.protection.ledger.rows() == []
 
 

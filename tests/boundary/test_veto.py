@@ -12,7 +12,7 @@ from stated import promise, record, step_terms
 import tacit
 from tacit.boundary import ledger as ledgers
 from tacit.boundary import protection as protections
-from tacit.boundary.account import epsilon
+from tacit.boundary.account import delta, epsilon
 from tacit.boundary.clipped_gradients import EmbeddingGradient
 from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.code import Floats
@@ -107,6 +107,28 @@ def test_the_first_schedule_is_the_one_that_stands(tmp_path):
     assert tally.spent().first == (Gaussian(2.0, 5),)
     other.first_schedule([Gaussian(3.0, 5)])
     assert tally.spent().first == (Gaussian(3.0, 5),)
+    record(own)
+    other.first_schedule([Gaussian(1.0, 500)])  # after the first release that cost, it is fixed
+    assert tally.spent().first == (Gaussian(3.0, 5),)
+
+
+def test_beyond_the_first_schedule_the_tightest_composition_is_not_used():
+    """It is for a list that was fixed beforehand; what was chosen in the light of answers costs a filter's ε."""
+    first, twice = (SampledGaussian(1.0, 0.01, 200),), [SampledGaussian(1.0, 0.01, 400)]
+    veto = Filter(4.0, 1e-5, Relation.ZERO_OUT, first)
+    assert veto.spent(first) == epsilon(first, 1e-5, Relation.ZERO_OUT)
+    assert veto.spent(twice) > 1.05 * epsilon(twice, 1e-5, Relation.ZERO_OUT)
+
+
+@pytest.mark.parametrize("first", [(), (Gaussian(4.0, 3),), (SampledGaussian(1.0, 0.01, 200),)])
+def test_a_filters_bounds_share_one_delta_with_the_first_schedule(first):
+    """Each bound may fail with its own part of δ; together they may fail with δ, and no more."""
+    total = 1e-5
+    reached = epsilon(first, total / 2, Relation.ZERO_OUT) if first else 1.0
+    veto = Filter(reached, total, Relation.ZERO_OUT, first)
+    taken = delta(first, reached, Relation.ZERO_OUT)
+    assert taken + veto._mu_share + sum(veto._shares) <= total * (1 + 1e-9)
+    assert taken > total / 4 or not first  # so that a δ that is counted twice would show
 
 
 Z, DELTA, REPLACE, ZERO_OUT = 4.0, 1e-5, Relation.REPLACE, Relation.ZERO_OUT

@@ -375,3 +375,10 @@ def test_a_piece_on_more_cells_than_were_declared_keeps_within_delta_1():
     whole = rounding.summed(pieces_of([np.full(100, 0.1)]), real("many cells"))
     assert np.linalg.norm(whole) <= rounding.l2
     assert np.abs(whole).sum() <= rounding.l1
+
+
+@pytest.mark.parametrize("variance", [2.0**10, 2.0**25, 2.0**39])
+def test_a_cell_has_room_for_its_noise(variance):
+    """2⁻⁴⁰ is 7.6 standard deviations of a normal variable; one contribution is small beside these."""
+    bits = bits_for(1, Rounding(1.0, 1.0, 1), variance, 1)
+    assert 2.0 ** (bits - 1) > 7 * math.sqrt(variance)
