@@ -7,6 +7,7 @@ from tacit.model.linear import Linear
 from tacit.model.model import Model
 from tacit.model.nonnegative import NonNegative
 from tacit.model.predictor import Fitted, Part, Predictor, assemble
+from tacit.model.tastes import Tastes
 
 __all__ = [
     "Fitted",
@@ -18,5 +19,6 @@ __all__ = [
     "NonNegative",
     "Part",
     "Predictor",
+    "Tastes",
     "assemble",
 ]
