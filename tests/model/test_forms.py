@@ -14,7 +14,7 @@ from tacit.deploy import site_files as kept
 from tacit.errors import DataError
 from tacit.federation import Facts
 from tacit.methods import chosen
-from tacit.model import CoOccurrence, Fitted, Hashed, Implicit, ItemItem, Linear, Model, NonNegative, forms
+from tacit.model import CoOccurrence, Fitted, Hashed, Implicit, ItemItem, Linear, Model, NonNegative, Tastes, forms
 from tacit.partition import partition
 from tacit.prepare import PreparedRun, train
 from tacit.rng import derive, id_keys
@@ -81,6 +81,10 @@ def a_form(kind):
             return replace(Linear.factors(items - 0.3, SCALE), order=biases, personal=0.5)
         case "non-negative":
             return NonNegative(1.0, 5.0, items)
+        case "tastes" | "tastes without an order":
+            prior = 0.1 * stream.normal(size=(K + 2, K)).astype(np.float32)
+            rated = Tastes(1.0, 5.0, 0.7, 3 + biases / 2, items - 0.3, prior)
+            return rated if kind != "tastes" else replace(rated, popularity=biases, features=items[:, :2] - 0.5)
         case "implicit":
             return Implicit(items - 0.5, confidence=10.0)
         case "item-item":
@@ -94,19 +98,21 @@ def a_form(kind):
     return Nearest(items)
 
 
+TASTES = ["tastes", "tastes without an order"]
 KINDS = [
     "bias",
     "scores",
     "popularity",
     "factors",
     "an order",
+    *TASTES,
     "non-negative",
     "implicit",
     "hashed",
     "nearest",
     "item-item",
+    "co-occurrence",
 ]
-KINDS += ["co-occurrence"]
 
 
 def histories(seed=1, n=N):
@@ -139,7 +145,7 @@ def test_ratings_are_cells_of_the_rows_unless_the_form_ranks_by_something_else(k
     assert rows.shape == (N, M)
     assert rows.dtype == np.float32
     assert (rated is not None) == forms.rates(form) == Fitted(form, states).rates
-    if kind == "an order":
+    if kind in ("an order", "tastes"):
         assert not np.allclose(rated, rows.ravel(), atol=0.1)
     elif rated is not None:
         assert rated.dtype == np.float32

@@ -32,7 +32,7 @@ class ALS(Estimator):
 
     method: ClassVar[str]
     factors: int | None = None
-    sweeps: int = 20
+    sweeps: int | None = None
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7
@@ -192,7 +192,7 @@ class Central(Estimator):
 
     method: ClassVar[str]
     factors: int | None = None
-    sweeps: int = 20
+    sweeps: int | None = None
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
@@ -213,7 +213,7 @@ class Local(Estimator):
 
     method: ClassVar[str]
     factors: int | None = None
-    sweeps: int = 20
+    sweeps: int | None = None
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
