@@ -64,7 +64,7 @@ feedback = "explicit"     # explicit · implicit · count
 # scale = [1, 5]          # without it the scale is read off the data, and the run says so
 # users = 1000            # at least as many as the data has
 # catalogue = "items.csv" # the item ids that there are, and their attributes
-# features = ["genres"]   # which of these attributes a method may use: text, numbers, lists of text
+# features = ["genres"]   # which of these attributes a method may use: text, numbers, lists of text, "title:text"
 # ratings = 50000         # about how many; private step sizes rest on it, the guarantee does not
 
 [split]
