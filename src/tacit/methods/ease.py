@@ -21,6 +21,7 @@ overfit towards the Identity".
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -91,7 +92,7 @@ class EaseCoordinator(Coordinator):
                 if k:
                     pairs = federation.sum("pairs", counts=counts)
                     factors = shrunken_factors(pairs["pairs"], pairs.noise).astype(np.float32)
-                shared = {"counts": counts, "factors": factors}
+                shared: dict[str, Any] = {"counts": counts, "factors": factors}
             else:
                 pairs = federation.sum("pairs", counts=counts)
                 shared = {"counts": counts, "inverse": inverse(pairs["pairs"], self.parameters)}

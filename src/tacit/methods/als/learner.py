@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +97,7 @@ class Learner:
         return replace(self, form=form, prior=prior)
 
     @property
-    def payload(self) -> dict[str, np.ndarray]:
+    def payload(self) -> dict[str, Any]:
         return payload_of(self.form)
 
 

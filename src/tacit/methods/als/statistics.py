@@ -39,7 +39,9 @@ class Totals(Unbounded):
     def largest(self) -> float:
         return LARGEST
 
-    def over(self, statistics: UserStatistics, present: np.ndarray | None = None) -> UnboundedAnswer:
+    def over(  # type: ignore[override]
+        self, statistics: UserStatistics, present: np.ndarray | None = None
+    ) -> UnboundedAnswer:
         return UnboundedAnswer(self, lambda *_: statistics.totals(present))
 
 
@@ -51,7 +53,7 @@ class ItemTotals(Unbounded):
     def largest(self) -> float:
         return LARGEST
 
-    def over(
+    def over(  # type: ignore[override]
         self, ratings: Ratings, channels: Mapping[str, np.ndarray], present: np.ndarray | None = None
     ) -> UnboundedAnswer:
         here = participants(present, ratings.n_users)[ratings.users]
