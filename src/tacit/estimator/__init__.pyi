@@ -9,6 +9,17 @@ from tacit.estimator.base import Estimator as Estimator
 from tacit.methods import Method
 
 @dataclass(kw_only=True, eq=False)
+class Als(Estimator):
+    """Bayesian alternating least squares: see help(Als)."""
+
+    method: ClassVar[str]
+    factors: int | None = None
+    sweeps: int | None = None
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class SGDMF(Estimator):
     """Federated matrix factorization by stochastic gradient descent: see help(SGDMF)."""
 
@@ -150,6 +161,15 @@ class Central(Estimator):
     """Central training, all ratings in one place: see help(Central)."""
 
     method: ClassVar[str]
+    factors: int | None = None
+    sweeps: int | None = None
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
+class CentralSgd(Estimator):
+    """Central training by SGD: see help(CentralSgd)."""
+
+    method: ClassVar[str]
     factors: int = 20
     epochs: int = 40
     rate: float = 0.32
@@ -160,6 +180,15 @@ class Central(Estimator):
 @dataclass(kw_only=True, eq=False)
 class Local(Estimator):
     """Local training, everybody alone: see help(Local)."""
+
+    method: ClassVar[str]
+    factors: int | None = None
+    sweeps: int | None = None
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
+class LocalSgd(Estimator):
+    """Local training by SGD, everybody alone: see help(LocalSgd)."""
 
     method: ClassVar[str]
     factors: int = 20
@@ -199,6 +228,8 @@ class Random(Estimator):
     seed: int = 7
 
 @overload
+def estimator(method: Literal["als"]) -> type[Als]: ...
+@overload
 def estimator(method: Literal["sgdmf"]) -> type[SGDMF]: ...
 @overload
 def estimator(method: Literal["gradient-clipping"]) -> type[GradientClipping]: ...
@@ -217,7 +248,11 @@ def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload
 def estimator(method: Literal["central"]) -> type[Central]: ...
 @overload
+def estimator(method: Literal["central-sgd"]) -> type[CentralSgd]: ...
+@overload
 def estimator(method: Literal["local"]) -> type[Local]: ...
+@overload
+def estimator(method: Literal["local-sgd"]) -> type[LocalSgd]: ...
 @overload
 def estimator(method: Literal["global-mean"]) -> type[GlobalMean]: ...
 @overload
