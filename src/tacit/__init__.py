@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.data.load import load as load
     from tacit.data.ratings import Ratings as Ratings
     from tacit.data.split import split as split
+    from tacit.estimator import ALS as ALS
     from tacit.estimator import DP as DP
     from tacit.estimator import SGDMF as SGDMF
     from tacit.estimator import Bias as Bias
@@ -44,7 +45,8 @@ _HOMES = {
     "split": "tacit.data.split",
     "Model": "tacit.model",
     **dict.fromkeys(
-        ("DP", "SGDMF", "Bias", "Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"), "tacit.estimator"
+        ("DP", "ALS", "SGDMF", "Bias", "Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"),
+        "tacit.estimator",
     ),
 }
 #: Rooms that are also functions: tacit.partition(…), tacit.evaluate(…) and tacit.estimator(…).

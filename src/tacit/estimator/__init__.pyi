@@ -9,8 +9,8 @@ from tacit.estimator.base import Estimator as Estimator
 from tacit.methods import Method
 
 @dataclass(kw_only=True, eq=False)
-class Als(Estimator):
-    """Bayesian alternating least squares: see help(Als)."""
+class ALS(Estimator):
+    """Bayesian alternating least squares: see help(ALS)."""
 
     method: ClassVar[str]
     factors: int | None = None
@@ -166,8 +166,8 @@ class Central(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
-class CentralSgd(Estimator):
-    """Central training by SGD: see help(CentralSgd)."""
+class CentralSGD(Estimator):
+    """Central training by SGD: see help(CentralSGD)."""
 
     method: ClassVar[str]
     factors: int = 20
@@ -187,8 +187,8 @@ class Local(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
-class LocalSgd(Estimator):
-    """Local training by SGD, everybody alone: see help(LocalSgd)."""
+class LocalSGD(Estimator):
+    """Local training by SGD, everybody alone: see help(LocalSGD)."""
 
     method: ClassVar[str]
     factors: int = 20
@@ -228,7 +228,7 @@ class Random(Estimator):
     seed: int = 7
 
 @overload
-def estimator(method: Literal["als"]) -> type[Als]: ...
+def estimator(method: Literal["als"]) -> type[ALS]: ...
 @overload
 def estimator(method: Literal["sgdmf"]) -> type[SGDMF]: ...
 @overload
@@ -248,11 +248,11 @@ def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload
 def estimator(method: Literal["central"]) -> type[Central]: ...
 @overload
-def estimator(method: Literal["central-sgd"]) -> type[CentralSgd]: ...
+def estimator(method: Literal["central-sgd"]) -> type[CentralSGD]: ...
 @overload
 def estimator(method: Literal["local"]) -> type[Local]: ...
 @overload
-def estimator(method: Literal["local-sgd"]) -> type[LocalSgd]: ...
+def estimator(method: Literal["local-sgd"]) -> type[LocalSGD]: ...
 @overload
 def estimator(method: Literal["global-mean"]) -> type[GlobalMean]: ...
 @overload
