@@ -11,7 +11,7 @@ RATINGS = tacit.load("demo", users=80, items=40, ratings=1200)
 TRAIN, TEST = tacit.split(RATINGS, test=0.2, seed=7)
 SILOS = tacit.partition(TRAIN, into=3)
 QUICK = {"factors": 4, "rounds": 5, "local_steps": 2}
-ALL = [tacit.SGDMF(**QUICK), tacit.Central(epochs=2), tacit.Local(epochs=2), tacit.GlobalMean(), tacit.ItemMean()]
+ALL = [tacit.SGDMF(**QUICK), tacit.Central(sweeps=2), tacit.Local(sweeps=2), tacit.GlobalMean(), tacit.ItemMean()]
 ALL += [tacit.Popularity(), tacit.Random(), tacit.Bias()]
 
 

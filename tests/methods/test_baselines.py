@@ -87,6 +87,6 @@ def test_a_flat_start_is_better_for_whoever_has_few_ratings():
     learned, hidden = tacit.split(tacit.load("demo"), test=0.1, seed=7)
     parties, errors = tacit.partition(learned, into=10), {}
     for start, epochs in (("random", 40), ("flat", 20)):
-        model = tacit.Local(start=start, epochs=epochs).fit(parties)
+        model = tacit.estimator("local-sgd")(start=start, epochs=epochs).fit(parties)
         errors[start] = tacit.evaluate(model, hidden, ranking=False).metrics["mse"]
     assert errors["flat"] < errors["random"]

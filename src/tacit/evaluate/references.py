@@ -1,7 +1,7 @@
 """What a run is compared with: its floor, and references without privacy, on the same split and test.
 
 The floor has the metrics of `bias` on the same parties, at the same guarantee: a model that does not beat item and user
-biases has learned nothing. References are local biases, popularity and central training; they are only computed where
+biases has learned nothing. References are local training, popularity and central training; they are only computed where
 that is cheap compared to the run, and where it is not, `missing` has the reason.
 
 Both are for simulations, where the experimenter holds all data. The floor's ledgers are temporary, no budget is
@@ -69,19 +69,20 @@ def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> lis
         found.append({**entry, "metrics": judged.metrics, "intervals": spans})
 
     if prepared.parties.feedback in bias.feedback:
+        few = prepared.train.n_ratings <= CENTRAL
         alone = "each device alone: its user's mean rating"
         if prepared.parties.setting is not Setting.DEVICE:
-            alone = "each silo alone: item and user biases of its own ratings"
-        add("local", alone, lambda: _local(prepared), ranks and cells <= RANKED)
+            alone = "each silo alone: " + ("the method local" if few else "item and user biases of its own ratings")
+        add("local", alone, lambda: _trained(prepared, "local") if few else _local(prepared), ranks and cells <= RANKED)
     large = f"not ranked here, since {prepared.test.n_users:,} users × {prepared.test.n_items:,} items are many"
     if ranks:
         what = "the items that most users rated, the same for everyone"
         add("popularity", what, lambda: _popular(prepared.train), True, "" if cells <= POPULAR else large)
     if prepared.parties.feedback in bias.feedback:
         many = f"not trained here, since {prepared.train.n_ratings:,} ratings are many; tacit compare shows a run of it"
-        what = "matrix factorization on all ratings in one place"
+        what = "Bayesian alternating least squares on all ratings in one place"
         small = prepared.train.n_ratings <= CENTRAL
-        add("central", what, lambda: _central(prepared), ranks and cells <= RANKED, "" if small else many)
+        add("central", what, lambda: _trained(prepared, "central"), ranks and cells <= RANKED, "" if small else many)
     return found
 
 
@@ -90,8 +91,8 @@ def _popular(ratings: Ratings) -> Fitted:
     return Fitted.same_for_all(Linear.scores(counts, ratings.scale, rates=False), ratings.n_users)
 
 
-def _central(prepared: LoadedRun) -> Predictor:
-    method, parameters = chosen({"name": "central"})
+def _trained(prepared: LoadedRun, name: str) -> Predictor:
+    method, parameters = chosen({"name": name})
     facts = Facts.of(prepared.parties, prepared.file.seed)  # counted: it carries no guarantee
     trained = train(PreparedRun.of(method, parameters, facts), prepared.parties)
     return with_newcomers(trained, prepared.support, prepared.test.n_users)

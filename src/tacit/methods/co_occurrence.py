@@ -6,7 +6,7 @@ is signal, pushed up by the noise from w to w + edge²/(4w): the shrunken eigenv
 """
 
 import math
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -89,5 +89,5 @@ def ranked_by(counts: np.ndarray, head: np.ndarray, factors: np.ndarray, feature
     if rank:
         f[head], inside[head] = factors, 1
     floor = p * (np.where(inside > 0, FLOOR, TAIL) if rank else 1.0)
-    arrays: list[Any] = [np.ascontiguousarray(array, dtype=np.float32) for array in (inside, f, floor, X, C)]
-    return CoOccurrence(*arrays, weight=0.5 if rank else 1.0)
+    arrays = [np.ascontiguousarray(array, dtype=np.float32) for array in (inside, f, floor, X, C)]
+    return replace(CoOccurrence(*arrays), weight=0.5 if rank else 1.0)

@@ -22,6 +22,7 @@ from tacit.boundary import Release
 from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
+from tacit.data.public_facts import PublicFacts
 from tacit.federation import Federation, Floats, Party, Schema, Total, step
 from tacit.methods.als.learner import Learner, form_of
 from tacit.methods.als.noised import COUNT_WEIGHT, noised_start, noised_update
@@ -35,9 +36,10 @@ from tacit.rng import derive
 
 #: The largest rank that the rule chooses.
 MOST = 30
-#: With [privacy]: the counts' part of the budget, how many ratings of the middle a user's own mean starts with, and
-#: which μ·n a sweep takes.
-COUNTS, OWN, WORTH = 0.3, 5.0, 4000.0
+#: With [privacy]: the counts' part of the budget, and how many ratings of the middle a user's own mean starts with.
+COUNTS, OWN = 0.3, 5.0
+#: The signal in units of noise from which on there is one more sweep; found on synthetic worlds.
+WORTH = (40, 80, 320, 1280, 5120)
 
 
 class ALSParameters(Parameters):
@@ -46,11 +48,12 @@ class ALSParameters(Parameters):
     Parameters
     ----------
     factors : k; by default N // (n + m), from 1 to 30
-    sweeps : how often users and items are fitted to each other; by default 20, and with [privacy] 0 to 5, by μ·n
+    sweeps : how often users and items are fitted to each other; by default 25, and with [privacy] 0 to 5, by how far
+        an item's sums stand out of the noise
     """
 
     factors: int | None = Field(default=None, ge=1, le=256)
-    sweeps: Annotated[int, DEPENDS] = Field(default=20, ge=0, le=1000)
+    sweeps: Annotated[int, DEPENDS] = Field(default=25, ge=0, le=1000)
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -66,13 +69,17 @@ class ALSParameters(Parameters):
             if private:
                 update["factors"] = min(update["factors"], 2 + min(facts.features, 4))
         if "sweeps" not in self.model_fields_set and private:
-            update["sweeps"] = private_sweeps(context.mu, facts.users)
+            update["sweeps"] = private_sweeps(context.mu, facts)
         return self.model_copy(update=update)
 
 
-def private_sweeps(mu: float, users: int) -> int:
-    """How many sweeps noise leaves worth doing: 0 to 5, by how far the sums of n users stand out of it."""
-    return min(5, int(mu * users / WORTH))
+def private_sweeps(mu: float, facts: PublicFacts) -> int:
+    """How many sweeps noise leaves worth doing: 0 to 5, by how far an item's sums stand out of it.
+
+    Users' parts have length 1, so an item's sum is of the order Σ_u 1/√n_u, about √(N·n)/m, and the noise of order 1/μ.
+    """
+    signal = mu * math.sqrt(facts.ratings * facts.users) / facts.items
+    return sum(signal >= worth for worth in WORTH)
 
 
 def rank(ratings: int, users: int, items: int) -> int:
@@ -93,7 +100,7 @@ class ALSCoordinator(Coordinator):
             else:
                 learner = noised_update(learner, total, Scaled(self.parameters.factors))
             federation.show(**learner.payload)
-        federation.ask("finish", **learner.payload)
+        federation.ask("finish", to=None, **learner.payload)
         return Model("als", facts.scale, facts.item_ids, learner.form)
 
     def _started(self, counted: Total) -> Learner:

@@ -23,6 +23,8 @@ def sweeps(
     factors, count = parameters.factors or rank(ratings.n_ratings, n, m), parameters.sweeps
     learner = Learner.start(ratings.scale, n, ratings.item_counts, sums, factors, features, stream)
     noise = np.full(n, learner.form.noise)
+    if not count:
+        yield learner.form, learner.form.fold_in(*rows(ratings))
     for t in range(count):
         statistics = UserStatistics.at(learner.form, ratings, by_item, noise)
         noise = statistics.found.noise

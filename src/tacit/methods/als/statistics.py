@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from tacit.boundary.clipped_sums import item_sums, participants
-from tacit.boundary.query import Unbounded, UnboundedAnswer
+from tacit.boundary.query import Query, Unbounded, UnboundedAnswer
 from tacit.data.ratings import Ratings, Scale
+from tacit.guarantee import Relation, Unit
 from tacit.kernels.posteriors import moment_sums
 from tacit.methods.als.priors import products
 from tacit.model.bayesian import Bayesian, History, Posterior
@@ -32,32 +33,38 @@ LARGEST = 2.0**12
 
 
 @dataclass(frozen=True)
-class Totals(Unbounded):
-    """The sums of a sweep without noise: NON-PRIVATE."""
+class Totals(Query):
+    """The sums of a sweep without noise: nothing bounds them, NON-PRIVATE."""
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return math.inf
 
     @property
     def largest(self) -> float:
         return LARGEST
 
-    def over(  # type: ignore[override]
-        self, statistics: UserStatistics, present: np.ndarray | None = None
-    ) -> UnboundedAnswer:
-        return UnboundedAnswer(self, lambda *_: statistics.totals(present))
+    def over(self, statistics: UserStatistics, present: np.ndarray | None = None) -> UnboundedAnswer:
+        return UnboundedAnswer(Unbounded(), lambda *_: statistics.totals(present))
 
 
 @dataclass(frozen=True)
-class ItemTotals(Unbounded):
-    """Numbers per rating, summed by item without noise: NON-PRIVATE."""
+class ItemTotals(Query):
+    """Numbers per rating, summed by item without noise: nothing bounds them, NON-PRIVATE."""
+
+    def sensitivity(self, unit: Unit, relation: Relation) -> float:
+        return math.inf
 
     @property
     def largest(self) -> float:
         return LARGEST
 
-    def over(  # type: ignore[override]
+    def over(
         self, ratings: Ratings, channels: Mapping[str, np.ndarray], present: np.ndarray | None = None
     ) -> UnboundedAnswer:
         here = participants(present, ratings.n_users)[ratings.users]
-        return UnboundedAnswer(self, lambda *_: item_sums(ratings, {name: x * here for name, x in channels.items()}))
+        return UnboundedAnswer(
+            Unbounded(), lambda *_: item_sums(ratings, {name: x * here for name, x in channels.items()})
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ class CentralCoordinator(Coordinator):
         ratings = in_rows(facts, *pooled(facts, federation.ask("surrender")))
         stream = derive(facts.seed, "start", "items")
         fitting = sweeps(ratings, facts.catalogue.features(), self.parameters, stream)
-        for _t, (form, states) in zip(federation.rounds(self.parameters.sweeps), fitting, strict=True):
+        for _t, (form, states) in zip(federation.rounds(max(1, self.parameters.sweeps)), fitting, strict=True):
             federation.show(users=states, **payload_of(form))
         return Model("central", facts.scale, facts.item_ids, form, states=states)
 
