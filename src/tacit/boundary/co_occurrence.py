@@ -136,7 +136,8 @@ class PairSum(Bounded):
         self.places = places[kept]
 
     def _weights(self) -> tuple[Array, Array]:
-        return self.query.weights(np.diff(self.indptr), len(self.indptr) - 1)
+        diagonal, beside = self.query.weights(np.diff(self.indptr), len(self.indptr) - 1)
+        return diagonal, beside
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return {"pairs": add_pairs(self.indptr, self.places, *self._weights(), self.size)}
