@@ -151,7 +151,7 @@ class EASE(Estimator):
 
     method: ClassVar[str]
     head: int | None = None
-    regularization: float = 250.0
+    regularization: float | None = None
     denoising: float = 0.5
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"

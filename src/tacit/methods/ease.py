@@ -41,6 +41,8 @@ from tacit.partition import Setting
 
 #: Items of the head without privacy: a silo sends 8 million cells at 4,000; a device half a million at 1,000.
 SILO_HEAD, DEVICE_HEAD = 4_000, 1_000
+#: λ in parts of the root of the head's mean count: 87 on Last.fm, 155 on ML-100K, 330 on ML-1M.
+RIDGE = 20.0
 #: The part of the budget that pairs get; counts get the rest.
 PAIRS = 0.6
 
@@ -52,12 +54,12 @@ class EaseParameters(Parameters):
     ----------
     head : K, of how many of the most popular items pairs are counted; by default 4,000, or 1,000 on devices, and with
         privacy as many as outweigh their noise, which may be none
-    regularization : λ, without privacy
+    regularization : λ, without privacy; by default 20·√(mean count of the head)
     denoising : δ, without privacy
     """
 
     head: int | None = Field(default=None, ge=0, le=20_000)
-    regularization: float = Field(default=250.0, gt=0)
+    regularization: float | None = Field(default=None, gt=0)
     denoising: float = Field(default=0.5, ge=0)
 
     @property
@@ -169,9 +171,11 @@ def inverse(pairs: np.ndarray, parameters: EaseParameters) -> np.ndarray:
 
     size = parameters.head or 0
     G = unpack_pairs(np.asarray(pairs, dtype=np.float64), size)
-    G[np.diag_indices(size)] += parameters.regularization + parameters.denoising * G.diagonal()
     if not size:
         return pack_pairs(G)
+    counts = G.diagonal().copy()
+    ridge = parameters.regularization or RIDGE * math.sqrt(max(float(counts.mean()), 1.0))
+    G[np.diag_indices(size)] += ridge + parameters.denoising * counts
     root, _ = dpotrf(G.T, lower=1, overwrite_a=1)  # the transpose is in Fortran's order, as LAPACK wants it
     P, _ = dpotri(root, lower=1, overwrite_c=1)
     return pack_pairs(P.T)
