@@ -18,7 +18,7 @@ from tacit.prepare.simulate import train
 from tacit.rng import derive
 from tacit.testing.method_contract import MethodContract
 
-QUICK = {"factors": 4, "sweeps": 2, "regularization": 5.0}
+QUICK = {"factors": 4, "sweeps": 2, "confidence": 10.0, "regularization": 5.0}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -56,8 +56,8 @@ class ImplicitParameters(Parameters):
 
     factors: int = Field(default=32, ge=1, le=256)
     sweeps: int = Field(default=10, ge=1, le=1000)
-    confidence: float = Field(default=10.0, gt=0)
-    regularization: float = Field(default=100.0, gt=0)
+    confidence: float = Field(default=1.0, gt=0)
+    regularization: float = Field(default=20.0, gt=0)
 
     @property
     def dimensions(self) -> dict[str, int]:

@@ -82,12 +82,18 @@ def centred_tastes(features: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.
 
 def ranked_by(counts: np.ndarray, head: np.ndarray, factors: np.ndarray, features: np.ndarray) -> CoOccurrence:
     """The form that ranks by released counts (m,) above 0, shrunken factors of the head, and public features (m, d)."""
-    p = counts / counts.sum()
+    p = np.asarray(counts, dtype=np.float64)
+    p = p / p.sum()
     X, C = centred_tastes(features, p)
     f, inside = np.zeros((len(p), factors.shape[1])), np.zeros(len(p))
     rank = factors.shape[1]
     if rank:
         f[head], inside[head] = factors, 1
     floor = p * (np.where(inside > 0, FLOOR, TAIL) if rank else 1.0)
+<<<<<<< HEAD
     arrays = [np.ascontiguousarray(array, dtype=np.float32) for array in (inside, f, floor, X, C)]
     return replace(CoOccurrence(*arrays), weight=0.5 if rank else 1.0)
+=======
+    head_, f_, floor_, X_, C_ = (np.ascontiguousarray(a, dtype=np.float32) for a in (inside, f, floor, X, C))
+    return CoOccurrence(head_, f_, floor_, X_, C_, weight=0.5 if rank else 1.0)
+>>>>>>> wt-ease
