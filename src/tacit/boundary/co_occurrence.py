@@ -136,13 +136,8 @@ class PairSum(Bounded):
         self.places = places[kept]
 
     def _weights(self) -> tuple[Array, Array]:
-<<<<<<< HEAD
-        found: tuple[Array, Array] = self.query.weights(np.diff(self.indptr), len(self.indptr) - 1)
-        return found
-=======
         diagonal, beside = self.query.weights(np.diff(self.indptr), len(self.indptr) - 1)
         return diagonal, beside
->>>>>>> wt-ease
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         return {"pairs": add_pairs(self.indptr, self.places, *self._weights(), self.size)}

@@ -43,7 +43,7 @@ class EASE(Estimator):
 
     method: ClassVar[str]
     head: int | None = None
-    regularization: float = 250.0
+    regularization: float | None = None
     denoising: float = 0.5
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
@@ -191,16 +191,8 @@ class Central(Estimator):
     """Central training, all ratings in one place: see help(Central)."""
 
     method: ClassVar[str]
-<<<<<<< HEAD
     factors: int | None = None
     sweeps: int | None = None
-=======
-    head: int | None = None
-    regularization: float | None = None
-    denoising: float = 0.5
-    privacy: DP | None = None
-    aggregation: str | Mapping[str, Any] = "plain"
->>>>>>> wt-ease
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)

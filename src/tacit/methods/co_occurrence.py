@@ -6,7 +6,6 @@ is signal, pushed up by the noise from w to w + edge²/(4w): the shrunken eigenv
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -90,10 +89,5 @@ def ranked_by(counts: np.ndarray, head: np.ndarray, factors: np.ndarray, feature
     if rank:
         f[head], inside[head] = factors, 1
     floor = p * (np.where(inside > 0, FLOOR, TAIL) if rank else 1.0)
-<<<<<<< HEAD
-    arrays = [np.ascontiguousarray(array, dtype=np.float32) for array in (inside, f, floor, X, C)]
-    return replace(CoOccurrence(*arrays), weight=0.5 if rank else 1.0)
-=======
     head_, f_, floor_, X_, C_ = (np.ascontiguousarray(a, dtype=np.float32) for a in (inside, f, floor, X, C))
     return CoOccurrence(head_, f_, floor_, X_, C_, weight=0.5 if rank else 1.0)
->>>>>>> wt-ease

@@ -21,7 +21,6 @@ overfit towards the Identity".
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -90,18 +89,6 @@ class EaseCoordinator(Coordinator):
     def closed_form(self, federation: Federation) -> ItemItem:
         """B from sums without noise."""
         for _ in federation.rounds(1):
-<<<<<<< HEAD
-            total = federation.sum("counts")
-            counts = total["counts"].astype(np.float32)
-            if private:
-                counts = posterior_counts(counts, total.noise).astype(np.float32)
-                factors = np.zeros((k, 0), dtype=np.float32)
-                if k:
-                    pairs = federation.sum("pairs", counts=counts)
-                    factors = shrunken_factors(pairs["pairs"], pairs.noise).astype(np.float32)
-                shared: dict[str, Any] = {"counts": counts, "factors": factors}
-            else:
-=======
             counts = federation.sum("counts")["counts"].astype(np.float32)
             P = inverse(federation.sum("pairs", counts=counts)["pairs"], self.parameters)
         federation.ask("finish", counts=counts, inverse=P)
@@ -115,7 +102,6 @@ class EaseCoordinator(Coordinator):
             noised = federation.sum("counts")
             counts = posterior_counts(noised["counts"], noised.noise).astype(np.float32)
             if k:
->>>>>>> wt-ease
                 pairs = federation.sum("pairs", counts=counts)
                 factors = shrunken_factors(pairs["pairs"], pairs.noise).astype(np.float32)
         federation.ask("finish_low_rank", counts=counts, factors=factors)
