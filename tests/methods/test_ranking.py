@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.data.synthetic import demo
+from tacit.kernels.log_counts import log_counts, log_counts_numpy
 from tacit.methods.ranking import NoisedCounts, liked, posterior_counts
 from tacit.model.taste_ranking import TASTES, TasteRanking
 
@@ -21,6 +22,14 @@ def world(m=60, k=4, n=50, seed=5):
     items = [np.sort(draw.choice(m, size, replace=False)) for size in draw.integers(0, 20, n)]
     indptr = np.concatenate(([0], np.cumsum([len(own) for own in items])))
     return d, x, indptr, np.concatenate(items)
+
+
+def test_posteriors_on_the_grid_equal_their_twin():
+    draw = np.random.default_rng(8)
+    values, scales = draw.normal(5, 10, (2, 30)), np.r_[np.ones((1, 30)), draw.random((1, 30))]
+    scales[1, :5] = 0  # not measured
+    given = values, scales, np.array([3.0, 0.0]), np.linspace(-4, 5, 64), draw.normal(1, 1, 30), 1.2
+    np.testing.assert_allclose(log_counts(*given), log_counts_numpy(*given), rtol=1e-6, atol=1e-8)
 
 
 def test_counts_without_noise_come_back_in_their_order():

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
+from tacit.kernels.log_counts import log_counts
+
 #: Values that a count is integrated over, and how far the smallest is below the largest.
 POINTS, RANGE = 256, 3e4
-BLOCK = 4096  # items worked on at a time
 #: The rounds of empirical Bayes, the ridge of its regression, and bounds of the prior's deviation of log d.
 ROUNDS, RIDGE, DEVIATION = 6, 20.0, (0.4, 2.5)
 #: How much a predicted rating weighs among what a user may like, and its variance on a scale of four steps. On nested
@@ -60,34 +61,21 @@ def posterior_counts(measured: Sequence[NoisedCounts], features: np.ndarray) -> 
     m = len(measured[0].values)
     top = max(1.5 * float(measured[0].values.max()), 10 * measured[0].deviation, 1e-9)
     logs = np.linspace(np.log(top / RANGE), np.log(top), POINTS)
+    values = np.array([one.values for one in measured], dtype=np.float64)
+    scales = np.array([one.scale for one in measured], dtype=np.float64)
+    deviations = np.array([one.deviation for one in measured], dtype=np.float64)
     spread = features.std(axis=0, dtype=np.float64)
     standard = (features[:, spread > 0] - features[:, spread > 0].mean(axis=0, dtype=np.float64)) / spread[spread > 0]
     F = np.hstack([np.ones((m, 1)), standard])
     ridge = np.diag([0.1] + [RIDGE] * (F.shape[1] - 1))
     prior, s = np.full(m, np.log(max(float(measured[0].values.mean()), top / 1e4)) - 0.5), 1.5
     for _round in range(ROUNDS):
-        mean, variance, counts = _posteriors(measured, logs, prior, s)
+        mean, variance, counts = log_counts(values, scales, deviations, logs, prior, s)
         told = np.maximum(1 - variance / s**2, 1e-3)  # the part of the prior's variance that the data take away
         target = np.clip(prior + (mean - prior) / told, logs[0] - 3, logs[-1] + 1)
         prior = F @ np.linalg.solve((F * told[:, None]).T @ F + ridge, F.T @ (told * target))
         s = float(np.clip(np.sqrt(np.mean(variance + (mean - prior) ** 2)), *DEVIATION))
     return Counts(counts, mean)
-
-
-def _posteriors(measured: Sequence[NoisedCounts], logs: np.ndarray, prior: np.ndarray, s: float) -> np.ndarray:
-    """Means and variances of log d, and means of d, given the measurements and the prior; (3, m)."""
-    out, step, grid = np.empty((3, len(prior))), logs[1] - logs[0], np.exp(logs)
-    for start in range(0, len(prior), BLOCK):
-        rows = slice(start, start + BLOCK)
-        weights = -0.5 * ((logs - prior[rows, None]) / s) ** 2
-        for one in measured:
-            y, scale = one.values[rows, None], one.scale[rows, None]
-            deviation = np.hypot(one.deviation, step * np.maximum(y, 0))  # nothing is known finer than the grid
-            weights -= 0.5 * ((y - scale * grid) / np.maximum(deviation, 1e-12)) ** 2
-        weights = np.exp(weights - weights.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        out[:, rows] = weights @ logs, weights @ logs**2 - (weights @ logs) ** 2, weights @ grid
-    return out
 
 
 def liked(scores: np.ndarray, ratings: np.ndarray, threshold: float, span: float) -> np.ndarray:

@@ -21,10 +21,10 @@ from typing import ClassVar
 import numpy as np
 
 #: The τ that are averaged over, for directions scaled to Σ p·|x|² = 1, and how many directions there are at most.
-#: Chosen at ε = 1 on nested leave-one-out splits of training parts and synthetic worlds. HR@10 of τ = .1, .2, .3, .5
-#: alone: .141, .148, .148, .144 on ml-1m, .114, .119, .121, .124 on ml-100k; averaged up to .3, up to 3: .147, .123 on
-#: ml-1m. Where tastes are weak (demo, 4,000 users): popularity .071, τ = .3 .059, averaged .071. With 10, 20, 40
-#: directions: .130, .146, .148 on ml-1m.
+#: Chosen at ε = 1 on nested leave-one-out splits of training parts and synthetic worlds. HR@10, one τ = .1, .2, .3, .5:
+#: .141, .148, .148, .144 on ml-1m, .114, .119, .121, .124 on ml-100k; averaged up to .3, up to 3: .147, .123 on ml-1m.
+#: Where tastes are weak (demo, 4,000 users): popularity .071, τ = .3 .059, averaged .071. With 10, 20, 40 directions:
+#: .130, .146, .148 on ml-1m.
 TASTES, MOST = (0.003, 0.01, 0.03, 0.1, 0.3), 40
 #: A direction along which popular items differ less than this is left out.
 TINY = 1e-9
