@@ -100,8 +100,9 @@ class Skellam(_Discrete):
     ----------------
     For any two integer answers at distances at most Δ₁, Δ₂, and v = variance, the Rényi divergence of order α > 1 is
     at most αΔ₂²/2v + min(((2α − 1)Δ₂² + 6Δ₁)/4v², 3Δ₁/2v) (Agarwal, Kairouz and Liu 2021, "The Skellam mechanism", §3:
-    coordinates are independent, divergences add, and a ratio of Bessel functions bounds each). The event
-    carries v, Δ₁ and Δ₂. Sampling is exact (`tacit.boundary.discrete`); adding is modulo 2⁶⁴, which costs no privacy.
+    coordinates are independent, divergences add, and a ratio of Bessel functions bounds each). From v = 1,000 on it
+    also has the Gaussian's own curve, but for a slack (`tacit.boundary.skellam_as_gaussian`). The event carries v, Δ₁
+    and Δ₂. Sampling is exact (`tacit.boundary.discrete`); adding is modulo 2⁶⁴, which costs no privacy.
     """
 
     variance: float
