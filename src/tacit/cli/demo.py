@@ -15,7 +15,7 @@ from tacit.report.words import seconds, size
 
 RUNS = {
     "central": "central: all ratings in one place",
-    "sgdmf": "federated: four silos, ratings stay at home",
+    "als": "federated: four silos, ratings stay at home",
     "local": "local only: every silo alone",
 }
 
@@ -35,8 +35,8 @@ def demo(out: Path | None, seed: int, quiet: bool) -> None:
     console.print("Demo data: 1,000 users × 500 items, 50,000 ratings; a tenth is held out for the test.\n")
     console.print(table)
     console.print(
-        "\nTogether the silos come close to what all ratings in one place would give, and no rating left its silo. "
-        "These runs are [bold red]NON-PRIVATE[/bold red]: the factors that crossed carry no guarantee.",
+        "\nTogether the silos get what all ratings in one place would give, and no rating left its silo. "
+        "These runs are [bold red]NON-PRIVATE[/bold red]: the sums that crossed carry no guarantee.",
         soft_wrap=False,
     )
     console.print(f"\nReport: {page}", soft_wrap=True)
