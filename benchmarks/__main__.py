@@ -12,6 +12,7 @@ from benchmarks.common.result import Missing, Result, quantity
 #: One module each, in the order in which they run.
 NAMES = (
     "sgd",
+    "als",
     "noise",
     "secure",
     "devices",

@@ -54,7 +54,8 @@ def moment_sums(indptr: Array, columns: Array, values: Array, moments: Array, me
     n = len(indptr) - 1
     out = np.zeros((n, moments.shape[1]), dtype=moments.dtype)
     targets = np.zeros((n, means.shape[1]), dtype=means.dtype)
-    values = np.asarray(values, dtype=means.dtype)
+    moments, means = np.ascontiguousarray(moments), np.ascontiguousarray(means)
+    values = np.ascontiguousarray(values, dtype=means.dtype)
 
     def block(first: int, last: int) -> None:
         _moment_sums(indptr, columns, values, moments, means, first, last, out, targets)
@@ -148,6 +149,7 @@ def posteriors(
     """
     n, d = targets.shape
     means, moments = np.empty((n, d), dtype=np.float32), np.empty((n, d * (d + 1) // 2), dtype=np.float32)
+    sums, targets = np.ascontiguousarray(sums), np.ascontiguousarray(targets)
     priors, precision = np.ascontiguousarray(priors, np.float64), np.ascontiguousarray(precision, np.float64)
     weights = np.asarray(weights, dtype=np.float64)
 
