@@ -54,7 +54,7 @@ class ImplicitParameters(Parameters):
     regularization : λ
     """
 
-    factors: int = Field(default=32, ge=1, le=256)
+    factors: int = Field(default=64, ge=1, le=256)
     sweeps: int = Field(default=10, ge=1, le=1000)
     confidence: float = Field(default=1.0, gt=0)
     regularization: float = Field(default=20.0, gt=0)
