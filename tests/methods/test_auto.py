@@ -143,6 +143,8 @@ def test_a_single_rating_has_a_query_of_its_own(tmp_path):
         unit: run(auto(privacy=private(1.0, unit)), tmp_path / unit)["metrics"]["mse"] for unit in ("rating", "user")
     }
     assert errors["rating"] < errors["user"]
+    with pytest.raises(UsageError, match="move with each"):
+        plan_of(auto(method={"name": "auto", **EVERY_STAGE}, privacy=private(unit="rating")))
 
 
 def test_each_stage_is_in_every_partys_ledger(tmp_path):
