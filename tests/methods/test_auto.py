@@ -143,6 +143,8 @@ def test_a_single_rating_has_a_query_of_its_own(tmp_path):
         unit: run(auto(privacy=private(1.0, unit)), tmp_path / unit)["metrics"]["mse"] for unit in ("rating", "user")
     }
     assert errors["rating"] < errors["user"]
+    with pytest.raises(UsageError, match="move with each"):
+        plan_of(auto(method={"name": "auto", **EVERY_STAGE}, privacy=private(unit="rating")))
 
 
 def test_each_stage_is_in_every_partys_ledger(tmp_path):
@@ -153,6 +155,26 @@ def test_each_stage_is_in_every_partys_ledger(tmp_path):
             **dict.fromkeys(("summary", "means", "prior"), 1),
             **dict.fromkeys(("tastes", "residuals", "factors"), 2),
         }
+
+
+@pytest.mark.parametrize(
+    ("divided", "aggregation"),
+    [({"into": 4}, "plain"), ({"into": 4}, "secagg"), ({"by": "device"}, "secagg")],
+)
+def test_it_keeps_its_guarantee_under_every_aggregation(tmp_path, divided, aggregation):
+    summary = run(auto(partition=divided, aggregation={"name": aggregation}), tmp_path / "run")
+    assert 3.9 < summary["guarantee"]["epsilon"] <= 4.0
+    assert (summary["guarantee"]["unit"], summary["guarantee"]["relation"]) == ("user", "zero-out")
+    assert summary["metrics"]["mse"] < 1.5
+
+
+def test_a_device_receives_a_matrix_of_features_weights_instead_of_item_factors(tmp_path):
+    """Per item there are a mean, a popularity and a weight; factors come as bytes, and only where they are learned."""
+    data = {"source": "demo", "users": 200, "items": 3000, "ratings": 20_000}
+    method = {"name": "auto", **EVERY_STAGE}
+    summary = run(auto(data=data, partition={"by": "device"}, method=method), tmp_path / "run")
+    steps, items, tastes = 11, 3000, 3 + 8
+    assert summary["bytes_down"] / 200 < steps * (3 * 4 * items + 4 * items) < steps * 4 * items * tastes
 
 
 def test_items_cannot_be_divided():

@@ -21,7 +21,7 @@ from tacit.model import Model
 
 #: How much tastes vary a priori: levels, with popularity, with the item's mean, and along public features.
 LEVEL, POPULAR, GOOD, FEATURES = 0.45, 0.25, 0.25, 0.35
-#: What is assumed of users' mean ratings and of how much their ratings vary, with its precision; in units of users'.
+#: What is assumed of users' mean ratings and of how much more than 1 their ratings vary, and how far that may be off.
 TYPICAL = np.array([0.4, 0.0])
 DOUBT = 0.3
 #: Slopes per unit of an item's true correction, over those of tastes that are known so well.
@@ -32,9 +32,21 @@ UNEXPLAINED = 0.72
 
 @dataclass
 class State:
-    """All that is known so far, from noised sums and public facts; in units of `unit_of`."""
+    """All that is known so far, from noised sums and public facts; in units of `unit_of`.
+
+    Attributes
+    ----------
+    level, variance : of users' mean ratings, and of a user's ratings around their own mean
+    ratings, weight : how many ratings a user has, and how much one of them weighs in the first sum
+    together : the noise of a sum over all parties, over that of one answer
+    measured, d, popularity : noised weights of items so far; posterior means of them and of their logarithms, (m,)
+    precision, moment : of all measurements of item means so far, (m,)
+    means : posterior item means
+    spread, prior : C's map of tastes (k, k), and B of `Tastes`
+    """
 
     level: float = 0.0
+    together: float = 1.0
     variance: float = 1.0
     ratings: float = 1.0
     weight: float = 1.0
@@ -64,7 +76,9 @@ class AutoCoordinator(Coordinator):
         for _ in federation.rounds(1):
             if "summary" in shares:
                 self.summary(federation.sum("summary"), now)
-            self.first_means(federation.sum("means"), now)
+            total = federation.sum("means")
+            now.together = total.noise / federation.noise("means") if total.noise else 1.0
+            self.first_means(total, now)
             shared = self.shown(now)
             federation.show(**shared.payload)
         for t in federation.rounds(ROUNDS if "residuals" in shares else 0):
@@ -72,7 +86,7 @@ class AutoCoordinator(Coordinator):
                 self.tastes(federation.sum("tastes", **self.plain(now)), now)
             if "prior" in shares and t == 0:
                 self.expect(federation, now)
-            a = self.item_weights(federation.noise("residuals"), now)
+            a = self.item_weights(now.together * federation.noise("residuals"), now)
             total = federation.sum("residuals", **self.plain(now), weights=a.astype(np.float32))
             self.residuals(total, a, now)
             shared = self.shown(now)
@@ -219,7 +233,7 @@ class AutoCoordinator(Coordinator):
         assert shared.axes is not None
         along = shared.axes.T if shared.axes.any() else strongest(V, share, self.parameters.corrections)
         known = np.clip(np.diag(along.T @ reliability(V, share, now.ratings, now.noise) @ along), 0.05, 1.0)
-        noise, prior = max(federation.noise("factors"), 1e-6), np.full(len(N), 0.01)
+        noise, prior = max(now.together * federation.noise("factors"), 1e-6), np.full(len(N), 0.01)
         a = water_filling(N, prior, noise / np.sqrt(known.mean()), now.noise, n)
         a /= max(float(a.max()), 1e-30)
         sent = replace(shared, looks=None).payload

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from tacit.errors import UsageError
 from tacit.guarantee import Unit
 from tacit.methods.context import Context
 from tacit.methods.method import Parameters
@@ -19,6 +20,9 @@ OWN_TASTES = 3
 MOST_EXPECTED, MOST_PROFILED = 12, 8
 #: The number of users at which the rule's constants were found.
 REFERENCE_USERS = 6040
+
+#: Parts of the budget for what is computed from a whole record.
+OF_RECORDS = ("summary_share", "prior_share", "tastes_share", "residuals_share", "factors_share")
 
 Share = Annotated[float | None, Field(ge=0, le=1)]
 
@@ -39,7 +43,7 @@ class AutoParameters(Parameters):
     directions: int | None = Field(default=None, ge=0, le=200)
     corrections: int | None = Field(default=None, ge=0, le=32)
     summary_share: Share = None
-    means_share: Share = None
+    means_share: float | None = Field(default=None, gt=0, le=1)
     prior_share: Share = None
     tastes_share: Share = None
     residuals_share: Share = None
@@ -62,7 +66,12 @@ class AutoParameters(Parameters):
 
     def resolved(self, context: Context) -> AutoParameters:
         """With every default resolved. Per rating there is one release, of deviations from the scale's middle."""
-        features = context.facts.features
+        features, others = context.facts.features, [name for name in OF_RECORDS if getattr(self, name)]
+        if context.unit is Unit.RATING and others:
+            raise UsageError(
+                f'[method] {others[0]} is for unit = "user": residuals after a user\'s own taste move with each of the '
+                "user's ratings, so per rating auto releases item means alone; leave it out."
+            )
         rule = budget(context)
         found = {name: rule[name] if value is None else value for name, value in self if name in rule}
         found["directions"] = self.directions if self.directions is not None else _directions(features)
@@ -84,8 +93,7 @@ def budget(context: Context) -> dict[str, float]:
     More than A and D pay from about x = .3 on: below, what they release is noise.
     """
     if context.unit is Unit.RATING:
-        only = {f"{name}_share": 0.0 for name in ("summary", "prior", "tastes", "residuals", "factors")}
-        return {**only, "means_share": 1.0, "corrections": 0}
+        return {**dict.fromkeys(OF_RECORDS, 0.0), "means_share": 1.0, "corrections": 0}
     x = min(context.mu * context.facts.users / REFERENCE_USERS, 10.0)
     factors = float(np.interp(x, [0.25, 0.45, 0.85, 1.5], [0.0, 0.25, 0.35, 0.5]))
     means = float(np.interp(x, [0.1, 0.25, 1.0, 1.5], [0.35, 0.3, 0.2, 0.15]))
