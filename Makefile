@@ -5,7 +5,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test setup lint types imports check stubs e2e audit sbom lock bench clean
 
-demo: setup  ## three ways to train on demo data, and a report to read
+demo: setup  ## four ways to train on demo data, and a report to read
 	@$(BIN)/tacit demo
 
 test: setup lint types imports check  ## lint, types, import order and all tests but tests/e2e
