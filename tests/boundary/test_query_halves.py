@@ -10,8 +10,10 @@ from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, exactly, ratings_of, 
 from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
 from tacit.boundary.clipped_records import RecordGradient
 from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
+from tacit.boundary.co_occurrence import ItemCounts, PairCounts, PairShares
 from tacit.boundary.deviations import Deviations
 from tacit.boundary.least_squares import Weighted
+from tacit.boundary.normalised_rows import NormalisedRows
 from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.projected import ProjectedBit
 from tacit.boundary.query import Mechanism, Query, Unbounded
@@ -33,8 +35,14 @@ MADE = {
     "weighted": lambda: Weighted(4.0, 2.0, 3.0),
     "projected": lambda: ProjectedBit((2, 3), 0.5),
     "objectives": lambda: Objectives(SCALE, 3, 1.0),
+    "rows": lambda: NormalisedRows("slopes"),
+    "pair shares": PairShares,
+    "pair counts": PairCounts,
+    "item counts": ItemCounts,
     "unbounded": Unbounded,
 }
+#: Those that bound nothing, for runs without privacy.
+FREE = ("pair counts", "item counts", "unbounded")
 EVERY = pytest.mark.parametrize("name", MADE)
 
 
@@ -49,7 +57,7 @@ def families(kind):
 
 def test_every_query_of_the_package_is_here():
     found = {kind for kind in families(Query) if kind.__module__.startswith("tacit.boundary.")}
-    assert found - {Query} == {type(made(name)) for name in MADE} | {EmbeddingGradient.__base__}
+    assert found - {Query} == {type(made(name)) for name in MADE} | {EmbeddingGradient.__base__, PairCounts.__base__}
 
 
 PLAIN = (bool, int, float, str, Scale, type(None))
@@ -132,7 +140,7 @@ def test_mechanisms_are_those_of_the_closed_set_and_only_sums_have_a_clip(name):
     query = made(name)
     noised = {"projected": Mechanism.RESPONSE, "objectives": Mechanism.PERTURBED}
     assert query.mechanism is noised.get(name, Mechanism.NORMAL)
-    assert (query.clip is None) == (name in ("clipped whole", "projected", "objectives", "unbounded"))
+    assert (query.clip is None) == (name in ("clipped whole", "projected", "objectives", *FREE))
     assert query.clip is None or 0 < query.clip < math.inf
     assert query.sampling == (0.5 if name in ("embedding", "gradient clipping") else 1.0)
 
@@ -156,6 +164,10 @@ FITTING = {
     "weighted": (RATINGS, np.ones(3), np.ones(3), U),
     "projected": (RATINGS, U, V, SIGNS),
     "objectives": (RATINGS, U, V),
+    "rows": (RATINGS, np.ones((3, 2))),
+    "pair shares": (RATINGS, np.arange(2)),
+    "pair counts": (RATINGS, np.arange(2)),
+    "item counts": (RATINGS,),
 }
 
 

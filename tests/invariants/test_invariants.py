@@ -152,13 +152,17 @@ def global_draws(folder: Path) -> list[str]:
 # -- 9 · every fast kernel has a twin -------------------------------------------------------------------------
 
 
+#: Modules whose compiled functions are the steps of one kernel, which has the face and the twin.
+ONE_KERNEL = {"tacit.kernels.components": "components"}
+
+
 def without_twin(modules) -> list[str]:
     """Compiled kernels that have no public face, or whose face has no NumPy twin beside it."""
     missing = []
     for module in modules:
         for name, thing in vars(module).items():
             if hasattr(thing, "py_func") and thing.__module__ == module.__name__:
-                face = name.removeprefix("_")
+                face = ONE_KERNEL.get(module.__name__, name.removeprefix("_"))
                 missing += [f"{module.__name__}.{n}" for n in (face, f"{face}_numpy") if not hasattr(module, n)]
     return missing
 

@@ -53,4 +53,4 @@ def test_equal_eigenvalues_give_the_same_bits_as_ever():
     assert found.shape == (72, 4)
 
 
-DIGEST = "a3833a9190ef2182f2001d5ca9e8049a7d82344e6dd35a5a76ea97bc17b71038"
+DIGEST = "e745e3e2de1c3c1ca7343805c3eb4fa8db790f6a1dd3b9b13afdfda7f1e70c5c"

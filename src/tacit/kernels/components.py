@@ -8,6 +8,7 @@ give other bits on other machines, and any basis at all where eigenvalues are eq
 import numpy as np
 
 from tacit.kernels.jit import Array, compiled
+from tacit.rng import derive
 
 #: Power iterations, and the columns beyond those asked for: what is lost between equal eigenvalues is of no account.
 STEPS, MORE = 30, 10
@@ -122,7 +123,7 @@ def components(indptr: Array, columns: Array, values: Array, width: int, k: int)
     """
     m, b = len(indptr) - 1, min(width, k + MORE)
     means = np.bincount(columns, values, minlength=width) / max(1, m)
-    q = np.eye(width) if b == width else np.random.default_rng(0).random((width, b)) - 0.5
+    q = np.eye(width) if b == width else derive(0, "components").random((width, b)) - 0.5
     matrix, x = (indptr, columns, values, means), np.empty((m, b))
     for _step in range(STEPS if b < width else 0):
         _project(*matrix, q, x)
