@@ -220,7 +220,9 @@ def test_a_secure_sum_leaves_out_a_site_that_never_returns(federation):
 
 def test_a_coordinator_that_never_returns_ends_a_site_with_exit_5_and_a_whole_ledger(federation):
     here = federation(METHOD.format(rounds=300) + PRIVACY)
-    up, site, other = here.up(), here.join("party-1", "--wait", "2"), here.join("party-2", "--wait", "600")
+    up = here.up()
+    here.until(lambda: "Listening" in up.err)  # or two seconds may be too few to find it
+    site, other = here.join("party-1", "--wait", "2"), here.join("party-2", "--wait", "600")
     here.until(lambda: here.round() >= 5)
     up.kill()
     assert site.wait() == 5
