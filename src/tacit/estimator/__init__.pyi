@@ -33,6 +33,8 @@ class ALS(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    confidence: float = 1.0
+    regularization: float = 20.0
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7

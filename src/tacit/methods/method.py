@@ -75,8 +75,9 @@ class Sides:
 class Method:
     """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows.
 
-    `implicit` are its two sides where feedback is implicit, if these are others. `guaranteed` says whether it can carry a guarantee at all. `claim` is a paper's own formula: given parameters and
-    context, noise over sensitivity, to be used by accounting = "paper" alone; None where the paper has none for them.
+    `implicit` are its two sides where feedback is implicit, if these are others. `guaranteed` says whether it can carry
+    a guarantee at all. `claim` is a paper's own formula: given parameters and context, noise over sensitivity, to be
+    used by accounting = "paper" alone; None where the paper has none for them.
     """
 
     name: str

@@ -25,7 +25,7 @@ from tacit.methods.als import implicit
 from tacit.methods.als.learner import Learner, form_of
 from tacit.methods.als.noised import COUNT_WEIGHT, noised_start, noised_update
 from tacit.methods.als.parameters import ALSParameters, EitherParameters
-from tacit.methods.als.scaled import Scaled
+from tacit.methods.als.scaled import query, said
 from tacit.methods.als.statistics import NOISE, ByItem, ItemTotals, Totals, UserStatistics, from_middle
 from tacit.methods.context import Context
 from tacit.methods.method import Coordinator, Method, Sides
@@ -45,10 +45,7 @@ class ALSCoordinator(Coordinator):
         learner = self._started(counted)
         for _t in federation.rounds(self.parameters.sweeps):
             total = federation.sum("sweep", **learner.payload)
-            if facts.unit is None:
-                learner = learner.updated(total.blocks)
-            else:
-                learner = noised_update(learner, total, Scaled(self.parameters.factors))
+            learner = learner.updated(total.blocks) if facts.unit is None else noised_update(learner, total)
             federation.show(**learner.payload)
         federation.ask("finish", to=None, **learner.payload)
         return Model("als", facts.scale, facts.item_ids, learner.form)
@@ -114,7 +111,7 @@ class ALSParty(Party):
         statistics = UserStatistics.at(form, self.ratings, self._by_item, noise)
         self.gate.store_private("variances", statistics.found.noise)
         self.gate.store_private("states", statistics.found.states)
-        return self.gate.sum(statistics)
+        return self.gate.sum(statistics) if self.facts.unit is None else self.gate.sum(self.ratings, *said(statistics))
 
     @step(Kind.PUBLIC, takes=SHARED, what="the word that the shared part has arrived")
     def finish(self, **shared: np.ndarray) -> Release:
@@ -138,7 +135,7 @@ def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
         return [Spec("count", counts, signal=COUNT_WEIGHT * signal)]
     return [
         Spec("count", counts, share=COUNTS, signal=COUNT_WEIGHT * signal),
-        Spec("sweep", Scaled(parameters.factors or 1), releases=sweeps, share=1 - COUNTS, signal=signal / 2),
+        Spec("sweep", query(parameters.factors or 1), releases=sweeps, share=1 - COUNTS, signal=signal / 2),
     ]
 
 
