@@ -10,6 +10,7 @@ from tacit.boundary.scaled_records import ScaledSum
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
+from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
@@ -37,7 +38,7 @@ def scores(trained):
     return np.asarray(trained.predictor.scores(np.arange(WORLD.n_users)))
 
 
-@pytest.mark.parametrize(("by", "into"), [("user", 1), ("user", 5), ("device", 3)])
+@pytest.mark.parametrize(("by", "into"), [("user", 1), ("user", 5), ("device", 3), ("item", 1), ("item", 4)])
 def test_silos_and_devices_reach_the_central_model(by, into):
     np.testing.assert_allclose(scores(fit("als", by, into, **FEW)), scores(fit("central", **FEW)), atol=2e-3)
 
@@ -49,6 +50,39 @@ def test_hidden_sums_without_noise_reach_it_too(aggregation):
     found = np.asarray(hidden.predictor_.scores(np.arange(WORLD.n_users)))
     np.testing.assert_allclose(found, scores(fit("central", **FEW)), atol=5e-3)
     assert "NON-PRIVATE" in str(hidden.guarantee_)
+
+
+@pytest.mark.parametrize("aggregation", ["ideal", "secagg"])
+def test_where_items_are_divided_hidden_sums_reach_it_too(aggregation):
+    hidden = tacit.ALS(aggregation=aggregation, seed=7, **FEW).fit(partition(WORLD, by="item", into=3))
+    found = np.asarray(hidden.predictor_.scores(np.arange(WORLD.n_users)))
+    np.testing.assert_allclose(found, scores(fit("als", **FEW)), atol=2e-2)
+
+
+def test_where_items_are_divided_their_factors_leave_only_at_the_end(tmp_path):
+    parties = partition(WORLD, by="item", into=3)
+    method, parameters = chosen({"name": "als", **FEW})
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties, payloads=tmp_path)
+    last = max(entry.call for entry in trained.transcript.entries)
+    own = [member.home["items"].tobytes() for member in trained.parties]
+    sent = {path: path.read_bytes() for path in tmp_path.glob("*-up-*")}
+    with_items = {
+        int(path.name.split("-")[0]) for path, message in sent.items() if any(part in message for part in own)
+    }
+    assert with_items == {last}
+
+
+def test_where_items_are_divided_privacy_is_refused_with_the_reason():
+    with pytest.raises(PrivacyRefused, match="sums of one user each"):
+        tacit.ALS(privacy=tacit.DP(epsilon=1.0, delta=1e-4), **FEW).fit(partition(WORLD, by="item", into=3))
+
+
+def test_public_features_are_used_alike_however_ratings_are_divided():
+    world = tacit.load("demo", users=80, items=30, features=["genres", "year"])
+    one, other = (fit("als", by, 3, ratings=world, **FEW).model.form for by in ("user", "item"))
+    np.testing.assert_allclose(one.items, other.items, atol=1e-4)
+    without = fit("als", ratings=demo(users=80, items=30), **FEW).model.form
+    assert np.abs(one.items - without.items).max() > 1e-3
 
 
 def test_it_beats_biases_and_sgd_where_there_are_tastes():

@@ -30,6 +30,7 @@ class TestALS(MethodContract):
     name = "als"
     parameters = {"factors": 3, "sweeps": 3}
     never = dict.fromkeys(("horizontal", "device"), ("states", "variances"))
+    refused = dict.fromkeys([("vertical", "plain"), ("vertical", "secagg")], "sums of one user each")
 
 
 class TestAuto(MethodContract):

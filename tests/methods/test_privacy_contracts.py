@@ -77,6 +77,7 @@ class TestAutoOfRatings(PrivacyContract):
 class TestALS(PrivacyContract):
     name = "als"
     parameters = {"factors": 2, "sweeps": 2}
+    settings = (Setting.HORIZONTAL, Setting.DEVICE)
     within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
 
 

@@ -21,7 +21,7 @@ from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Federation, Floats, Party, Schema, Total, step
-from tacit.methods.als import implicit
+from tacit.methods.als import implicit, vertical
 from tacit.methods.als.learner import Learner, form_of
 from tacit.methods.als.noised import COUNT_WEIGHT, noised_start, noised_update
 from tacit.methods.als.parameters import ALSParameters, EitherParameters
@@ -148,6 +148,10 @@ ALS = Method(
         "the user's own items, and noise per user. Users' factors stay at home; every sweep is one sum over users."
     ),
     parameters=EitherParameters,
-    sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
+    sides={
+        Setting.HORIZONTAL: SIDES,
+        Setting.DEVICE: SIDES,
+        Setting.VERTICAL: Sides(vertical.VerticalCoordinator, vertical.VerticalParty, vertical.specs),
+    },
     implicit={Setting.HORIZONTAL: implicit.SIDES, Setting.DEVICE: implicit.SIDES},
 )
