@@ -78,7 +78,7 @@ class VerticalCoordinator(Coordinator):
             prior = Prior.fitted(self._joint(total.blocks), COUNTED + width, facts.items)
             federation.show(states=users.found.states)
         states = form.settled(self._users(form, total.blocks, noise).history)
-        sent = {name: array for name, array in payload_of(form).items() if name in FINAL.fields}
+        sent: dict[str, Any] = {name: array for name, array in payload_of(form).items() if name in FINAL.fields}
         items, moments = np.empty((facts.items, d), np.float32), np.empty((facts.items, d * (d + 1) // 2), np.float32)
         for party, answer in federation.ask("finish", states=states, **sent).items():
             here = facts.member(party).columns
