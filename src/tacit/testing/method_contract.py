@@ -17,6 +17,7 @@ from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.role import all_steps
 from tacit.methods import chosen, find
+from tacit.methods.method import Sides
 from tacit.model import Model
 from tacit.partition import Parties, Setting, partition
 from tacit.prepare.prepared import PreparedRun
@@ -50,6 +51,11 @@ class Contract:
     def fit(self, parties: Parties, seed: int = 7, **options: Any) -> Trained:
         made = PreparedRun.of(*chosen({"name": self.name, **self.parameters}), Facts.of(parties, seed))
         return train(made, parties, **options)
+
+    def sides(self, setting: Setting) -> Sides:
+        """The two sides of `fit`, which has no privacy."""
+        method, parameters = chosen({"name": self.name, **self.parameters})
+        return method.run_with(parameters, self.ratings().feedback, private=False)[0].sides[setting]
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Every test that takes a setting runs in those that the method knows."""
@@ -154,7 +160,7 @@ class MethodContract(Contract):
 
     def test_only_declared_steps_cross_and_each_says_what_it_is(self, setting: Setting) -> None:
         trained = self.fit(self.parties(setting))
-        sides = find(self.name).sides[setting]
+        sides = self.sides(setting)
         steps = all_steps(sides.party.steps, sides.roles)
         crossed = {entry.step for entry in trained.transcript.entries}
         assert crossed <= steps.keys()
@@ -202,7 +208,7 @@ class MethodContract(Contract):
     def test_data_that_leaves_as_it_is_says_so(self, setting: Setting, tmp_path: Path) -> None:
         """A step that is declared public sends no array."""
         trained = self.fit(self.parties(setting), payloads=tmp_path)
-        steps = find(self.name).sides[setting].party.steps
+        steps = self.sides(setting).party.steps
         public = {name for name, step in steps.items() if step.kind is Kind.PUBLIC}
         calls = {entry.call for entry in trained.transcript.entries if entry.step in public}
         for path in tmp_path.glob("*-up-*"):
