@@ -193,6 +193,9 @@ class Central(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    head: int | None = None
+    regularization: float | None = None
+    denoising: float = 0.5
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
@@ -214,6 +217,9 @@ class Local(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    head: int | None = None
+    regularization: float | None = None
+    denoising: float = 0.5
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
