@@ -69,7 +69,8 @@ def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> lis
         found.append({**entry, "metrics": judged.metrics, "intervals": spans})
 
     rated, few = prepared.parties.feedback in bias.feedback, prepared.train.n_ratings <= CENTRAL
-    if rated or (few and prepared.parties.setting is not Setting.DEVICE):
+    clicked = not rated and ranks and few and cells <= RANKED
+    if rated or (clicked and prepared.parties.setting is not Setting.DEVICE):
         alone = "each device alone: its user's mean rating"
         if prepared.parties.setting is not Setting.DEVICE:
             alone = "each silo alone: " + ("the method local" if few else "item and user biases of its own ratings")
@@ -78,7 +79,7 @@ def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> lis
     if ranks:
         what = "the items that most users rated, the same for everyone"
         add("popularity", what, lambda: _popular(prepared.train), True, "" if cells <= POPULAR else large)
-    if rated or ranks:
+    if rated or clicked:
         many = f"not trained here, since {prepared.train.n_ratings:,} ratings are many; tacit compare shows a run of it"
         what = "als for ratings and ease for the ranking, on all ratings in one place"
         what = what if rated else "ease, on all of it in one place"
