@@ -224,7 +224,7 @@ def test_demo_shows_federated_as_good_as_central_and_better_than_alone(tmp_path)
     assert answer.returncode == 0, answer.stderr
     errors = [
         json.loads((tmp_path / "runs" / "demo" / m / "summary.json").read_text())["metrics"]["mse"]
-        for m in ("central", "als", "local")
+        for m in ("central", "federated", "local")
     ]
     assert errors[1] == pytest.approx(errors[0], rel=1e-4)
     assert errors[1] < 0.95 * errors[2]

@@ -34,15 +34,18 @@ class TestALS(MethodContract):
 
 
 class TestAuto(MethodContract):
+    """Without privacy it is `als` and `ease`."""
+
     name = "auto"
-    seeded = False  # without privacy nothing random crosses
     ranks_by_rating = False
+    never = dict.fromkeys(("horizontal", "device"), ("states", "variances"))
 
 
 class TestCentral(MethodContract):
     name = "central"
     parameters = {"factors": 3, "sweeps": 3}
     seeded = False  # what crosses is the ratings, whatever the seed
+    ranks_by_rating = False
     refused = NO_GUARANTEE
 
 
@@ -57,6 +60,7 @@ class TestLocal(MethodContract):
     name = "local"
     parameters = {"sweeps": 3}
     seeded = False  # only "done" crosses
+    ranks_by_rating = False
     never = {"horizontal": ("users", "items"), "vertical": ("users", "items"), "device": ("means",)}
     refused = NO_GUARANTEE
 
@@ -90,6 +94,7 @@ class TestPopularity(MethodContract):
 class TestRandom(MethodContract):
     name = "random"
     seeded = False  # only "done" crosses
+    ranks_by_rating = False
     refused = NO_GUARANTEE
 
 

@@ -195,6 +195,9 @@ class Central(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    head: int | None = None
+    regularization: float | None = None
+    denoising: float = 0.5
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
@@ -216,6 +219,9 @@ class Local(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    head: int | None = None
+    regularization: float | None = None
+    denoising: float = 0.5
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)

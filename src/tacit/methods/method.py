@@ -78,6 +78,7 @@ class Method:
     `implicit` are its two sides where feedback is implicit, if these are others. `guaranteed` says whether it can carry
     a guarantee at all. `claim` is a paper's own formula: given parameters and context, noise over sensitivity, to be
     used by accounting = "paper" alone; None where the paper has none for them.
+    `without_privacy` are the methods, by feedback, that run under its name where there is no guarantee to pay for.
     """
 
     name: str
@@ -89,6 +90,14 @@ class Method:
     feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
     guaranteed: bool = True
     claim: Callable[[Any, Context], float | None] | None = None
+    without_privacy: Mapping[Feedback, "Method"] = field(default_factory=dict)
+
+    def run_with(self, parameters: Parameters, feedback: Feedback, private: bool) -> "tuple[Method, Parameters]":
+        """What runs under this name, and its parameters: these, unless another method runs instead."""
+        if private or feedback not in self.without_privacy:
+            return self, parameters
+        instead = self.without_privacy[feedback]
+        return instead, instead.parameters()
 
     def sides_in(self, setting: Setting, feedback: Feedback | None = None) -> Sides:
         """The two sides in a setting, or one sentence that says why there are none."""
