@@ -160,7 +160,7 @@ def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int
     }
     up = down = 0
     traffic, used = made.how.traffic, made.terms.releases
-    for step in method.sides_in(made.context.setting).party.steps.values():
+    for step in method.sides_in(made.context.setting, facts.feedback).party.steps.values():
         if step.kind is not Kind.PUBLIC and step.name not in used:
             continue
         times = used.get(step.name, 1) * parties

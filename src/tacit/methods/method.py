@@ -75,7 +75,7 @@ class Sides:
 class Method:
     """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows.
 
-    `guaranteed` says whether it can carry a guarantee at all. `claim` is a paper's own formula: given parameters and
+    `implicit` are its two sides where feedback is implicit, if these are others. `guaranteed` says whether it can carry a guarantee at all. `claim` is a paper's own formula: given parameters and
     context, noise over sensitivity, to be used by accounting = "paper" alone; None where the paper has none for them.
     """
 
@@ -84,6 +84,7 @@ class Method:
     what: str
     parameters: type[Parameters]
     sides: Mapping[Setting, Sides]
+    implicit: Mapping[Setting, Sides] = field(default_factory=dict)
     feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
     guaranteed: bool = True
     claim: Callable[[Any, Context], float | None] | None = None
@@ -96,14 +97,19 @@ class Method:
                 f"{self.name} learns from {able} feedback, and the data is {feedback}; choose another method, "
                 'such as "popularity", or set [data] feedback.'
             )
-        if setting not in self.sides:
-            able = ", ".join(self.sides)
-            raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {setting} one.")
-        return self.sides[setting]
+        sides = self.sides_for(feedback)
+        if setting not in sides:
+            able, of = ", ".join(sides), " of implicit feedback" * (sides is self.implicit)
+            raise UsageError(f"{self.name} runs in the {able} setting{of}, and [partition] makes a {setting} one.")
+        return sides[setting]
+
+    def sides_for(self, feedback: Feedback | None) -> Mapping[Setting, Sides]:
+        """By setting, the two sides for that kind of feedback."""
+        return self.implicit if feedback is Feedback.IMPLICIT and self.implicit else self.sides
 
     def stated(self, parameters: Any, context: Context) -> list[Spec]:
         """What the method releases in that context, each found fit to be planned."""
-        sides = self.sides_in(context.setting)
+        sides = self.sides_in(context.setting, context.facts.feedback)
         specs = list(sides.specs(parameters, context))
         named = [spec.step for spec in specs]
         for spec in specs:

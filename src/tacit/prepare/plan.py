@@ -188,7 +188,7 @@ def make_plan(
         raise _no_guarantee(method)
     parameters = parameters.resolved(context)
     specs = method.stated(parameters, context)
-    steps, sizes = method.sides_in(context.setting).party.steps, _sizes(parameters, context)
+    steps, sizes = method.sides_in(context.setting, context.facts.feedback).party.steps, _sizes(parameters, context)
     how.check(method.name, {spec.step: (steps[spec.step].kind, spec.mean) for spec in specs})
     drafts = [
         _Draft(spec, steps[spec.step].kind, steps[spec.step].gives.shapes(sizes), context, how, seeded)

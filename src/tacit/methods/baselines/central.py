@@ -8,7 +8,7 @@ from tacit.data.ratings import Ratings
 from tacit.data.vocabulary import Vocabulary
 from tacit.federation import Facts, Federation
 from tacit.methods.als.learner import form_of, payload_of
-from tacit.methods.als.method import ALSParameters
+from tacit.methods.als.parameters import ALSParameters
 from tacit.methods.als.pooled import sweeps
 from tacit.methods.baselines.central_sgd import Disclosing, pooled
 from tacit.methods.method import RATED, Coordinator, Method, Sides

@@ -6,7 +6,7 @@ from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.federation import Integer, Party, Schema, step
 from tacit.methods.als.learner import form_of, payload_of
-from tacit.methods.als.method import ALSParameters
+from tacit.methods.als.parameters import ALSParameters
 from tacit.methods.als.pooled import sweeps
 from tacit.methods.baselines.local_sgd import AloneOnDevice, LocalSGDCoordinator
 from tacit.methods.context import Context
