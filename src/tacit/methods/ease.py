@@ -35,6 +35,7 @@ from tacit.kernels.pairs import pack_pairs, unpack_pairs
 from tacit.methods.co_occurrence import head_of, head_size, shrunken_factors
 from tacit.methods.context import Context
 from tacit.methods.counts import COMPONENTS, Measured, posterior_counts
+from tacit.methods.item_features import choice_features
 from tacit.methods.method import Coordinator, Method, Parameters, Sides
 from tacit.model import CoOccurrence, Fitted, ItemItem, Model
 from tacit.model.forms import Form
@@ -107,7 +108,7 @@ class EaseCoordinator(Coordinator):
                 pairs = federation.sum("pairs", counts=popularity)
                 factors = shrunken_factors(pairs["pairs"], pairs.noise).astype(np.float32)
         federation.ask("finish_low_rank", popularity=popularity, factors=factors)
-        return CoOccurrence.of(popularity, self.facts.components(), head_of(popularity, k), factors)
+        return CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, k), factors)
 
 
 class EaseParty(Party):
@@ -163,7 +164,7 @@ class EaseParty(Party):
             form = weighted(self._latest("counts", shared), self._latest("inverse", shared), k)
         else:
             popularity, factors = (self._latest(name, shared) for name in ("popularity", "factors"))
-            form = CoOccurrence.of(popularity, self.facts.components(), head_of(popularity, k), factors)
+            form = CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, k), factors)
         return Fitted(form, form.fold_in(self.ratings.indptr, self.ratings.items, self.ratings.values))
 
 

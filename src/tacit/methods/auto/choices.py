@@ -19,6 +19,7 @@ from tacit.federation import Federation, Floats, Party, Schema, step
 from tacit.methods.auto.vote import votes
 from tacit.methods.co_occurrence import head_of, shrunken_factors
 from tacit.methods.context import Context
+from tacit.methods.item_features import choice_features
 from tacit.model import CoOccurrence
 
 
@@ -53,7 +54,7 @@ class Choices(Party):
             return self.gate.sum({"vote": found[:, None]}, self.ratings.counts)
 
     def _choices(self, popularity: np.ndarray, pairs: np.ndarray) -> CoOccurrence:
-        return CoOccurrence.of(popularity, self.facts.components(), head_of(popularity, len(pairs)), pairs)
+        return CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, len(pairs)), pairs)
 
 
 def pair_factors(federation: Federation, popularity: np.ndarray) -> np.ndarray:

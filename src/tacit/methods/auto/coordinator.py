@@ -10,13 +10,14 @@ from tacit.federation import Federation, Total
 from tacit.guarantee import Unit
 from tacit.methods.auto.choices import pair_factors
 from tacit.methods.auto.corrections import corrected, strongest
-from tacit.methods.auto.features import described, principal
+from tacit.methods.auto.features import principal
 from tacit.methods.auto.means import Means, item_means, water_filling
 from tacit.methods.auto.parameters import OWN_TASTES
 from tacit.methods.auto.priors import mean_map, profile_map, reliability, spread_map
 from tacit.methods.auto.shared import Shared, basis_features, unit_of
 from tacit.methods.auto.specs import COUNTED, PRODUCTS, RESIDUAL_COUNTED, ROUNDS
 from tacit.methods.counts import COMPONENTS, Measured, posterior_counts
+from tacit.methods.item_features import described
 from tacit.methods.method import Coordinator
 from tacit.model import Model
 

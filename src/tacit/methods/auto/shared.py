@@ -10,8 +10,9 @@ from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Scale
 from tacit.federation import Facts, Floats, Schema
 from tacit.federation.messages import Ints
-from tacit.methods.auto.features import crossed, described
+from tacit.methods.auto.features import crossed
 from tacit.methods.co_occurrence import head_of
+from tacit.methods.item_features import choice_features, described
 from tacit.model.tastes import Tastes
 
 TASTES = Schema(
@@ -107,7 +108,7 @@ class Shared:
             (unit * self.factors(features)).astype(np.float32),
             prior.astype(np.float32),
             self.popularity.astype(np.float32),
-            facts.components(),
+            choice_features(facts),
             None if head is None else head.astype(np.float32),
             None if pairs is None else pairs.astype(np.float32),
             liked,
