@@ -340,9 +340,9 @@ def test_co_occurrence_scores_are_the_formula_written_out():
             v = c / n + tau * c**2
             odds.append(np.exp(-0.5 * np.sum(np.log(v) + (total / n) ** 2 / v)))
         each = [np.linalg.solve(n * np.diag(c) + np.eye(K) / tau, total) for tau in PRIORS]
-        floor = (form.head[mine].sum() + 1) * form.floor
+        floor, weight = (form.head[mine].sum() + 1) * form.floor, np.where(form.head > 0, form.weight, 1)
         theta = np.average(each, axis=0, weights=odds)
-        expected = np.log(np.maximum(f @ f[mine].sum(axis=0), floor)) + form.weight * X @ theta
+        expected = np.log(np.maximum(f @ f[mine].sum(axis=0), floor)) + weight * (X @ theta)
         np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
 
 

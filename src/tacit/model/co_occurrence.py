@@ -12,15 +12,17 @@ import numpy as np
 #: The τ that tastes are averaged over, for features scaled to Σ p·‖x‖² = 1. Chosen on nested leave-one-out splits of
 #: training parts and on synthetic worlds: no single τ is right for users whose tastes are strong and weak.
 PRIORS = (0.003, 0.01, 0.03, 0.1, 0.3)
-#: The part of popularity that no item of the head falls below, that of the tail, and the weight of tastes beside pairs.
-FLOOR, TAIL, BESIDE = 0.1, 0.5, 0.5
+#: The part of popularity that no item of the head falls below. On a nested leave-one-out split of ML-1M at ε = 4, HR@10
+#: over all items and among 99: with this, the tail's full popularity and tastes .176 and .738; with .1, and halves of
+#: both in the tail, .175 and .681; at ε = 1 .150 and .710, .143 and .669.
+FLOOR = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class CoOccurrence:
-    """score_j = log max(f_j·Σ_i f_i, (c + 1)·floor_j) + weight·x_j·θ,   i over the items that the user took
+    """score_j = log max(f_j·Σ_i f_i, (c + 1)·floor_j) + w_j·x_j·θ,   i over the items that the user took
 
-    c is how many of these are in the head. θ says how far the user's items lie from what is popular, along features: if
+    w_j is `weight` in the head, where f says some of what tastes do, and 1 elsewhere. c is how many of these are in the head. θ says how far the user's items lie from what is popular, along features: if
     items are chosen as P(j) ∝ p_j·exp(x_j·θ) and θ ~ N(0, τ·I), then one Newton step from θ = 0 gives
 
         θ = Σ_i x_i/(n·λ + 1/τ),   n the number of the user's items, λ = Σ_j p_j·x_j²
@@ -38,7 +40,7 @@ class CoOccurrence:
     floor : (m,) above 0, from popularity
     tastes : x, (m, t), public features
     spread : λ, (t,), how x varies over popular items
-    weight : number above
+    weight : of tastes in the head
     """
 
     head: np.ndarray
@@ -69,9 +71,9 @@ class CoOccurrence:
         f, inside = np.zeros((m, rank)), np.zeros(m)
         if rank:
             f[head], inside[head] = factors, 1
-        floor = p * (np.where(inside > 0, FLOOR, TAIL) if rank else 1.0)
+        floor = p * np.where(inside > 0, FLOOR, 1.0)
         made = [np.ascontiguousarray(a, dtype=np.float32) for a in (inside, f, np.maximum(floor, 1e-30), x, spread)]
-        return cls(made[0], made[1], made[2], made[3], made[4], BESIDE if rank else 1.0)
+        return cls(made[0], made[1], made[2], made[3], made[4])
 
     @property
     def width(self) -> int:
@@ -90,7 +92,7 @@ class CoOccurrence:
         r, mine = self.factors.shape[1], states[users]
         scores = np.maximum(mine[:, :r] @ self.factors.T, (mine[:, r : r + 1] + 1) * self.floor)
         np.log(scores, out=scores)
-        scores += np.float32(self.weight) * (mine[:, r + 1 :] @ self.tastes.T)
+        scores += (1 - np.float32(1 - self.weight) * self.head) * (mine[:, r + 1 :] @ self.tastes.T)
         return scores
 
 

@@ -3,11 +3,12 @@
 r̂_uj = base_j + v_j·z_u,    V = [1, popularity, base, public features]·metric + corrections
 """
 
+from tacit.methods.auto import implicit
 from tacit.methods.auto.coordinator import AutoCoordinator
 from tacit.methods.auto.parameters import AutoParameters
 from tacit.methods.auto.party import AutoParty
 from tacit.methods.auto.specs import specs
-from tacit.methods.method import RATED, Method, Sides
+from tacit.methods.method import Method, Sides
 from tacit.partition import Setting
 
 __all__ = ["AUTO", "AutoCoordinator", "AutoParameters", "AutoParty"]
@@ -22,5 +23,5 @@ AUTO = Method(
     ),
     parameters=AutoParameters,
     sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
-    feedback=RATED,
+    implicit={Setting.HORIZONTAL: implicit.SIDES, Setting.DEVICE: implicit.SIDES},
 )

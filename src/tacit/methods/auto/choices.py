@@ -15,7 +15,7 @@ from tacit.boundary.clipped_sums import Clipped
 from tacit.boundary.co_occurrence import PairShares
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Federation, Floats, Party, Schema, step
+from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.methods.auto.vote import votes
 from tacit.methods.co_occurrence import head_of, shrunken_factors
 from tacit.methods.context import Context
@@ -50,11 +50,14 @@ class Choices(Party):
     def vote(self, popularity: np.ndarray, pairs: np.ndarray) -> Release:
         """hit@10 with pairs less hit@10 without, of one hidden item; −1, 0 or 1 for each user."""
         with np.errstate(all="ignore"):
-            found = votes(self.ratings, self._choices(popularity, pairs), self._choices(popularity, pairs[:, :0]))
+            with_pairs, without = (choices_of(self.facts, popularity, x) for x in (pairs, pairs[:, :0]))
+            found = votes(self.ratings, with_pairs, without)
             return self.gate.sum({"vote": found[:, None]}, self.ratings.counts)
 
-    def _choices(self, popularity: np.ndarray, pairs: np.ndarray) -> CoOccurrence:
-        return CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, len(pairs)), pairs)
+
+def choices_of(facts: Facts, popularity: np.ndarray, pairs: np.ndarray) -> CoOccurrence:
+    """The form that ranks by released log counts (m,), pairs of the head (K, r) and public features."""
+    return CoOccurrence.of(popularity, choice_features(facts), head_of(popularity, len(pairs)), pairs)
 
 
 def pair_factors(federation: Federation, popularity: np.ndarray) -> np.ndarray:

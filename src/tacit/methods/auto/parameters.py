@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
 from tacit.guarantee import Unit
 from tacit.methods.auto.choice_rule import choice_budget, head_sizes
@@ -34,13 +35,14 @@ class AutoParameters(Parameters):
     Parameters
     ----------
     objective : "rating", which spends nothing on the ranking; "ranking", which also pays for how items occur together
-        and for a vote whether that ranks better; or "liked", which ranks items by how much they are liked, too
+        and for a vote whether that ranks better; or "liked", which ranks items by how much they are liked, too.
+        Implicit feedback has ranking only
     directions : principal directions of the public features that become tastes
     corrections : directions of taste along which items get factors of their own
     head : K, of how many of the most popular items pairs are counted; by default as many as outweigh their noise
     summary_share, means_share, prior_share, tastes_share, residuals_share, factors_share, together_share, vote_share :
         parts of the budget for each release; by a rule in μ and n where left out. Parts are relative: together they
-        are the whole budget
+        are the whole budget. Of implicit feedback means_share is for counts
     """
 
     objective: Literal["rating", "ranking", "liked"] = "rating"
@@ -73,6 +75,8 @@ class AutoParameters(Parameters):
 
     def resolved(self, context: Context) -> AutoParameters:
         """With every default resolved. Per rating there is one release, of deviations from the scale's middle."""
+        if context.facts.feedback is Feedback.IMPLICIT:
+            return self._implicit(context)
         features, others = context.facts.features, [name for name in OF_RECORDS if getattr(self, name)]
         if context.unit is Unit.RATING and others:
             raise UsageError(
@@ -88,6 +92,16 @@ class AutoParameters(Parameters):
         if not found["corrections"]:
             found["factors_share"] = 0.0
         return self.model_copy(update={**found, **choice_budget(self, context)})
+
+    def _implicit(self, context: Context) -> AutoParameters:
+        """Counts, and what the ranking asks beside them."""
+        meant = [name for name in ("directions", "corrections", *OF_RECORDS) if getattr(self, name)]
+        if meant or self.objective == "liked":
+            wrong = meant[0] if meant else 'objective = "liked"'
+            raise UsageError(f"[method] {wrong} is about ratings, and feedback is implicit; leave it out.")
+        none = {**dict.fromkeys(OF_RECORDS, 0.0), "directions": 0, "corrections": 0, "objective": "ranking"}
+        means = 1.0 if self.means_share is None else self.means_share
+        return self.model_copy(update={**none, "means_share": means, **choice_budget(self, context)})
 
 
 def _directions(features: int) -> int:
