@@ -10,7 +10,7 @@ from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Scale
 from tacit.federation import Floats, Schema
 from tacit.federation.messages import Ints
-from tacit.methods.auto.features import crossed, described
+from tacit.methods.auto.features import crossed, labelled
 from tacit.model.tastes import Tastes
 
 TASTES = Schema(
@@ -31,7 +31,7 @@ def unit_of(scale: Scale) -> float:
 
 def basis_features(catalogue: Catalogue) -> np.ndarray:
     """The public features that tastes are made of, (m, d) float64; the same on every site and at the coordinator."""
-    return np.hstack([described(catalogue), crossed(catalogue)])
+    return np.hstack([labelled(catalogue), crossed(catalogue)])
 
 
 @dataclass(frozen=True, eq=False)
