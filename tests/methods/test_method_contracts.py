@@ -32,6 +32,11 @@ class TestALS(MethodContract):
     never = dict.fromkeys(("horizontal", "device"), ("states", "variances"))
 
 
+class TestDPALS(MethodContract):
+    name = "dpals"
+    parameters = {"factors": 3, "rounds": 2}
+
+
 class TestAuto(MethodContract):
     name = "auto"
     seeded = False  # without privacy nothing random crosses
