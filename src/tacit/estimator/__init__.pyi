@@ -180,14 +180,14 @@ class DPALS(Estimator):
     """Private alternating least squares: see help(DPALS)."""
 
     method: ClassVar[str]
-    factors: int = 2
+    factors: int = 8
     rounds: int | None = None
     head: int | None = None
     budget: float = 20.0
     factor_clip: float = 1.0
-    target_clip: float = 1.5
+    target_clip: float = 1.0
     item_weights: float = 0.25
-    means_share: float = 0.3
+    means_share: float = 0.5
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7

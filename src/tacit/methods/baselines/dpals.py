@@ -44,10 +44,10 @@ from tacit.rng import derive
 #: How many ratings of the middle a user's own mean starts with, in the first sum.
 OWN = 3.0
 #: s, and how much more a target weighs than the products of factors beside it; sizes of starting factors.
-ONE, TARGETS, START = 1.0, 2.0, 0.3
+ONE, TARGETS, START = 1.0, 4.0, 0.2
 #: A priori, in quarters of the scale: the variances of what is left of a rating, of an item's bias and factors, and of
 #: a user's level and factors.
-LEFT, BIAS, FACTOR, LEVEL, TASTE = 0.75, 0.03, 0.03, 0.25, 0.5
+LEFT, BIAS, FACTOR, LEVEL, TASTE = 0.75, 0.03, 0.02, 0.25, 0.2
 
 
 class DPALSParameters(Parameters):
@@ -65,14 +65,14 @@ class DPALSParameters(Parameters):
     means_share : part of the budget for item means and counts
     """
 
-    factors: int = Field(default=2, ge=1, le=64)
-    rounds: Annotated[int, DEPENDS] = Field(default=1, ge=1, le=100)
+    factors: int = Field(default=8, ge=1, le=64)
+    rounds: Annotated[int, DEPENDS] = Field(default=2, ge=1, le=100)
     head: int | None = Field(default=None, ge=1)
     budget: float = Field(default=20.0, gt=0, le=1e6)
     factor_clip: float = Field(default=1.0, gt=0, le=100)
-    target_clip: float = Field(default=1.5, gt=0, le=8)
+    target_clip: float = Field(default=1.0, gt=0, le=8)
     item_weights: float = Field(default=0.25, ge=0, le=1)
-    means_share: float = Field(default=0.3, gt=0, lt=1)
+    means_share: float = Field(default=0.5, gt=0, lt=1)
 
     @property
     def dimensions(self) -> dict[str, int]:
