@@ -17,7 +17,7 @@ the budget, as published, and states what the run then truly costs.
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -44,10 +44,13 @@ from tacit.rng import derive
 #: How many ratings of the middle a user's own mean starts with, in the first sum.
 OWN = 3.0
 #: s, and how much more a target weighs than the products of factors beside it; sizes of starting factors.
-ONE, TARGETS, START = 1.0, 4.0, 0.2
+ONE, TARGETS, START = 1.0, 6.0, 0.25
 #: A priori, in quarters of the scale: the variances of what is left of a rating, of an item's bias and factors, and of
 #: a user's level and factors.
-LEFT, BIAS, FACTOR, LEVEL, TASTE = 0.75, 0.03, 0.02, 0.25, 0.2
+LEFT, BIAS, FACTOR, LEVEL, TASTE = 0.75, 0.03, 0.015, 0.25, 0.125
+
+#: The first sum's part of the budget, by μ·n.
+MEANS_AT, MEANS_SHARES = (2_000, 10_000, 60_000), (0.7, 0.5, 0.3)
 
 
 class DPALSParameters(Parameters):
@@ -55,24 +58,24 @@ class DPALSParameters(Parameters):
 
     Parameters
     ----------
-    factors : k
-    rounds : how often users and items are fitted to each other
+    factors : k; by default 12, and with [privacy] 2 and 5 for each of two feature columns
+    rounds : how often users and items are fitted to each other; by default 2, and 10 without [privacy]
     head : so many items, of the largest released counts, get factors; by default half of them
     budget : B, the squared weights that a user's ratings have together at most
     factor_clip : Γ, the largest norm of a user's factors
     target_clip : y_max, the largest deviation of a rating from what is expected
     item_weights : β: an item of count n weighs n^−β
-    means_share : part of the budget for item means and counts
+    means_share : part of the budget for item means and counts; by default .7 to .3, more where there is more noise
     """
 
-    factors: int = Field(default=8, ge=1, le=64)
+    factors: Annotated[int, DEPENDS] = Field(default=12, ge=1, le=64)
     rounds: Annotated[int, DEPENDS] = Field(default=2, ge=1, le=100)
     head: int | None = Field(default=None, ge=1)
     budget: float = Field(default=20.0, gt=0, le=1e6)
     factor_clip: float = Field(default=1.0, gt=0, le=100)
     target_clip: float = Field(default=1.0, gt=0, le=8)
     item_weights: float = Field(default=0.25, ge=0, le=1)
-    means_share: float = Field(default=0.5, gt=0, lt=1)
+    means_share: Annotated[float, DEPENDS] = Field(default=0.5, gt=0, lt=1)
 
     @property
     def dimensions(self) -> dict[str, int]:
@@ -90,10 +93,14 @@ class DPALSParameters(Parameters):
                 "dpals protects users: factors and weights are fitted to a whole record, so one rating moves all that "
                 'its user sends, and a claim per rating would be false; set unit = "user".'
             )
-        update = {"head": min(self.head or math.ceil(context.facts.items / 2), context.facts.items)}
-        if context.target is None and "rounds" not in self.model_fields_set:
-            update["rounds"] = 10
-        return self.model_copy(update=update)
+        facts, private = context.facts, context.target is not None
+        update: dict[str, Any] = {"head": min(self.head or math.ceil(facts.items / 2), facts.items)}
+        rule: dict[str, Any] = {"rounds": 10}
+        if private:
+            share = float(np.interp(context.mu * facts.users, MEANS_AT, MEANS_SHARES))
+            rule = {"factors": 2 + 5 * min(facts.features, 2), "means_share": share}
+        given = self.model_fields_set
+        return self.model_copy(update=update | {name: x for name, x in rule.items() if name not in given})
 
 
 class DPALSCoordinator(Coordinator):
