@@ -33,6 +33,11 @@ class TestALS(MethodContract):
     refused = dict.fromkeys([("vertical", "plain"), ("vertical", "secagg")], "sums of one user each")
 
 
+class TestDPALS(MethodContract):
+    name = "dpals"
+    parameters = {"factors": 3, "rounds": 2}
+
+
 class TestAuto(MethodContract):
     """Without privacy it is `als` and `ease`."""
 

@@ -81,6 +81,12 @@ class TestALS(PrivacyContract):
     within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
 
 
+class TestDPALS(PrivacyContract):
+    name = "dpals"
+    parameters = {"factors": 2, "rounds": 2, "head": 6}
+    units = USER
+
+
 class TestPretrained(PrivacyContract):
     name = "sgdmf"
     parameters = {**CHAIN, **AT_HOME, "users": "pretrained", "trim": 3}

@@ -178,6 +178,23 @@ class LocalPrivate(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class DPALS(Estimator):
+    """Private alternating least squares: see help(DPALS)."""
+
+    method: ClassVar[str]
+    factors: int = 8
+    rounds: int | None = None
+    head: int | None = None
+    budget: float = 20.0
+    factor_clip: float = 1.0
+    target_clip: float = 1.0
+    item_weights: float = 0.25
+    means_share: float = 0.5
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class Bias(Estimator):
     """Item and user biases: see help(Bias)."""
 
@@ -285,6 +302,8 @@ def estimator(method: Literal["synsgd"]) -> type[SynSGD]: ...
 def estimator(method: Literal["gd-dr"]) -> type[GDDR]: ...
 @overload
 def estimator(method: Literal["local-private"]) -> type[LocalPrivate]: ...
+@overload
+def estimator(method: Literal["dpals"]) -> type[DPALS]: ...
 @overload
 def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload

@@ -24,6 +24,7 @@ OWN = (
     "synsgd",
     "gd-dr",
     "local-private",
+    "dpals",
     "bias",
     "central",
     "central-sgd",
