@@ -121,6 +121,12 @@ class TestObjectivePerturbation(MethodContract):
     never = {"horizontal": ("users",)}
 
 
+class TestAlternating(MethodContract):
+    name = "am-dpsgd"
+    parameters = {"factors": 2, "rounds": 3}
+    never = dict.fromkeys(("horizontal", "device"), ("states",))
+
+
 class TestSynchronous(MethodContract):
     name = "synsgd"
     parameters = {"factors": 4, "rounds": 4, "sampling": 0.5, "fine_tuning": 2}

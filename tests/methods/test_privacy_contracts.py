@@ -164,6 +164,12 @@ class TestVerticalSGLD(PrivacyContract):
     settings, units = VERTICAL, RATING
 
 
+class TestAlternating(PrivacyContract):
+    name = "am-dpsgd"
+    parameters = {"factors": 2, "rounds": 2, "clip": 0.5}
+    units = USER
+
+
 class TestSynchronous(PrivacyContract):
     name = "synsgd"
     parameters = {"factors": 3, "rounds": 2, "sampling": 1.0, "trim": 3, "fine_tuning": 0}

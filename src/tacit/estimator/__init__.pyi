@@ -129,6 +129,21 @@ class ObjectivePerturbation(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class AMDPSGD(Estimator):
+    """Alternating minimisation by private gradient steps with adaptive weights: see help(AMDPSGD)."""
+
+    method: ClassVar[str]
+    factors: int = 1
+    rounds: int = 30
+    rate: float = 0.2
+    clip: float = 1.0
+    skew: float = 0.5
+    counts_share: float = 0.2
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class SynSGD(Estimator):
     """Noisy gradients, averaged at every step: see help(SynSGD)."""
 
@@ -296,6 +311,8 @@ def estimator(method: Literal["gradient-clipping"]) -> type[GradientClipping]: .
 def estimator(method: Literal["dp-sgld"]) -> type[DPSGLD]: ...
 @overload
 def estimator(method: Literal["objective-perturbation"]) -> type[ObjectivePerturbation]: ...
+@overload
+def estimator(method: Literal["am-dpsgd"]) -> type[AMDPSGD]: ...
 @overload
 def estimator(method: Literal["synsgd"]) -> type[SynSGD]: ...
 @overload

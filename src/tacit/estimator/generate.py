@@ -21,6 +21,7 @@ NAMES = {
     "als": "ALS",
     "ease": "EASE",
     "sgdmf": "SGDMF",
+    "am-dpsgd": "AMDPSGD",
     "dp-sgld": "DPSGLD",
     "synsgd": "SynSGD",
     "gd-dr": "GDDR",

@@ -21,6 +21,7 @@ OWN = (
     "gradient-clipping",
     "dp-sgld",
     "objective-perturbation",
+    "am-dpsgd",
     "synsgd",
     "gd-dr",
     "local-private",

@@ -12,7 +12,7 @@ from tacit.kernels.components import components
 
 #: A number becomes so many bumps, evenly spaced over its range but for one item in a hundred at each end.
 BUMPS = 8
-#: More labels than these, and free text, become so many principal components of their TF-IDF, times a factor: rows of it
+#: More labels than these, and free text, become so many principal components of their TF-IDF, times a factor: its rows
 #: have length 1, and an item has a label or two.
 FEW, COMPONENTS, SIZE = 40, 100, 3.0
 #: Columns of more features than this are many labels or free text: items differ along their main directions only.
