@@ -29,7 +29,7 @@ from tacit.methods.als.noised import COUNT_WEIGHT, noised_start, noised_update
 from tacit.methods.als.scaled import Scaled
 from tacit.methods.als.statistics import NOISE, ByItem, ItemTotals, Totals, UserStatistics, from_middle
 from tacit.methods.context import Context
-from tacit.methods.method import DEPENDS, RATED, Coordinator, Method, Parameters, Sides
+from tacit.methods.method import DEPENDS, RATED, Coordinator, Forecast, Method, Parameters, Sides
 from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
@@ -91,8 +91,9 @@ class ALSCoordinator(Coordinator):
     """One sum for counts and means, then one for each sweep."""
 
     def run(self, federation: Federation) -> Model:
-        facts, counted = self.facts, federation.sum("count")
-        learner = self._started(counted)
+        facts = self.facts
+        for _ in federation.rounds(1):
+            learner = self._started(federation.sum("count"))
         for _t in federation.rounds(self.parameters.sweeps):
             total = federation.sum("sweep", **learner.payload)
             if facts.unit is None:
@@ -192,7 +193,12 @@ def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
     ]
 
 
-SIDES = Sides(ALSCoordinator, ALSParty, specs)
+def forecast(parameters: ALSParameters, context: Context) -> Forecast:
+    """One round for counts, and one for each sweep."""
+    return Forecast(rounds=1 + parameters.sweeps)
+
+
+SIDES = Sides(ALSCoordinator, ALSParty, specs, forecast=forecast)
 ALS = Method(
     name="als",
     title="Bayesian alternating least squares",

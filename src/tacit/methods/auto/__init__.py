@@ -4,6 +4,7 @@ r̂_uj = base_j + v_j·z_u,    V = [1, popularity, base, public features]·metri
 """
 
 from tacit.methods.auto.coordinator import AutoCoordinator
+from tacit.methods.auto.forecast import forecast
 from tacit.methods.auto.parameters import AutoParameters
 from tacit.methods.auto.party import AutoParty
 from tacit.methods.auto.specs import specs
@@ -12,7 +13,7 @@ from tacit.partition import Setting
 
 __all__ = ["AUTO", "AutoCoordinator", "AutoParameters", "AutoParty"]
 
-SIDES = Sides(AutoCoordinator, AutoParty, specs)
+SIDES = Sides(AutoCoordinator, AutoParty, specs, forecast=forecast)
 AUTO = Method(
     name="auto",
     title="Item means and tastes",
