@@ -318,7 +318,8 @@ def _no_guarantee(method: Method, setting: Setting) -> PrivacyRefused:
     private = "sgdmf" if setting is Setting.VERTICAL else "auto"
     return PrivacyRefused(
         f'The method "{method.name}" carries no guarantee in this version, so [privacy] cannot be kept; '
-        f'remove that section to run it NON-PRIVATE, or choose a private method, such as "{private}".'
+        f'leave that section out to run it NON-PRIVATE (--set privacy=none), or choose a private method, such as '
+        f'"{private}".'
     )
 
 
