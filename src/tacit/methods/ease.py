@@ -36,7 +36,7 @@ from tacit.methods.co_occurrence import head_of, head_size, shrunken_factors
 from tacit.methods.context import Context
 from tacit.methods.counts import COMPONENTS, Measured, posterior_counts
 from tacit.methods.item_features import choice_features
-from tacit.methods.method import Coordinator, Method, Parameters, Sides
+from tacit.methods.method import Coordinator, Forecast, Method, Parameters, Sides
 from tacit.model import CoOccurrence, Fitted, ItemItem, Model
 from tacit.model.forms import Form
 from tacit.partition import Setting
@@ -217,7 +217,12 @@ def specs(parameters: EaseParameters, context: Context) -> Sequence[Spec]:
     return [counts, Spec("pairs", PairShares(), share=PAIRS, signal=facts.users / k)] if k else [counts]
 
 
-SIDES = Sides(EaseCoordinator, EaseParty, specs)
+def forecast(parameters: EaseParameters, context: Context) -> Forecast:
+    """One round, and the model to everyone; how many factors stand above the noise is not known before."""
+    return Forecast(rounds=1, public=("finish" if context.target is None else "finish_low_rank",))
+
+
+SIDES = Sides(EaseCoordinator, EaseParty, specs, forecast=forecast)
 EASE = Method(
     name="ease",
     title="Items that occur together",

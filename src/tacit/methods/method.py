@@ -62,13 +62,38 @@ def nothing(parameters: Any, context: Context) -> Sequence[Spec]:
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """How a run goes, for plans; nothing rests on it.
+
+    Attributes
+    ----------
+    rounds : how many there are; by default as many as the most releases of a step
+    public : the steps without data that are asked, once each; by default all of them
+    sizes : what further names in the shapes of messages stand for
+    """
+
+    rounds: int | None = None
+    public: Sequence[str] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def as_specified(parameters: Any, context: Context) -> Forecast:
+    """The forecast of a method whose every round has one release of each step."""
+    return Forecast()
+
+
+@dataclass(frozen=True)
 class Sides:
-    """Who talks to whom in one setting, and what is released there; `roles` are asked by their names."""
+    """Who talks to whom in one setting, what is released there, and how long that takes.
+
+    `roles` are asked by their names.
+    """
 
     coordinator: Callable[[Any, Facts], Any]
     party: type[Party]
     specs: Specs = nothing
     roles: Mapping[str, type[Role]] = field(default_factory=dict)
+    forecast: Callable[[Any, Context], Forecast] = as_specified
 
 
 @dataclass(frozen=True)

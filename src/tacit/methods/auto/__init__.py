@@ -10,6 +10,7 @@ from tacit.data.ratings import Feedback
 from tacit.methods.als_and_ease import ALS_AND_EASE, EASE_ALONE
 from tacit.methods.auto import implicit
 from tacit.methods.auto.coordinator import AutoCoordinator
+from tacit.methods.auto.forecast import forecast
 from tacit.methods.auto.parameters import AutoParameters
 from tacit.methods.auto.party import AutoParty
 from tacit.methods.auto.specs import specs
@@ -18,7 +19,7 @@ from tacit.partition import Setting
 
 __all__ = ["AUTO", "AutoCoordinator", "AutoParameters", "AutoParty"]
 
-SIDES = Sides(AutoCoordinator, AutoParty, specs)
+SIDES = Sides(AutoCoordinator, AutoParty, specs, forecast=forecast)
 AUTO = Method(
     name="auto",
     title="Item means and tastes",
