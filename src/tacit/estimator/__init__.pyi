@@ -13,15 +13,18 @@ class Auto(Estimator):
     """Item means and tastes: see help(Auto)."""
 
     method: ClassVar[str]
-    objective: Literal["rating"] = "rating"
+    objective: Literal["rating", "ranking", "liked"] = "rating"
     directions: int | None = None
     corrections: int | None = None
+    head: int | None = None
     summary_share: float | None = None
     means_share: float | None = None
     prior_share: float | None = None
     tastes_share: float | None = None
     residuals_share: float | None = None
     factors_share: float | None = None
+    together_share: float | None = None
+    vote_share: float | None = None
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7
@@ -197,14 +200,14 @@ class DPALS(Estimator):
     """Private alternating least squares: see help(DPALS)."""
 
     method: ClassVar[str]
-    factors: int = 8
+    factors: int | None = None
     rounds: int | None = None
     head: int | None = None
     budget: float = 20.0
     factor_clip: float = 1.0
     target_clip: float = 1.0
     item_weights: float = 0.25
-    means_share: float = 0.5
+    means_share: float | None = None
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7

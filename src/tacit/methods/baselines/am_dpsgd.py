@@ -43,8 +43,8 @@ from tacit.errors import PrivacyRefused
 from tacit.federation import Federation, Floats, Party, Schema, Total, step
 from tacit.guarantee import Unit
 from tacit.methods.bias import BiasParameters, contribution, estimated
-from tacit.methods.co_occurrence import posterior_counts
 from tacit.methods.context import Context
+from tacit.methods.counts import Measured, posterior_counts
 from tacit.methods.method import RATED, Coordinator, Method, Parameters, Sides
 from tacit.model import Fitted, Linear, Model
 from tacit.partition import Setting
@@ -138,7 +138,8 @@ class AMCoordinator(Coordinator):
 
     def _counts(self, counted: Total) -> np.ndarray:
         """Each item's count from noised ones alone, each rating weighing less the more its user has; (m,)."""
-        d = posterior_counts(counted["weights"] / START.count_weight, counted.noise / START.count_weight)
+        y, noise = counted["weights"].astype(np.float64) / START.count_weight, counted.noise / START.count_weight
+        d = posterior_counts([Measured(y, np.ones_like(y), noise)], np.zeros((len(y), 0)))[0]
         return np.maximum(d, RAREST * d.mean())
 
     def _move(self, total: Total, y: np.ndarray, start: np.ndarray, d: np.ndarray) -> np.ndarray:
