@@ -12,6 +12,7 @@ from tacit.boundary.clipped_records import RecordGradient
 from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
 from tacit.boundary.co_occurrence import ItemCounts, PairCounts, PairShares
 from tacit.boundary.deviations import Deviations
+from tacit.boundary.item_counts import RatingCounts
 from tacit.boundary.least_squares import Weighted
 from tacit.boundary.normalised_rows import NormalisedRows
 from tacit.boundary.objective_perturbation import Objectives
@@ -26,6 +27,7 @@ from tacit.rng import derive
 SCALE, HOME = Scale(1, 5), {"users_are_public": False}
 #: How each is made, anew every time.
 MADE = {
+    "rating counts": RatingCounts,
     "normalised": lambda: Normalised(("a", "b")),
     "clipped": lambda: Clipped(("a",), 2.0),
     "clipped whole": lambda: ClippedWhole(2.0),

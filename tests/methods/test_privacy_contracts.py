@@ -81,6 +81,12 @@ class TestALS(PrivacyContract):
     within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
 
 
+class TestDPALS(PrivacyContract):
+    name = "dpals"
+    parameters = {"factors": 2, "rounds": 2, "head": 6}
+    units = USER
+
+
 class TestPretrained(PrivacyContract):
     name = "sgdmf"
     parameters = {**CHAIN, **AT_HOME, "users": "pretrained", "trim": 3}
@@ -156,6 +162,12 @@ class TestVerticalSGLD(PrivacyContract):
     name = "dp-sgld"
     parameters = {**CHAIN, "final_steps": 2}
     settings, units = VERTICAL, RATING
+
+
+class TestAlternating(PrivacyContract):
+    name = "am-dpsgd"
+    parameters = {"factors": 2, "rounds": 2, "clip": 0.5}
+    units = USER
 
 
 class TestSynchronous(PrivacyContract):

@@ -28,7 +28,7 @@ from tacit.methods.als.parameters import ALSParameters, EitherParameters
 from tacit.methods.als.scaled import query, said
 from tacit.methods.als.statistics import NOISE, ByItem, ItemTotals, Totals, UserStatistics, from_middle
 from tacit.methods.context import Context
-from tacit.methods.method import Coordinator, Method, Sides
+from tacit.methods.method import Coordinator, Forecast, Method, Sides
 from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
@@ -41,8 +41,9 @@ class ALSCoordinator(Coordinator):
     """One sum for counts and means, then one for each sweep."""
 
     def run(self, federation: Federation) -> Model:
-        facts, counted = self.facts, federation.sum("count")
-        learner = self._started(counted)
+        facts = self.facts
+        for _ in federation.rounds(1):
+            learner = self._started(federation.sum("count"))
         for _t in federation.rounds(self.parameters.sweeps):
             total = federation.sum("sweep", **learner.payload)
             learner = learner.updated(total.blocks) if facts.unit is None else noised_update(learner, total)
@@ -139,7 +140,12 @@ def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
     ]
 
 
-SIDES = Sides(ALSCoordinator, ALSParty, specs)
+def forecast(parameters: ALSParameters, context: Context) -> Forecast:
+    """One round for counts, and one for each sweep."""
+    return Forecast(rounds=1 + parameters.sweeps)
+
+
+SIDES = Sides(ALSCoordinator, ALSParty, specs, forecast=forecast)
 ALS = Method(
     name="als",
     title="Bayesian alternating least squares",

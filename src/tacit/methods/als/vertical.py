@@ -80,7 +80,7 @@ class VerticalCoordinator(Coordinator):
         states = form.settled(self._users(form, total.blocks, noise).history)
         sent: dict[str, Any] = {name: array for name, array in payload_of(form).items() if name in FINAL.fields}
         items, moments = np.empty((facts.items, d), np.float32), np.empty((facts.items, d * (d + 1) // 2), np.float32)
-        for party, answer in federation.ask("finish", states=states, **sent).items():
+        for party, answer in federation.ask("finish", to=None, states=states, **sent).items():
             here = facts.member(party).columns
             items[here], moments[here] = answer["items"], answer["moments"]
         form = replace(form, items=items, moments=moments)
