@@ -64,10 +64,11 @@ class VerticalCoordinator(Coordinator):
     def run(self, federation: Federation) -> Model:
         facts, n, d = self.facts, self.facts.users, (self.parameters.factors or 1) + 2
         width = facts.catalogue.width
-        numbers = standard(federation.sum("count")["totals"].astype(np.float64), facts.items)
+        for _ in federation.rounds(1):
+            numbers = standard(federation.sum("count")["totals"].astype(np.float64), facts.items)
+            total = federation.sum("begin", numbers=numbers)
         form = started(facts.scale, float(numbers[0]), np.zeros(0), np.zeros(0), np.zeros((0, d - 2)))
         prior = Prior.unknown(COUNTED + width, d - 1, ITEMS)
-        total = federation.sum("begin", numbers=numbers)
         noise = np.full(n, form.noise)
         for _t in federation.rounds(self.parameters.sweeps):
             users = self._users(form, total.blocks, noise)
