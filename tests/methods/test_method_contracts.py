@@ -30,6 +30,12 @@ class TestALS(MethodContract):
     name = "als"
     parameters = {"factors": 3, "sweeps": 3}
     never = dict.fromkeys(("horizontal", "device"), ("states", "variances"))
+    refused = dict.fromkeys([("vertical", "plain"), ("vertical", "secagg")], "sums of one user each")
+
+
+class TestDPALS(MethodContract):
+    name = "dpals"
+    parameters = {"factors": 3, "rounds": 2}
 
 
 class TestAuto(MethodContract):
@@ -113,6 +119,12 @@ class TestObjectivePerturbation(MethodContract):
     name = "objective-perturbation"
     parameters = {"factors": 4}
     never = {"horizontal": ("users",)}
+
+
+class TestAlternating(MethodContract):
+    name = "am-dpsgd"
+    parameters = {"factors": 2, "rounds": 3}
+    never = dict.fromkeys(("horizontal", "device"), ("states",))
 
 
 class TestSynchronous(MethodContract):

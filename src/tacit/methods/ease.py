@@ -32,9 +32,11 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Federation, Floats, Party, Schema, step
 from tacit.kernels.pairs import pack_pairs, unpack_pairs
-from tacit.methods.co_occurrence import head_of, head_size, posterior_counts, ranked_by, shrunken_factors
+from tacit.methods.co_occurrence import head_of, head_size, shrunken_factors
 from tacit.methods.context import Context
-from tacit.methods.method import Coordinator, Method, Parameters, Sides
+from tacit.methods.counts import COMPONENTS, Measured, posterior_counts
+from tacit.methods.item_features import choice_features
+from tacit.methods.method import Coordinator, Forecast, Method, Parameters, Sides
 from tacit.model import CoOccurrence, Fitted, ItemItem, Model
 from tacit.model.forms import Form
 from tacit.partition import Setting
@@ -100,12 +102,13 @@ class EaseCoordinator(Coordinator):
         factors = np.zeros((k, 0), dtype=np.float32)
         for _ in federation.rounds(1):
             noised = federation.sum("counts")
-            counts = posterior_counts(noised["counts"], noised.noise).astype(np.float32)
+            measured = Measured(noised["counts"], np.ones(self.facts.items), noised.noise)
+            popularity = posterior_counts([measured], self.facts.components(COMPONENTS))[1].astype(np.float32)
             if k:
-                pairs = federation.sum("pairs", counts=counts)
+                pairs = federation.sum("pairs", counts=popularity)
                 factors = shrunken_factors(pairs["pairs"], pairs.noise).astype(np.float32)
-        federation.ask("finish_low_rank", counts=counts, factors=factors)
-        return ranked_by(counts, head_of(counts, k), factors, self.facts.catalogue.features())
+        federation.ask("finish_low_rank", popularity=popularity, factors=factors)
+        return CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, k), factors)
 
 
 class EaseParty(Party):
@@ -147,21 +150,21 @@ class EaseParty(Party):
 
     @step(
         Kind.PUBLIC,
-        takes=Schema(counts=Floats("items"), factors=Floats("head", "any")),
+        takes=Schema(popularity=Floats("items"), factors=Floats("head", "any")),
         what="the word that the items' counts and factors have arrived",
     )
-    def finish_low_rank(self, counts: np.ndarray, factors: np.ndarray) -> Release:
-        self.home.update(counts=counts, factors=factors)
+    def finish_low_rank(self, popularity: np.ndarray, factors: np.ndarray) -> Release:
+        self.home.update(popularity=popularity, factors=factors)
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        counts, k = self._latest("counts", shared), self.parameters.head or 0
+        k = self.parameters.head or 0
         form: Form
         if self.facts.unit is None:
-            form = weighted(counts, self._latest("inverse", shared), k)
+            form = weighted(self._latest("counts", shared), self._latest("inverse", shared), k)
         else:
-            features = self.facts.features_of(self.name)
-            form = ranked_by(counts, head_of(counts, k), self._latest("factors", shared), features)
+            popularity, factors = (self._latest(name, shared) for name in ("popularity", "factors"))
+            form = CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, k), factors)
         return Fitted(form, form.fold_in(self.ratings.indptr, self.ratings.items, self.ratings.values))
 
 
@@ -214,7 +217,12 @@ def specs(parameters: EaseParameters, context: Context) -> Sequence[Spec]:
     return [counts, Spec("pairs", PairShares(), share=PAIRS, signal=facts.users / k)] if k else [counts]
 
 
-SIDES = Sides(EaseCoordinator, EaseParty, specs)
+def forecast(parameters: EaseParameters, context: Context) -> Forecast:
+    """One round, and the model to everyone; how many factors stand above the noise is not known before."""
+    return Forecast(rounds=1, public=("finish" if context.target is None else "finish_low_rank",))
+
+
+SIDES = Sides(EaseCoordinator, EaseParty, specs, forecast=forecast)
 EASE = Method(
     name="ease",
     title="Items that occur together",

@@ -130,7 +130,10 @@ class Bayesian:
         return Posterior(states, moments, np.maximum(own, LEAST_NOISE), errors)
 
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
-        history = self.history(indptr, items, values)
+        return self.settled(self.history(indptr, items, values))
+
+    def settled(self, history: History) -> np.ndarray:
+        """Users' factors and their noise fitted to each other."""
         noise = np.full(len(history.counts), self.noise)
         for _ in range(PASSES):
             found = self.posterior(history, noise)

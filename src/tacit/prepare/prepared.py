@@ -361,4 +361,4 @@ def declared_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
 def counted_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
     """What the parties' own sizes say; `ratings` replaces their number, where that may not be counted."""
     number = facts.ratings if ratings is None else ratings
-    return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width)
+    return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width, facts.feedback)

@@ -1,31 +1,19 @@
-"""Public item features as `auto` uses them: labels, smooth functions of numbers, and products of both. No rating."""
+"""Public item features as `auto` uses them: labels, smooth functions of numbers, products of both, text. No rating."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.catalogue import NUMBERS, Catalogue
-
-#: A number becomes so many bumps, evenly spaced over its range but for one item in a hundred at each end.
-BUMPS = 8
-#: Labels are multiplied by numbers where there are at most so many of them.
-MOST_CROSSED = 40
-
-
-def described(catalogue: Catalogue) -> np.ndarray:
-    """Labels as 0 and 1, and exp(−((x − c)/(.8·step))²) of each number x around every centre c; (m, d) float64."""
-    found = [np.zeros((len(catalogue), 0))]
-    for name in catalogue.columns:
-        x = catalogue.features([name]).astype(np.float64)
-        found.append(_bumps(x[:, 0]) if _is_number(catalogue, name) else x)
-    return np.hstack(found)
+from tacit.data.catalogue import Catalogue
+from tacit.methods.item_features import is_long, is_number
 
 
 def crossed(catalogue: Catalogue) -> np.ndarray:
     """Half of each number times each label, where labels are few; (m, d) float64."""
-    numbers = [catalogue.features([name]) for name in catalogue.columns if _is_number(catalogue, name)]
-    labels = [catalogue.features([name]) for name in catalogue.columns if not _is_number(catalogue, name)]
-    both = [0.5 * x * label for x in numbers for label in labels if label.shape[1] <= MOST_CROSSED]
+    short = [name for name in catalogue.columns if not is_long(catalogue, name)]
+    numbers = [catalogue.features([name]) for name in short if is_number(catalogue, name)]
+    labels = [catalogue.features([name]) for name in short if not is_number(catalogue, name)]
+    both = [0.5 * x * label for x in numbers for label in labels]
     return np.hstack([np.zeros((len(catalogue), 0)), *both]).astype(np.float64)
 
 
@@ -47,16 +35,3 @@ def principal(x: np.ndarray, most: int) -> np.ndarray:
     found = np.zeros((x.shape[1], most))
     found[:, : kept.shape[1]] = kept / scale if scale > 0 else 0.0
     return found
-
-
-def _is_number(catalogue: Catalogue, name: str) -> bool:
-    assert catalogue.attributes is not None
-    return catalogue.attributes.schema.field(name).type == NUMBERS
-
-
-def _bumps(x: np.ndarray) -> np.ndarray:
-    low, high = np.quantile(x, [0.01, 0.99])
-    if high <= low:
-        return np.zeros((len(x), 0))
-    centres, step = np.linspace(low, high, BUMPS, retstep=True)
-    return np.exp(-np.square((x[:, None] - centres) / (0.8 * step)))
