@@ -27,6 +27,7 @@ CASES = {
     "devices": (SGDMF, {"by": "device"}),
     "summed": ({**SGDMF, "local_steps": 1}, {"into": 2}),
     "central": ({"name": "central", "sweeps": 5, "factors": 3}, {"into": 2}),
+    "als and ease": ({"name": "auto"}, {"into": 2}),
 }
 
 

@@ -16,7 +16,6 @@ from tacit.data.ratings import Ratings, Scale
 from tacit.data.split import split
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import UsageError
 from tacit.evaluate import evaluate
 from tacit.experiment import run
 from tacit.federation import Facts
@@ -109,13 +108,16 @@ def test_it_finds_what_popularity_cannot():
     assert evaluate(popular, held_out, seen=learned, relevance=1, bootstrap=0).metrics["hr_full@10"] < 0.25
 
 
-def test_the_export_of_thousands_of_items_says_where_the_model_is(tmp_path, monkeypatch):
-    run(run_file(method={"name": "ease"}, privacy=None), tmp_path / "run")
-    export(tmp_path / "run", tmp_path / "small", False)
-    assert Model.load(tmp_path / "small").recommend({}, n=5) == Model.load(tmp_path / "run").recommend({}, n=5)
-    monkeypatch.setattr("tacit.model.storage.MOST_IN_JSON", 1_000)
-    with pytest.raises(UsageError, match="too large to export; use the folder"):
-        export(tmp_path / "run", tmp_path / "large", False)
+@pytest.mark.parametrize("method", ["ease", "auto"])
+def test_an_export_has_weights_between_thousands_of_items_in_a_file_of_their_own(tmp_path, monkeypatch, method):
+    run(run_file(method={"name": method}, privacy=None), tmp_path / "run")
+    for most, large in ((100_000, False), (1_000, True)):
+        monkeypatch.setattr("tacit.model.storage.MOST_IN_JSON", most)
+        export(tmp_path / "run", tmp_path / str(most), False)
+        assert (tmp_path / str(most) / "arrays.npz").is_file() == large
+        model, exported = Model.load(tmp_path / "run"), Model.load(tmp_path / str(most))
+        history = {model.item_ids[3].item(): 4.0}
+        assert exported.recommend(history, n=5) == model.recommend(history, n=5)
 
 
 # -- with privacy -----------------------------------------------------------------------------------------------------

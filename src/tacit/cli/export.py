@@ -28,7 +28,7 @@ README = """# {method}: the shared model
 The part of one run that is shared. What a party stores is not in it.
 
 - `items.parquet`: {items}, one row each: `item` is its id, {columns}.
-{users}- `guarantee.json`: what is promised about all of it, the ratings' scale, and the run's digest.
+{users}{large}- `guarantee.json`: what is promised about all of it, the ratings' scale, and the run's digest.
 
 {use}
 """
@@ -57,7 +57,7 @@ def export(run: Path, to: Path | None, as_json: bool) -> None:
 
 def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
     """Write all files to a temporary folder, then rename it; returns their names."""
-    promised = _promised(record, model)
+    promised, large = _promised(record, model), storage.large_arrays(model.form)
     tables = {
         "items.parquet": pa.table({"item": pa.array(model.item_ids.ids), **storage.columns_of(model.form)}),
     }
@@ -74,6 +74,8 @@ def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
         for name, table in tables.items():
             stamped = table.replace_schema_metadata({"tacit": json.dumps(promised, ensure_ascii=False)})
             pq.write_table(stamped, unfinished / name, compression="zstd")
+        if large:
+            np.savez(unfinished / "arrays.npz", **large)  # type: ignore[arg-type]
         text = json.dumps(promised, indent=2, ensure_ascii=False, allow_nan=False)
         (unfinished / "guarantee.json").write_text(text + "\n", encoding="utf-8")
         (unfinished / "README.md").write_text(_readme(model), encoding="utf-8")
@@ -82,7 +84,7 @@ def _write(record: RunRecord, model: Model, to: Path) -> list[str]:
         raise _refused(to, error) from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return sorted([*tables, "guarantee.json", "README.md"])
+    return sorted([*tables, *(["arrays.npz"] if large else []), "guarantee.json", "README.md"])
 
 
 def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def _promised(record: RunRecord, model: Model) -> dict[str, Any]:
 
 
 def _readme(model: Model) -> str:
-    names = list(storage.columns_of(model.form))
+    names, large = list(storage.columns_of(model.form)), storage.large_arrays(model.form)
     columns = "the others are its numbers" if len(names) > 1 else f"`{names[0]}` is its number"
     if len(names) > 1 and all(name.startswith("factor_") for name in names):
         columns = f"`{names[0]}` … `{names[-1]}` are its factors v"
@@ -120,6 +122,7 @@ def _readme(model: Model) -> str:
         items=plural(len(model.item_ids), "item"),
         columns=columns,
         users=users,
+        large=f"- `arrays.npz`: {', '.join(large)}, for NumPy.\n" if large else "",
         use=use,
     )
 

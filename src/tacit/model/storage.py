@@ -21,8 +21,8 @@ from tacit.model.nonnegative import NonNegative
 FORMAT = "tacit model 2"
 #: The first format, of factors or scores; it is still read.
 FIRST = "tacit model 1"
-#: The most numbers of an array that an export writes as JSON.
-MOST_IN_JSON = 1_000_000
+#: The most numbers of an array that an export writes as JSON; larger ones are in arrays.npz.
+MOST_IN_JSON = 10_000
 
 
 def write(model: Model, folder: Path) -> Path:
@@ -114,21 +114,17 @@ def columns_of(form: Form) -> dict[str, np.ndarray]:
 
 
 def described(form: Form) -> dict[str, Any]:
-    """The rest of a form, as JSON: its name, its numbers, which arrays are columns, and the other arrays."""
-    arrays = forms.arrays_of(form)
+    """The rest of a form, as JSON: its name, its numbers, which arrays are columns, and the other, small ones."""
+    arrays, large = forms.arrays_of(form), large_arrays(form)
     by_item = [name for name in arrays if form.arrays[name][0] == "items"]
-    others = {name: array.tolist() for name, array in arrays.items() if name not in by_item and _small(form, array)}
+    others = {name: array.tolist() for name, array in arrays.items() if name not in by_item and name not in large}
     return {"name": form.name, "numbers": forms.numbers_of(form), "columns": by_item, "arrays": others}
 
 
-def _small(form: Form, array: np.ndarray) -> bool:
-    """True; refuses what would be millions of numbers in JSON."""
-    if array.size > MOST_IN_JSON:
-        raise UsageError(
-            f'A model of the form "{form.name}" with {array.size:,} numbers between items is too large to export; use '
-            "the folder `model` of the run, which tacit.Model.load reads."
-        )
-    return True
+def large_arrays(form: Form) -> dict[str, np.ndarray]:
+    """A form's arrays that are neither columns of a table nor small enough for JSON."""
+    arrays = forms.arrays_of(form).items()
+    return {name: array for name, array in arrays if form.arrays[name][0] != "items" and array.size > MOST_IN_JSON}
 
 
 def _prefix(name: str) -> str:
@@ -141,13 +137,18 @@ def _exported(folder: Path) -> Model:
     about, items = json.loads((folder / "guarantee.json").read_text()), pq.read_table(folder / "items.parquet")
     users = pq.read_table(folder / "users.parquet") if (folder / "users.parquet").is_file() else None
     states = None if users is None else _block(users, "factor_", "float32")
-    return _checked(about, Scale(*about["scale"]), as_ids(items["item"]), _form(about["form"], items), states)
+    large: dict[str, np.ndarray] = {}
+    if (folder / "arrays.npz").is_file():
+        with (folder / "arrays.npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            large = dict(file)
+    form = _form(about["form"], items, large)
+    return _checked(about, Scale(*about["scale"]), as_ids(items["item"]), form, states)
 
 
-def _form(about: Mapping[str, Any], items: Any) -> Form:
-    """The form that `columns_of` and `described` wrote."""
+def _form(about: Mapping[str, Any], items: Any, large: Mapping[str, np.ndarray]) -> Form:
+    """The form that `columns_of`, `described` and `large_arrays` gave."""
     kind = forms.find(about["name"])
-    arrays: dict[str, np.ndarray] = {}
+    arrays = dict(large)
     for name, block in about["arrays"].items():
         array = np.array(block, dtype=kind.dtype)
         dimensions = len(kind.arrays[name])  # an empty list has lost its number of dimensions

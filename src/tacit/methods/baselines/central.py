@@ -1,5 +1,8 @@
 """`central`, the ceiling: every party sends its data as it is; `als` and `ease` are trained on all of it."""
 
+from dataclasses import replace
+from typing import cast
+
 import numpy as np
 
 from tacit.data.ratings import Feedback, Ratings
@@ -9,12 +12,20 @@ from tacit.methods.als.learner import form_of, payload_of
 from tacit.methods.als.pooled import rows, sweeps
 from tacit.methods.als_and_ease import BothParameters
 from tacit.methods.baselines.central_sgd import Disclosing, pooled
+from tacit.methods.context import Context
 from tacit.methods.ease_pooled import between_items_of
 from tacit.methods.method import Coordinator, Method, Sides
 from tacit.model import Bayesian, Fitted, ItemItem, Model, RatedAndRanked
-from tacit.model.forms import arrays_of
+from tacit.model.forms import Form, arrays_of
 from tacit.partition import Setting
 from tacit.rng import derive
+
+
+class CentralParameters(BothParameters):
+    """Parameters of `central`: those of `als` and `ease`; nothing has to be sent by devices."""
+
+    def resolved(self, context: Context) -> "CentralParameters":
+        return cast(CentralParameters, super().resolved(replace(context, setting=Setting.HORIZONTAL)))
 
 
 class CentralCoordinator(Coordinator):
@@ -28,14 +39,20 @@ class CentralCoordinator(Coordinator):
         if facts.feedback is Feedback.IMPLICIT:
             for _ in federation.rounds(1):
                 federation.show(users=taken, **weights)
-            return Model("central", facts.scale, facts.item_ids, ranks, states=taken)
+            return self._model(ranks, taken)
         stream, count = derive(facts.seed, "start", "items"), max(1, self.parameters.sweeps)
         fitting = sweeps(ratings, facts.catalogue.features(), self.parameters, stream)
         for t, (rates, found) in zip(federation.rounds(count), fitting, strict=True):
             last = t == count - 1
             states = np.hstack([found, taken]) if last else found
             federation.show(users=states, **payload_of(rates), **(weights if last else {}))
-        return Model("central", facts.scale, facts.item_ids, RatedAndRanked.of(rates, ranks), states=states)
+        return self._model(RatedAndRanked.of(rates, ranks), states)
+
+    def _model(self, form: Form, states: np.ndarray) -> Model:
+        """With users' states where parties have no user of their own to find them for."""
+        facts = self.facts
+        shared = states if facts.setting is Setting.VERTICAL else None
+        return Model("central", facts.scale, facts.item_ids, form, states=shared)
 
 
 class CentralParty(Disclosing):
@@ -78,7 +95,7 @@ CENTRAL = Method(
         "them to predict ratings, and weights between items to rank. It protects nothing; it shows the best that could "
         "be reached."
     ),
-    parameters=BothParameters,
+    parameters=CentralParameters,
     sides=dict.fromkeys(Setting, Sides(CentralCoordinator, CentralParty)),
     guaranteed=False,
 )
