@@ -113,7 +113,7 @@ def test_a_user_who_was_there_is_folded_in_as_the_party_has_them_also_after_the_
 
 
 def test_privacy_is_refused_in_one_sentence_that_names_auto():
-    with pytest.raises(PrivacyRefused, match='no bound.*choose "auto"'):
+    with pytest.raises(PrivacyRefused, match=r'no bound.*choose "auto"'):
         tacit.ALS(privacy=tacit.DP(epsilon=1.0, delta=1e-4), **QUICK).fit(partition(world(), into=3))
 
 

@@ -14,7 +14,20 @@ from tacit.deploy import site_files as kept
 from tacit.errors import DataError
 from tacit.federation import Facts
 from tacit.methods import chosen
-from tacit.model import CoOccurrence, Fitted, Hashed, Implicit, ItemItem, Linear, Model, NonNegative, Tastes, forms
+from tacit.model import (
+    Bayesian,
+    CoOccurrence,
+    Fitted,
+    Hashed,
+    Implicit,
+    ItemItem,
+    Linear,
+    Model,
+    NonNegative,
+    RatedAndRanked,
+    Tastes,
+    forms,
+)
 from tacit.model.co_occurrence import PRIORS
 from tacit.partition import partition
 from tacit.prepare import PreparedRun, train
@@ -93,8 +106,16 @@ def a_form(kind):
         case "implicit":
             return Implicit(items - 0.5, confidence=10.0)
         case "item-item":
-            head, B = (np.arange(M) % 2 == 0).astype(np.float32), stream.normal(size=(5, 5)).astype(np.float32)
-            return ItemItem(head, B, np.where(head, 0.0, -stream.random(M)).astype(np.float32))
+            inside, B = np.arange(M) % 2 == 0, stream.normal(size=(5, 5)).astype(np.float32)
+            head = np.where(inside, np.cumsum(inside), 0).astype(np.float32)
+            return ItemItem(head, B, np.where(inside, 0.0, -stream.random(M)).astype(np.float32))
+        case "bayesian":
+            y = np.column_stack([np.ones(M), items[:, :2] - 0.5]).astype(np.float32)
+            a, b = np.triu_indices(3)
+            coefficients = 0.1 * stream.normal(size=(4, 2)).astype(np.float32)
+            return Bayesian(1.0, 5.0, 0.5, 0.6, 10.0, y, y[:, a] * y[:, b], coefficients, np.eye(2, dtype=np.float32))
+        case "rated and ranked":
+            return RatedAndRanked.of(a_form("bayesian"), a_form("item-item"))
         case "co-occurrence":
             head, spread = (np.arange(M) % 2 == 0).astype(np.float32), np.var(items, axis=0).astype(np.float32)
             return CoOccurrence(head, items * head[:, None], 0.1 + np.abs(biases), items - 0.5, spread)
@@ -117,6 +138,8 @@ KINDS = [
     "nearest",
     "item-item",
     "co-occurrence",
+    "bayesian",
+    "rated and ranked",
 ]
 
 
@@ -150,7 +173,7 @@ def test_ratings_are_cells_of_the_rows_unless_the_form_ranks_by_something_else(k
     assert rows.shape == (N, M)
     assert rows.dtype == np.float32
     assert (rated is not None) == forms.rates(form) == Fitted(form, states).rates
-    if kind in ("an order", "tastes", "tastes, pairs and liked items"):
+    if kind in ("an order", "tastes", "tastes, pairs and liked items", "rated and ranked"):
         assert not np.allclose(rated, rows.ravel(), atol=0.1)
     elif rated is not None:
         assert rated.dtype == np.float32

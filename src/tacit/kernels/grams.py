@@ -134,4 +134,5 @@ def least_squares(indptr: Array, columns: Array, weights: Array, values: Array, 
 
 def least_squares_numpy(indptr, columns, weights, values, x, common):
     """The twin of `least_squares`."""
-    return gram_solutions_numpy(*gram_sums_numpy(indptr, columns, weights, values, x), 1.0, common)
+    sums, targets = gram_sums_numpy(indptr, columns, weights, values, x)
+    return gram_solutions_numpy(sums, targets, 1.0, common)

@@ -36,7 +36,7 @@ from tacit.methods.co_occurrence import head_of, head_size, shrunken_factors
 from tacit.methods.context import Context
 from tacit.methods.counts import COMPONENTS, Measured, posterior_counts
 from tacit.methods.item_features import choice_features
-from tacit.methods.method import Coordinator, Method, Parameters, Sides
+from tacit.methods.method import Coordinator, Forecast, Method, Parameters, Sides
 from tacit.model import CoOccurrence, Fitted, ItemItem, Model
 from tacit.model.forms import Form
 from tacit.partition import Setting
@@ -67,7 +67,7 @@ class EaseParameters(Parameters):
     @property
     def dimensions(self) -> dict[str, int]:
         k = self.head or 0
-        return {"head": k, "pairs": k * (k + 1) // 2}
+        return {**super().dimensions, "head": k, "head pairs": k * (k + 1) // 2}
 
     def resolved(self, context: Context) -> "EaseParameters":
         """A head that is no larger than the catalogue."""
@@ -76,7 +76,7 @@ class EaseParameters(Parameters):
             head = head_size(context, PAIRS)
         elif head is None:
             head = DEVICE_HEAD if context.setting is Setting.DEVICE else SILO_HEAD
-        return self.model_copy(update={"head": min(head, context.facts.items)})
+        return super().resolved(context).model_copy(update={"head": min(head, context.facts.items)})
 
 
 class EaseCoordinator(Coordinator):
@@ -93,7 +93,7 @@ class EaseCoordinator(Coordinator):
         for _ in federation.rounds(1):
             counts = federation.sum("counts")["counts"].astype(np.float32)
             P = inverse(federation.sum("pairs", counts=counts)["pairs"], self.parameters)
-        federation.ask("finish", counts=counts, inverse=P)
+        federation.ask("finish_weights", counts=counts, inverse=P)
         return weighted(counts, P, self.parameters.head or 0)
 
     def above_noise(self, federation: Federation) -> CoOccurrence:
@@ -130,7 +130,7 @@ class EaseParty(Party):
     @step(
         Kind.SUM,
         takes=Schema(counts=Floats("items")),
-        gives=Schema(pairs=Floats("pairs")),
+        gives=Schema(pairs=Floats("head pairs")),
         what=(
             "how many users rated both of two items, for all pairs of the most popular ones; with privacy, a user's "
             "pairs count the less the more there are"
@@ -141,10 +141,10 @@ class EaseParty(Party):
 
     @step(
         Kind.PUBLIC,
-        takes=Schema(counts=Floats("items"), inverse=Floats("pairs")),
+        takes=Schema(counts=Floats("items"), inverse=Floats("head pairs")),
         what="the word that the weights between items have arrived",
     )
-    def finish(self, counts: np.ndarray, inverse: np.ndarray) -> Release:
+    def finish_weights(self, counts: np.ndarray, inverse: np.ndarray) -> Release:
         self.home.update(counts=counts, inverse=inverse)
         return self.gate.public("done")
 
@@ -176,25 +176,34 @@ def inverse(pairs: np.ndarray, parameters: EaseParameters) -> np.ndarray:
     G = unpack_pairs(np.asarray(pairs, dtype=np.float64), size)
     if not size:
         return pack_pairs(G)
-    counts = G.diagonal().copy()
-    ridge = parameters.regularization or RIDGE * math.sqrt(max(float(counts.mean()), 1.0))
-    G[np.diag_indices(size)] += ridge + parameters.denoising * counts
+    G[np.diag_indices(size)] += ridge(G.diagonal(), parameters)
     root, _ = dpotrf(G.T, lower=1, overwrite_a=1)  # the transpose is in Fortran's order, as LAPACK wants it
     P, _ = dpotri(root, lower=1, overwrite_c=1)
     return pack_pairs(P.T)
 
 
+def ridge(counts: np.ndarray, parameters: EaseParameters) -> np.ndarray:
+    """λ + δ·diag(G), from the diagonal of G, how many users rated each item of the head; (K,) float64."""
+    own = parameters.regularization or RIDGE * math.sqrt(max(float(counts.mean()), 1.0))
+    return own + parameters.denoising * counts
+
+
 def weighted(counts: np.ndarray, inverse: np.ndarray, size: int) -> ItemItem:
     """The form that ranks by B of the upper triangle of P; the same at the coordinator and at every party."""
+    return between_items(counts, unpack_pairs(inverse, size))
+
+
+def between_items(counts: np.ndarray, P: np.ndarray) -> ItemItem:
+    """The form that ranks by B of P, (K, K), which is overwritten; `counts` (m,) say what the head is."""
+    size = len(P)
     head = head_of(counts, size)
-    B = unpack_pairs(inverse, size)
-    B /= -B.diagonal()
-    B[np.diag_indices(size)] = 0
+    P /= -P.diagonal()
+    P[np.diag_indices(size)] = 0
     inside = np.zeros(len(counts), dtype=np.float32)
-    inside[head] = 1
+    inside[head] = 1 + np.arange(size)
     outside = counts[inside == 0].max(initial=0) + 1
     base = np.where(inside > 0, 1e-6 * counts / max(float(counts.max(initial=0)), 1.0), counts / outside - 1)
-    return ItemItem(inside, B, base.astype(np.float32))
+    return ItemItem(inside, P.astype(np.float32, copy=False), base.astype(np.float32))
 
 
 def specs(parameters: EaseParameters, context: Context) -> Sequence[Spec]:
@@ -208,7 +217,12 @@ def specs(parameters: EaseParameters, context: Context) -> Sequence[Spec]:
     return [counts, Spec("pairs", PairShares(), share=PAIRS, signal=facts.users / k)] if k else [counts]
 
 
-SIDES = Sides(EaseCoordinator, EaseParty, specs)
+def forecast(parameters: EaseParameters, context: Context) -> Forecast:
+    """One round, and the model to everyone; how many factors stand above the noise is not known before."""
+    return Forecast(rounds=1, public=("finish" if context.target is None else "finish_low_rank",))
+
+
+SIDES = Sides(EaseCoordinator, EaseParty, specs, forecast=forecast)
 EASE = Method(
     name="ease",
     title="Items that occur together",

@@ -62,21 +62,48 @@ def nothing(parameters: Any, context: Context) -> Sequence[Spec]:
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """How a run goes, for plans; nothing rests on it.
+
+    Attributes
+    ----------
+    rounds : how many there are; by default as many as the most releases of a step
+    public : the steps without data that are asked, once each; by default all of them
+    sizes : what further names in the shapes of messages stand for
+    """
+
+    rounds: int | None = None
+    public: Sequence[str] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def as_specified(parameters: Any, context: Context) -> Forecast:
+    """The forecast of a method whose every round has one release of each step."""
+    return Forecast()
+
+
+@dataclass(frozen=True)
 class Sides:
-    """Who talks to whom in one setting, and what is released there; `roles` are asked by their names."""
+    """Who talks to whom in one setting, what is released there, and how long that takes.
+
+    `roles` are asked by their names.
+    """
 
     coordinator: Callable[[Any, Facts], Any]
     party: type[Party]
     specs: Specs = nothing
     roles: Mapping[str, type[Role]] = field(default_factory=dict)
+    forecast: Callable[[Any, Context], Forecast] = as_specified
 
 
 @dataclass(frozen=True)
 class Method:
     """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows.
 
-    `implicit` are its two sides where feedback is implicit, if these are others. `guaranteed` says whether it can carry a guarantee at all. `claim` is a paper's own formula: given parameters and
-    context, noise over sensitivity, to be used by accounting = "paper" alone; None where the paper has none for them.
+    `implicit` are its two sides where feedback is implicit, if these are others. `guaranteed` says whether it can carry
+    a guarantee at all. `claim` is a paper's own formula: given parameters and context, noise over sensitivity, to be
+    used by accounting = "paper" alone; None where the paper has none for them.
+    `without_privacy` are the methods, by feedback, that run under its name where there is no guarantee to pay for.
     """
 
     name: str
@@ -88,6 +115,14 @@ class Method:
     feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
     guaranteed: bool = True
     claim: Callable[[Any, Context], float | None] | None = None
+    without_privacy: Mapping[Feedback, "Method"] = field(default_factory=dict)
+
+    def run_with(self, parameters: Parameters, feedback: Feedback, private: bool) -> "tuple[Method, Parameters]":
+        """What runs under this name, and its parameters: these, unless another method runs instead."""
+        if private or feedback not in self.without_privacy:
+            return self, parameters
+        instead = self.without_privacy[feedback]
+        return instead, instead.parameters()
 
     def sides_in(self, setting: Setting, feedback: Feedback | None = None) -> Sides:
         """The two sides in a setting, or one sentence that says why there are none."""

@@ -97,6 +97,7 @@ class PreparedRun:
         """
         aggregation = aggregation or AggregationSection()
         check_aggregation(aggregation, seeded)
+        method, parameters = method.run_with(parameters, facts.feedback, privacy is not None)
         method.sides_in(facts.setting, facts.feedback)
         if privacy is None:
             public = public or counted_facts(facts)

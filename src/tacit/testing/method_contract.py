@@ -17,7 +17,7 @@ from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.role import all_steps
-from tacit.methods import Sides, chosen, find
+from tacit.methods import Sides, chosen
 from tacit.model import Model
 from tacit.partition import Parties, Setting, partition
 from tacit.prepare.prepared import PreparedRun
@@ -49,8 +49,9 @@ class Contract:
         return partition(self.ratings() if ratings is None else ratings, by=by, into=into, seed=seed)
 
     def sides(self) -> Mapping[Setting, Sides]:
-        """The method's two sides, by setting, for feedback as the contract's."""
-        return find(self.name).sides_for(self.ratings().feedback)
+        """By setting, the two sides of `fit`, which has no privacy, for feedback as the contract's."""
+        (method, parameters), feedback = chosen({"name": self.name, **self.parameters}), self.ratings().feedback
+        return method.run_with(parameters, feedback, private=False)[0].sides_for(feedback)
 
     def fit(self, parties: Parties, seed: int = 7, **options: Any) -> Trained:
         made = PreparedRun.of(*chosen({"name": self.name, **self.parameters}), Facts.of(parties, seed))

@@ -80,7 +80,7 @@ class ImplicitCoordinator(Coordinator):
     def run(self, federation: Federation) -> Model:
         parameters, facts = self.parameters, self.facts
         stream = derive(facts.seed, "item factors")
-        V = (START * stream.standard_normal((facts.items, parameters.factors))).astype(np.float32)
+        V = (START * stream.standard_normal((facts.items, parameters.factors or 1))).astype(np.float32)
         for _ in federation.rounds(parameters.sweeps):
             total = federation.sum("sweep", items=V)
             V = solved(total["gram"], total["moment"], total["whole"], parameters)

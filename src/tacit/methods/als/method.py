@@ -21,14 +21,14 @@ from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Federation, Floats, Party, Schema, Total, step
-from tacit.methods.als import implicit
+from tacit.methods.als import implicit, vertical
 from tacit.methods.als.learner import Learner, form_of
 from tacit.methods.als.noised import COUNT_WEIGHT, noised_start, noised_update
 from tacit.methods.als.parameters import ALSParameters, EitherParameters
-from tacit.methods.als.scaled import Scaled
+from tacit.methods.als.scaled import query, said
 from tacit.methods.als.statistics import NOISE, ByItem, ItemTotals, Totals, UserStatistics, from_middle
 from tacit.methods.context import Context
-from tacit.methods.method import Coordinator, Method, Sides
+from tacit.methods.method import Coordinator, Forecast, Method, Sides
 from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
@@ -41,14 +41,12 @@ class ALSCoordinator(Coordinator):
     """One sum for counts and means, then one for each sweep."""
 
     def run(self, federation: Federation) -> Model:
-        facts, counted = self.facts, federation.sum("count")
-        learner = self._started(counted)
+        facts = self.facts
+        for _ in federation.rounds(1):
+            learner = self._started(federation.sum("count"))
         for _t in federation.rounds(self.parameters.sweeps):
             total = federation.sum("sweep", **learner.payload)
-            if facts.unit is None:
-                learner = learner.updated(total.blocks)
-            else:
-                learner = noised_update(learner, total, Scaled(self.parameters.factors))
+            learner = learner.updated(total.blocks) if facts.unit is None else noised_update(learner, total)
             federation.show(**learner.payload)
         federation.ask("finish", to=None, **learner.payload)
         return Model("als", facts.scale, facts.item_ids, learner.form)
@@ -114,7 +112,7 @@ class ALSParty(Party):
         statistics = UserStatistics.at(form, self.ratings, self._by_item, noise)
         self.gate.store_private("variances", statistics.found.noise)
         self.gate.store_private("states", statistics.found.states)
-        return self.gate.sum(statistics)
+        return self.gate.sum(statistics) if self.facts.unit is None else self.gate.sum(self.ratings, *said(statistics))
 
     @step(Kind.PUBLIC, takes=SHARED, what="the word that the shared part has arrived")
     def finish(self, **shared: np.ndarray) -> Release:
@@ -138,11 +136,16 @@ def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
         return [Spec("count", counts, signal=COUNT_WEIGHT * signal)]
     return [
         Spec("count", counts, share=COUNTS, signal=COUNT_WEIGHT * signal),
-        Spec("sweep", Scaled(parameters.factors or 1), releases=sweeps, share=1 - COUNTS, signal=signal / 2),
+        Spec("sweep", query(parameters.factors or 1), releases=sweeps, share=1 - COUNTS, signal=signal / 2),
     ]
 
 
-SIDES = Sides(ALSCoordinator, ALSParty, specs)
+def forecast(parameters: ALSParameters, context: Context) -> Forecast:
+    """One round for counts, and one for each sweep."""
+    return Forecast(rounds=1 + parameters.sweeps)
+
+
+SIDES = Sides(ALSCoordinator, ALSParty, specs, forecast=forecast)
 ALS = Method(
     name="als",
     title="Bayesian alternating least squares",
@@ -151,6 +154,10 @@ ALS = Method(
         "the user's own items, and noise per user. Users' factors stay at home; every sweep is one sum over users."
     ),
     parameters=EitherParameters,
-    sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
+    sides={
+        Setting.HORIZONTAL: SIDES,
+        Setting.DEVICE: SIDES,
+        Setting.VERTICAL: Sides(vertical.VerticalCoordinator, vertical.VerticalParty, vertical.specs),
+    },
     implicit={Setting.HORIZONTAL: implicit.SIDES, Setting.DEVICE: implicit.SIDES},
 )

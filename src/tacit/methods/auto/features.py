@@ -1,21 +1,19 @@
-"""Public item features as `auto` uses them: labels, smooth functions of numbers, and products of both. No rating."""
+"""Public item features as `auto` uses them: labels, smooth functions of numbers, products of both, text. No rating."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tacit.data.catalogue import Catalogue
-from tacit.methods.item_features import is_number
-
-#: Labels are multiplied by numbers where there are at most so many of them.
-MOST_CROSSED = 40
+from tacit.methods.item_features import is_long, is_number
 
 
 def crossed(catalogue: Catalogue) -> np.ndarray:
     """Half of each number times each label, where labels are few; (m, d) float64."""
-    numbers = [catalogue.features([name]) for name in catalogue.columns if is_number(catalogue, name)]
-    labels = [catalogue.features([name]) for name in catalogue.columns if not is_number(catalogue, name)]
-    both = [0.5 * x * label for x in numbers for label in labels if label.shape[1] <= MOST_CROSSED]
+    short = [name for name in catalogue.columns if not is_long(catalogue, name)]
+    numbers = [catalogue.features([name]) for name in short if is_number(catalogue, name)]
+    labels = [catalogue.features([name]) for name in short if not is_number(catalogue, name)]
+    both = [0.5 * x * label for x in numbers for label in labels]
     return np.hstack([np.zeros((len(catalogue), 0)), *both]).astype(np.float64)
 
 

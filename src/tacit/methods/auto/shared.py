@@ -12,7 +12,7 @@ from tacit.federation import Facts, Floats, Schema
 from tacit.federation.messages import Ints
 from tacit.methods.auto.features import crossed
 from tacit.methods.co_occurrence import head_of
-from tacit.methods.item_features import choice_features, described
+from tacit.methods.item_features import choice_features, labelled
 from tacit.model.tastes import Tastes
 
 TASTES = Schema(
@@ -33,7 +33,7 @@ def unit_of(scale: Scale) -> float:
 
 def basis_features(catalogue: Catalogue) -> np.ndarray:
     """The public features that tastes are made of, (m, d) float64; the same on every site and at the coordinator."""
-    return np.hstack([described(catalogue), crossed(catalogue)])
+    return np.hstack([labelled(catalogue), crossed(catalogue)])
 
 
 @dataclass(frozen=True, eq=False)
