@@ -17,6 +17,7 @@ from tacit.boundary.query import Rows
 from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms, Terms
+from tacit.data.ratings import Feedback
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Relation, Unit
 from tacit.methods import known
@@ -72,6 +73,25 @@ class TestAuto(PrivacyContract):
 class TestAutoOfRatings(PrivacyContract):
     name = "auto"
     units = RATING
+
+
+class TestAutoThatRanks(PrivacyContract):
+    name = "auto"
+    parameters = {"objective": "ranking", "head": 5}
+    units = USER
+
+
+class TestAutoOfImplicitFeedback(PrivacyContract):
+    name = "auto"
+    parameters = {"head": 5}
+    units = USER
+    feedback = Feedback.IMPLICIT
+
+
+class TestAutoOfSingleEvents(PrivacyContract):
+    name = "auto"
+    units = RATING
+    feedback = Feedback.IMPLICIT
 
 
 class TestALS(PrivacyContract):

@@ -46,9 +46,11 @@ PUBLISHED = {
 def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> PublicFacts:
     """The facts in [public], or those of a named set or the demo; a missing fact is an error."""
     known = PUBLISHED.get(data.source)
-    if data.source == "demo" and data.feedback == "explicit":
-        size = data.users or 1_000
-        known = PublicFacts(size, data.items or 500, Scale(1, 5), data.ratings or 50 * size)
+    if data.source == "demo" and data.feedback != "count":
+        size, explicit = data.users or 1_000, data.feedback == "explicit"
+        known = PublicFacts(
+            size, data.items or 500, Scale(1, 5) if explicit else Scale(0, 1), data.ratings or 50 * size
+        )
     users = public.users or (None if known is None else known.users)
     scale = Scale(*public.scale) if public.scale is not None else None if known is None else known.scale
     listed = _listed(data, public, seed) if public.catalogue is not None or (known and public.features) else None

@@ -22,8 +22,8 @@ FLOOR = 0.5
 class CoOccurrence:
     """score_j = log max(f_j·Σ_i f_i, (c + 1)·floor_j) + w_j·x_j·θ,   i over the items that the user took
 
-    w_j is `weight` in the head, where f says some of what tastes do, and 1 elsewhere. c is how many of these are in the
-    head. θ says how far the user's items lie from what is popular, along features: if items are chosen as
+    w_j is `weight` in the head, where f says some of what tastes do, and 1 elsewhere; c is how many of the user's items
+    are in the head. θ says how far these lie from what is popular, along features: if items are chosen as
     P(j) ∝ p_j·exp(x_j·θ) and θ ~ N(0, τ·I), then one Newton step from θ = 0 gives
 
         θ = Σ_i x_i/(n·λ + 1/τ),   n the number of the user's items, λ = Σ_j p_j·x_j²

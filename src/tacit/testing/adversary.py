@@ -109,9 +109,10 @@ def requests(party: Party, plan: Plan, at: Mapping[str, int], last: Sequence[str
 def request_of(party: Party, step: Step, round: int, mode: int) -> Request:
     """One request, with the worst arrays of that mode."""
     payload: dict[str, Value] = {}
+    sizes = {**party.dimensions, "any": 2}
     for name, wanted in step.takes.fields.items():
         if isinstance(wanted, Floats):
-            shape = tuple(party.dimensions[s] if isinstance(s, str) else s for s in wanted.shape)
+            shape = tuple(sizes[s] if isinstance(s, str) else s for s in wanted.shape)
             numbers = wild(mode, shape)
             if wanted.dtype.kind == "i":
                 numbers = np.clip(numbers, -(2**31), 2**31 - 1)

@@ -8,6 +8,7 @@ record holds, what is asked and what noise made of it looks for the largest dist
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any, ClassVar, cast
@@ -24,7 +25,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import StepTerms
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts
-from tacit.data.ratings import Ratings
+from tacit.data.ratings import Feedback, Ratings
 from tacit.federation import Facts, Floats
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen, find
@@ -70,6 +71,7 @@ class PrivacyContract:
     name, parameters : the method, and parameters that make it quick; sample with rate 1, so that no coin hides anybody
     settings : where to look; by default wherever the method can be held
     units : what to protect
+    feedback : what the numbers mean
     last : steps without noise that end a run; what they keep at home is in no answer
     declared : |Ω| as everyone may know it, on which no guarantee may rest: small, it makes bounds that follow it small
     within : by setting and unit, the part of the stated bound that the climb must come to, so that it is known to climb
@@ -79,13 +81,14 @@ class PrivacyContract:
     parameters: ClassVar[dict[str, Any]] = {}
     settings: ClassVar[tuple[Setting, ...]] = ()
     units: ClassVar[tuple[Unit, ...]] = (Unit.USER, Unit.RATING)
+    feedback: ClassVar[Feedback] = Feedback.EXPLICIT
     last: ClassVar[tuple[str, ...]] = ("finish",)
     declared: ClassVar[int] = USERS * ITEMS
     within: ClassVar[Mapping[tuple[str, str], float]] = {}
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Every setting, every unit."""
-        settings = self.settings or tuple(find(self.name).sides)
+        settings = self.settings or tuple(find(self.name).sides_for(self.feedback))
         metafunc.parametrize(("setting", "unit"), [(setting, unit) for setting in settings for unit in self.units])
 
     def test_no_neighbour_moves_an_answer_further_than_stated(self, setting: Setting, unit: Unit) -> None:
@@ -127,7 +130,7 @@ class PrivacyContract:
         """What a run over the contract's world promises."""
         method, parameters = chosen({"name": self.name, **self.parameters})
         parties = USERS if setting is Setting.DEVICE else 2
-        public = PublicFacts(USERS, ITEMS, SCALE, self.declared)
+        public = PublicFacts(USERS, ITEMS, SCALE, self.declared, feedback=self.feedback)
         privacy = PrivacySection(epsilon=EPSILON, delta=DELTA, unit=str(unit))
         aggregation = AggregationSection(name="ideal" if sealed else "plain")
         return plan_run(method, parameters, setting, parties, public, privacy, aggregation, seeded=True)
@@ -184,7 +187,7 @@ class PrivacyContract:
 
     def dials(self, setting: Setting, plan: Plan) -> list[str]:
         """Those that can make a difference: what is told or asked only where a step takes numbers, and so on."""
-        steps = find(self.name).sides_in(setting).party.steps
+        steps = find(self.name).sides_in(setting, self.feedback).party.steps
         noisy = set(plan.terms.steps)
         told = {name for name, step in steps.items() if step.kind is Kind.PUBLIC and name not in self.last}
         numbers = {
@@ -225,7 +228,8 @@ class PrivacyContract:
 
     def converse(self, plan: Plan, parties: Parties, whom: Sequence[str], at: Mapping[str, int]) -> dict[str, Observed]:
         """What these parties say when they are told `told` and asked `asked`, by party."""
-        prepared = PreparedRun.by_plan(find(self.name), Facts.of(parties, 7), plan, run="run")
+        facts = replace(Facts.of(parties, 7), feedback=self.feedback)
+        prepared = PreparedRun.by_plan(find(self.name), facts, plan, run="run")
         kept_for = str(plan.terms.unit), str(plan.terms.relation)
         observed = {}
         for share in parties:

@@ -35,7 +35,7 @@ class Choices(Party):
     @step(
         Kind.SUM,
         takes=Schema(popularity=Floats("items")),
-        gives=Schema(together=Floats("head pairs")),
+        gives=Schema(pairs=Floats("head pairs")),
         what="for pairs of popular items, how many users rated both; a user's pairs count the less the more there are",
     )
     def together(self, popularity: np.ndarray) -> Release:
@@ -64,7 +64,7 @@ def pair_factors(federation: Federation, popularity: np.ndarray) -> np.ndarray:
     """How the head's items occur together, (K, r) float32, from noised sums; r = 0 where that would not rank better."""
     known = popularity.astype(np.float32)
     total = federation.sum("together", popularity=known)
-    factors: np.ndarray = shrunken_factors(total["together"], total.noise).astype(np.float32)
+    factors: np.ndarray = shrunken_factors(total["pairs"], total.noise).astype(np.float32)
     if not factors.shape[1]:
         return factors
     vote = federation.sum("vote", popularity=known, pairs=factors)

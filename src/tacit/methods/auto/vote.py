@@ -23,7 +23,9 @@ def votes(ratings: Ratings, first: CoOccurrence, second: CoOccurrence) -> np.nda
     """
     n, indptr = ratings.counts, ratings.indptr
     voters = n >= 2
-    hidden = np.minimum(indptr[:-1] + (n * (n * GOLDEN % 1)).astype(np.int64), max(len(ratings.items) - 1, 0))
+    if not voters.any():
+        return np.zeros(len(n))
+    hidden = np.minimum(indptr[:-1] + (n * (n * GOLDEN % 1)).astype(np.int64), len(ratings.items) - 1)
     kept, found = np.ones(len(ratings.items), dtype=bool), np.zeros(len(n))
     kept[hidden[voters]] = False
     items, starts = ratings.items[kept], np.concatenate([[0], np.cumsum(kept)])[indptr]
