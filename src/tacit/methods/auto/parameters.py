@@ -12,12 +12,15 @@ from tacit.guarantee import Unit
 from tacit.methods.context import Context
 from tacit.methods.method import Parameters
 
-#: At most so many principal directions of public features become tastes, and so many for one feature column.
-MOST_DIRECTIONS, PER_FEATURE = 40, 8
+#: At most so many principal directions of public features become tastes, and so many for one feature column; the larger
+#: number where there are more than so many columns: tags, or text.
+MOST_DIRECTIONS, PER_FEATURE, MOST_OF_TEXT, TEXT = 40, 8, 100, 100
 #: Tastes that need no features: a constant, popularity, and the item's mean.
 OWN_TASTES = 3
 #: The strongest directions whose means are expected of a user's profile, and those that profiles are made of.
 MOST_EXPECTED, MOST_PROFILED = 12, 8
+#: How tastes vary is measured where there are at most this times μ·n of them: else noise hides it.
+PER_PAIR = 0.025
 #: The number of users at which the rule's constants were found.
 REFERENCE_USERS = 6040
 
@@ -75,6 +78,9 @@ class AutoParameters(Parameters):
         rule = budget(context)
         found = {name: rule[name] if value is None else value for name, value in self if name in rule}
         found["directions"] = self.directions if self.directions is not None else _directions(features)
+        if self.tastes_share is None and OWN_TASTES + found["directions"] > PER_PAIR * context.mu * context.facts.users:
+            found["residuals_share"] += found["tastes_share"] if self.residuals_share is None else 0.0
+            found["tastes_share"] = 0.0
         found["corrections"] = min(found["corrections"], OWN_TASTES + found["directions"])
         if not found["factors_share"]:
             found["corrections"] = 0
@@ -84,7 +90,7 @@ class AutoParameters(Parameters):
 
 
 def _directions(features: int) -> int:
-    return min(MOST_DIRECTIONS, PER_FEATURE * features)
+    return MOST_OF_TEXT if features > TEXT else min(MOST_DIRECTIONS, PER_FEATURE * features)
 
 
 def budget(context: Context) -> dict[str, float]:
