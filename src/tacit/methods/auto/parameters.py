@@ -78,7 +78,8 @@ class AutoParameters(Parameters):
         rule = budget(context)
         found = {name: rule[name] if value is None else value for name, value in self if name in rule}
         found["directions"] = self.directions if self.directions is not None else _directions(features)
-        if self.tastes_share is None and OWN_TASTES + found["directions"] > PER_PAIR * context.mu * context.facts.users:
+        hidden = OWN_TASTES + found["directions"] > PER_PAIR * context.sum_mu * context.facts.users
+        if hidden and self.tastes_share is None:
             found["residuals_share"] += found["tastes_share"] if self.residuals_share is None else 0.0
             found["tastes_share"] = 0.0
         found["corrections"] = min(found["corrections"], OWN_TASTES + found["directions"])
@@ -96,11 +97,12 @@ def _directions(features: int) -> int:
 def budget(context: Context) -> dict[str, float]:
     """The rule: shares of μ², and how many directions get corrections, by x = μ·n over that of 6,040 users.
 
+    μ is that of a sum over all parties: where each adds its own noise there is less to learn from it.
     More than A and D pay from about x = .3 on: below, what they release is noise.
     """
     if context.unit is Unit.RATING:
         return {**dict.fromkeys(OF_RECORDS, 0.0), "means_share": 1.0, "corrections": 0}
-    x = min(context.mu * context.facts.users / REFERENCE_USERS, 10.0)
+    x = min(context.sum_mu * context.facts.users / REFERENCE_USERS, 10.0)
     factors = float(np.interp(x, [0.25, 0.45, 0.85, 1.5], [0.0, 0.25, 0.35, 0.5]))
     means = float(np.interp(x, [0.1, 0.25, 1.0, 1.5], [0.35, 0.3, 0.2, 0.15]))
     tastes = float(np.interp(x, [0.45, 1.5], [0.03, 0.05]))
