@@ -19,11 +19,12 @@ PREFERENCE = 0.3
 class Tastes:
     """r̂_j = base_j + v_j·z, cut to the scale; items are ranked by how likely the user is to choose them.
 
-    A user's taste z is N(Bᵀf, I) a priori, where the profile f says how much and what the user rates, whatever the
-    ratings; ratings are r̂ with noise of variance s²:
+    A user's taste z is N(Bᵀf, c·I) a priori, where the profile f says how much and what the user rates, whatever the
+    ratings; ratings are r̂ with noise of variance s². Both s² and c are the user's own, close to `noise` and 1, by how
+    likely they make the user's ratings (`kernels.tastes.posteriors`):
 
         f = [1, log(1 + n_u), Σ_j v_j/(n_u + 10)]
-        z = Bᵀf + (s²·I + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·Bᵀf)
+        z = Bᵀf + ((s²/c)·I + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·Bᵀf)
 
     Choices are P(j | u) ∝ exp(popularity_j + x_j·θ_u), with x_j an item's features centred by popularity, in axes along
     which they are uncorrelated and have the variance λ: θ_u = Σ_j x_j/(n_u·λ + 1/.3) over the rated items.
@@ -31,7 +32,7 @@ class Tastes:
     Attributes
     ----------
     low, high : the ratings' scale
-    noise : s²
+    noise : s² of a typical user
     base : (m,)
     items : V, (m, k)
     prior : B, (2 + k, k)
