@@ -266,7 +266,7 @@ def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
 
 
 def _apply(table: dict[str, Any], change: str) -> None:
-    """Set one value: "a.b=c", where c is TOML, or else a plain string."""
+    """Set one value: "a.b=c", where c is TOML, or else a plain string; "a=none" leaves out a section."""
     key, equals, text = change.partition("=")
     if not equals or not all(part.strip() for part in key.split(".")) or key.count(".") >= MOST_PARTS:
         raise UsageError(f'--set takes "section.key=value", as in --set method.rounds=50; this is {change[:200]!r}.')
@@ -275,6 +275,9 @@ def _apply(table: dict[str, Any], change: str) -> None:
     except ValueError:
         value = text.strip()
     *sections, name = (part.strip() for part in key.split("."))
+    if not sections and value == "none":  # as if it were not in the file
+        table.pop(name, None)
+        return
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):

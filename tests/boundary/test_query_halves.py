@@ -12,11 +12,13 @@ from tacit.boundary.clipped_records import RecordGradient
 from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
 from tacit.boundary.co_occurrence import ItemCounts, PairCounts, PairShares
 from tacit.boundary.deviations import Deviations
+from tacit.boundary.item_counts import RatingCounts
 from tacit.boundary.least_squares import Weighted
 from tacit.boundary.normalised_rows import NormalisedRows
 from tacit.boundary.objective_perturbation import Objectives
 from tacit.boundary.projected import ProjectedBit
 from tacit.boundary.query import Mechanism, Query, Unbounded
+from tacit.boundary.scaled_records import ScaledRecords
 from tacit.data.ratings import Scale
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
@@ -25,6 +27,7 @@ from tacit.rng import derive
 SCALE, HOME = Scale(1, 5), {"users_are_public": False}
 #: How each is made, anew every time.
 MADE = {
+    "rating counts": RatingCounts,
     "normalised": lambda: Normalised(("a", "b")),
     "clipped": lambda: Clipped(("a",), 2.0),
     "clipped whole": lambda: ClippedWhole(2.0),
@@ -36,6 +39,7 @@ MADE = {
     "projected": lambda: ProjectedBit((2, 3), 0.5),
     "objectives": lambda: Objectives(SCALE, 3, 1.0),
     "rows": lambda: NormalisedRows("slopes"),
+    "scaled records": lambda: ScaledRecords(("joint",), 0.1, 2.0),
     "pair shares": PairShares,
     "pair counts": PairCounts,
     "item counts": ItemCounts,
@@ -76,13 +80,16 @@ def test_a_public_half_is_frozen_and_nothing_in_it_is_data(name):
 WRONG = (0, -1, math.inf, math.nan)
 NAMES = ((), ("x", "x"), "x")
 REFUSED = {
-    "each of them once": [(Normalised, (n,)) for n in NAMES] + [(Clipped, (n, 1.0)) for n in NAMES],
+    "each of them once": [
+        case for n in NAMES for case in ((Normalised, (n,)), (Clipped, (n, 1.0)), (ScaledRecords, (n, 0.1, 1.0)))
+    ],
     "choose from": [(Weighted, (1, 1, 1, ("both",))), (EmbeddingGradient, (SCALE, 1.0, None, ("items", "x")))],
     "bounds nothing": [
         case
         for c in WRONG
         for case in (
             *((Clipped, (("x",), c)), (ClippedWhole, (c,)), (Deviations, (SCALE, c)), (RecordGradient, (SCALE, c))),
+            (ScaledRecords, (("x",), 0.1, c)),
             *((Weighted, (c, 1, 1)), (Weighted, (1, c, 1)), (Weighted, (1, 1, c)), (ClippedGradient, (SCALE, 1.0), c)),
         )
     ],
@@ -91,6 +98,7 @@ REFUSED = {
         *((EmbeddingGradient, (SCALE, 1.0, theta)) for theta in (0, 2.5)),
         *((Objectives, (SCALE, theta, least)) for theta, least in ((0, 1.0), (3, 0.0), (3, -1.0), (3, math.nan))),
         *((ProjectedBit, ((2, 2), bound)) for bound in WRONG),
+        *((ScaledRecords, (("x",), share, 1.0)) for share in (*WRONG, 1.0)),
     ],
     "no coordinates": [(ProjectedBit, ((0, 2), 1.0)), (ProjectedBit, ((2,), 1.0))],
 }
@@ -165,6 +173,7 @@ FITTING = {
     "projected": (RATINGS, U, V, SIGNS),
     "objectives": (RATINGS, U, V),
     "rows": (RATINGS, np.ones((3, 2))),
+    "scaled records": (RATINGS, U, U, np.ones(3), {"joint": U}),
     "pair shares": (RATINGS, np.arange(2)),
     "pair counts": (RATINGS, np.arange(2)),
     "item counts": (RATINGS,),
@@ -224,6 +233,13 @@ MISFITS = {
     "deviations": [(replace(RATINGS, values=np.ones(2, np.float32)),)],
     "record": [(RATINGS, U[:1], V), (RATINGS, U, V[:2]), (RATINGS, U[:, :2], V)],
     "weighted": [(RATINGS, np.ones(2), np.ones(3), U), (RATINGS, np.ones(3), np.ones(3), U[:1])],
+    "scaled records": [
+        (RATINGS, U[:1], U, np.ones(3), {"joint": U}),
+        (RATINGS, U, U[:1], np.ones(3), {"joint": U}),
+        (RATINGS, U, U, np.ones(2), {"joint": U}),
+        (RATINGS, U, U, np.ones(3), {"joint": U[:1]}),
+        (RATINGS, U, U, np.ones(3), {"other": U}),
+    ],
     "projected": [(RATINGS, U[:, :2], V[:, :2], SIGNS), (RATINGS, U, V, SIGNS[:1]), (RATINGS, U, V[:2], SIGNS)],
     "objectives": [(RATINGS, U[:1], V), (RATINGS, U, V[:2]), (RATINGS, U[:, :2], V)],
 }

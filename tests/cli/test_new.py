@@ -1,16 +1,20 @@
-"""`tacit new`: what its files say about methods and privacy is true, and --set can name another method."""
+"""`tacit new`: its files are private, what they say is true, and --set can name another method."""
 
+import json
+import math
 import re
+from pathlib import Path
+from typing import get_args
 
 import pytest
-from test_cli import tacit
+from test_cli import refused, tacit
 
 from tacit.cli.display import read_run_file
 from tacit.cli.new import new
 from tacit.config import RunFile
 from tacit.deploy.coordinator_service import STEP
-from tacit.errors import UsageError
-from tacit.methods import chosen, known
+from tacit.errors import DataError, UsageError
+from tacit.methods import chosen, find, known
 from tacit.prepare.run_file import check, plan
 
 SETTINGS = ("horizontal", "vertical", "device")
@@ -21,42 +25,78 @@ def written(folder, setting):
     return folder / f"{setting}.toml"
 
 
-def with_privacy(path, *further):
-    """The file with its [privacy] section, and the further lines named, no longer commented out."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("# [privacy]"))
-    section = range(start, next(n for n in range(start, len(lines)) if not lines[n]))
-    for n, line in enumerate(lines):
-        if (n in section and "ledger" not in line) or line.startswith(tuple(f"# {key} " for key in further)):
-            lines[n] = line.removeprefix("# ")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return RunFile.read(path)
-
-
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_methods_listed_are_those_of_the_setting(tmp_path, setting):
     text = written(tmp_path, setting).read_text(encoding="utf-8")
-    listed = re.search(r'^name = "sgdmf" +((?:#.+\n +)*#.+)$', text, re.MULTILINE)[1]
+    listed = re.search(r'^name = "(?:auto|bias)" +((?:#.+\n +)*#.+)$', text, re.MULTILINE)[1]
     names = [name.strip(" #\n·") for name in re.split(r"·", listed)]
     assert names == [name for name, method in known().items() if setting in method.sides]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_privacy_section_holds_as_it_stands_once_the_marks_are_off(tmp_path, setting):
-    file = with_privacy(written(tmp_path, setting))
-    made = plan(file, *check(file))
-    assert made.terms.guarantee.epsilon == pytest.approx(1, rel=1e-3)
-    assert made.parameters.sampling == (1.0 if setting == "device" else 0.01)
+def test_a_new_file_is_private_and_its_guarantee_holds_as_it_stands(tmp_path, setting):
+    file = RunFile.read(written(tmp_path, setting))
+    assert file.method["name"] == ("bias" if setting == "vertical" else "auto")
+    assert plan(file, *check(file)).terms.guarantee.epsilon == pytest.approx(1, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("setting", "shown"), [("horizontal", ("trim", "fine_tuning")), ("vertical", ("trim", "final_steps"))]
+def test_the_file_says_how_far_its_epsilon_shifts_odds(tmp_path):
+    path = written(tmp_path, "horizontal")
+    epsilon = RunFile.read(path).privacy.epsilon
+    assert f"shift by at most e^{epsilon:g} = {math.exp(epsilon):.1f} ×" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("setting", ["horizontal", "device"])
+def test_defaults_are_shown_as_they_are(tmp_path, setting):
+    text = written(tmp_path, setting).read_text(encoding="utf-8")
+    shown = re.search(r"^# objective = (\S+) .*: (.+)$", text, re.MULTILINE)
+    objective = find("auto").parameters.model_fields["objective"]
+    assert json.loads(shown[1]) == objective.default
+    assert tuple(shown[2].split(" · ")) == get_args(objective.annotation)
+    left_out = re.sub(r"^# (?=objective|delta|unit|tolerate|collusion|signed|retries)", "", text, flags=re.MULTILINE)
+    (tmp_path / "all.toml").write_text(left_out, encoding="utf-8")
+    with_all = RunFile.read(tmp_path / "all.toml")
+    assert {"objective", "name"} <= set(with_all.method)
+    file = RunFile.read(tmp_path / f"{setting}.toml")
+    assert plan(with_all, *check(with_all)).terms == plan(file, *check(file)).terms
+
+
+def test_a_section_that_is_set_to_none_is_left_out(tmp_path):
+    path = written(tmp_path, "horizontal")
+    file = read_run_file(path, ["privacy=none", "method.name=central", "aggregation = none"])
+    assert file.privacy is None
+    assert file.aggregation.name == "plain"
+    assert file.method["name"] == "central"
+    assert read_run_file(path, ["privacy=none", "privacy.epsilon=2"]).privacy.epsilon == 2
+    refused(tacit("run", path, "--set", "method.name=central", cwd=tmp_path), 4, "--set privacy=none", '"auto"')
+
+
+# -- public facts ------------------------------------------------------------------------------------------------------
+
+BOOKS = "isbn,shelf,pages,title,publisher_id\n" + "".join(
+    f"b{n},{'Crime|Drama' if n % 2 else 'Poetry'},{100 + n},Title {n},{n % 3}\n" for n in range(20)
 )
-def test_defaults_that_privacy_brings_are_shown_as_they_are(tmp_path, setting, shown):
-    file = with_privacy(written(tmp_path, setting), *shown)
-    left_out = file.model_copy(update={"method": {k: v for k, v in file.method.items() if k not in shown}})
-    assert set(shown) <= set(file.method)
-    assert plan(file, *chosen(file.method)).parameters == plan(left_out, *chosen(left_out.method)).parameters
+
+
+def test_attributes_that_many_items_share_become_features_and_titles_and_ids_do_not(tmp_path):
+    (tmp_path / "books.csv").write_text(BOOKS)
+    new(tmp_path / "run.toml", "ratings.csv", tmp_path / "books.csv", "horizontal")
+    file = RunFile.read(tmp_path / "run.toml")
+    assert file.public.features == ("shelf", "pages")
+    assert file.public.catalogue == str(tmp_path / "books.csv")
+    assert "assumed public" in (tmp_path / "run.toml").read_text(encoding="utf-8")
+
+
+def test_the_demo_s_features_are_there_and_one_s_own_data_need_not_be_yet(tmp_path, capsys):
+    new(tmp_path / "demo.toml", "demo", None, "device")
+    assert RunFile.read(tmp_path / "demo.toml").public.features == ("genres", "year")
+    capsys.readouterr()
+    new(tmp_path / "own.toml", "nowhere/ratings.csv", None, "horizontal")
+    assert RunFile.read(tmp_path / "own.toml").public.features == ()
+    assert "declare scale, users and catalogue in [public], and then: tacit plan" in capsys.readouterr().out
+    refused(tacit("plan", "own.toml", cwd=tmp_path), 2, "scale", "public fact")
+    with pytest.raises(DataError, match=r"nowhere\.csv"):
+        new(tmp_path / "no.toml", "ratings.csv", Path("nowhere.csv"), "horizontal")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -72,7 +112,7 @@ def test_what_holds_without_a_timeout_is_said_for_simulations_and_deployments(tm
 
 @pytest.fixture
 def run_file(tmp_path):
-    new(tmp_path / "run.toml", "demo", "horizontal")
+    (tmp_path / "run.toml").write_text('[method]\nname = "sgdmf"\nfactors = 20\nrounds = 100\nlocal_steps = 10\n')
     return tmp_path / "run.toml"
 
 

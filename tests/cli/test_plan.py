@@ -110,6 +110,49 @@ def test_the_plan_is_what_the_run_does(folder):
         assert {way: summary[way] for way in ("bytes_up", "bytes_down")} == plan["forecast"]
 
 
+AUTO = ("method={name='auto'}", "public.features=['genres','year']")
+SETTINGS = {
+    "silos": (),
+    "masked": ("aggregation.name=secagg", "partition.into=5"),
+    "devices": ("partition={by='device'}", "aggregation.name=ideal"),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param((), id="bias"),
+        pytest.param(("method={name='als'}",), id="als without sweeps"),
+        pytest.param(("method={name='als', sweeps=2}",), id="als with sweeps"),
+        pytest.param(("method={name='ease', head=0}",), id="ease"),
+        pytest.param(AUTO, id="auto"),
+        pytest.param((*AUTO, "method.factors_share=0.3"), id="auto with factors"),
+        pytest.param(("method={name='auto'}",), id="auto without features"),
+    ],
+)
+def test_rounds_and_bytes_are_forecast_as_they_come(folder, method, setting):
+    changes = (*SETTINGS[setting], *method, "evaluate={floor=false, ranking=false}")
+    sets = [word for change in changes for word in ("--set", change)]
+    summary = json.loads(tacit("run", "run.toml", "--json", "--quiet", "--out", "run", *sets, cwd=folder).stdout)
+    plan = planned(folder, "run.toml", *changes)
+    assert summary["rounds"] == plan["rounds"]
+    for way, forecast in plan["forecast"].items():
+        masks = 0.15 * forecast if setting == "masked" else 0  # what masks take is rounded up
+        assert forecast - masks <= summary[way] <= forecast
+
+
+def test_what_ease_sends_in_the_end_is_known_but_for_the_number_of_factors(folder):
+    changes = ("method={name='ease', head=20}", "privacy.epsilon=50")
+    sets = [word for change in changes for word in ("--set", change)]
+    summary = json.loads(tacit("run", "run.toml", "--json", "--quiet", "--out", "run", *sets, cwd=folder).stdout)
+    plan = planned(folder, "run.toml", *changes)
+    assert (summary["rounds"], summary["bytes_up"]) == (plan["rounds"], plan["forecast"]["bytes_up"])
+    factors = (summary["bytes_down"] - plan["forecast"]["bytes_down"]) / (3 * 20 * 4)  # beyond one, at three parties
+    assert -1 <= round(factors) <= 19
+    assert factors == pytest.approx(round(factors), abs=0.2)  # a header's own length varies
+
+
 def test_half_and_double_epsilon_are_set_beside_the_one_asked_for(folder):
     plan = planned(folder)
     half, asked, double = plan["instead"]

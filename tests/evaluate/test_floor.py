@@ -169,7 +169,10 @@ def test_what_is_dear_is_left_out_and_says_so(monkeypatch):
 
 def test_a_method_does_not_stand_beside_itself_and_implicit_feedback_is_only_ranked():
     assert "popularity" not in found(prepared(method="popularity"))
-    assert list(found(prepared(method="random", feedback="implicit"))) == ["popularity"]
+    beside = found(prepared(method="random", feedback="implicit"))
+    assert list(beside) == ["local", "popularity", "central"]
+    assert not any("mse" in one["metrics"] for one in beside.values())
+    assert "local" not in found(prepared("device", method="random", feedback="implicit"))
 
 
 def test_a_silo_s_own_biases_know_nothing_of_other_silos():

@@ -1,22 +1,28 @@
 """`als`: sums over users give the central model; what a user adds with [privacy] is bounded whatever is asked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tacit
-from tacit.boundary.query import Blocks
-from tacit.data.ratings import Ratings
+from tacit.boundary.scaled_records import ScaledSum
+from tacit.data.ratings import Ratings, Scale
 from tacit.data.synthetic import demo
+from tacit.data.vocabulary import Vocabulary
+from tacit.errors import PrivacyRefused
 from tacit.federation import Facts
+from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
 from tacit.methods.als import scaled
 from tacit.methods.als.learner import Learner
-from tacit.methods.als.scaled import Scaled, ScaledSum
-from tacit.methods.als.statistics import ByItem, UserStatistics, from_middle
+from tacit.methods.als.statistics import ByItem, UserStatistics, empty_joint, from_middle
 from tacit.model import Model
+from tacit.model.bayesian import Bayesian
 from tacit.partition import partition
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
+from tacit.rng import derive
 
 WORLD = demo(users=120, items=40, ratings=3000)
 FEW = {"factors": 3, "sweeps": 4}
@@ -32,18 +38,57 @@ def scores(trained):
     return np.asarray(trained.predictor.scores(np.arange(WORLD.n_users)))
 
 
-@pytest.mark.parametrize(("by", "into"), [("user", 1), ("user", 5), ("device", 3)])
+def rated(predictor):
+    """The predicted rating of every pair; (n, m)."""
+    users, items = np.indices((WORLD.n_users, WORLD.n_items)).reshape(2, -1)
+    return predictor.predict(users, items).reshape(WORLD.n_users, WORLD.n_items)
+
+
+@pytest.mark.parametrize(("by", "into"), [("user", 1), ("user", 5), ("device", 3), ("item", 1), ("item", 4)])
 def test_silos_and_devices_reach_the_central_model(by, into):
-    np.testing.assert_allclose(scores(fit("als", by, into, **FEW)), scores(fit("central", **FEW)), atol=2e-3)
+    together, ceiling = (rated(trained.predictor) for trained in (fit("als", by, into, **FEW), fit("central", **FEW)))
+    np.testing.assert_allclose(together, ceiling, atol=2e-3)
 
 
 @pytest.mark.parametrize("aggregation", ["ideal", "secagg"])
 def test_hidden_sums_without_noise_reach_it_too(aggregation):
     silos = partition(WORLD, into=4)
     hidden = tacit.estimator("als")(aggregation=aggregation, seed=7, **FEW).fit(silos)
-    found = np.asarray(hidden.predictor_.scores(np.arange(WORLD.n_users)))
-    np.testing.assert_allclose(found, scores(fit("central", **FEW)), atol=5e-3)
+    np.testing.assert_allclose(rated(hidden.predictor_), rated(fit("central", **FEW).predictor), atol=5e-3)
     assert "NON-PRIVATE" in str(hidden.guarantee_)
+
+
+@pytest.mark.parametrize("aggregation", ["ideal", "secagg"])
+def test_where_items_are_divided_hidden_sums_reach_it_too(aggregation):
+    hidden = tacit.ALS(aggregation=aggregation, seed=7, **FEW).fit(partition(WORLD, by="item", into=3))
+    found = np.asarray(hidden.predictor_.scores(np.arange(WORLD.n_users)))
+    np.testing.assert_allclose(found, scores(fit("als", **FEW)), atol=2e-2)
+
+
+def test_where_items_are_divided_their_factors_leave_only_at_the_end(tmp_path):
+    parties = partition(WORLD, by="item", into=3)
+    method, parameters = chosen({"name": "als", **FEW})
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties, payloads=tmp_path)
+    last = max(entry.call for entry in trained.transcript.entries)
+    own = [member.home["items"].tobytes() for member in trained.parties]
+    sent = {path: path.read_bytes() for path in tmp_path.glob("*-up-*")}
+    with_items = {
+        int(path.name.split("-")[0]) for path, message in sent.items() if any(part in message for part in own)
+    }
+    assert with_items == {last}
+
+
+def test_where_items_are_divided_privacy_is_refused_with_the_reason():
+    with pytest.raises(PrivacyRefused, match="sums of one user each"):
+        tacit.ALS(privacy=tacit.DP(epsilon=1.0, delta=1e-4), **FEW).fit(partition(WORLD, by="item", into=3))
+
+
+def test_public_features_are_used_alike_however_ratings_are_divided():
+    world = tacit.load("demo", users=80, items=30, features=["genres", "year"])
+    one, other = (fit("als", by, 3, ratings=world, **FEW).model.form for by in ("user", "item"))
+    np.testing.assert_allclose(one.items, other.items, atol=1e-4)
+    without = fit("als", ratings=demo(users=80, items=30), **FEW).model.form
+    assert np.abs(one.items - without.items).max() > 1e-3
 
 
 def test_it_beats_biases_and_sgd_where_there_are_tastes():
@@ -80,83 +125,66 @@ def test_cold_users_and_cold_items_have_their_priors():
 
 
 def statistics(ratings: Ratings, factors: int = 2, size: float = 1.0) -> UserStatistics:
-    stream = np.random.default_rng(5)
+    stream = derive(5, "items")
     sums = np.bincount(ratings.items, weights=from_middle(ratings.values, ratings.scale), minlength=ratings.n_items)
     none = np.zeros((ratings.n_items, 0))
     form = Learner.start(ratings.scale, ratings.n_users, ratings.item_counts, sums, factors, none, stream).form
     form.items[:, 2:] *= size
-    return UserStatistics.at(form, ratings, ByItem.of(ratings), np.full(ratings.n_users, 0.5))
+    return at(form, ratings)
 
 
-def added(answering: ScaledSum) -> np.ndarray:
-    """One row per user: all cells that the user adds to."""
-    parts = answering.contributions({}, np.random.default_rng(0))
-    rows = np.zeros((len(parts.starts) - 1, parts.size))
-    owners = np.repeat(np.arange(len(rows)), np.diff(parts.starts))
-    rows[owners, parts.cells] = parts.values
-    return rows
+def at(form: Bayesian, ratings: Ratings, noise: float = 0.5) -> UserStatistics:
+    """What users find out from the same shared model."""
+    return UserStatistics.at(form, ratings, ByItem.of(ratings), np.full(ratings.n_users, noise))
+
+
+def asked(ratings: Ratings, found: UserStatistics) -> ScaledSum:
+    return scaled.query(found.form.width - 2).over(ratings, *scaled.said(found))
+
+
+def apart(one: ScaledSum, other: ScaledSum) -> float:
+    """How far two neighbours' sums lie apart."""
+    here, there = (each.exact({}, derive(0, "unused")) for each in (one, other))
+    return float(np.sqrt(sum(np.square(here[name] - there[name]).sum() for name in here)))
 
 
 def emptied(ratings: Ratings, user: int) -> Ratings:
     return ratings.keep(ratings.users != user)
 
 
-@pytest.mark.parametrize("size", [0.01, 1.0, 1e3])
-def test_every_user_adds_a_vector_of_length_one_at_most_and_an_empty_record_adds_nothing(size):
-    ratings = emptied(demo(users=20, items=12, ratings=120), 3)
-    norms = np.linalg.norm(added(Scaled(2).over(statistics(ratings, size=size))), axis=1)
-    assert norms.max() <= 1
-    assert norms.max() > 0.95
-    assert norms[3] == 0
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e3, 1e12])
+def test_emptying_a_record_moves_the_sum_by_one_at_most_and_an_empty_one_adds_nothing(size):
+    ratings = emptied(demo(users=15, items=10, ratings=90), 3)
+    found = statistics(ratings, size=size)
+    moved = [apart(asked(ratings, found), asked(near, at(found.form, near))) for near in each_emptied(ratings)]
+    assert max(moved) <= 1
+    assert max(moved) > 0.95
+    assert moved[3] == 0
 
 
-def test_the_sum_is_what_users_add():
-    ratings = demo(users=20, items=12, ratings=120)
-    answering = Scaled(2).over(statistics(ratings))
-    exact: Blocks = answering.exact({}, np.random.default_rng(0))
-    whole = np.concatenate([exact[name].ravel() for name in sorted(exact)])
-    np.testing.assert_allclose(added(answering).sum(axis=0), whole, atol=1e-12)
-    pieces = list(answering.chunks({}, np.random.default_rng(0)))
-    assert sum(len(part.starts) - 1 for part in pieces) == 20
+def each_emptied(ratings: Ratings) -> list[Ratings]:
+    return [emptied(ratings, user) for user in range(ratings.n_users)]
 
 
-def furthest(ratings: Ratings) -> float:
-    """How far emptying any one user moves the sum, the shared model being the same for both."""
-    here = statistics(ratings)
-    moved = []
-    for user in range(ratings.n_users):
-        near = emptied(ratings, user)
-        there = UserStatistics.at(here.form, near, ByItem.of(near), np.full(ratings.n_users, 0.5))
-        answers = [Scaled(2).over(each).exact({}, np.random.default_rng(0)) for each in (here, there)]
-        moved.append(np.sqrt(sum(float(np.square(answers[0][n] - answers[1][n]).sum()) for n in answers[0])))
-    return max(moved)
+def test_priors_outside_the_empty_record_would_be_found(monkeypatch):
+    """Were E[h·hᵀ] sent as it is, a user without ratings would say what the prior says."""
+    ratings = emptied(demo(users=15, items=10, ratings=90), 3)
+    found = statistics(ratings)
+    assert np.abs(scaled.about_priors(found)["joint"][3]).max() < 1e-5
+    monkeypatch.setattr(scaled, "empty_joint", lambda form: np.zeros_like(empty_joint(form)))
+    assert np.abs(scaled.about_priors(found)["joint"][3]).max() > 0.5
 
 
-def test_emptying_a_record_moves_the_sum_by_one_at_most():
-    assert furthest(demo(users=15, items=10, ratings=90)) <= 1
-
-
-def test_a_right_hand_side_outside_the_scaling_would_be_found(monkeypatch):
-    rows = ScaledSum.rows.func
-
-    def unscaled(self):
-        moments, _means = rows(self)
-        return moments, self.statistics.found.states / self.statistics.found.noise[:, None]
-
-    planted = scaled.cached_property(unscaled)
-    planted.__set_name__(ScaledSum, "rows")
-    monkeypatch.setattr(ScaledSum, "rows", planted)
-    assert furthest(demo(users=15, items=10, ratings=90)) > 1
-
-
-def test_a_constant_computed_from_everybody_would_be_found(monkeypatch):
-    rows = ScaledSum.rows.func
-
-    def standardised(self):
-        moments, means = rows(self)
-        return moments / moments.std(), means
-
-    planted = scaled.cached_property(standardised)
-    planted.__set_name__(ScaledSum, "rows")
-    monkeypatch.setattr(ScaledSum, "rows", planted)
-    assert furthest(demo(users=15, items=10, ratings=90)) > 1
+def test_one_rating_moves_more_than_a_claim_per_rating_would_allow():
+    """Users are fitted: without one rating, all that its user says about their other items is another thing."""
+    names = Vocabulary(np.arange(2), "item")
+    stars = Ratings.from_columns([0, 0], [0, 1], [5.0, 5.0], scale=Scale(1, 5), item_ids=names)
+    form = replace(statistics(stars).form, centre=0.0)
+    form.items[:] = [[1, 0, 0.6, 0], [1, 0, 0, 0.1]]  # the second item says much about the second taste
+    a, b = np.triu_indices(4)
+    form.moments[:] = form.items[:, a] * form.items[:, b]
+    form.precision[:] = np.diag([1e6, 1, 1])
+    near = stars.keep(stars.items == 0)
+    moved = apart(*(asked(each, at(form, each, noise=0.01)) for each in (stars, near)))
+    claims = scaled.query(2).sensitivity(Unit.RATING, Relation.ZERO_OUT), scaled.query(2).clip
+    assert claims[1] < moved <= claims[0]

@@ -22,7 +22,7 @@ from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.methods import chosen
-from tacit.methods.co_occurrence import centred_tastes, head_of, head_size, posterior_counts, shrunken_factors
+from tacit.methods.co_occurrence import head_of, head_size, shrunken_factors
 from tacit.methods.context import Context, Target
 from tacit.model import CoOccurrence, ItemItem, Model
 from tacit.partition import Setting, partition
@@ -186,25 +186,6 @@ def test_directions_above_the_noise_are_kept_and_shrunk():
     similar = factors @ factors.T
     same = (np.arange(k)[:, None] + np.arange(k)) % 2 == 0
     assert similar[same].mean() > 3 * abs(similar[~same].mean())
-
-
-def test_counts_are_above_zero_and_in_the_order_of_the_noised_ones():
-    noised = 50 * derive(7, "counts").pareto(1.5, 300) + 10 * derive(8, "counts").standard_normal(300)
-    found = posterior_counts(noised, 10.0)
-    assert found.min() > 0
-    assert (np.diff(found[np.argsort(noised)]) >= -1e-6).all()
-    np.testing.assert_array_equal(posterior_counts(np.array([5.0, 3.0]), 0.0), [5.0, 3.0])
-
-
-def test_tastes_are_centred_by_popularity_and_scaled():
-    stream = derive(7, "tastes")
-    p = stream.random(50)
-    p /= p.sum()
-    X, C = centred_tastes(stream.random((50, 6)), p)
-    np.testing.assert_allclose(p @ X, 0, atol=1e-12)
-    assert p @ (X**2).sum(axis=1) == pytest.approx(1)
-    np.testing.assert_allclose(C, (X * p[:, None]).T @ X, atol=1e-12)
-    assert centred_tastes(np.zeros((50, 0)), p)[0].shape == (50, 0)
 
 
 def test_the_release_of_pairs_is_bounded_by_one_and_says_so():

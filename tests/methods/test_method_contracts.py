@@ -30,18 +30,27 @@ class TestALS(MethodContract):
     name = "als"
     parameters = {"factors": 3, "sweeps": 3}
     never = dict.fromkeys(("horizontal", "device"), ("states", "variances"))
+    refused = dict.fromkeys([("vertical", "plain"), ("vertical", "secagg")], "sums of one user each")
+
+
+class TestDPALS(MethodContract):
+    name = "dpals"
+    parameters = {"factors": 3, "rounds": 2}
 
 
 class TestAuto(MethodContract):
+    """Without privacy it is `als` and `ease`."""
+
     name = "auto"
-    seeded = False  # without privacy nothing random crosses
     ranks_by_rating = False
+    never = dict.fromkeys(("horizontal", "device"), ("states", "variances"))
 
 
 class TestCentral(MethodContract):
     name = "central"
     parameters = {"factors": 3, "sweeps": 3}
     seeded = False  # what crosses is the ratings, whatever the seed
+    ranks_by_rating = False
     refused = NO_GUARANTEE
 
 
@@ -56,6 +65,7 @@ class TestLocal(MethodContract):
     name = "local"
     parameters = {"sweeps": 3}
     seeded = False  # only "done" crosses
+    ranks_by_rating = False
     never = {"horizontal": ("users", "items"), "vertical": ("users", "items"), "device": ("means",)}
     refused = NO_GUARANTEE
 
@@ -89,6 +99,7 @@ class TestPopularity(MethodContract):
 class TestRandom(MethodContract):
     name = "random"
     seeded = False  # only "done" crosses
+    ranks_by_rating = False
     refused = NO_GUARANTEE
 
 
@@ -108,6 +119,12 @@ class TestObjectivePerturbation(MethodContract):
     name = "objective-perturbation"
     parameters = {"factors": 4}
     never = {"horizontal": ("users",)}
+
+
+class TestAlternating(MethodContract):
+    name = "am-dpsgd"
+    parameters = {"factors": 2, "rounds": 3}
+    never = dict.fromkeys(("horizontal", "device"), ("states",))
 
 
 class TestSynchronous(MethodContract):

@@ -77,7 +77,14 @@ class TestAutoOfRatings(PrivacyContract):
 class TestALS(PrivacyContract):
     name = "als"
     parameters = {"factors": 2, "sweeps": 2}
+    settings = (Setting.HORIZONTAL, Setting.DEVICE)
     within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
+
+
+class TestDPALS(PrivacyContract):
+    name = "dpals"
+    parameters = {"factors": 2, "rounds": 2, "head": 6}
+    units = USER
 
 
 class TestPretrained(PrivacyContract):
@@ -155,6 +162,12 @@ class TestVerticalSGLD(PrivacyContract):
     name = "dp-sgld"
     parameters = {**CHAIN, "final_steps": 2}
     settings, units = VERTICAL, RATING
+
+
+class TestAlternating(PrivacyContract):
+    name = "am-dpsgd"
+    parameters = {"factors": 2, "rounds": 2, "clip": 0.5}
+    units = USER
 
 
 class TestSynchronous(PrivacyContract):

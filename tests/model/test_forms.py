@@ -14,7 +14,21 @@ from tacit.deploy import site_files as kept
 from tacit.errors import DataError
 from tacit.federation import Facts
 from tacit.methods import chosen
-from tacit.model import CoOccurrence, Fitted, Hashed, Implicit, ItemItem, Linear, Model, NonNegative, Tastes, forms
+from tacit.model import (
+    Bayesian,
+    CoOccurrence,
+    Fitted,
+    Hashed,
+    Implicit,
+    ItemItem,
+    Linear,
+    Model,
+    NonNegative,
+    RatedAndRanked,
+    Tastes,
+    forms,
+)
+from tacit.model.co_occurrence import PRIORS
 from tacit.partition import partition
 from tacit.prepare import PreparedRun, train
 from tacit.rng import derive, id_keys
@@ -81,24 +95,36 @@ def a_form(kind):
             return replace(Linear.factors(items - 0.3, SCALE), order=biases, personal=0.5)
         case "non-negative":
             return NonNegative(1.0, 5.0, items)
-        case "tastes" | "tastes without an order":
+        case "tastes" | "tastes without an order" | "tastes, pairs and liked items":
             prior = 0.1 * stream.normal(size=(K + 2, K)).astype(np.float32)
             rated = Tastes(1.0, 5.0, 0.7, 3 + biases / 2, items - 0.3, prior)
-            return rated if kind != "tastes" else replace(rated, popularity=biases, features=items[:, :2] - 0.5)
+            chosen = {"popularity": biases, "features": items[:, :2] - 0.5}
+            if kind == "tastes, pairs and liked items":
+                head = (np.arange(M) % 2 == 0).astype(np.float32)
+                chosen |= {"head": head, "pairs": items * head[:, None], "liked": True}
+            return rated if kind == "tastes without an order" else replace(rated, **chosen)
         case "implicit":
             return Implicit(items - 0.5, confidence=10.0)
         case "item-item":
-            head, B = (np.arange(M) % 2 == 0).astype(np.float32), stream.normal(size=(5, 5)).astype(np.float32)
-            return ItemItem(head, B, np.where(head, 0.0, -stream.random(M)).astype(np.float32))
+            inside, B = np.arange(M) % 2 == 0, stream.normal(size=(5, 5)).astype(np.float32)
+            head = np.where(inside, np.cumsum(inside), 0).astype(np.float32)
+            return ItemItem(head, B, np.where(inside, 0.0, -stream.random(M)).astype(np.float32))
+        case "bayesian":
+            y = np.column_stack([np.ones(M), items[:, :2] - 0.5]).astype(np.float32)
+            a, b = np.triu_indices(3)
+            coefficients = 0.1 * stream.normal(size=(4, 2)).astype(np.float32)
+            return Bayesian(1.0, 5.0, 0.5, 0.6, 10.0, y, y[:, a] * y[:, b], coefficients, np.eye(2, dtype=np.float32))
+        case "rated and ranked":
+            return RatedAndRanked.of(a_form("bayesian"), a_form("item-item"))
         case "co-occurrence":
-            head, spread = (np.arange(M) % 2 == 0).astype(np.float32), np.cov(items.T).astype(np.float32)
+            head, spread = (np.arange(M) % 2 == 0).astype(np.float32), np.var(items, axis=0).astype(np.float32)
             return CoOccurrence(head, items * head[:, None], 0.1 + np.abs(biases), items - 0.5, spread)
         case "hashed":
             return Hashed(id_keys(1, "item", range(M)))
     return Nearest(items)
 
 
-TASTES = ["tastes", "tastes without an order"]
+TASTES = ["tastes", "tastes without an order", "tastes, pairs and liked items"]
 KINDS = [
     "bias",
     "scores",
@@ -112,6 +138,8 @@ KINDS = [
     "nearest",
     "item-item",
     "co-occurrence",
+    "bayesian",
+    "rated and ranked",
 ]
 
 
@@ -145,7 +173,7 @@ def test_ratings_are_cells_of_the_rows_unless_the_form_ranks_by_something_else(k
     assert rows.shape == (N, M)
     assert rows.dtype == np.float32
     assert (rated is not None) == forms.rates(form) == Fitted(form, states).rates
-    if kind in ("an order", "tastes"):
+    if kind in ("an order", "tastes", "tastes, pairs and liked items", "rated and ranked"):
         assert not np.allclose(rated, rows.ravel(), atol=0.1)
     elif rated is not None:
         assert rated.dtype == np.float32
@@ -327,12 +355,17 @@ def test_weights_between_items_rank_the_head_and_all_others_follow():
 def test_co_occurrence_scores_are_the_formula_written_out():
     form, (indptr, items, values) = a_form("co-occurrence"), histories()
     found = form.rank(form.fold_in(indptr, items, values), np.arange(N))
-    X, f = form.tastes.astype(float), form.factors.astype(float)
+    X, f, c = form.tastes.astype(float), form.factors.astype(float), form.spread.astype(float)
     for i in range(N):
         mine = items[indptr[i] : indptr[i + 1]]
-        theta = np.linalg.solve(len(mine) * form.spread + np.eye(K) / form.prior, X[mine].sum(axis=0))
-        floor = (form.head[mine].sum() + 1) * form.floor
-        expected = np.log(np.maximum(f @ f[mine].sum(axis=0), floor)) + form.weight * X @ theta
+        n, total, odds = max(len(mine), 1), X[mine].sum(axis=0), []
+        for tau in PRIORS:  # the density of the mean of n items, N(0, C/n + τ·C²)
+            v = c / n + tau * c**2
+            odds.append(np.exp(-0.5 * np.sum(np.log(v) + (total / n) ** 2 / v)))
+        each = [np.linalg.solve(n * np.diag(c) + np.eye(K) / tau, total) for tau in PRIORS]
+        floor, weight = (form.head[mine].sum() + 1) * form.floor, np.where(form.head > 0, form.weight, 1)
+        theta = np.average(each, axis=0, weights=odds)
+        expected = np.log(np.maximum(f @ f[mine].sum(axis=0), floor)) + weight * (X @ theta)
         np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-5)
 
 

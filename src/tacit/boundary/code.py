@@ -143,8 +143,10 @@ class Grid(Integers):
                 f"A {type(answering).__name__} exposes no per-user contributions, so it cannot be summed in integers; "
                 "nothing was released."
             )
-        parts = [self.rounding.summed(part, coins) for part in cast(Summable, answering).chunks({}, stream)]
-        whole: Array = np.sum(parts, axis=0)
+        parts = (self.rounding.summed(part, coins) for part in cast(Summable, answering).chunks({}, stream))
+        whole = next(parts)
+        for part in parts:  # one at a time: each is as large as the answer
+            whole += part
         return whole
 
     def noised(self, exact: Any, contributors: int, source: Source) -> Array:

@@ -133,15 +133,18 @@ def demo(
     """Train on demo data together, centrally and alone, and compare."""
 
 
-@_command(app, "new", "Write a run file to start from, with every key explained.")
+@_command(app, "new", "Write a private run file to start from, with every key explained.")
 def new(
     file: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("run.toml"),
     source: Annotated[
         str, typer.Option("--source", help="A file, a folder, a named set, a database, or demo.")
     ] = "demo",
+    items: Annotated[
+        Path | None, typer.Option("--items", help="The public list of items, with their attributes (CSV, Parquet).")
+    ] = None,
     setting: Annotated[str, typer.Option("--setting", help="horizontal, vertical or device.")] = "horizontal",
 ) -> None:
-    """Write a run file to start from, with every key explained."""
+    """Write a private run file to start from, with every key explained."""
 
 
 @_command(app, "run", "Run a run file: split, partition, train, evaluate, report.")

@@ -14,15 +14,16 @@ from tacit.report.comparison import write_comparison
 from tacit.report.folder import unused
 from tacit.report.words import seconds, size
 
-#: The runs by folder: what each is, and what its run file adds.
-RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "central": ("central: all ratings in one place", {}),
-    "als": ("federated: four silos, ratings stay at home", {}),
-    "auto": (
+#: The runs by folder: what each is, its method, and what its run file adds.
+RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "central": ("central: all ratings in one place", "central", {}),
+    "federated": ("federated: four silos, ratings stay at home", "auto", {}),
+    "private": (
         "federated and private: ε = 2 per user",
+        "auto",
         {"privacy": {"epsilon": 2}, "aggregation": {"name": "secagg"}, "public": {"features": ["genres", "year"]}},
     ),
-    "local": ("local only: every silo alone", {}),
+    "local": ("local only: every silo alone", "local", {}),
 }
 
 
@@ -32,8 +33,8 @@ def demo(out: Path | None, seed: int, quiet: bool) -> None:
     table = Table("", box=None, pad_edge=False)
     for title in ("test MSE", "HR@10", "bytes up", "time"):
         table.add_column(title, justify="right")
-    for name, (words, sections) in RUNS.items():
-        file = RunFile(seed=seed, partition={"by": "user", "into": 4}, method={"name": name}, **sections)
+    for name, (words, method, sections) in RUNS.items():
+        file = RunFile(seed=seed, partition={"by": "user", "into": 4}, method={"name": method}, **sections)
         summary = execute(file, folder / name, quiet)
         scores = [f"{summary['metrics'][metric]:.3f}" for metric in ("mse", "hr@10")]
         table.add_row(words, *scores, size(summary["bytes_up"]), seconds(summary["seconds"]))

@@ -66,7 +66,7 @@ def _setting(file: RunFile) -> Setting:
 def _table(file: RunFile, method: Method, parameters: Parameters, made: Plan) -> dict[str, Any]:
     guarantee, facts, context = made.terms.guarantee, made.context.facts, made.context
     alone = made.epsilon_of_one()
-    up, down = _bytes(method, made.parameters, made)
+    up, down = _bytes(method, made)
     warning = loss_warning(made.sealing(), context.setting is Setting.DEVICE)
     return {
         "method": method.name,
@@ -146,22 +146,17 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
     return notes
 
 
-def _bytes(method: Method, parameters: Parameters, made: Plan) -> tuple[int, int]:
+def _bytes(method: Method, made: Plan) -> tuple[int, int]:
     """Bytes up and down over all parties, forecast from the shapes of the steps' messages; nobody drops out.
 
     A step without noise is counted once. Parties are taken to be of equal size.
     """
-    parties, facts = made.context.parties, made.context.facts
-    vertical = made.context.setting is Setting.VERTICAL
-    dimensions = {
-        "users": facts.users if vertical else -(-facts.users // parties),
-        "items": -(-facts.items // parties) if vertical else facts.items,
-        **parameters.dimensions,
-    }
+    parties, dimensions, public = made.context.parties, made.sizes(), made.forecast.public
     up = down = 0
     traffic, used = made.how.traffic, made.terms.releases
-    for step in method.sides_in(made.context.setting).party.steps.values():
-        if step.kind is not Kind.PUBLIC and step.name not in used:
+    for step in method.sides_in(made.context.setting, made.context.facts.feedback).party.steps.values():
+        asked = step.kind is Kind.PUBLIC and (public is None or step.name in public)
+        if not asked and step.name not in used:
             continue
         times = used.get(step.name, 1) * parties
         bits = made.terms.steps[step.name].code.bits if step.name in used else 0

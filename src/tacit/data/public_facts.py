@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tacit.config import DataSection, PublicSection
 from tacit.data.catalogue import Catalogue
-from tacit.data.ratings import Scale
+from tacit.data.ratings import Feedback, Scale
 from tacit.errors import UsageError
 
 
@@ -14,7 +14,8 @@ from tacit.errors import UsageError
 class PublicFacts:
     """n, m, the scale and |Ω|, as declared; never counted. Only step sizes and forecasts use |Ω|.
 
-    `features` is the number of the catalogue's feature columns.
+    `features` is the number of the catalogue's feature columns, `feedback` what a number in the matrix means, and
+    `catalogue`, where it was read, is for forecasts.
     """
 
     users: int
@@ -22,6 +23,8 @@ class PublicFacts:
     scale: Scale
     ratings: int
     features: int = 0
+    feedback: Feedback = Feedback.EXPLICIT
+    catalogue: Catalogue | None = field(default=None, repr=False, compare=False)
 
 
 #: Assumed ratings per user where their number is not declared.
@@ -57,7 +60,8 @@ def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> Pub
     if items is None:
         raise _undeclared("catalogue", 'catalogue = "items.csv"')
     ratings = public.ratings or (users * min(TYPICAL_RATINGS, items) if known is None else known.ratings)
-    return PublicFacts(users, items, scale, ratings, 0 if listed is None else listed.width)
+    features = 0 if listed is None else listed.width
+    return PublicFacts(users, items, scale, ratings, features, Feedback(data.feedback), listed)
 
 
 def _undeclared(name: str, example: str) -> UsageError:

@@ -114,7 +114,7 @@ class Offer:
             raise UsageError("A deployed run declares [public] scale and users; ask the coordinator to add them.")
         ratings = public.ratings or public.users * min(TYPICAL_RATINGS, items)
         width = 0 if self.catalogue is None else self.catalogue.width
-        return PublicFacts(public.users, items, Scale(*public.scale), ratings, width)
+        return PublicFacts(public.users, items, Scale(*public.scale), ratings, width, Feedback(self.file.data.feedback))
 
     def planned(self, items: int, parties: int) -> Plan | None:
         """The plan among so many parties, before their sizes are known; None for NON-PRIVATE.

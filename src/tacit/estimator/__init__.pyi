@@ -13,15 +13,18 @@ class Auto(Estimator):
     """Item means and tastes: see help(Auto)."""
 
     method: ClassVar[str]
-    objective: Literal["rating"] = "rating"
+    objective: Literal["rating", "ranking", "liked"] = "rating"
     directions: int | None = None
     corrections: int | None = None
+    head: int | None = None
     summary_share: float | None = None
     means_share: float | None = None
     prior_share: float | None = None
     tastes_share: float | None = None
     residuals_share: float | None = None
     factors_share: float | None = None
+    together_share: float | None = None
+    vote_share: float | None = None
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7
@@ -33,6 +36,8 @@ class ALS(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    confidence: float = 1.0
+    regularization: float = 20.0
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7
@@ -127,6 +132,21 @@ class ObjectivePerturbation(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class AMDPSGD(Estimator):
+    """Alternating minimisation by private gradient steps with adaptive weights: see help(AMDPSGD)."""
+
+    method: ClassVar[str]
+    factors: int = 1
+    rounds: int = 30
+    rate: float = 0.2
+    clip: float = 1.0
+    skew: float = 0.5
+    counts_share: float = 0.2
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class SynSGD(Estimator):
     """Noisy gradients, averaged at every step: see help(SynSGD)."""
 
@@ -176,6 +196,23 @@ class LocalPrivate(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class DPALS(Estimator):
+    """Private alternating least squares: see help(DPALS)."""
+
+    method: ClassVar[str]
+    factors: int | None = None
+    rounds: int | None = None
+    head: int | None = None
+    budget: float = 20.0
+    factor_clip: float = 1.0
+    target_clip: float = 1.0
+    item_weights: float = 0.25
+    means_share: float | None = None
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class Bias(Estimator):
     """Item and user biases: see help(Bias)."""
 
@@ -193,6 +230,9 @@ class Central(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    head: int | None = None
+    regularization: float | None = None
+    denoising: float = 0.5
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
@@ -214,6 +254,9 @@ class Local(Estimator):
     method: ClassVar[str]
     factors: int | None = None
     sweeps: int | None = None
+    head: int | None = None
+    regularization: float | None = None
+    denoising: float = 0.5
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
@@ -272,11 +315,15 @@ def estimator(method: Literal["dp-sgld"]) -> type[DPSGLD]: ...
 @overload
 def estimator(method: Literal["objective-perturbation"]) -> type[ObjectivePerturbation]: ...
 @overload
+def estimator(method: Literal["am-dpsgd"]) -> type[AMDPSGD]: ...
+@overload
 def estimator(method: Literal["synsgd"]) -> type[SynSGD]: ...
 @overload
 def estimator(method: Literal["gd-dr"]) -> type[GDDR]: ...
 @overload
 def estimator(method: Literal["local-private"]) -> type[LocalPrivate]: ...
+@overload
+def estimator(method: Literal["dpals"]) -> type[DPALS]: ...
 @overload
 def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload

@@ -17,7 +17,16 @@ from tacit.methods import Method, Parameters, find
 from tacit.methods.method import DEPENDS
 
 #: Class names that follow no rule: abbreviations.
-NAMES = {"als": "ALS", "ease": "EASE", "sgdmf": "SGDMF", "dp-sgld": "DPSGLD", "synsgd": "SynSGD", "gd-dr": "GDDR"}
+NAMES = {
+    "als": "ALS",
+    "ease": "EASE",
+    "sgdmf": "SGDMF",
+    "am-dpsgd": "AMDPSGD",
+    "dp-sgld": "DPSGLD",
+    "synsgd": "SynSGD",
+    "gd-dr": "GDDR",
+    "dpals": "DPALS",
+}
 
 #: What every estimator takes beside its method's parameters: type, default, description.
 PRIVATE: Mapping[str, tuple[Any, Any, str]] = {

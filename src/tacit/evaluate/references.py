@@ -68,8 +68,9 @@ def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> lis
         spans = {metric: list(interval) for metric, interval in judged.intervals.items()}
         found.append({**entry, "metrics": judged.metrics, "intervals": spans})
 
-    if prepared.parties.feedback in bias.feedback:
-        few = prepared.train.n_ratings <= CENTRAL
+    rated, few = prepared.parties.feedback in bias.feedback, prepared.train.n_ratings <= CENTRAL
+    clicked = not rated and ranks and few and cells <= RANKED
+    if rated or (clicked and prepared.parties.setting is not Setting.DEVICE):
         alone = "each device alone: its user's mean rating"
         if prepared.parties.setting is not Setting.DEVICE:
             alone = "each silo alone: " + ("the method local" if few else "item and user biases of its own ratings")
@@ -78,11 +79,11 @@ def references(prepared: LoadedRun, evaluation: Evaluation, judge: Judge) -> lis
     if ranks:
         what = "the items that most users rated, the same for everyone"
         add("popularity", what, lambda: _popular(prepared.train), True, "" if cells <= POPULAR else large)
-    if prepared.parties.feedback in bias.feedback:
+    if rated or clicked:
         many = f"not trained here, since {prepared.train.n_ratings:,} ratings are many; tacit compare shows a run of it"
-        what = "Bayesian alternating least squares on all ratings in one place"
-        small = prepared.train.n_ratings <= CENTRAL
-        add("central", what, lambda: _trained(prepared, "central"), ranks and cells <= RANKED, "" if small else many)
+        what = "als for ratings and ease for the ranking, on all ratings in one place"
+        what = what if rated else "ease, on all of it in one place"
+        add("central", what, lambda: _trained(prepared, "central"), ranks and cells <= RANKED, "" if few else many)
     return found
 
 

@@ -30,6 +30,7 @@ from tacit.boundary.deviations import Deviations
 from tacit.boundary.query import Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
+from tacit.data.ratings import Ratings
 from tacit.federation import Facts, Federation, Floats, Party, Schema, step
 from tacit.guarantee import Unit
 from tacit.methods.context import Context
@@ -81,26 +82,12 @@ class Levels(Party):
     parameters: BiasParameters
 
     def _query_data(self) -> tuple[Any, ...]:
-        """The data of the step's query: ratings alone where these are the unit, else also deviations from means."""
-        ratings = self.ratings
-        if self.facts.unit is Unit.RATING:
-            return (ratings,)
-        means = self._levels(np.zeros(self.member.items, dtype=np.float32))
-        channels = {
-            "errors": ratings.values - means[ratings.users],
-            "weights": np.full(ratings.n_ratings, self.parameters.count_weight, dtype=np.float32),
-        }
-        return ratings, channels
+        """The data of the step's query, for the unit of the run."""
+        return contribution(self.ratings, self.parameters, self.facts)
 
     def _levels(self, biases: np.ndarray) -> np.ndarray:
-        """Each user's own level: the mean of their ratings less the biases, shrunk; (n,) float32."""
-        ratings, scale, k = self.ratings, self.facts.scale, self.parameters.shrinkage
-        clipped = np.clip(ratings.values, scale.low, scale.high)
-        sums = np.bincount(ratings.users, weights=clipped - biases[ratings.items], minlength=self.member.users)
-        middle = scale.low + scale.span / 2
-        with np.errstate(invalid="ignore"):
-            levels = (sums + k * middle) / (ratings.counts + k)
-        return np.where(ratings.counts + k > 0, levels, middle).astype(np.float32)
+        """Each user's own level; (n,) float32."""
+        return levels(self.ratings, biases, self.parameters.shrinkage, self.facts)
 
     def _predictor(self, b: np.ndarray) -> Fitted:
         return Fitted(Linear.levels(b, self.facts.scale, self.parameters.shrinkage), self._levels(b)[:, None])
@@ -149,6 +136,29 @@ class VerticalBiasParty(Levels):
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         return self._predictor(shared["biases"][self.member.columns] if shared else self.home["biases"])
+
+
+def contribution(ratings: Ratings, parameters: BiasParameters, facts: Facts) -> tuple[Any, ...]:
+    """The data of the sum's query: ratings alone where these are the unit, else also deviations from users' means."""
+    if facts.unit is Unit.RATING:
+        return (ratings,)
+    means = levels(ratings, np.zeros(ratings.n_items, dtype=np.float32), parameters.shrinkage, facts)
+    channels = {
+        "errors": ratings.values - means[ratings.users],
+        "weights": np.full(ratings.n_ratings, parameters.count_weight, dtype=np.float32),
+    }
+    return ratings, channels
+
+
+def levels(ratings: Ratings, biases: np.ndarray, shrinkage: float, facts: Facts) -> np.ndarray:
+    """Each user's own level: the mean of their ratings less the biases, shrunk; (n,) float32."""
+    scale, k = facts.scale, shrinkage
+    clipped = np.clip(ratings.values, scale.low, scale.high)
+    sums = np.bincount(ratings.users, weights=clipped - biases[ratings.items], minlength=ratings.n_users)
+    middle = scale.low + scale.span / 2
+    with np.errstate(invalid="ignore"):
+        found = (sums + k * middle) / (ratings.counts + k)
+    return np.where(ratings.counts + k > 0, found, middle).astype(np.float32)
 
 
 def estimated(sums: Mapping[str, np.ndarray], noise: float, parameters: BiasParameters, facts: Facts) -> np.ndarray:

@@ -11,18 +11,14 @@ import numpy as np
 
 from tacit.boundary.least_squares import unpacked
 from tacit.guarantee import Unit
-from tacit.methods.bias import weight_posterior
 from tacit.methods.context import Context
-from tacit.model.co_occurrence import CoOccurrence
 
 #: The most items whose pairs are released, and how many of them signal must outweigh noise for, per n·μ.
 MOST, PER_USER = 500, 0.35
 #: With fewer items, or with more of all ratings given, pairs say nothing that counts do not.
 FEWEST, DENSEST = 50, 0.2
-#: How far an eigenvalue of 10 users' worth counts; the part of popularity that no item falls below, and in the tail.
-DAMPING, FLOOR, TAIL = 10.0, 0.1, 0.5
-#: Principal components of public features that tastes lie along, at most.
-TASTES = 40
+#: How far an eigenvalue of 10 users' worth counts.
+DAMPING = 10.0
 
 
 def head_size(context: Context, share: float) -> int:
@@ -37,17 +33,6 @@ def head_size(context: Context, share: float) -> int:
 def head_of(counts: np.ndarray, size: int) -> np.ndarray:
     """The items of the largest counts, equals in the order of the catalogue; (size,) int64, increasing."""
     return np.sort(np.argsort(-counts, kind="stable")[:size])
-
-
-def posterior_counts(counts: np.ndarray, noise: float) -> np.ndarray:
-    """Counts above 0 from noised ones by empirical Bayes; (m,) float64."""
-    S = np.asarray(counts, dtype=np.float64)
-    if noise < 0.02 * float(np.maximum(S, 0).mean()):  # as good as known
-        d = np.maximum(S, 0)
-    else:
-        grid, masses = weight_posterior(S, noise)
-        d = masses @ grid
-    return np.maximum(d, 1e-3 * max(float(d.mean()), 1e-9))
 
 
 def shrunken_factors(pairs: np.ndarray, noise: float) -> np.ndarray:
@@ -67,27 +52,3 @@ def shrunken_factors(pairs: np.ndarray, noise: float) -> np.ndarray:
     w = (w[kept] + np.sqrt(w[kept] ** 2 - edge**2)) / 2
     factors: np.ndarray = U[:, kept] * np.sqrt(w / (w + edge + DAMPING))
     return factors[:, ::-1]
-
-
-def centred_tastes(features: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """X and C: principal components of features under popularity p, (m, t), with Σ p·‖x‖² = 1, and Σ p·x·xᵀ, (t, t)."""
-    A = np.asarray(features, dtype=np.float64)
-    A = A - p @ A
-    sizes, axes = np.linalg.eigh((A * p[:, None]).T @ A)
-    kept = np.flatnonzero(sizes > 1e-6 * max(float(sizes.max(initial=0)), 1e-12))[::-1][:TASTES]
-    X = A @ axes[:, kept] / math.sqrt(max(float(sizes[kept].sum()), 1e-12))
-    return X, (X * p[:, None]).T @ X
-
-
-def ranked_by(counts: np.ndarray, head: np.ndarray, factors: np.ndarray, features: np.ndarray) -> CoOccurrence:
-    """The form that ranks by released counts (m,) above 0, shrunken factors of the head, and public features (m, d)."""
-    p = np.asarray(counts, dtype=np.float64)
-    p = p / p.sum()
-    X, C = centred_tastes(features, p)
-    f, inside = np.zeros((len(p), factors.shape[1])), np.zeros(len(p))
-    rank = factors.shape[1]
-    if rank:
-        f[head], inside[head] = factors, 1
-    floor = p * (np.where(inside > 0, FLOOR, TAIL) if rank else 1.0)
-    head_, f_, floor_, X_, C_ = (np.ascontiguousarray(a, dtype=np.float32) for a in (inside, f, floor, X, C))
-    return CoOccurrence(head_, f_, floor_, X_, C_, weight=0.5 if rank else 1.0)

@@ -32,9 +32,11 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Federation, Floats, Party, Schema, step
 from tacit.kernels.pairs import pack_pairs, unpack_pairs
-from tacit.methods.co_occurrence import head_of, head_size, posterior_counts, ranked_by, shrunken_factors
+from tacit.methods.co_occurrence import head_of, head_size, shrunken_factors
 from tacit.methods.context import Context
-from tacit.methods.method import Coordinator, Method, Parameters, Sides
+from tacit.methods.counts import COMPONENTS, Measured, posterior_counts
+from tacit.methods.item_features import choice_features
+from tacit.methods.method import Coordinator, Forecast, Method, Parameters, Sides
 from tacit.model import CoOccurrence, Fitted, ItemItem, Model
 from tacit.model.forms import Form
 from tacit.partition import Setting
@@ -65,7 +67,7 @@ class EaseParameters(Parameters):
     @property
     def dimensions(self) -> dict[str, int]:
         k = self.head or 0
-        return {"head": k, "pairs": k * (k + 1) // 2}
+        return {**super().dimensions, "head": k, "head pairs": k * (k + 1) // 2}
 
     def resolved(self, context: Context) -> "EaseParameters":
         """A head that is no larger than the catalogue."""
@@ -74,7 +76,7 @@ class EaseParameters(Parameters):
             head = head_size(context, PAIRS)
         elif head is None:
             head = DEVICE_HEAD if context.setting is Setting.DEVICE else SILO_HEAD
-        return self.model_copy(update={"head": min(head, context.facts.items)})
+        return super().resolved(context).model_copy(update={"head": min(head, context.facts.items)})
 
 
 class EaseCoordinator(Coordinator):
@@ -91,7 +93,7 @@ class EaseCoordinator(Coordinator):
         for _ in federation.rounds(1):
             counts = federation.sum("counts")["counts"].astype(np.float32)
             P = inverse(federation.sum("pairs", counts=counts)["pairs"], self.parameters)
-        federation.ask("finish", counts=counts, inverse=P)
+        federation.ask("finish_weights", counts=counts, inverse=P)
         return weighted(counts, P, self.parameters.head or 0)
 
     def above_noise(self, federation: Federation) -> CoOccurrence:
@@ -100,12 +102,13 @@ class EaseCoordinator(Coordinator):
         factors = np.zeros((k, 0), dtype=np.float32)
         for _ in federation.rounds(1):
             noised = federation.sum("counts")
-            counts = posterior_counts(noised["counts"], noised.noise).astype(np.float32)
+            measured = Measured(noised["counts"], np.ones(self.facts.items), noised.noise)
+            popularity = posterior_counts([measured], self.facts.components(COMPONENTS))[1].astype(np.float32)
             if k:
-                pairs = federation.sum("pairs", counts=counts)
+                pairs = federation.sum("pairs", counts=popularity)
                 factors = shrunken_factors(pairs["pairs"], pairs.noise).astype(np.float32)
-        federation.ask("finish_low_rank", counts=counts, factors=factors)
-        return ranked_by(counts, head_of(counts, k), factors, self.facts.catalogue.features())
+        federation.ask("finish_low_rank", popularity=popularity, factors=factors)
+        return CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, k), factors)
 
 
 class EaseParty(Party):
@@ -127,7 +130,7 @@ class EaseParty(Party):
     @step(
         Kind.SUM,
         takes=Schema(counts=Floats("items")),
-        gives=Schema(pairs=Floats("pairs")),
+        gives=Schema(pairs=Floats("head pairs")),
         what=(
             "how many users rated both of two items, for all pairs of the most popular ones; with privacy, a user's "
             "pairs count the less the more there are"
@@ -138,30 +141,30 @@ class EaseParty(Party):
 
     @step(
         Kind.PUBLIC,
-        takes=Schema(counts=Floats("items"), inverse=Floats("pairs")),
+        takes=Schema(counts=Floats("items"), inverse=Floats("head pairs")),
         what="the word that the weights between items have arrived",
     )
-    def finish(self, counts: np.ndarray, inverse: np.ndarray) -> Release:
+    def finish_weights(self, counts: np.ndarray, inverse: np.ndarray) -> Release:
         self.home.update(counts=counts, inverse=inverse)
         return self.gate.public("done")
 
     @step(
         Kind.PUBLIC,
-        takes=Schema(counts=Floats("items"), factors=Floats("head", "any")),
+        takes=Schema(popularity=Floats("items"), factors=Floats("head", "any")),
         what="the word that the items' counts and factors have arrived",
     )
-    def finish_low_rank(self, counts: np.ndarray, factors: np.ndarray) -> Release:
-        self.home.update(counts=counts, factors=factors)
+    def finish_low_rank(self, popularity: np.ndarray, factors: np.ndarray) -> Release:
+        self.home.update(popularity=popularity, factors=factors)
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        counts, k = self._latest("counts", shared), self.parameters.head or 0
+        k = self.parameters.head or 0
         form: Form
         if self.facts.unit is None:
-            form = weighted(counts, self._latest("inverse", shared), k)
+            form = weighted(self._latest("counts", shared), self._latest("inverse", shared), k)
         else:
-            features = self.facts.features_of(self.name)
-            form = ranked_by(counts, head_of(counts, k), self._latest("factors", shared), features)
+            popularity, factors = (self._latest(name, shared) for name in ("popularity", "factors"))
+            form = CoOccurrence.of(popularity, choice_features(self.facts), head_of(popularity, k), factors)
         return Fitted(form, form.fold_in(self.ratings.indptr, self.ratings.items, self.ratings.values))
 
 
@@ -173,25 +176,34 @@ def inverse(pairs: np.ndarray, parameters: EaseParameters) -> np.ndarray:
     G = unpack_pairs(np.asarray(pairs, dtype=np.float64), size)
     if not size:
         return pack_pairs(G)
-    counts = G.diagonal().copy()
-    ridge = parameters.regularization or RIDGE * math.sqrt(max(float(counts.mean()), 1.0))
-    G[np.diag_indices(size)] += ridge + parameters.denoising * counts
+    G[np.diag_indices(size)] += ridge(G.diagonal(), parameters)
     root, _ = dpotrf(G.T, lower=1, overwrite_a=1)  # the transpose is in Fortran's order, as LAPACK wants it
     P, _ = dpotri(root, lower=1, overwrite_c=1)
     return pack_pairs(P.T)
 
 
+def ridge(counts: np.ndarray, parameters: EaseParameters) -> np.ndarray:
+    """λ + δ·diag(G), from the diagonal of G, how many users rated each item of the head; (K,) float64."""
+    own = parameters.regularization or RIDGE * math.sqrt(max(float(counts.mean()), 1.0))
+    return own + parameters.denoising * counts
+
+
 def weighted(counts: np.ndarray, inverse: np.ndarray, size: int) -> ItemItem:
     """The form that ranks by B of the upper triangle of P; the same at the coordinator and at every party."""
+    return between_items(counts, unpack_pairs(inverse, size))
+
+
+def between_items(counts: np.ndarray, P: np.ndarray) -> ItemItem:
+    """The form that ranks by B of P, (K, K), which is overwritten; `counts` (m,) say what the head is."""
+    size = len(P)
     head = head_of(counts, size)
-    B = unpack_pairs(inverse, size)
-    B /= -B.diagonal()
-    B[np.diag_indices(size)] = 0
+    P /= -P.diagonal()
+    P[np.diag_indices(size)] = 0
     inside = np.zeros(len(counts), dtype=np.float32)
-    inside[head] = 1
+    inside[head] = 1 + np.arange(size)
     outside = counts[inside == 0].max(initial=0) + 1
     base = np.where(inside > 0, 1e-6 * counts / max(float(counts.max(initial=0)), 1.0), counts / outside - 1)
-    return ItemItem(inside, B, base.astype(np.float32))
+    return ItemItem(inside, P.astype(np.float32, copy=False), base.astype(np.float32))
 
 
 def specs(parameters: EaseParameters, context: Context) -> Sequence[Spec]:
@@ -205,7 +217,12 @@ def specs(parameters: EaseParameters, context: Context) -> Sequence[Spec]:
     return [counts, Spec("pairs", PairShares(), share=PAIRS, signal=facts.users / k)] if k else [counts]
 
 
-SIDES = Sides(EaseCoordinator, EaseParty, specs)
+def forecast(parameters: EaseParameters, context: Context) -> Forecast:
+    """One round, and the model to everyone; how many factors stand above the noise is not known before."""
+    return Forecast(rounds=1, public=("finish" if context.target is None else "finish_low_rank",))
+
+
+SIDES = Sides(EaseCoordinator, EaseParty, specs, forecast=forecast)
 EASE = Method(
     name="ease",
     title="Items that occur together",

@@ -62,21 +62,48 @@ def nothing(parameters: Any, context: Context) -> Sequence[Spec]:
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """How a run goes, for plans; nothing rests on it.
+
+    Attributes
+    ----------
+    rounds : how many there are; by default as many as the most releases of a step
+    public : the steps without data that are asked, once each; by default all of them
+    sizes : what further names in the shapes of messages stand for
+    """
+
+    rounds: int | None = None
+    public: Sequence[str] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def as_specified(parameters: Any, context: Context) -> Forecast:
+    """The forecast of a method whose every round has one release of each step."""
+    return Forecast()
+
+
+@dataclass(frozen=True)
 class Sides:
-    """Who talks to whom in one setting, and what is released there; `roles` are asked by their names."""
+    """Who talks to whom in one setting, what is released there, and how long that takes.
+
+    `roles` are asked by their names.
+    """
 
     coordinator: Callable[[Any, Facts], Any]
     party: type[Party]
     specs: Specs = nothing
     roles: Mapping[str, type[Role]] = field(default_factory=dict)
+    forecast: Callable[[Any, Context], Forecast] = as_specified
 
 
 @dataclass(frozen=True)
 class Method:
     """One method: a name, a line for reports, its parameters, and its two sides in each setting that it knows.
 
-    `guaranteed` says whether it can carry a guarantee at all. `claim` is a paper's own formula: given parameters and
-    context, noise over sensitivity, to be used by accounting = "paper" alone; None where the paper has none for them.
+    `implicit` are its two sides where feedback is implicit, if these are others. `guaranteed` says whether it can carry
+    a guarantee at all. `claim` is a paper's own formula: given parameters and context, noise over sensitivity, to be
+    used by accounting = "paper" alone; None where the paper has none for them.
+    `without_privacy` are the methods, by feedback, that run under its name where there is no guarantee to pay for.
     """
 
     name: str
@@ -84,9 +111,18 @@ class Method:
     what: str
     parameters: type[Parameters]
     sides: Mapping[Setting, Sides]
+    implicit: Mapping[Setting, Sides] = field(default_factory=dict)
     feedback: frozenset[Feedback] = field(default_factory=lambda: frozenset(Feedback))
     guaranteed: bool = True
     claim: Callable[[Any, Context], float | None] | None = None
+    without_privacy: Mapping[Feedback, "Method"] = field(default_factory=dict)
+
+    def run_with(self, parameters: Parameters, feedback: Feedback, private: bool) -> "tuple[Method, Parameters]":
+        """What runs under this name, and its parameters: these, unless another method runs instead."""
+        if private or feedback not in self.without_privacy:
+            return self, parameters
+        instead = self.without_privacy[feedback]
+        return instead, instead.parameters()
 
     def sides_in(self, setting: Setting, feedback: Feedback | None = None) -> Sides:
         """The two sides in a setting, or one sentence that says why there are none."""
@@ -96,14 +132,19 @@ class Method:
                 f"{self.name} learns from {able} feedback, and the data is {feedback}; choose another method, "
                 'such as "popularity", or set [data] feedback.'
             )
-        if setting not in self.sides:
-            able = ", ".join(self.sides)
-            raise UsageError(f"{self.name} runs in the {able} setting, and [partition] makes a {setting} one.")
-        return self.sides[setting]
+        sides = self.sides_for(feedback)
+        if setting not in sides:
+            able, of = ", ".join(sides), " of implicit feedback" * (sides is self.implicit)
+            raise UsageError(f"{self.name} runs in the {able} setting{of}, and [partition] makes a {setting} one.")
+        return sides[setting]
+
+    def sides_for(self, feedback: Feedback | None) -> Mapping[Setting, Sides]:
+        """By setting, the two sides for that kind of feedback."""
+        return self.implicit if feedback is Feedback.IMPLICIT and self.implicit else self.sides
 
     def stated(self, parameters: Any, context: Context) -> list[Spec]:
         """What the method releases in that context, each found fit to be planned."""
-        sides = self.sides_in(context.setting)
+        sides = self.sides_in(context.setting, context.facts.feedback)
         specs = list(sides.specs(parameters, context))
         named = [spec.step for spec in specs]
         for spec in specs:

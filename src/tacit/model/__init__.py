@@ -10,6 +10,7 @@ from tacit.model.linear import Linear
 from tacit.model.model import Model
 from tacit.model.nonnegative import NonNegative
 from tacit.model.predictor import Fitted, Part, Predictor, assemble
+from tacit.model.rated_and_ranked import RatedAndRanked
 from tacit.model.tastes import Tastes
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NonNegative",
     "Part",
     "Predictor",
+    "RatedAndRanked",
     "Tastes",
     "assemble",
 ]

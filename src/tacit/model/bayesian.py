@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -130,7 +130,10 @@ class Bayesian:
         return Posterior(states, moments, np.maximum(own, LEAST_NOISE), errors)
 
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
-        history = self.history(indptr, items, values)
+        return self.settled(self.history(indptr, items, values))
+
+    def settled(self, history: History) -> np.ndarray:
+        """Users' factors and their noise fitted to each other."""
         noise = np.full(len(history.counts), self.noise)
         for _ in range(PASSES):
             found = self.posterior(history, noise)
@@ -144,6 +147,10 @@ class Bayesian:
 
     def rank(self, states: np.ndarray, users: np.ndarray) -> np.ndarray:
         return self._on_scale(states[users] @ self.items.T)
+
+    def of_items(self, columns: np.ndarray) -> Bayesian:
+        """The same over some of the items."""
+        return replace(self, items=self.items[columns], moments=self.moments[columns])
 
     def _on_scale(self, scores: np.ndarray) -> np.ndarray:
         middle = (self.low + self.high) / 2 + self.unit * self.centre

@@ -20,7 +20,17 @@ from tacit.registry import Registry
 Number = bool | int | float
 
 #: Tacit's own, as pyproject.toml lists them.
-OWN = ("linear", "tastes", "non-negative", "implicit", "item-item", "co-occurrence", "hashed", "bayesian")
+OWN = (
+    "linear",
+    "tastes",
+    "non-negative",
+    "implicit",
+    "item-item",
+    "co-occurrence",
+    "hashed",
+    "bayesian",
+    "rated-and-ranked",
+)
 
 
 class Form(Protocol):

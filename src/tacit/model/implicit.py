@@ -39,13 +39,13 @@ class Implicit:
         return self.items.shape[1]
 
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
-        from tacit.kernels.ridge import ridge
+        from tacit.kernels.grams import least_squares
 
         taken = np.ones(len(values)) if self.binary else np.maximum(values, 0).astype(np.float64)
         V, more = self.items.astype(np.float64), self.confidence * taken
         targets = np.where(taken > 0, 1 + more, 0)
         precision = V.T @ V + self.regularization * np.eye(self.width)
-        return ridge(indptr, items, targets, more, self.items, precision).astype(np.float32)
+        return least_squares(indptr, items, more, targets, self.items, precision)
 
     def rate(self, states: np.ndarray, users: np.ndarray, items: np.ndarray) -> None:
         return None

@@ -15,11 +15,12 @@ class ItemItem:
 
     score_j = Σ_i B_ij + base_j in the head,   min over the head + base_j elsewhere
 
-    A user's state is which items of the head they took, 0 or 1 each. It only ranks.
+    A user's state is which items of the head they took, 0 or 1 each. It only ranks. Where somebody has some of the
+    items alone (`of_items`), their columns of B are left, and all K rows.
 
     Attributes
     ----------
-    head : (m,), 1 for the items of the head and 0 for all others
+    head : (m,), 1 + an item's row of B for those of the head, and 0 for all others
     weights : B, (K, K), the head in the order of the catalogue
     base : (m,); not below 0 in the head, where it decides between equals, and below 0 elsewhere
     """
@@ -32,7 +33,7 @@ class ItemItem:
     dtype: ClassVar[str] = "float32"
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "head": ("items",),
-        "weights": ("head", "head"),
+        "weights": ("taken", "head"),
         "base": ("items",),
     }
 
@@ -41,7 +42,12 @@ class ItemItem:
         return len(self.weights)
 
     def fold_in(self, indptr: np.ndarray, items: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return indicators(self.head > 0, indptr, items)
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        place = self.head[items].astype(np.int64)
+        kept = place > 0
+        x = np.zeros((len(indptr) - 1, self.width), dtype=np.float32)
+        x[rows[kept], place[kept] - 1] = 1
+        return x
 
     def rate(self, states: np.ndarray, users: np.ndarray, items: np.ndarray) -> None:
         return None
@@ -54,12 +60,8 @@ class ItemItem:
         scores[:, ~inside] = within.min(axis=1, initial=0.0)[:, None] + self.base[~inside]
         return scores
 
-
-def indicators(inside: np.ndarray, indptr: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Which of some items each row has, 0 or 1; `inside` (m,) bool says which they are; (n, K) float32."""
-    place = np.cumsum(inside) - 1
-    kept = inside[items]
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[kept]
-    x = np.zeros((len(indptr) - 1, int(inside.sum())), dtype=np.float32)
-    x[rows, place[items[kept]]] = 1
-    return x
+    def of_items(self, columns: np.ndarray) -> ItemItem:
+        """The same over some of the items, whatever others a user took."""
+        here = self.head[columns]
+        own = np.flatnonzero(self.head > 0).searchsorted(columns[here > 0])
+        return ItemItem(here, self.weights[:, own], self.base[columns])

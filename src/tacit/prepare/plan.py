@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
 from tacit.methods import Method, Parameters
 from tacit.methods.context import Context, Target
+from tacit.methods.method import Forecast
 from tacit.partition import Setting
 from tacit.secure.quantize import WRAP, Rounding, bits_for
 
@@ -56,6 +57,7 @@ class Plan:
     terms: Terms
     multiplier: float = 0.0
     warnings: tuple[str, ...] = ()
+    forecast: Forecast = field(default_factory=Forecast)
 
     @property
     def delta(self) -> float:
@@ -64,8 +66,14 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        """How many rounds the releases take, where each round has one of each step."""
+        """How many rounds the run takes."""
+        if self.forecast.rounds is not None:
+            return self.forecast.rounds
         return max((terms.spec.releases for terms in self.terms.steps.values()), default=1)
+
+    def sizes(self) -> dict[str, int]:
+        """What names in the shapes of messages stand for at one party, if all parties are of the same size."""
+        return {**_sizes(self.parameters, self.context), **self.forecast.sizes}
 
     def sigma(self) -> dict[str, float]:
         """By step, the standard deviation of the noise on one answer, or on one hidden sum."""
@@ -186,10 +194,10 @@ def make_plan(
     context = replace(context, noises=1 if Kind.SUM in how.hides else context.parties)
     target = context.target
     if target is not None and not method.guaranteed:
-        raise _no_guarantee(method)
+        raise _no_guarantee(method, context.setting)
     parameters = parameters.resolved(context)
-    specs = method.stated(parameters, context)
-    steps, sizes = method.sides_in(context.setting).party.steps, _sizes(parameters, context)
+    specs, sides = method.stated(parameters, context), method.sides_in(context.setting, context.facts.feedback)
+    steps, sizes, forecast = sides.party.steps, _sizes(parameters, context), sides.forecast(parameters, context)
     how.check(method.name, {spec.step: (steps[spec.step].kind, spec.mean) for spec in specs})
     drafts = [
         _Draft(spec, steps[spec.step].kind, steps[spec.step].gives.shapes(sizes), context, how, seeded)
@@ -199,9 +207,9 @@ def make_plan(
         bare = {draft.spec.step: draft.without_noise() for draft in drafts}
         disclosed = [step.name for step in steps.values() if step.kind is Kind.DISCLOSE]
         terms = Terms(NoGuarantee(_hidden(bare, how, disclosed)), bare, retries=how.retries)
-        return Plan(parameters, context, how, terms)
+        return Plan(parameters, context, how, terms, forecast=forecast)
     if not specs:
-        raise _no_guarantee(method)
+        raise _no_guarantee(method, context.setting)
     unit, relation = _counted(method, specs, target.unit)
     drafts = [draft.bounded(unit) for draft in drafts]
     retries = how.retries if any(draft.retried for draft in drafts) else 0
@@ -225,7 +233,7 @@ def make_plan(
     reached = float(epsilon_of(terms.events, target.delta, relation))
     promise = _promise(reached, claimed, terms, context, how, seeded)
     warnings = (AS_REPLACED,) if relation is Relation.REPLACE and target.unit is Unit.RATING else ()
-    return Plan(parameters, context, how, replace(terms, guarantee=promise), x, warnings)
+    return Plan(parameters, context, how, replace(terms, guarantee=promise), x, warnings, forecast)
 
 
 @dataclass(frozen=True)
@@ -307,10 +315,12 @@ class _Draft:
         return StepTerms(spec, self.kind, z, self.sensitivity, event, code, self.sealed, self.parties, cells)
 
 
-def _no_guarantee(method: Method) -> PrivacyRefused:
+def _no_guarantee(method: Method, setting: Setting) -> PrivacyRefused:
+    private = "sgdmf" if setting is Setting.VERTICAL else "auto"
     return PrivacyRefused(
         f'The method "{method.name}" carries no guarantee in this version, so [privacy] cannot be kept; '
-        'remove that section to run it NON-PRIVATE, or choose "sgdmf" or "bias".'
+        f"leave that section out to run it NON-PRIVATE (--set privacy=none), or choose a private method, such as "
+        f'"{private}".'
     )
 
 

@@ -97,6 +97,7 @@ class PreparedRun:
         """
         aggregation = aggregation or AggregationSection()
         check_aggregation(aggregation, seeded)
+        method, parameters = method.run_with(parameters, facts.feedback, privacy is not None)
         method.sides_in(facts.setting, facts.feedback)
         if privacy is None:
             public = public or counted_facts(facts)
@@ -360,4 +361,4 @@ def declared_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
 def counted_facts(facts: Facts, ratings: int | None = None) -> PublicFacts:
     """What the parties' own sizes say; `ratings` replaces their number, where that may not be counted."""
     number = facts.ratings if ratings is None else ratings
-    return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width)
+    return PublicFacts(facts.users, facts.items, facts.scale, number, facts.catalogue.width, facts.feedback)

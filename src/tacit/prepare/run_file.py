@@ -6,6 +6,7 @@ from pathlib import Path
 from tacit import aggregation as aggregations
 from tacit.config import RunFile
 from tacit.data.public_facts import PublicFacts, public_facts
+from tacit.data.ratings import Feedback
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.role import combine_roles
@@ -51,7 +52,7 @@ def roles_of(file: RunFile, setting: Setting, parties: int) -> tuple[str, ...]:
     """The roles that a run needs in addition to its parties, by the code that is installed here."""
     method, _parameters = method_of(file)
     how = aggregations.made(setting, parties, file.aggregation)
-    return tuple(combine_roles(method.sides_in(setting).roles, how.roles))
+    return tuple(combine_roles(method.sides_in(setting, Feedback(file.data.feedback)).roles, how.roles))
 
 
 def read(path: Path, changes: Sequence[str] = (), seed: int | None = None) -> tuple[RunFile, str | None]:

@@ -122,7 +122,7 @@ def describe(
 def crossing_steps(run: PreparedRun, simulated: bool) -> dict[str, Step]:
     """By name, the steps whose answers can cross in a run, with those that a secure sum of them takes."""
     plan, requested = run.plan, run.plan.terms.steps
-    sides = run.method.sides_in(run.facts.setting)
+    sides = run.sides
     every = sides.party.steps
     open_kinds = (Kind.PUBLIC, Kind.DISCLOSE)
     steps = {name: step for name, step in every.items() if step.kind in open_kinds or name in requested}

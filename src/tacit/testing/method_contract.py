@@ -1,5 +1,6 @@
 """What every method must do, as tests to inherit."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,7 +17,7 @@ from tacit.data.synthetic import demo
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.federation.role import all_steps
-from tacit.methods import chosen, find
+from tacit.methods import Sides, chosen
 from tacit.model import Model
 from tacit.partition import Parties, Setting, partition
 from tacit.prepare.prepared import PreparedRun
@@ -47,6 +48,11 @@ class Contract:
         by, into = BY[setting]
         return partition(self.ratings() if ratings is None else ratings, by=by, into=into, seed=seed)
 
+    def sides(self) -> Mapping[Setting, Sides]:
+        """By setting, the two sides of `fit`, which has no privacy, for feedback as the contract's."""
+        (method, parameters), feedback = chosen({"name": self.name, **self.parameters}), self.ratings().feedback
+        return method.run_with(parameters, feedback, private=False)[0].sides_for(feedback)
+
     def fit(self, parties: Parties, seed: int = 7, **options: Any) -> Trained:
         made = PreparedRun.of(*chosen({"name": self.name, **self.parameters}), Facts.of(parties, seed))
         return train(made, parties, **options)
@@ -54,12 +60,13 @@ class Contract:
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Every test that takes a setting runs in those that the method knows."""
         if "setting" in metafunc.fixturenames:
-            metafunc.parametrize("setting", list(find(self.name).sides))
+            metafunc.parametrize("setting", list(self.sides()))
 
     def file(self, setting: Setting, **sections: Any) -> RunFile:
         """A run file of this method over the contract's own ratings."""
         by, into = BY[setting]
-        data = {"source": "demo", "users": 60, "items": 40, "ratings": 900}
+        feedback = str(self.ratings().feedback)
+        data = {"source": "demo", "users": 60, "items": 40, "ratings": 900, "feedback": feedback}
         method = {"name": self.name, **self.parameters}
         return RunFile.model_validate(
             {"data": data, "partition": {"by": by, "into": into}, "method": method, **sections}
@@ -128,6 +135,7 @@ class MethodContract(Contract):
             scale=ratings.scale,
             user_ids=ratings.user_ids,
             item_ids=ratings.item_ids,
+            feedback=ratings.feedback,
         )
         digests = {self.fit(self.parties(setting, r)).transcript.digest for r in (ratings, turned)}
         assert len(digests) == 1
@@ -139,7 +147,7 @@ class MethodContract(Contract):
 
     def test_one_user_is_a_party(self) -> None:
         ratings = demo(users=3, items=12, ratings=24)
-        sides = find(self.name).sides
+        sides = self.sides()
         if Setting.HORIZONTAL not in sides and Setting.DEVICE not in sides:
             pytest.skip("this method divides items only")
         trained = self.fit(partition(ratings, into=3, by="user" if Setting.HORIZONTAL in sides else "device"))
@@ -147,14 +155,14 @@ class MethodContract(Contract):
         assert np.isfinite(np.asarray(trained.predictor.scores(np.arange(3)))).all()
 
     def test_one_party_is_enough(self) -> None:
-        by = "user" if Setting.HORIZONTAL in find(self.name).sides else "item"
+        by = "user" if Setting.HORIZONTAL in self.sides() else "item"
         assert self.fit(partition(self.ratings(), into=1, by=by)).rounds >= 1
 
     # -- what crosses -----------------------------------------------------------------------------------------
 
     def test_only_declared_steps_cross_and_each_says_what_it_is(self, setting: Setting) -> None:
         trained = self.fit(self.parties(setting))
-        sides = find(self.name).sides[setting]
+        sides = self.sides()[setting]
         steps = all_steps(sides.party.steps, sides.roles)
         crossed = {entry.step for entry in trained.transcript.entries}
         assert crossed <= steps.keys()
@@ -202,7 +210,7 @@ class MethodContract(Contract):
     def test_data_that_leaves_as_it_is_says_so(self, setting: Setting, tmp_path: Path) -> None:
         """A step that is declared public sends no array."""
         trained = self.fit(self.parties(setting), payloads=tmp_path)
-        steps = find(self.name).sides[setting].party.steps
+        steps = self.sides()[setting].party.steps
         public = {name for name, step in steps.items() if step.kind is Kind.PUBLIC}
         calls = {entry.call for entry in trained.transcript.entries if entry.step in public}
         for path in tmp_path.glob("*-up-*"):
@@ -214,7 +222,8 @@ class MethodContract(Contract):
     def test_the_shared_model_survives_the_disk(self, setting: Setting, tmp_path: Path) -> None:
         model = self.fit(self.parties(setting)).model
         loaded = Model.load(model.save(tmp_path / "model"))
-        history = {model.item_ids[0].item(): 5.0, model.item_ids[3].item(): 1.0}
+        values = self.ratings().values
+        history = {model.item_ids[0].item(): float(values.max()), model.item_ids[3].item(): float(values.min())}
         assert loaded.recommend(history, n=5) == model.recommend(history, n=5)
         assert loaded.item_ids == model.item_ids
 

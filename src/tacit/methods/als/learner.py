@@ -52,53 +52,61 @@ class Learner:
         stream: np.random.Generator,
     ) -> Learner:
         """From how often each item was rated and the sum of its ratings, in quarters of the scale from its middle."""
-        m, d = len(counts), factors + 2
         centre = float(np.clip(sums.sum() / max(counts.sum(), 1.0), -2, 2))
-        items = np.ones((m, d))
-        items[:, 1] = (sums - centre * counts) / (np.maximum(counts, 0) + SHRINKAGE)
-        items[:, 2:] = START * factors**-0.25 * stream.standard_normal((m, factors))
-        a, b = np.triu_indices(d)
+        form = started(scale, centre, counts, sums, stream.standard_normal((len(counts), factors)))
         features = item_features(counts, public)
-        coefficients, eye = np.zeros((d + 1, d - 1), dtype=np.float32), np.eye(d - 1)
-        form = Bayesian(
-            scale.low,
-            scale.high,
-            as_sent(centre),
-            as_sent(NOISE),
-            as_sent(DOUBT),
-            items.astype(np.float32),
-            (items[:, a] * items[:, b]).astype(np.float32),
-            coefficients,
-            (eye / USERS).astype(np.float32),
-        )
-        return cls(form, features, Prior(np.zeros((features.shape[1], d - 1)), ITEMS * eye), users)
+        return cls(form, features, Prior.unknown(features.shape[1], factors + 1, ITEMS), users)
 
     def updated(self, blocks: Mapping[str, np.ndarray]) -> Learner:
         """After one sweep's sums: items' posteriors given users', then the priors of both, then the noise."""
-        form, d = self.form, self.form.width
-        ones = np.ones(len(self.features))
+        form, ones = self.form, np.ones(len(self.features))
         means, moments = posteriors(
             blocks["moments"], blocks["targets"], ones, 0, self.prior.means(self.features), self.prior.precision
         )
-        joint = products(self.features, means[:, 1:])
-        joint[1 - d :, 1 - d :] = square(moments.sum(axis=0, dtype=np.float64), d)[1:, 1:]
-        prior = Prior.fitted(joint, self.features.shape[1], len(means))
-        users = Prior.fitted(users_joint(blocks, form, self.users), d + 1, self.users)
-        noise, doubt = noise_prior(np.asarray(blocks["errors"], dtype=np.float64))
-        form = replace(
-            form,
-            noise=as_sent(noise),
-            doubt=as_sent(doubt),
-            items=means,
-            moments=moments,
-            coefficients=users.coefficients.astype(np.float32),
-            precision=users.precision.astype(np.float32),
-        )
+        prior = Prior.fitted(items_joint(self.features, means, moments), self.features.shape[1], len(means))
+        form = replace(users_updated(form, blocks, self.users), items=means, moments=moments)
         return replace(self, form=form, prior=prior)
 
     @property
     def payload(self) -> dict[str, Any]:
         return payload_of(self.form)
+
+
+def started(scale: Scale, centre: float, counts: np.ndarray, sums: np.ndarray, normals: np.ndarray) -> Bayesian:
+    """Items with shrunken means and random factors, before the first sweep; `normals` (m, k) are standard normal."""
+    m, factors = normals.shape
+    d = factors + 2
+    items = np.ones((m, d))
+    items[:, 1] = (sums - centre * counts) / (np.maximum(counts, 0) + SHRINKAGE)
+    items[:, 2:] = START * factors**-0.25 * normals
+    a, b = np.triu_indices(d)
+    return Bayesian(
+        scale.low,
+        scale.high,
+        as_sent(centre),
+        as_sent(NOISE),
+        as_sent(DOUBT),
+        items.astype(np.float32),
+        (items[:, a] * items[:, b]).astype(np.float32),
+        np.zeros((d + 1, d - 1), dtype=np.float32),
+        (np.eye(d - 1) / USERS).astype(np.float32),
+    )
+
+
+def items_joint(features: np.ndarray, means: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Σ_i E[h·hᵀ] with h = (f_i, b_i, q_i), from items' posteriors."""
+    d = means.shape[1]
+    joint = products(features, means[:, 1:])
+    joint[1 - d :, 1 - d :] = square(moments.sum(axis=0, dtype=np.float64), d)[1:, 1:]
+    return joint
+
+
+def users_updated(form: Bayesian, blocks: Mapping[str, np.ndarray], users: int) -> Bayesian:
+    """The form with the users' prior and their noise by what all of so many users said about these."""
+    prior = Prior.fitted(users_joint(blocks, form, users), form.width + 1, users)
+    noise, doubt = noise_prior(np.asarray(blocks["errors"], dtype=np.float64))
+    coefficients, precision = prior.coefficients.astype(np.float32), prior.precision.astype(np.float32)
+    return replace(form, noise=as_sent(noise), doubt=as_sent(doubt), coefficients=coefficients, precision=precision)
 
 
 def payload_of(form: Bayesian) -> dict[str, np.ndarray]:

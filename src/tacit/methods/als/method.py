@@ -13,92 +13,40 @@ sums over users, so silos and devices get the central model under every aggregat
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from tacit.boundary import Release
 from tacit.boundary.clipped_sums import Normalised
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.data.public_facts import PublicFacts
 from tacit.federation import Federation, Floats, Party, Schema, Total, step
+from tacit.methods.als import implicit, vertical
 from tacit.methods.als.learner import Learner, form_of
 from tacit.methods.als.noised import COUNT_WEIGHT, noised_start, noised_update
-from tacit.methods.als.scaled import Scaled
+from tacit.methods.als.parameters import ALSParameters, EitherParameters
+from tacit.methods.als.scaled import query, said
 from tacit.methods.als.statistics import NOISE, ByItem, ItemTotals, Totals, UserStatistics, from_middle
 from tacit.methods.context import Context
-from tacit.methods.method import DEPENDS, RATED, Coordinator, Method, Parameters, Sides
+from tacit.methods.method import Coordinator, Forecast, Method, Sides
 from tacit.model import Fitted, Model
 from tacit.partition import Setting
 from tacit.rng import derive
 
-#: The largest rank that the rule chooses.
-MOST = 30
 #: With [privacy]: the counts' part of the budget, and how many ratings of the middle a user's own mean starts with.
 COUNTS, OWN = 0.3, 5.0
-#: The signal in units of noise from which on there is one more sweep; found on synthetic worlds.
-WORTH = (40, 80, 320, 1280, 5120)
-
-
-class ALSParameters(Parameters):
-    """Parameters of `als`; nothing has to be set.
-
-    Parameters
-    ----------
-    factors : k; by default N // (n + m), from 1 to 30
-    sweeps : how often users and items are fitted to each other; by default 25, and with [privacy] 0 to 5, by how far
-        an item's sums stand out of the noise
-    """
-
-    factors: int | None = Field(default=None, ge=1, le=256)
-    sweeps: Annotated[int, DEPENDS] = Field(default=25, ge=0, le=1000)
-
-    @property
-    def dimensions(self) -> dict[str, int]:
-        k = self.factors or 0
-        pairs, joint = (k + 2) * (k + 3) // 2, (2 * k + 4) * (2 * k + 5) // 2
-        return {"factors": k + 2, "pairs": pairs, "free": k + 1, "user_features": k + 3, "joint": joint}
-
-    def resolved(self, context: Context) -> "ALSParameters":
-        facts, update = context.facts, {}
-        private = context.target is not None
-        if self.factors is None:
-            update["factors"] = rank(facts.ratings, facts.users, facts.items)
-            if private:
-                update["factors"] = min(update["factors"], 2 + min(facts.features, 4))
-        if "sweeps" not in self.model_fields_set and private:
-            update["sweeps"] = private_sweeps(context.mu, facts)
-        return self.model_copy(update=update)
-
-
-def private_sweeps(mu: float, facts: PublicFacts) -> int:
-    """How many sweeps noise leaves worth doing: 0 to 5, by how far an item's sums stand out of it.
-
-    Users' parts have length 1, so an item's sum is of the order Σ_u 1/√n_u, about √(N·n)/m, and the noise of order 1/μ.
-    """
-    signal = mu * math.sqrt(facts.ratings * facts.users) / facts.items
-    return sum(signal >= worth for worth in WORTH)
-
-
-def rank(ratings: int, users: int, items: int) -> int:
-    """k = N // (n + m), from 1 to 30."""
-    return min(max(ratings // max(users + items, 1), 1), MOST)
 
 
 class ALSCoordinator(Coordinator):
     """One sum for counts and means, then one for each sweep."""
 
     def run(self, federation: Federation) -> Model:
-        facts, counted = self.facts, federation.sum("count")
-        learner = self._started(counted)
+        facts = self.facts
+        for _ in federation.rounds(1):
+            learner = self._started(federation.sum("count"))
         for _t in federation.rounds(self.parameters.sweeps):
             total = federation.sum("sweep", **learner.payload)
-            if facts.unit is None:
-                learner = learner.updated(total.blocks)
-            else:
-                learner = noised_update(learner, total, Scaled(self.parameters.factors))
+            learner = learner.updated(total.blocks) if facts.unit is None else noised_update(learner, total)
             federation.show(**learner.payload)
         federation.ask("finish", to=None, **learner.payload)
         return Model("als", facts.scale, facts.item_ids, learner.form)
@@ -164,7 +112,7 @@ class ALSParty(Party):
         statistics = UserStatistics.at(form, self.ratings, self._by_item, noise)
         self.gate.store_private("variances", statistics.found.noise)
         self.gate.store_private("states", statistics.found.states)
-        return self.gate.sum(statistics)
+        return self.gate.sum(statistics) if self.facts.unit is None else self.gate.sum(self.ratings, *said(statistics))
 
     @step(Kind.PUBLIC, takes=SHARED, what="the word that the shared part has arrived")
     def finish(self, **shared: np.ndarray) -> Release:
@@ -188,11 +136,16 @@ def specs(parameters: ALSParameters, context: Context) -> Sequence[Spec]:
         return [Spec("count", counts, signal=COUNT_WEIGHT * signal)]
     return [
         Spec("count", counts, share=COUNTS, signal=COUNT_WEIGHT * signal),
-        Spec("sweep", Scaled(parameters.factors or 1), releases=sweeps, share=1 - COUNTS, signal=signal / 2),
+        Spec("sweep", query(parameters.factors or 1), releases=sweeps, share=1 - COUNTS, signal=signal / 2),
     ]
 
 
-SIDES = Sides(ALSCoordinator, ALSParty, specs)
+def forecast(parameters: ALSParameters, context: Context) -> Forecast:
+    """One round for counts, and one for each sweep."""
+    return Forecast(rounds=1 + parameters.sweeps)
+
+
+SIDES = Sides(ALSCoordinator, ALSParty, specs, forecast=forecast)
 ALS = Method(
     name="als",
     title="Bayesian alternating least squares",
@@ -200,7 +153,11 @@ ALS = Method(
         "Biases and factors of users and items with their uncertainty, priors learned from counts, public features and "
         "the user's own items, and noise per user. Users' factors stay at home; every sweep is one sum over users."
     ),
-    parameters=ALSParameters,
-    sides={Setting.HORIZONTAL: SIDES, Setting.DEVICE: SIDES},
-    feedback=RATED,
+    parameters=EitherParameters,
+    sides={
+        Setting.HORIZONTAL: SIDES,
+        Setting.DEVICE: SIDES,
+        Setting.VERTICAL: Sides(vertical.VerticalCoordinator, vertical.VerticalParty, vertical.specs),
+    },
+    implicit={Setting.HORIZONTAL: implicit.SIDES, Setting.DEVICE: implicit.SIDES},
 )

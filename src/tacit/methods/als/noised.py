@@ -14,7 +14,7 @@ from tacit.federation import Facts, Total
 from tacit.kernels.posteriors import posteriors
 from tacit.methods.als.learner import ITEMS, START, Learner, as_sent
 from tacit.methods.als.priors import Prior, item_features, products
-from tacit.methods.als.scaled import PRIORS, WEIGHT, Scaled
+from tacit.methods.als.scaled import PRIORS, WEIGHT, query
 from tacit.methods.als.statistics import empty_joint, square
 from tacit.methods.bias import item_biases
 from tacit.model.bayesian import Bayesian
@@ -67,10 +67,10 @@ def directions(
     return spread
 
 
-def noised_update(learner: Learner, total: Total, query: Scaled) -> Learner:
+def noised_update(learner: Learner, total: Total) -> Learner:
     """`Learner.updated` where sums are noised and users weighted: items, then both priors, then σ²."""
     form, n, d = learner.form, learner.users, learner.form.width
-    up = query.limit / math.sqrt(PRIORS)
+    up = query(d - 2).limit / math.sqrt(PRIORS)
     users, error, _, weight = np.asarray(total["errors"], dtype=np.float64) * up
     weight = WEIGHT * float(np.clip(weight / max(users, 1.0), 0.05, 3.0))
     empty = empty_joint(form)

@@ -6,7 +6,7 @@ import numpy as np
 
 from tacit.data.ratings import Ratings
 from tacit.methods.als.learner import Learner
-from tacit.methods.als.method import ALSParameters, rank
+from tacit.methods.als.parameters import ALSParameters, rank
 from tacit.methods.als.statistics import ByItem, UserStatistics, from_middle
 from tacit.model.bayesian import Bayesian
 

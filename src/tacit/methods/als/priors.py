@@ -25,6 +25,11 @@ class Prior:
     coefficients: np.ndarray
     covariance: np.ndarray
 
+    @classmethod
+    def unknown(cls, features: int, factors: int, variance: float) -> "Prior":
+        """Before anything is known: mean 0, and the same variance for every factor."""
+        return cls(np.zeros((features, factors)), variance * np.eye(factors))
+
     @property
     def precision(self) -> np.ndarray:
         return np.linalg.inv(self.covariance)
@@ -66,8 +71,17 @@ def products(f: np.ndarray, z: np.ndarray, weights: np.ndarray | None = None) ->
 
 def item_features(counts: np.ndarray, features: np.ndarray) -> np.ndarray:
     """f_i = [1, log(1 + n_i), its square, public features], standardised but for the 1; (m, 3 + d) float64."""
-    often = np.log1p(np.maximum(counts, 0).astype(np.float64))[:, None]
-    rest = np.concatenate([often, often**2, features], axis=1, dtype=np.float64)
-    deviation = rest.std(axis=0)
-    rest = (rest - rest.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
-    return np.concatenate([np.ones((len(rest), 1)), rest], axis=1)
+    rest = np.concatenate([how_often(counts), features], axis=1, dtype=np.float64)
+    return np.concatenate([np.ones((len(rest), 1)), standardised(rest, rest.mean(axis=0), rest.std(axis=0))], axis=1)
+
+
+def how_often(counts: np.ndarray) -> np.ndarray:
+    """log(1 + n_i) and its square, (m, 2) float64."""
+    often = np.log1p(np.maximum(counts, 0).astype(np.float64))
+    return np.stack([often, often**2], axis=1)
+
+
+def standardised(columns: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Columns in standard deviations from their means; constant ones are 0."""
+    found: np.ndarray = (columns - mean) / np.where(deviation > 1e-9, deviation, 1.0)
+    return found

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -43,8 +44,15 @@ class Totals(Query):
     def largest(self) -> float:
         return LARGEST
 
-    def over(self, statistics: UserStatistics, present: np.ndarray | None = None) -> UnboundedAnswer:
+    def over(self, statistics: Summed, present: np.ndarray | None = None) -> UnboundedAnswer:
         return UnboundedAnswer(Unbounded(), lambda *_: statistics.totals(present))
+
+
+class Summed(Protocol):
+    """What a party adds up."""
+
+    def totals(self, present: np.ndarray | None) -> dict[str, np.ndarray]:
+        """All sums, of those who take part, without any bound."""
 
 
 @dataclass(frozen=True)
@@ -84,38 +92,17 @@ class ByItem:
 
 
 @dataclass(frozen=True, eq=False)
-class UserStatistics:
-    """What a party's users would add to a sweep, each by themselves or all together.
+class Users:
+    """What users found out from a shared model.
 
     Attributes
     ----------
-    indptr, items, v : the ratings in compressed rows, in quarters of the scale from the centre
-    by_item : the same by item
     form, history, found : the shared model, what the ratings say, and the users' posteriors
     """
 
-    indptr: np.ndarray
-    items: np.ndarray
-    by_item: ByItem
-    v: np.ndarray
     form: Bayesian
     history: History
     found: Posterior
-
-    @classmethod
-    def at(cls, form: Bayesian, ratings: Ratings, by_item: ByItem, noise: np.ndarray) -> UserStatistics:
-        """What the users of these ratings find out when they get `form`; `noise` is each one's, from the last sweep."""
-        history = form.history(ratings.indptr, ratings.items, ratings.values)
-        v = form.in_units(ratings.values)
-        return cls(ratings.indptr, ratings.items, by_item, v, form, history, form.posterior(history, noise))
-
-    def item_sums(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Σ_u w_u·E[x·xᵀ] and Σ_u w_u·r·E[x] per item, in the precision of the weights."""
-        w = weights[:, None]
-        moments, means = (np.ascontiguousarray(x * w, dtype=w.dtype) for x in (self.found.moments, self.found.states))
-        by_item = self.by_item
-        sums, targets = moment_sums(by_item.indptr, by_item.users, self.v[by_item.entries], moments, means)
-        return {"moments": sums, "targets": targets}
 
     @cached_property
     def tastes(self) -> np.ndarray:
@@ -138,11 +125,42 @@ class UserStatistics:
         several = np.maximum(n, 1)
         return np.stack([n > 0, n / SOME, errors / SOME, np.square(errors) / several / SOME], axis=1)
 
+    def about_priors(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """What they say about the users' prior and about noise, added up."""
+        return {"joint": upper(self.joint(weights)), "errors": weights @ self.noise}
+
+
+@dataclass(frozen=True, eq=False)
+class UserStatistics(Users):
+    """What a party's users would add to a sweep, each by themselves or all together.
+
+    Attributes
+    ----------
+    v : the ratings, in quarters of the scale from the centre
+    by_item : who rated each item
+    """
+
+    v: np.ndarray
+    by_item: ByItem
+
+    @classmethod
+    def at(cls, form: Bayesian, ratings: Ratings, by_item: ByItem, noise: np.ndarray) -> UserStatistics:
+        """What the users of these ratings find out when they get `form`; `noise` is each one's, from the last sweep."""
+        history = form.history(ratings.indptr, ratings.items, ratings.values)
+        return cls(form, history, form.posterior(history, noise), form.in_units(ratings.values), by_item)
+
+    def item_sums(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Σ_u w_u·E[x·xᵀ] and Σ_u w_u·r·E[x] per item, in the precision of the weights."""
+        w = weights[:, None]
+        moments, means = (np.ascontiguousarray(x * w, dtype=w.dtype) for x in (self.found.moments, self.found.states))
+        by_item = self.by_item
+        sums, targets = moment_sums(by_item.indptr, by_item.users, self.v[by_item.entries], moments, means)
+        return {"moments": sums, "targets": targets}
+
     def totals(self, present: np.ndarray | None) -> dict[str, np.ndarray]:
         """All sums, of those who take part, without any bound."""
         here = np.ones(len(self.history.counts)) if present is None else np.asarray(present, dtype=np.float64)
-        blocks = self.item_sums((here / self.found.noise).astype(np.float32))
-        return {**blocks, "joint": upper(self.joint(here)), "errors": here @ self.noise}
+        return {**self.item_sums((here / self.found.noise).astype(np.float32)), **self.about_priors(here)}
 
 
 def empty_joint(form: Bayesian) -> np.ndarray:

@@ -8,14 +8,16 @@ import numpy as np
 
 from tacit.federation import Federation, Total
 from tacit.guarantee import Unit
+from tacit.methods.auto.choices import pair_factors
 from tacit.methods.auto.corrections import corrected, strongest
-from tacit.methods.auto.counts import Measured, weights
-from tacit.methods.auto.features import described, principal
+from tacit.methods.auto.features import principal
 from tacit.methods.auto.means import Means, item_means, water_filling
 from tacit.methods.auto.parameters import OWN_TASTES
 from tacit.methods.auto.priors import mean_map, profile_map, reliability, spread_map
 from tacit.methods.auto.shared import Shared, basis_features, unit_of
 from tacit.methods.auto.specs import COUNTED, PRODUCTS, RESIDUAL_COUNTED, ROUNDS
+from tacit.methods.counts import COMPONENTS, Measured, posterior_counts
+from tacit.methods.item_features import described
 from tacit.methods.method import Coordinator
 from tacit.model import Model
 
@@ -94,8 +96,11 @@ class AutoCoordinator(Coordinator):
         for _ in federation.rounds(ROUNDS if "factors" in shares else 0):
             shared = self.correct(federation, shared, now)
             federation.show(**shared.payload)
+        for _ in federation.rounds(1 if "together" in shares else 0):
+            shared = replace(shared, pairs=pair_factors(federation, now.popularity))
+            federation.show(**shared.payload)
         federation.ask("finish", None, **shared.payload)
-        form = replace(shared, **shared.payload).form(facts.scale, self.features)
+        form = replace(shared, **shared.payload).form(facts, self.features, self.parameters.objective == "liked")
         return Model("auto", facts.scale, facts.item_ids, form)
 
     # -- A: levels, item means and counts ---------------------------------------------------------------------
@@ -115,7 +120,7 @@ class AutoCoordinator(Coordinator):
         if self.facts.unit is Unit.RATING:  # sums are of whole ratings here, in ratings
             errors, counted, noise = errors / unit, counted / unit, noise / unit
         now.measured = [Measured(counted / s, np.ones(m), noise / s)]
-        now.d, now.popularity = weights(now.measured, self.described)
+        now.d, now.popularity = posterior_counts(now.measured, self.facts.components(COMPONENTS))
         total_weight = max(float(counted.sum()) / s, 0.1 * now.d.sum(), 1e-3)
         if self.facts.unit is Unit.RATING:
             now.ratings, now.weight = total_weight / n, 1.0
@@ -159,23 +164,12 @@ class AutoCoordinator(Coordinator):
             noise=np.array([now.noise]),
             corrections=np.zeros((len(base), q)),
             axes=np.zeros((q, k)),
-            looks=self.looks(p),
+            pairs=np.zeros((self.parameters.head or 0, 0)),
         )
 
     def plain(self, now: State) -> dict[str, np.ndarray]:
         """What parties need for tastes, before there are corrections."""
-        return replace(self.shown(now), corrections=None, axes=None, looks=None).payload
-
-    def looks(self, popularity: np.ndarray) -> np.ndarray:
-        """Directions of features for the ranking, centred by popularity and uncorrelated under it; (3 + d, l)."""
-        chosen = np.exp(popularity - popularity.max())
-        chosen /= chosen.sum()
-        centre = chosen @ self.features
-        x = (self.features - centre) @ self.directions
-        _sizes, axes = np.linalg.eigh((x * chosen[:, None]).T @ x)
-        x = x @ axes
-        along = self.directions @ axes / np.sqrt(max(float(chosen @ np.square(x).sum(axis=1)), 1e-12))
-        return np.vstack([-centre @ along, np.zeros((2, along.shape[1])), along])
+        return replace(self.shown(now), corrections=None, axes=None, pairs=None).payload
 
     # -- C and B: what is expected of tastes ------------------------------------------------------------------
 
@@ -216,7 +210,7 @@ class AutoCoordinator(Coordinator):
         x = a * now.d
         ratio = max(float(x @ counted) / s / max(float(x @ x), 1e-30), 1e-9)
         now.measured.append(Measured(counted / s, ratio * a, noise / s))
-        now.d, now.popularity = weights(now.measured, self.described)
+        now.d, now.popularity = posterior_counts(now.measured, self.facts.components(COMPONENTS))
         sums, some = ratio * a * now.d, a > 0
         y = errors[some] / sums[some]
         v = np.square(noise / sums[some]) + now.noise * a[some] * ratio * now.weight / sums[some]
@@ -236,7 +230,7 @@ class AutoCoordinator(Coordinator):
         noise, prior = max(now.together * federation.noise("factors"), 1e-6), np.full(len(N), 0.01)
         a = water_filling(N, prior, noise / np.sqrt(known.mean()), now.noise, n)
         a /= max(float(a.max()), 1e-30)
-        sent = replace(shared, looks=None).payload
+        sent = replace(shared, pairs=None).payload
         total = federation.sum("factors", **sent, weights=a.astype(np.float32), directions=along.astype(np.float32))
         noise = max(total.noise, 1e-6)
         length = np.sqrt(max(float((a**2 * N).sum()) / n * now.noise * known.sum(), 1e-30))  # of a contribution

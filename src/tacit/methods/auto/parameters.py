@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from tacit.data.ratings import Feedback
 from tacit.errors import UsageError
 from tacit.guarantee import Unit
+from tacit.methods.auto.choice_rule import choice_budget, head_sizes
 from tacit.methods.context import Context
 from tacit.methods.method import Parameters
 
@@ -35,40 +37,49 @@ class AutoParameters(Parameters):
 
     Parameters
     ----------
-    objective : what the budget is spent on: "rating"
+    objective : "rating", which spends nothing on the ranking; "ranking", which also pays for how items occur together
+        and for a vote whether that ranks better; or "liked", which ranks items by how much they are liked, too.
+        Implicit feedback has ranking only
     directions : principal directions of the public features that become tastes
     corrections : directions of taste along which items get factors of their own
-    summary_share, means_share, prior_share, tastes_share, residuals_share, factors_share : parts of the budget for each
-        release; by a rule in μ and n where left out. Parts are relative: together they are the whole budget
+    head : K, of how many of the most popular items pairs are counted; by default as many as outweigh their noise
+    summary_share, means_share, prior_share, tastes_share, residuals_share, factors_share, together_share, vote_share :
+        parts of the budget for each release; by a rule in μ and n where left out. Parts are relative: together they
+        are the whole budget. Of implicit feedback means_share is for counts
     """
 
-    objective: Literal["rating"] = "rating"
+    objective: Literal["rating", "ranking", "liked"] = "rating"
     directions: int | None = Field(default=None, ge=0, le=200)
     corrections: int | None = Field(default=None, ge=0, le=32)
+    head: int | None = Field(default=None, ge=0, le=2_000)
     summary_share: Share = None
     means_share: float | None = Field(default=None, gt=0, le=1)
     prior_share: Share = None
     tastes_share: Share = None
     residuals_share: Share = None
     factors_share: Share = None
+    together_share: Share = None
+    vote_share: Share = None
 
     @property
     def dimensions(self) -> dict[str, int]:
         k, q = OWN_TASTES + (self.directions or 0), self.corrections or 0
         e, p = min(k, MOST_EXPECTED), 2 + min(k, MOST_PROFILED)
-        sizes = {"tastes": k, "corrections": q, "packed": -(-q // 4), "looks": self.directions or 0, "profile": k + 2}
+        sizes = {"tastes": k, "corrections": q, "packed": -(-q // 4), "profile": k + 2, **head_sizes(self.head)}
         return {**sizes, "pairs": k * (k + 1) // 2, "expected": e, "profiled": p, "profile pairs": p * (p + 1) // 2}
 
     @property
     def shares(self) -> dict[str, float]:
         """By step, its part of the budget; without those that get none."""
-        names = ("summary", "means", "prior", "tastes", "residuals", "factors")
+        names = ("summary", "means", "prior", "tastes", "residuals", "factors", "together", "vote")
         parts = {name: getattr(self, f"{name}_share") or 0.0 for name in names}
         whole = sum(parts.values())
         return {name: part / whole for name, part in parts.items() if part > 0}
 
     def resolved(self, context: Context) -> AutoParameters:
         """With every default resolved. Per rating there is one release, of deviations from the scale's middle."""
+        if context.facts.feedback is Feedback.IMPLICIT:
+            return self._implicit(context)
         features, others = context.facts.features, [name for name in OF_RECORDS if getattr(self, name)]
         if context.unit is Unit.RATING and others:
             raise UsageError(
@@ -87,7 +98,17 @@ class AutoParameters(Parameters):
             found["corrections"] = 0
         if not found["corrections"]:
             found["factors_share"] = 0.0
-        return self.model_copy(update=found)
+        return self.model_copy(update={**found, **choice_budget(self, context)})
+
+    def _implicit(self, context: Context) -> AutoParameters:
+        """Counts, and what the ranking asks beside them."""
+        meant = [name for name in ("directions", "corrections", *OF_RECORDS) if getattr(self, name)]
+        if meant or self.objective == "liked":
+            wrong = meant[0] if meant else 'objective = "liked"'
+            raise UsageError(f"[method] {wrong} is about ratings, and feedback is implicit; leave it out.")
+        none = {**dict.fromkeys(OF_RECORDS, 0.0), "directions": 0, "corrections": 0, "objective": "ranking"}
+        means = 1.0 if self.means_share is None else self.means_share
+        return self.model_copy(update={**none, "means_share": means, **choice_budget(self, context)})
 
 
 def _directions(features: int) -> int:

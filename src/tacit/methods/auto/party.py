@@ -9,9 +9,10 @@ import numpy as np
 from tacit.boundary import Release
 from tacit.boundary.least_squares import packed
 from tacit.boundary.release import Kind
-from tacit.federation import Floats, Party, Schema, step
+from tacit.federation import Floats, Schema, step
 from tacit.guarantee import Unit
 from tacit.kernels.tastes import explained, slopes, users_of
+from tacit.methods.auto.choices import Choices
 from tacit.methods.auto.parameters import AutoParameters
 from tacit.methods.auto.shared import CORRECTED, FINAL, TASTES, Shared, basis_features, unit_of
 from tacit.methods.auto.specs import COUNTED, PRODUCTS, RESIDUAL_COUNTED
@@ -22,7 +23,7 @@ from tacit.model.tastes import profiles, tastes
 SHRINKAGE = 3.0
 
 
-class AutoParty(Party):
+class AutoParty(Choices):
     """A silo, or a cohort of devices with one row each.
 
     What a user adds to a sum is computed from their own ratings and from what was released before, and bounded by the
@@ -153,7 +154,7 @@ class AutoParty(Party):
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
         latest = Shared(**{name: self._latest(name, shared) for name in FINAL.fields})
-        form = latest.form(self.facts.scale, self._features)
+        form = latest.form(self.facts, self._features, self.parameters.objective == "liked")
         return Fitted(form, form.fold_in(self.ratings.indptr, self.ratings.items, self.ratings.values))
 
     def _own_means(self) -> np.ndarray:

@@ -8,9 +8,11 @@ import numpy as np
 
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Scale
-from tacit.federation import Floats, Schema
+from tacit.federation import Facts, Floats, Schema
 from tacit.federation.messages import Ints
-from tacit.methods.auto.features import crossed, labelled
+from tacit.methods.auto.features import crossed
+from tacit.methods.co_occurrence import head_of
+from tacit.methods.item_features import choice_features, labelled
 from tacit.model.tastes import Tastes
 
 TASTES = Schema(
@@ -21,7 +23,7 @@ TASTES = Schema(
     noise=Floats(1),
 )
 CORRECTED = Schema(**TASTES.fields, corrections=Ints("items", "packed"), axes=Floats("corrections", "tastes"))
-FINAL = Schema(**CORRECTED.fields, looks=Floats("basis", "looks"))
+FINAL = Schema(**CORRECTED.fields, pairs=Floats("head", "any"))
 
 
 def unit_of(scale: Scale) -> float:
@@ -46,7 +48,7 @@ class Shared:
     noise : (1,), s²
     corrections, axes : (m, q) and (q, k), item factors beyond what features say, or None; parties get corrections as
         bytes, four in an integer (`as_bytes`)
-    looks : (3 + d, l), the ranking's features, or None
+    pairs : (K, r), how the head's items occur together, or None
     """
 
     base: np.ndarray
@@ -56,7 +58,7 @@ class Shared:
     noise: np.ndarray
     corrections: np.ndarray | None = None
     axes: np.ndarray | None = None
-    looks: np.ndarray | None = None
+    pairs: np.ndarray | None = None
 
     @property
     def payload(self) -> dict[str, np.ndarray]:
@@ -87,12 +89,14 @@ class Shared:
         """s², within reason whoever sent it."""
         return float(np.clip(self.noise[0], 1e-3, 1e3))
 
-    def form(self, scale: Scale, features: np.ndarray) -> Tastes:
+    def form(self, facts: Facts, features: np.ndarray, liked: bool = False) -> Tastes:
         """The model in ratings."""
+        scale, head, pairs = facts.scale, None, None
         unit, middle = unit_of(scale), scale.low + scale.span / 2
-        looks = None
-        if self.looks is not None and self.looks.shape[1]:
-            looks = (self.basis(features) @ self.looks.astype(np.float64)).astype(np.float32)
+        if self.pairs is not None and self.pairs.shape[1]:
+            rows = head_of(self.popularity, len(self.pairs))
+            head, pairs = np.zeros(facts.items), np.zeros((facts.items, self.pairs.shape[1]))
+            head[rows], pairs[rows] = 1, self.pairs
         # in ratings v is `unit` times as long, and so are the centroids that the prior is applied to
         prior = self.prior.astype(np.float64).copy()
         prior[2:] /= unit
@@ -104,7 +108,10 @@ class Shared:
             (unit * self.factors(features)).astype(np.float32),
             prior.astype(np.float32),
             self.popularity.astype(np.float32),
-            looks,
+            choice_features(facts),
+            None if head is None else head.astype(np.float32),
+            None if pairs is None else pairs.astype(np.float32),
+            liked,
         )
 
 

@@ -11,6 +11,7 @@ from tacit.boundary.normalised_rows import NormalisedRows
 from tacit.boundary.query import Query
 from tacit.boundary.spec import Spec
 from tacit.guarantee import Unit
+from tacit.methods.auto.choices import choice_specs
 from tacit.methods.auto.parameters import OWN_TASTES, AutoParameters
 from tacit.methods.context import Context
 
@@ -38,6 +39,7 @@ def specs(parameters: AutoParameters, context: Context) -> Sequence[Spec]:
     A user without ratings adds exactly 0 to each. Everything else that a contribution depends on, item weights, base,
     metric, prior and directions, is computed by the coordinator from noised sums and public facts. Where one rating is
     the unit there is one release, `Deviations`, which bounds a single rating; tastes stay at home and cost nothing.
+    `choice_specs` says the same of the two releases for the ranking.
     """
     facts, shares = context.facts, parameters.shares
     each = max(facts.ratings / facts.users, 1.0)
@@ -53,8 +55,9 @@ def specs(parameters: AutoParameters, context: Context) -> Sequence[Spec]:
         "residuals": (Normalised(("errors", "weights")), ROUNDS, per_item * RESIDUAL_COUNTED / math.sqrt(0.8 * each)),
         "factors": (NormalisedRows("slopes"), ROUNDS, per_item * 0.1 / math.sqrt(each)),
     }
-    return [
+    stated = [
         Spec(step, query, releases=releases, share=shares[step], signal=signal)
         for step, (query, releases, signal) in queries.items()
         if step in shares
     ]
+    return [*stated, *choice_specs(parameters, context)]
