@@ -36,6 +36,16 @@ def test_nobody_is_expected_to_have_another_taste_before_ratings_are_seen():
     np.testing.assert_allclose(spreads[0], directions)
 
 
+def test_a_user_whose_ratings_scatter_is_believed_less_than_one_whose_ratings_agree():
+    stream = derive(4, "scatter")
+    factors, taste, each = stream.normal(size=(40, 3)), np.array([0.3, -0.2, 0.1]), stream.normal(size=40)
+    items, indptr = np.tile(np.arange(40, dtype=np.int32), 2), np.array([0, 40, 80], dtype=np.int64)
+    each -= factors @ np.linalg.lstsq(factors, each, rcond=None)[0]  # noise of which no taste explains a part
+    targets = np.concatenate([factors @ taste + 0.1 * each, factors @ taste + 3 * each])
+    calm, scattered = posteriors(indptr, items, targets, factors, 1.0)[0]
+    assert np.linalg.norm(scattered) < np.linalg.norm(calm) < np.linalg.norm(taste)
+
+
 def test_slopes_and_what_is_explained_equal_their_twins():
     indptr, items, targets, factors, directions = world()
     means, spreads = posteriors(indptr, items, targets, factors, 0.7, directions)

@@ -1,6 +1,7 @@
 """`auto`: each stage's bound holds for adversarial neighbours, each is charged, and the model learns and ranks."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from method_runs import plan_of, rows_of, run_file
 
@@ -10,13 +11,17 @@ from tacit.boundary.deviations import Deviations
 from tacit.boundary.normalised_rows import NormalisedRows
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import unprotected
+from tacit.data.catalogue import Catalogue
 from tacit.data.load import load
 from tacit.data.public_facts import PublicFacts
+from tacit.data.vocabulary import Vocabulary
 from tacit.errors import UsageError
 from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods.auto import AutoParameters, AutoParty
+from tacit.methods.auto.features import described
+from tacit.methods.auto.shared import basis_features
 from tacit.methods.auto.specs import specs
 from tacit.methods.context import Context, Target
 from tacit.model import Model
@@ -134,6 +139,35 @@ def test_a_strict_budget_is_spent_on_few_stages_and_a_large_one_on_all():
     assert "factors" not in stages(0.5, 6040)
     assert stages(8.0, 6040) == set(STAGES)
     assert stages(0.5, 600_000) == set(STAGES)  # what counts is μ·n
+
+
+def test_where_every_party_adds_its_own_noise_the_budget_counts_as_a_smaller_one():
+    def shares(aggregation):
+        data = {"source": "demo", "users": 20_000, "items": 100, "ratings": 60_000}
+        file = auto(data=data, partition={"into": 40}, aggregation={"name": aggregation}, privacy=private(1.0))
+        return {step: one.spec.share for step, one in plan_of(file).terms.steps.items()}
+
+    assert shares("ideal")["factors"] > shares("plain").get("factors", 0.0)
+
+
+def test_the_spread_of_many_tastes_is_not_measured_where_noise_hides_it():
+    def stages(features):
+        facts = PublicFacts(6040, 3883, WHOLE.scale, 1_000_000, features)
+        parameters = AutoParameters().resolved(Context(facts, Setting.HORIZONTAL, 10, Target(2.0, 1e-6, Unit.USER)))
+        assert sum(parameters.shares.values()) == pytest.approx(1.0)
+        return parameters.directions, "tastes" in parameters.shares
+
+    assert stages(19) == (40, True)
+    assert stages(1225) == (100, False)
+
+
+def test_many_labels_become_few_features_and_say_how_much_is_said_of_an_item():
+    stream = derive(5, "labels")
+    labels = [[f"tag {j}" for j in np.flatnonzero(stream.random(200) < 0.1)] for _ in range(150)]
+    table = pa.table({"genres": ["War|Drama", "Drama", "War"] * 50, "tags": ["|".join(row) for row in labels]})
+    films = Catalogue(Vocabulary(np.arange(150), "item"), table, ("genres", "tags"))
+    assert basis_features(films).shape == (150, 2 + 100)
+    np.testing.assert_allclose(described(films)[:, -1], np.log1p([len(row) for row in labels]))
 
 
 def test_a_single_rating_has_a_query_of_its_own(tmp_path):

@@ -86,22 +86,27 @@ def _posteriors(indptr, items, targets, factors, ratios, noises, beliefs, direct
                     gram[f, h] += v[f] * v[h]
         ratio, noise = _own(gram, x, squares, end - indptr[i], ratios, noises, beliefs, lower, column, likely)
         _factored(gram, ratio, lower)
-        for c in range(q + 1):
-            for f in range(k):
-                column[f] = x[f] if c == q else noise * directions[f, c]
-            for f in range(k):
-                for g in range(f):
-                    column[f] -= lower[f, g] * column[g]
-                column[f] /= lower[f, f]
-            for f in range(k - 1, -1, -1):
-                for g in range(f + 1, k):
-                    column[f] -= lower[g, f] * column[g]
-                column[f] /= lower[f, f]
-            for f in range(k):
-                if c == q:
-                    means[i, f] = column[f]
-                else:
-                    spreads[i, f, c] = column[f]
+        mean, spread = means[i], spreads[i]
+        for f in range(k):
+            mean[f] = x[f]
+            for c in range(q):
+                spread[f, c] = noise * directions[f, c]
+        for f in range(k):
+            for g in range(f):
+                mean[f] -= lower[f, g] * mean[g]
+                for c in range(q):
+                    spread[f, c] -= lower[f, g] * spread[g, c]
+            mean[f] /= lower[f, f]
+            for c in range(q):
+                spread[f, c] /= lower[f, f]
+        for f in range(k - 1, -1, -1):
+            mean[f] /= lower[f, f]
+            for c in range(q):
+                spread[f, c] /= lower[f, f]
+            for g in range(f):
+                mean[g] -= lower[f, g] * mean[f]
+                for c in range(q):
+                    spread[g, c] -= lower[f, g] * spread[f, c]
 
 
 def posteriors(

@@ -33,12 +33,14 @@ class Context:
     facts : n, the catalogue's shape, the scale and |Ω|: declared, or without privacy counted
     setting, parties : the run's; devices of a cohort are counted one by one
     target : what is promised; None for NON-PRIVATE
+    noises : how many noises there are in a sum over all parties: one if they share it, else one of each party
     """
 
     facts: PublicFacts
     setting: Setting
     parties: int
     target: Target | None = None
+    noises: int = 1
 
     @property
     def unit(self) -> Unit | None:
@@ -49,3 +51,11 @@ class Context:
     def mu(self) -> float:
         """How much may be learned of one unit; infinite for NON-PRIVATE."""
         return math.inf if self.target is None else self.target.mu
+
+    @property
+    def sum_mu(self) -> float:
+        """`mu` over √noises: the μ that a sum over all parties would have with one noise as large as theirs together.
+
+        It says how much can be learned from a sum, and nothing about what is promised.
+        """
+        return self.mu / math.sqrt(self.noises)

@@ -23,11 +23,12 @@ LIKED_WEIGHT, LIKED_VARIANCE, NOT_LIKED = 0.5, 0.9, 0.75
 class Tastes:
     """r̂_j = base_j + v_j·z, cut to the scale; items are ranked by how likely the user is to choose them.
 
-    A user's taste z is N(Bᵀf, I) a priori, where the profile f says how much and what the user rates, whatever the
-    ratings; ratings are r̂ with noise of variance s²:
+    A user's taste z is N(Bᵀf, c·I) a priori, where the profile f says how much and what the user rates, whatever the
+    ratings; ratings are r̂ with noise of variance s². Both s² and c are the user's own, close to `noise` and 1, by how
+    likely they make the user's ratings (`kernels.tastes.posteriors`):
 
         f = [1, log(1 + n_u), Σ_j v_j/(n_u + 10)]
-        z = Bᵀf + (s²·I + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·Bᵀf)
+        z = Bᵀf + ((s²/c)·I + Σ_j v_j·v_jᵀ)⁻¹ Σ_j v_j·(r_j − base_j − v_j·Bᵀf)
 
     Choices are those of `CoOccurrence`: by popularity, features, and which items occur together. For items that users
     choose and like, the score has ½·log Φ((r̂_j − t)/√.9) more, in quarters of the scale, t three quarters up the scale.
@@ -35,7 +36,7 @@ class Tastes:
     Attributes
     ----------
     low, high : the ratings' scale
-    noise : s²
+    noise : s² of a typical user
     base : (m,)
     items : V, (m, k)
     prior : B, (2 + k, k)

@@ -191,6 +191,7 @@ def make_plan(
 
     With `paper` the noise follows the paper's own formulas, and the guarantee also states what truly holds.
     """
+    context = replace(context, noises=1 if Kind.SUM in how.hides else context.parties)
     target = context.target
     if target is not None and not method.guaranteed:
         raise _no_guarantee(method, context.setting)

@@ -14,12 +14,15 @@ from tacit.methods.auto.choice_rule import choice_budget, head_sizes
 from tacit.methods.context import Context
 from tacit.methods.method import Parameters
 
-#: At most so many principal directions of public features become tastes, and so many for one feature column.
-MOST_DIRECTIONS, PER_FEATURE = 40, 8
+#: At most so many principal directions of public features become tastes, and so many for one feature column; the larger
+#: number where there are more than so many columns: tags, or text.
+MOST_DIRECTIONS, PER_FEATURE, MOST_OF_TEXT, TEXT = 40, 8, 100, 100
 #: Tastes that need no features: a constant, popularity, and the item's mean.
 OWN_TASTES = 3
 #: The strongest directions whose means are expected of a user's profile, and those that profiles are made of.
 MOST_EXPECTED, MOST_PROFILED = 12, 8
+#: How tastes vary is measured where there are at most this times μ·n of them: else noise hides it.
+PER_PAIR = 0.025
 #: The number of users at which the rule's constants were found.
 REFERENCE_USERS = 6040
 
@@ -86,6 +89,10 @@ class AutoParameters(Parameters):
         rule = budget(context)
         found = {name: rule[name] if value is None else value for name, value in self if name in rule}
         found["directions"] = self.directions if self.directions is not None else _directions(features)
+        hidden = OWN_TASTES + found["directions"] > PER_PAIR * context.sum_mu * context.facts.users
+        if hidden and self.tastes_share is None:
+            found["residuals_share"] += found["tastes_share"] if self.residuals_share is None else 0.0
+            found["tastes_share"] = 0.0
         found["corrections"] = min(found["corrections"], OWN_TASTES + found["directions"])
         if not found["factors_share"]:
             found["corrections"] = 0
@@ -105,17 +112,18 @@ class AutoParameters(Parameters):
 
 
 def _directions(features: int) -> int:
-    return min(MOST_DIRECTIONS, PER_FEATURE * features)
+    return MOST_OF_TEXT if features > TEXT else min(MOST_DIRECTIONS, PER_FEATURE * features)
 
 
 def budget(context: Context) -> dict[str, float]:
     """The rule: shares of μ², and how many directions get corrections, by x = μ·n over that of 6,040 users.
 
+    μ is that of a sum over all parties: where each adds its own noise there is less to learn from it.
     More than A and D pay from about x = .3 on: below, what they release is noise.
     """
     if context.unit is Unit.RATING:
         return {**dict.fromkeys(OF_RECORDS, 0.0), "means_share": 1.0, "corrections": 0}
-    x = min(context.mu * context.facts.users / REFERENCE_USERS, 10.0)
+    x = min(context.sum_mu * context.facts.users / REFERENCE_USERS, 10.0)
     factors = float(np.interp(x, [0.25, 0.45, 0.85, 1.5], [0.0, 0.25, 0.35, 0.5]))
     means = float(np.interp(x, [0.1, 0.25, 1.0, 1.5], [0.35, 0.3, 0.2, 0.15]))
     tastes = float(np.interp(x, [0.45, 1.5], [0.03, 0.05]))
