@@ -180,14 +180,14 @@ class DPALS(Estimator):
     """Private alternating least squares: see help(DPALS)."""
 
     method: ClassVar[str]
-    factors: int = 8
+    factors: int | None = None
     rounds: int | None = None
     head: int | None = None
     budget: float = 20.0
     factor_clip: float = 1.0
     target_clip: float = 1.0
     item_weights: float = 0.25
-    means_share: float = 0.5
+    means_share: float | None = None
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7
