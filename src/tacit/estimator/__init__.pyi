@@ -71,6 +71,7 @@ class SGDMF(Estimator):
     local_steps: int = 10
     final_steps: int | None = None
     send: Literal["all", "rating", "record"] | None = None
+    start: Literal["paper", "bias"] = "paper"
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7

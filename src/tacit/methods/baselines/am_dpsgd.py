@@ -29,6 +29,7 @@ everything that its user adds, so nothing cheaper than the whole record replaced
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -51,9 +52,14 @@ from tacit.partition import Setting
 from tacit.rng import derive
 
 #: A level's and a factor's prior precision, in ratings, at home.
-LEVEL, TASTE = 8.0, 2.0
+LEVEL, TASTE = 8.0, 1.0
 #: λ of biases and of factors, in standard deviations of all steps' noise together.
-BIASES_HELD, FACTORS_HELD = 4.0, 3.0
+BIASES_HELD, FACTORS_HELD = 3.0, 8.0
+#: A factor's curvature in parts of a bias's.
+FACTORS_CURVED = 0.5
+#: Steps, and factors, for each unit of how far an item's sum stands out of the noise; and the most of both.
+STEPS, FACTORS = 4.0, 1 / 12
+MOST_STEPS, MOST_FACTORS = 150, 8
 #: The first factors' standard deviation, in quarters of the scale.
 SPREAD = 0.03
 #: Counts below this part of their mean weigh like it.
@@ -71,24 +77,24 @@ class AMParameters(Parameters):
 
     Parameters
     ----------
-    factors : k, beside the biases
-    rounds : T, gradient steps, before each of which users solve anew
-    rate : η, the first step in parts of what an item's curvature allows
+    factors : k, beside the biases; by default 0 to 8, the more the further an item's sums stand out of the noise
+    rounds : T, gradient steps, before each of which users solve anew; by default 5 to 150, by the same rule
+    rate : η, a step in parts of what an item's curvature allows
     clip : C, the largest norm of what one user adds to a step
     skew : α, by which weights fall with an item's count; 0 weighs all alike
     counts_share : part of the budget for the counts, and for the biases that come with them
     """
 
-    factors: int = Field(default=1, ge=0, le=256)
-    rounds: int = Field(default=30, ge=1, le=10_000)
+    factors: int | None = Field(default=None, ge=0, le=256)
+    rounds: int | None = Field(default=None, ge=1, le=10_000)
     rate: float = Field(default=0.2, gt=0, le=1)
-    clip: float = Field(default=1.0, gt=0, le=1e6)
-    skew: float = Field(default=0.5, ge=0, le=1)
-    counts_share: float = Field(default=0.2, gt=0, lt=1)
+    clip: float = Field(default=0.85, gt=0, le=1e6)
+    skew: float = Field(default=0.35, ge=0, le=1)
+    counts_share: float = Field(default=0.1, gt=0, lt=1)
 
     @property
     def dimensions(self) -> dict[str, int]:
-        return {"columns": 1 + self.factors}
+        return {"columns": 1 + (self.factors or 0)}
 
     def resolved(self, context: Context) -> "AMParameters":
         if context.unit is Unit.RATING:
@@ -96,7 +102,13 @@ class AMParameters(Parameters):
                 "am-dpsgd fits users' factors and weights at home, and one rating moves everything that its user adds: "
                 'per rating it could promise no less than per user; use unit = "user".'
             )
-        return self
+        facts, update = context.facts, {}
+        signal = min(context.mu * math.sqrt(facts.ratings * facts.users) / facts.items, 1e6)
+        if self.factors is None:
+            update["factors"] = min(int(FACTORS * signal), MOST_FACTORS)
+        if self.rounds is None:
+            update["rounds"] = min(max(round(STEPS * signal), 5), MOST_STEPS)
+        return self.model_copy(update=update)
 
 
 def form_of(scale: Scale, items: np.ndarray) -> Linear:
@@ -115,7 +127,7 @@ class AMCoordinator(Coordinator):
     parameters: AMParameters
 
     def run(self, federation: Federation) -> Model:
-        facts, T = self.facts, self.parameters.rounds
+        facts, T = self.facts, self.parameters.rounds or 1
         counted = federation.sum("count")
         y = mean = start = self._start(counted)
         d = self._counts(counted)
@@ -131,7 +143,7 @@ class AMCoordinator(Coordinator):
 
     def _start(self, counted: Total) -> np.ndarray:
         """The biases of `bias`, and small random factors; (m, 1 + k) float32."""
-        facts, shape = self.facts, (self.facts.items, self.parameters.factors)
+        facts, shape = self.facts, (self.facts.items, self.parameters.factors or 0)
         b = 4 / facts.scale.span * estimated(counted.blocks, counted.noise, START, facts)
         q = SPREAD * derive(facts.seed, "start", "items").standard_normal(shape)
         return np.concatenate([b[:, None], q], axis=1).astype(np.float32)
@@ -147,12 +159,13 @@ class AMCoordinator(Coordinator):
 
         Weights of all users' ratings together are about √(N·n), and an item's part of them goes with d^(1−α).
         """
-        facts, p = self.facts, self.parameters
+        facts, p, k = self.facts, self.parameters, y.shape[1] - 1
         weight = d ** (1 - p.skew)
         weight *= math.sqrt(facts.ratings * facts.users) / weight.sum()
-        held = total.noise / math.sqrt(p.rounds) * np.array([BIASES_HELD] + p.factors * [FACTORS_HELD])
+        curved = weight[:, None] * np.array([1.0] + k * [FACTORS_CURVED])
+        held = total.noise / math.sqrt(p.rounds or 1) * np.array([BIASES_HELD] + k * [FACTORS_HELD])
         origin = np.concatenate([start[:, :1], np.zeros_like(start[:, 1:])], axis=1)
-        move: np.ndarray = p.rate * (total["moment"] - held * (y - origin)) / (weight[:, None] + held + 1e-9)
+        move: np.ndarray = p.rate * (total["moment"] - held * (y - origin)) / (curved + held + 1e-9)
         return move
 
 
@@ -180,15 +193,7 @@ class AMParty(Party):
         what="the gradient of the items' biases and factors, each user's part weighted by released counts and clipped",
     )
     def descend(self, items: np.ndarray, weights: np.ndarray) -> Release:
-        ratings, scale = self.ratings, self.facts.scale
-        form = form_of(scale, items)
-        z = self._states(form)
-        x = np.concatenate([np.ones((len(z), 1)), z[:, 1:]], axis=1)
-        lengths = np.linalg.norm(x, axis=1)
-        w = bounded_rows(ratings.indptr, weights[ratings.items][None], 1.0, exactly=True)[0]
-        clipped = np.clip(ratings.values, scale.low, scale.high)
-        errors = (clipped - form.base[ratings.items] - self._tastes(form, z)) * (4 / scale.span)
-        return self.gate.sum(ratings, w * errors * lengths[ratings.users], np.ones(len(w)), x / lengths[:, None])
+        return self.gate.sum(*self._gradient(items, weights))
 
     @step(Kind.PUBLIC, takes=ITEMS, what="confirmation that the items' biases and factors have arrived")
     def finish(self, items: np.ndarray) -> Release:
@@ -204,11 +209,19 @@ class AMParty(Party):
         """Every user's level and factors, from their own ratings alone; (n, 1 + k)."""
         return form.fold_in(self.ratings.indptr, self.ratings.items, self.ratings.values)
 
-    def _tastes(self, form: Linear, z: np.ndarray) -> np.ndarray:
-        """Level and p_u·q_j of every rating, not cut to the scale; (nnz,)."""
+    def _gradient(self, items: np.ndarray, weights: np.ndarray) -> tuple[Any, ...]:
+        """The data of a step's query: w·e·‖x‖ of every rating, which is clipped by user, and x/‖x‖ of every user."""
         from tacit.kernels.predict import predict_pairs
 
-        return predict_pairs(z, form.items, self.ratings.users, self.ratings.items)
+        ratings, scale = self.ratings, self.facts.scale
+        form = form_of(scale, items)
+        z = self._states(form)
+        x = np.concatenate([np.ones((len(z), 1)), z[:, 1:]], axis=1)
+        lengths = np.linalg.norm(x, axis=1)
+        w = bounded_rows(ratings.indptr, weights[ratings.items][None], 1.0, exactly=True)[0]
+        predicted = form.base[ratings.items] + predict_pairs(z, form.items, ratings.users, ratings.items)
+        errors = (np.clip(ratings.values, scale.low, scale.high) - predicted) * (4 / scale.span)
+        return ratings, w * errors * lengths[ratings.users], np.ones(len(w)), x / lengths[:, None]
 
 
 def specs(parameters: AMParameters, context: Context) -> Sequence[Spec]:
@@ -218,7 +231,7 @@ def specs(parameters: AMParameters, context: Context) -> Sequence[Spec]:
     gradient = Weighted(C**2, 1.0, 1.0, ("moment",))
     return [
         Spec("count", Normalised(("errors", "weights")), share=share, signal=each * START.count_weight),
-        Spec("descend", gradient, releases=parameters.rounds, share=1 - share, signal=each * C / 2),
+        Spec("descend", gradient, releases=parameters.rounds or 1, share=1 - share, signal=each * C / 2),
     ]
 
 

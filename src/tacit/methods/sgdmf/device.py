@@ -26,7 +26,7 @@ from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings, Scale
-from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, Total, step
+from tacit.federation import Facts, Federation, Floats, Integer, Schema, Total, step
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.embed import descend_and_embed, embed
 from tacit.kernels.squared_error import factor_gradients
@@ -34,8 +34,9 @@ from tacit.kernels.users import fold_in
 from tacit.methods.context import Context
 from tacit.methods.factors import linear_decay, nonnegative
 from tacit.methods.method import Coordinator
+from tacit.methods.sgdmf.biased import StartsFromBiases, level_user, released_items, with_start
 from tacit.methods.sgdmf.parameters import SGDMFParameters
-from tacit.methods.sgdmf.update_rule import typical_signal
+from tacit.methods.sgdmf.update_rule import BIASED_DRIFT, typical_signal
 from tacit.model import Fitted, Model
 from tacit.rng import derive
 
@@ -60,6 +61,8 @@ class DeviceCoordinator(Coordinator):
 
     def run(self, federation: Federation) -> Model:
         V = flat_factors(self.facts, self.parameters.factors)
+        if self.parameters.from_biases:
+            V = released_items(self.facts, federation.sum("start"), self.parameters.factors)
         federation.ask("pretrain", items=V)
         federation.show(items=V)
         for t in federation.rounds(self.parameters.rounds):
@@ -82,11 +85,12 @@ class DeviceCoordinator(Coordinator):
         curved = (self.parameters.rate or STEP[send]) * self.facts.items / (max(1, total.contributors) * R)
         curved /= {"all": each, "rating": 1.0, "record": math.sqrt(each)}[send]
         if total.noise:
-            return min(curved, DRIFT * math.sqrt(R / p) / (total.noise * math.sqrt(T)))
+            drift = BIASED_DRIFT if self.parameters.from_biases else DRIFT
+            return min(curved, drift * math.sqrt(R / p) / (total.noise * math.sqrt(T)))
         return float(curved * linear_decay(T, LAST)[t]) if send == "all" else curved
 
 
-class DeviceCohort(Party):
+class DeviceCohort(StartsFromBiases):
     """Devices, one a row: each fits u to its own ratings, and adds its gradient to a sum."""
 
     parameters: SGDMFParameters
@@ -125,7 +129,7 @@ class DeviceCohort(Party):
 
     def _fitted(self, V: np.ndarray) -> np.ndarray:
         ratings, scale = self.ratings, self.facts.scale
-        prior = flat_user(scale, self.parameters.factors)
+        prior = (level_user if self.parameters.from_biases else flat_user)(scale, self.parameters.factors)
         steps, weight = self.parameters.pretraining, PRIOR * scale.span
         return fold_in(ratings.indptr, ratings.items, ratings.values, scale.low, V, prior, weight, scale.span, steps)
 
@@ -144,7 +148,8 @@ def specs(parameters: SGDMFParameters, context: Context) -> Sequence[Spec]:
         case _:
             query = EmbeddingGradient(facts.scale, 1.0, 1, ("items",), users_are_public=False)
             signal = typical_signal(parameters, facts, facts.items) / each
-    return [Spec("contribute", query, releases=parameters.rounds, signal=signal)]
+    steps = [Spec("contribute", query, releases=parameters.rounds, signal=signal)]
+    return with_start(context, steps) if parameters.from_biases else steps
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,13 @@ from tacit.boundary.events import Event, Gaussian, SampledGaussian
 from tacit.boundary.query import Blocks, Query
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
-from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
+from tacit.federation import Facts, Federation, Floats, Integer, Schema, step
 from tacit.guarantee import Relation, Unit
 from tacit.methods.baselines.descent import DescentParameters, descend
 from tacit.methods.context import Context
 from tacit.methods.factors import fitted_users, start_factors
 from tacit.methods.method import Coordinator
+from tacit.methods.sgdmf.biased import StartsFromBiases, biased_users, released_items, with_start
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.update_rule import Steps, typical_signal
 from tacit.model import Fitted, Model
@@ -51,6 +52,8 @@ class HorizontalCoordinator(Coordinator):
 
     def run(self, federation: Federation) -> Model:
         V = start_factors(self.facts, self.facts.items, self.parameters.factors, "items")
+        if self.parameters.from_biases:
+            V = released_items(self.facts, federation.sum("start"), self.parameters.factors)
         if self.parameters.users == "pretrained":
             federation.ask("pretrain", items=V)
         for t in federation.rounds(self.parameters.rounds):
@@ -73,7 +76,7 @@ class HorizontalCoordinator(Coordinator):
         return descend(V.copy(), total["items"].astype(np.float32), t)
 
 
-class HorizontalSilo(Party):
+class HorizontalSilo(StartsFromBiases):
     """V^(k) ← Π(V^(k) − γ_t g_V), T' times (eq. 5), and meanwhile U_k as `users` says.
 
     g is the gradient sum over sampled users divided by η·|Ω_k|, where |Ω_k| stands for |Ω|·n_k/n; so user rows move by
@@ -84,7 +87,8 @@ class HorizontalSilo(Party):
 
     def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
-        start = start_factors(facts, self.member.users, parameters.factors, "users", share.name)
+        starting = biased_users if parameters.from_biases else start_factors
+        start = starting(facts, self.member.users, parameters.factors, "users", share.name)
         if parameters.users == "noised" or facts.unit is None:
             self.home.setdefault("users", start)
         else:
@@ -191,21 +195,28 @@ def users_move_along(parameters: SGDMFParameters, unit: Unit | None) -> bool:
 
 
 def specs(parameters: SGDMFParameters, context: Context) -> Sequence[Spec]:
-    """T releases of T' answers each, or where T' = 1 of T sums; a user or rating is in one silo."""
+    """T releases of T' answers each, or where T' = 1 of T sums, after the start's; a user or rating is in one silo."""
+    steps = [_steps(parameters, context)]
+    return with_start(context, steps) if parameters.from_biases else steps
+
+
+def _steps(parameters: SGDMFParameters, context: Context) -> Spec:
     signal = typical_signal(parameters, context.facts, context.facts.items)
     T, rule = parameters.rounds, parameters.rule
     if parameters.summed:
         query = rule.query(parameters, context, ("items",), users_are_public=False, at_home=True)
-        return [Spec("contribute", query, releases=T, signal=signal)]
+        return Spec("contribute", query, releases=T, signal=signal)
     along = users_move_along(parameters, context.unit)
     blocks = ("users", "items") if along else ("items",)
     query = rule.query(parameters, context, blocks, users_are_public=along, at_home=not along)
-    return [Spec("improve", query, releases=T, answers=parameters.local_steps, mean=True, signal=signal)]
+    return Spec("improve", query, releases=T, answers=parameters.local_steps, mean=True, signal=signal)
 
 
 def proposition_3(parameters: SGDMFParameters, context: Context) -> float | None:
     """P0, Proposition 3, to the letter: z for T' sampled steps (not T·T'), times θ·2R^1.5 (not √θ·2R^1.5)."""
     if context.setting is not Setting.HORIZONTAL or context.target is None or context.unit is not Unit.USER:
+        return None
+    if parameters.from_biases:
         return None
     theta, eta, local = parameters.trim or 1, parameters.eta, parameters.local_steps
 

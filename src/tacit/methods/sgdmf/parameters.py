@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from tacit.errors import PrivacyRefused, UsageError
 from tacit.guarantee import Unit
@@ -42,6 +42,11 @@ class StepParameters(FactorParameters):
     trim: int | None = Field(default=None, ge=1, le=1_000_000)
     rate: float | None = Field(default=None, gt=0)
     regularization: float = Field(default=0.0, ge=0)
+
+    @property
+    def from_biases(self) -> bool:
+        """Whether item biases are released first, and factors start from them."""
+        return False
 
     @property
     def eta(self) -> float:
@@ -148,6 +153,8 @@ class SGDMFParameters(LocalStepParameters):
     ----------
     send : what a device adds to a sum: the gradient of one "rating", drawn afresh each round, that of its whole
         "record", clipped, or without privacy that of "all" its ratings as it is; default "all", with privacy "rating"
+    start : where factors start: the "paper"'s random ones, or item biases from one sum, as `bias` makes it, for which
+        eight tenths of the budget are spent
 
     Guarantee
     ---------
@@ -173,8 +180,23 @@ class SGDMFParameters(LocalStepParameters):
     }
 
     send: Literal["all", "rating", "record"] | None = None
+    start: Literal["paper", "bias"] = "paper"
+
+    @property
+    def from_biases(self) -> bool:
+        return self.start == "bias"
+
+    @model_serializer(mode="wrap")
+    def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a start that is the paper's: such runs keep their hashes, and with them their noise."""
+        fields: dict[str, Any] = dump(self)
+        if fields.get("start") == "paper":
+            del fields["start"]
+        return fields
 
     def resolved(self, context: Context) -> Self:
+        if self.from_biases and self.factors < 2:
+            raise UsageError('start = "bias" needs a factor for levels and one for biases; set factors to 2 or more.')
         if context.setting is not Setting.DEVICE:
             return super().resolved(context)
         private = context.unit is not None

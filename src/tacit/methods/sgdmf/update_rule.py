@@ -31,6 +31,8 @@ from tacit.model import Form, NonNegative
 #: How far the noise of all steps may carry a factor's entry, in parts of √(R/p), where Π brings it back; and in the κ
 #: last steps of a vertical run, which start from good item factors.
 DRIFT, LAST_DRIFT = 3.0, 0.25
+#: The same of factors that start from released biases, which noise could only spoil.
+BIASED_DRIFT = 0.02
 #: The last rate as a part of the first.
 LAST = 0.02
 
@@ -58,7 +60,7 @@ class UpdateRule:
 
     def drift(self, parameters: Any) -> float:
         """How far the noise of all steps may carry a factor's entry, in parts of √(R/p)."""
-        return DRIFT
+        return BIASED_DRIFT if parameters.from_biases else DRIFT
 
     def project(self, parameters: Any, received: np.ndarray, span: float) -> np.ndarray:
         """Factors from a peer, as steps start from them: Π."""

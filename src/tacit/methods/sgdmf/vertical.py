@@ -17,9 +17,11 @@ from tacit.boundary import Gate, Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.federation import Facts, Federation, Floats, Integer, Party, Schema, step
+from tacit.methods.bias import contribution, estimated
 from tacit.methods.context import Context
 from tacit.methods.factors import start_factors
 from tacit.methods.method import Coordinator
+from tacit.methods.sgdmf.biased import BIAS, biased_items, biased_users, with_start
 from tacit.methods.sgdmf.parameters import SGDMFParameters
 from tacit.methods.sgdmf.update_rule import LAST_DRIFT, Steps, typical_signal
 from tacit.model import Fitted, Model
@@ -32,7 +34,10 @@ class VerticalCoordinator(Coordinator):
     """U ← Σ_k (m_k/m) U^(k), T times; then every party sends the factors of its own items."""
 
     def run(self, federation: Federation) -> Model:
-        U = start_factors(self.facts, self.facts.users, self.parameters.factors, "users")
+        starting = biased_users if self.parameters.from_biases else start_factors
+        U = starting(self.facts, self.facts.users, self.parameters.factors, "users")
+        if self.parameters.from_biases:
+            federation.ask("start")
         for t in federation.rounds(self.parameters.rounds):
             U = federation.mean("improve", users=U, t=t)
             federation.show(users=U)
@@ -55,6 +60,21 @@ class VerticalSilo(Party):
     def __init__(self, share: Share, parameters: SGDMFParameters, facts: Facts, gate: Gate) -> None:
         super().__init__(share, parameters, facts, gate)
         self.home.setdefault("items", start_factors(facts, self.member.items, parameters.factors, "items", share.name))
+
+    @step(
+        Kind.CHAIN,
+        takes=Schema(),
+        gives=Schema(biases=Floats("items")),
+        what="how far each of its items lies from its users' means, or from the scale's middle, by noised sums alone",
+    )
+    def start(self) -> Release:
+        noise, p = self.gate.noise, self.parameters.factors
+
+        def update(state: dict[str, Any], noised: dict[str, np.ndarray], step: int) -> dict[str, Any]:
+            b = estimated(noised, noise, BIAS, self.facts)
+            return {"biases": b, "items": biased_items(self.facts, b, p, self.name)}
+
+        return self.gate.chain(*contribution(self.ratings, BIAS, self.facts), update=update, release=("biases",))
 
     @step(
         Kind.CHAIN,
@@ -85,7 +105,7 @@ class VerticalSilo(Party):
     def finish(self, users: np.ndarray) -> Release:
         p, stream = self.parameters, self.gate.stream("move")
         kappa = max(1, p.final_steps or 0)
-        descend = Steps(p, self.facts, kappa, self.gate.noise, limit=LAST_DRIFT, stream=stream)
+        descend = Steps(p, self.facts, kappa, self.gate.noise, limit=min(LAST_DRIFT, p.rule.drift(p)), stream=stream)
         self.home["users"] = U = self._projected(users)
 
         def update(state: dict[str, Any], gradient: dict[str, np.ndarray], step: int) -> dict[str, Any]:
@@ -110,7 +130,8 @@ def specs(parameters: SGDMFParameters, context: Context) -> Sequence[Spec]:
     items = rule.query(parameters, context, ("items",), users_are_public=True, at_home=True)
     by_user = typical_signal(parameters, facts, facts.users, silos)
     by_item = typical_signal(parameters, facts, facts.items, silos)
-    return [
+    steps = [
         Spec("improve", both, parameters.rounds, parameters.local_steps, mean=True, signal=by_user),
         Spec("finish", items, answers=parameters.final_steps or 0, signal=by_item),
     ]
+    return with_start(context, steps) if parameters.from_biases else steps
