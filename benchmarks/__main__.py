@@ -13,6 +13,8 @@ from benchmarks.common.result import Missing, Result, quantity
 NAMES = (
     "sgd",
     "als",
+    "auto",
+    "ease",
     "noise",
     "secure",
     "devices",

@@ -147,7 +147,7 @@ class RunFile(Frozen):
     public: PublicSection = PublicSection()
     split: SplitSection = SplitSection()
     partition: PartitionSection = PartitionSection()
-    method: dict[str, Any] = Field(default_factory=lambda: {"name": "sgdmf"})
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "auto"})
     privacy: PrivacySection | None = None
     aggregation: AggregationSection = AggregationSection()
     engine: EngineSection = EngineSection()
@@ -158,7 +158,7 @@ class RunFile(Frozen):
         """The run file at `path`, with `changes` such as "method.rounds=50" made to it."""
         table = read_table(path)
         if any(change.startswith("method.") for change in changes):
-            table.setdefault("method", {"name": "sgdmf"})
+            table.setdefault("method", {"name": "auto"})
         for change in changes:
             _apply(table, change)
         if seed is not None:

@@ -54,7 +54,7 @@ def chosen(table: Mapping[str, Any], where: str = "the run file") -> tuple[Metho
     table = dict(table)
     misspelt = [key for key in table if did_you_mean(key, ["name"]) and key != "name"]
     if "name" not in table:
-        hint = f' "{misspelt[0]}" is not a known key; did you mean "name"?' if misspelt else ' Add name = "sgdmf".'
+        hint = f' "{misspelt[0]}" is not a known key; did you mean "name"?' if misspelt else ' Add name = "auto".'
         raise UsageError(f"In {where}, [method] has no name.{hint}")
     method = find(str(table.pop("name")))
     return method, checked(method.parameters, table, where=f"[method] of {where}")
