@@ -141,11 +141,11 @@ def _sampled(z: float, q: float, interval: float, replaced: bool) -> Any:
         at = np.arange(first, last + 1) * interval
         with np.errstate(all="ignore"):  # infinite x, where δ is what its limit is
             if adjacency is AdjacencyType.REPLACE:
-                x = z**2 * (_asinh_of_sinh(-at / 2, 0.5 / z**2 + math.log1p(-q) - math.log(q)) - at / 2)
+                x = z**2 * (_asinh_of_sinh(-at / 2, 0.5 * (1 / z) ** 2 + math.log1p(-q) - math.log(q)) - at / 2)
             elif adjacency is AdjacencyType.ADD:
-                x = 0.5 + z**2 * _log_of_part(-at, q)
+                x = -0.5 + _log_of_part(-at, q) * z**2 + 1
             else:
-                x = -0.5 - z**2 * _log_of_part(at, q)
+                x = -0.5 - _log_of_part(at, q) * z**2
             deltas = pair.mu_upper_cdf(x) - np.exp(at + pair.mu_lower_log_cdf(x))
         if adjacency is AdjacencyType.REMOVE:
             deltas = np.where(x == math.inf, -np.expm1(at), deltas)
@@ -158,14 +158,19 @@ def _sampled(z: float, q: float, interval: float, replaced: bool) -> Any:
 
 def _log_of_part(loss: Array, q: float) -> Array:
     """ln(1 + (e^loss − 1)/q); −∞ where that is no logarithm."""
-    small = math.log1p(-q) - loss
-    return np.where(small < -1e-9, loss - math.log(q) + np.log1p(-np.exp(np.minimum(small, 0.0))), -math.inf)
+    larger = loss + np.log(1 / q)
+    smaller = np.log(-(1 - 1 / q)) - larger
+    found = np.where(smaller < -1e-9, larger + np.log1p(-np.exp(np.minimum(smaller, 0.0))), -math.inf)
+    found[loss == 0] = np.log(1 / q + (1 - 1 / q))
+    return found
 
 
 def _asinh_of_sinh(half: Array, log_factor: float) -> Array:
-    """asinh(sinh(half)·e^log_factor), by logarithms."""
+    """asinh(sinh(half)·e^log_factor), by logarithms; of the C library where the library's are, to the last bit."""
     size = np.abs(half)
-    log = log_factor + size + np.log1p(-np.exp(-2 * size)) - math.log(2)
+    small = np.array([math.exp(-2 * each) for each in size.tolist()])
+    logs = np.array([math.log1p(-each) if each < 1 else -math.inf for each in small.tolist()])
+    log = log_factor + (size + logs - math.log(2))
     found: Array = np.sign(half) * np.logaddexp(0.5 * np.logaddexp(0, 2 * log), log)
     return found
 
