@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test setup lint types imports check stubs e2e audit sbom lock bench clean
+.PHONY: demo test setup lint types imports kernels check stubs e2e audit sbom lock bench clean
 
 demo: setup  ## four ways to train on demo data, and a report to read
 	@$(BIN)/tacit demo
 
-test: setup lint types imports check  ## lint, types, import order and all tests but tests/e2e
+test: setup lint  ## lint, types, import order and all tests but tests/e2e
+	@$(MAKE) --no-print-directory --jobs=2 types imports check
 
 setup: .venv/ready  ## a virtual environment from the lock; repeated only when the lock changes
 
@@ -16,7 +17,7 @@ setup: .venv/ready  ## a virtual environment from the lock; repeated only when t
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tacit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 …")'
 	@echo "Setting up .venv (once; a minute or two) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -29,8 +30,12 @@ types:
 imports:
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
-check:
-	@$(BIN)/pytest -n auto --dist worksteal --ignore=tests/e2e
+# Kernels come first and in one process: their tests compile them, and all workers read what they left in the cache.
+kernels:
+	@$(BIN)/pytest tests/kernels
+
+check: kernels
+	@$(BIN)/pytest -n auto --dist worksteal --ignore=tests/e2e --ignore=tests/kernels
 
 stubs: setup  ## the estimators' signatures and descriptions, for editors and mypy
 	@$(BIN)/python .ci/stubs.py src/tacit/estimator/__init__.pyi

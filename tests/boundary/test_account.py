@@ -92,6 +92,26 @@ def test_rounding_of_the_transform_is_paid_for():
     assert losses.delta(steps, 60.0, ZERO_OUT, exact) >= losses.slack(steps) > 1e-11
 
 
+@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
+@pytest.mark.parametrize("rate", [1e-5, 0.1, 0.95, 1.0])
+@pytest.mark.parametrize("z", [0.4, 1.0, 6.0])
+def test_dots_that_are_computed_at_once_are_the_librarys_own(z, rate, relation):
+    """δ of one step and of fifty, at every size of ε: to 15 digits, and to the fiftyfold of that."""
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    neighbours = NeighboringRelation.REPLACE_ONE if relation is REPLACE else NeighboringRelation.REPLACE_SPECIAL
+    with np.errstate(all="ignore"):
+        theirs = library.from_gaussian_mechanism(
+            z, sampling_prob=rate, value_discretization_interval=0.01, neighboring_relation=neighbours
+        )
+        ours = losses._single(SampledGaussian(z, rate), relation, 0.01)
+        at = np.concatenate([np.linspace(-3, 3, 25), [10.0, 40.0]])
+        for many, atol in ((1, 2e-15), (50, 1e-13)):
+            expected, found = (each.self_compose(many).get_delta_for_epsilon(at) for each in (theirs, ours))
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=atol)
+
+
 @pytest.mark.parametrize("mu", [1e-9, 1e-5, 1e-3, 0.3, 2.0, 50.0, 1e4, 1e8])
 @pytest.mark.parametrize("delta", [0.4, 1e-5, 1e-12, 1e-200])
 def test_the_exact_trade_off_is_stable(mu, delta):

@@ -209,16 +209,16 @@ def test_user_attributes_carry_taste(column):
     assert min(p_values) < 1e-6
 
 
-@pytest.mark.parametrize("seed", [7, 8])
-def test_factors_beat_biases_and_together_beats_alone(seed):
-    w = synthesize(1000, 500, 50_000, seed=seed)
-    training, test = split(w.ratings, test=0.1, seed=seed)
+def test_factors_beat_biases_and_together_beats_alone():
+    w = synthesize(1000, 500, 50_000, seed=7)
+    training, test = split(w.ratings, test=0.1, seed=7)
 
     def mse(name, into=4):
-        parties = partition(training, into=into, seed=seed)
+        parties = partition(training, into=into, seed=7)
         method, parameters = chosen({"name": name})
-        predictor = train(PreparedRun.of(method, parameters, Facts.of(parties, seed)), parties).predictor
+        predictor = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties).predictor
         return evaluate(predictor, test, ranking=False, bootstrap=0).metrics["mse"]
 
-    assert w.irreducible_mse < mse("central") < 0.9 * mse("bias") < 0.9 * mse("item-mean")
-    assert mse("central") < 0.95 * mse("local") < 0.95 * mse("local", into=10)
+    central = mse("central")
+    assert w.irreducible_mse < central < 0.9 * mse("bias") < 0.9 * mse("item-mean")
+    assert central < 0.95 * mse("local") < 0.95 * mse("local", into=10)

@@ -1,5 +1,6 @@
 """Engines agree on every method that `make test` leaves out."""
 
+import test_ease
 import test_method_contracts as contracts
 from test_engines_agree import KINDS
 
@@ -8,7 +9,7 @@ from tacit.testing.method_contract import MethodContract
 
 OTHERS = [
     found
-    for found in vars(contracts).values()
+    for found in (*vars(contracts).values(), *vars(test_ease).values())
     if isinstance(found, type) and issubclass(found, MethodContract) and found not in (MethodContract, *KINDS)
 ]
 globals().update({other.__name__: AgreementContract.of(other) for other in OTHERS})

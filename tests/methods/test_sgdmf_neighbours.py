@@ -311,7 +311,7 @@ def steps_share_their_noise(patch):
     patch.setattr(Gate, "_source", lambda self, purpose, *number: real(self, purpose, *[0] * len(number)))
 
 
-#: What is planted, the check that must fail, and on which case; test_privacy_contracts plants what moves neighbours.
+#: What is planted, the check that must fail, and on which case; what moves neighbours is planted with the contracts.
 PLANTED = {
     "received factors not projected": (received_factors_are_not_projected, check_projected, everybody(HOME)),
     "received not projected, vertical": (received_factors_are_not_projected, check_projected, everybody(VERTICAL)),

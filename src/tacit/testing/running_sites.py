@@ -27,14 +27,8 @@ def sites() -> LocalSites:
     return kept
 
 
-def rest() -> None:
-    """Close the coordinator of the sites that are kept up, if there are any: a process can hold one at a time."""
-    if sites.cache_info().currsize:
-        sites().close_coordinator()
-
-
 def stop() -> None:
-    """Stop the sites that are kept up, if there are any: an open coordinator keeps its process from ending."""
+    """Stop the sites that are kept up, if there are any: a process can hold one coordinator at a time."""
     if sites.cache_info().currsize:
         sites().stop()
         shutil.rmtree(sites().folder, ignore_errors=True)
