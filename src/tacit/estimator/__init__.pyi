@@ -137,12 +137,12 @@ class AMDPSGD(Estimator):
     """Alternating minimisation by private gradient steps with adaptive weights: see help(AMDPSGD)."""
 
     method: ClassVar[str]
-    factors: int = 1
-    rounds: int = 30
+    factors: int | None = None
+    rounds: int | None = None
     rate: float = 0.2
-    clip: float = 1.0
-    skew: float = 0.5
-    counts_share: float = 0.2
+    clip: float = 0.85
+    skew: float = 0.35
+    counts_share: float = 0.1
     privacy: DP | None = None
     aggregation: str | Mapping[str, Any] = "plain"
     seed: int = 7
