@@ -152,8 +152,12 @@ def global_draws(folder: Path) -> list[str]:
 # -- 9 · every fast kernel has a twin -------------------------------------------------------------------------
 
 
-#: Modules whose compiled functions are the steps of one kernel, which has the face and the twin.
-ONE_KERNEL = {"tacit.kernels.components": "components"}
+#: Compiled functions, or all of a module, that are steps of one kernel, which has the face and the twin.
+ONE_KERNEL = {
+    "tacit.kernels.components": "components",
+    "tacit.kernels.tastes._factored": "posteriors",
+    "tacit.kernels.tastes._own": "posteriors",
+}
 
 
 def without_twin(modules) -> list[str]:
@@ -162,7 +166,8 @@ def without_twin(modules) -> list[str]:
     for module in modules:
         for name, thing in vars(module).items():
             if hasattr(thing, "py_func") and thing.__module__ == module.__name__:
-                face = ONE_KERNEL.get(module.__name__, name.removeprefix("_"))
+                part_of = ONE_KERNEL.get(f"{module.__name__}.{name}", ONE_KERNEL.get(module.__name__))
+                face = part_of or name.removeprefix("_")
                 missing += [f"{module.__name__}.{n}" for n in (face, f"{face}_numpy") if not hasattr(module, n)]
     return missing
 

@@ -20,10 +20,10 @@ from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods.auto import AutoParameters, AutoParty
-from tacit.methods.auto.features import described
 from tacit.methods.auto.shared import basis_features
 from tacit.methods.auto.specs import specs
 from tacit.methods.context import Context, Target
+from tacit.methods.item_features import described
 from tacit.model import Model
 from tacit.partition import Setting, partition
 from tacit.rng import derive

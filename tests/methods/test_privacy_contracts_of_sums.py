@@ -12,6 +12,7 @@ from tacit.boundary.release import Kind
 from tacit.data.ratings import Feedback
 from tacit.errors import PrivacyRefused
 from tacit.guarantee import Unit
+from tacit.methods import bias
 from tacit.methods.auto import AutoParty
 from tacit.methods.auto.shared import Shared
 from tacit.methods.bias import BiasParty
@@ -101,8 +102,8 @@ class TestALS(PrivacyContract):
 
 def test_planted_users_that_share_a_mean(monkeypatch):
     """One record moves what all others contribute."""
-    mean = lambda self, b: np.full(self.member.users, self.ratings.values.sum() / 9, np.float32)  # noqa: E731
-    monkeypatch.setattr(BiasParty, "_levels", mean)
+    mean = lambda r, *_: np.full(r.n_users, r.values.sum() / 9, np.float32)  # noqa: E731
+    monkeypatch.setattr(bias, "levels", mean)
     assert "times as far apart" in caught(TestBias, Setting.HORIZONTAL, Unit.USER)
 
 

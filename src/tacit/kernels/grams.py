@@ -67,7 +67,7 @@ def gram_sums_numpy(indptr, columns, weights, values, x):
 
 
 @compiled(fastmath=True)
-def _solutions(sums, targets, weight, common, first, last, out):
+def _gram_solutions(sums, targets, weight, common, first, last, out):
     k = targets.shape[1]
     a, x = np.empty((k, k)), np.empty(k)
     for i in range(first, last):
@@ -106,7 +106,7 @@ def gram_solutions(sums: Array, targets: Array, weight: float, common: Array) ->
     sums, targets = np.ascontiguousarray(sums), np.ascontiguousarray(targets)
 
     def block(first: int, last: int) -> None:
-        _solutions(sums, targets, weight, common, first, last, out)
+        _gram_solutions(sums, targets, weight, common, first, last, out)
 
     in_row_blocks(block, np.arange(n + 1), n * k**3)
     return out

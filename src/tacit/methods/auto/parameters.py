@@ -43,9 +43,15 @@ class AutoParameters(Parameters):
     directions : principal directions of the public features that become tastes
     corrections : directions of taste along which items get factors of their own
     head : K, of how many of the most popular items pairs are counted; by default as many as outweigh their noise
-    summary_share, means_share, prior_share, tastes_share, residuals_share, factors_share, together_share, vote_share :
-        parts of the budget for each release; by a rule in μ and n where left out. Parts are relative: together they
-        are the whole budget. Of implicit feedback means_share is for counts
+    summary_share : part of the budget for users' mean level, and how much a user's ratings vary. Parts are relative,
+        together they are the whole budget, and those left out follow a rule in μ and n
+    means_share : part for item means and counts; of implicit feedback, for counts
+    prior_share : part for what is expected of a user by how much and what they rate
+    tastes_share : part for how much tastes vary in each direction
+    residuals_share : part for what tastes leave unexplained of each item's mean, twice
+    factors_share : part for item factors beyond public features, twice
+    together_share : part for how items occur together
+    vote_share : part for the vote whether that ranks better
     """
 
     objective: Literal["rating", "ranking", "liked"] = "rating"
