@@ -314,3 +314,28 @@ def test_a_publishers_count_makes_a_list_of_all_items(folder, monkeypatch, items
 def test_parts_of_a_list_are_listed(folder):
     ratings = load(folder / "ratings.csv", catalogue=folder / "items.csv", scale=(1, 5))
     assert all(share.ratings.item_ids.listed for share in partition(ratings, into=3, by="item"))
+
+
+# -- scales -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "feedback", "scale"),
+    [
+        ("ml-1m", "explicit", Scale(1, 5)),
+        ("ml-1m", "implicit", Scale(0, 1)),
+        ("ml-1m", "count", Scale(0, 5)),
+        ("hetrec2011-lastfm-2k", "implicit", Scale(0, 1)),
+    ],
+)
+def test_a_known_set_has_the_scale_of_its_feedback(source, feedback, scale):
+    found = public_facts(DataSection(source=source, feedback=feedback), PublicSection())
+    assert found.scale == scale
+    assert found.feedback == feedback
+
+
+def test_counts_without_a_published_scale_must_declare_one():
+    plays = DataSection(source="hetrec2011-lastfm-2k", feedback="count")
+    with pytest.raises(UsageError, match="scale must be a public fact"):
+        public_facts(plays, PublicSection())
+    assert public_facts(plays, PublicSection(scale=(0, 50_000))).scale == Scale(0, 50_000)

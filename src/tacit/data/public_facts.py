@@ -40,19 +40,20 @@ PUBLISHED = {
     "ml-20m": PublicFacts(138_493, 27_278, Scale(0.5, 5), 20_000_263),
     "ml-25m": PublicFacts(162_541, 62_423, Scale(0.5, 5), 25_000_095),
     "jester-1": PublicFacts(24_983, 100, Scale(-10, 10), 1_810_455),
+    "hetrec2011-lastfm-2k": PublicFacts(1_892, 17_632, Scale(0, 1), 92_834, feedback=Feedback.IMPLICIT),
 }
 
 
 def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> PublicFacts:
     """The facts in [public], or those of a named set or the demo; a missing fact is an error."""
-    known = PUBLISHED.get(data.source)
+    known, kind = PUBLISHED.get(data.source), Feedback(data.feedback)
     if data.source == "demo" and data.feedback != "count":
         size, explicit = data.users or 1_000, data.feedback == "explicit"
         known = PublicFacts(
             size, data.items or 500, Scale(1, 5) if explicit else Scale(0, 1), data.ratings or 50 * size
         )
     users = public.users or (None if known is None else known.users)
-    scale = Scale(*public.scale) if public.scale is not None else None if known is None else known.scale
+    scale = Scale(*public.scale) if public.scale is not None else _scale(known, kind)
     listed = _listed(data, public, seed) if public.catalogue is not None or (known and public.features) else None
     items = len(listed) if public.catalogue is not None and listed else None if known is None else known.items
     if scale is None:
@@ -63,7 +64,16 @@ def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> Pub
         raise _undeclared("catalogue", 'catalogue = "items.csv"')
     ratings = public.ratings or (users * min(TYPICAL_RATINGS, items) if known is None else known.ratings)
     features = 0 if listed is None else listed.width
-    return PublicFacts(users, items, scale, ratings, features, Feedback(data.feedback), listed)
+    return PublicFacts(users, items, scale, ratings, features, kind, listed)
+
+
+def _scale(known: PublicFacts | None, kind: Feedback) -> Scale | None:
+    """A known set's scale, which is 0…1 for implicit feedback of any set, and starts at 0 for counts."""
+    if kind is Feedback.IMPLICIT:
+        return Scale(0, 1)
+    if known is None or known.feedback is Feedback.IMPLICIT:
+        return None
+    return Scale(0, known.scale.high) if kind is Feedback.COUNT else known.scale
 
 
 def _undeclared(name: str, example: str) -> UsageError:
