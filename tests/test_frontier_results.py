@@ -38,7 +38,7 @@ def test_runs_become_a_table_of_means_and_deviations(tmp_path):
     run(tmp_path, "auto-1.0-8", 0.7)
     run(tmp_path, "auto-objective-=-ranking--0.5-7", 0.8, **{"hr_full@10": 0.25})
     run(tmp_path, "central-none-7", 0.4)
-    made = frontier.tables([{name: "" for name in frontier.NUMBERS} | row for row in frontier.collected(tmp_path)])
+    made = frontier.tables([dict.fromkeys(frontier.NUMBERS, "") | row for row in frontier.collected(tmp_path)])
     assert made["tiny-mse"].splitlines() == [
         "| MSE | ε = 0.5 | ε = 1 | no privacy |",
         "|---|---|---|---|",

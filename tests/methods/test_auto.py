@@ -134,7 +134,7 @@ def test_a_strict_budget_is_spent_on_few_stages_and_a_large_one_on_all():
     def stages(epsilon, users):
         facts = PublicFacts(users, 3883, WHOLE.scale, 165 * users, 19)
         context = Context(facts, Setting.HORIZONTAL, 10, Target(epsilon, 1e-6, Unit.USER))
-        return set(AutoParameters().resolved(context).shares)
+        return set(AutoParameters(objective="rating").resolved(context).shares)
 
     assert "factors" not in stages(0.5, 6040)
     assert stages(8.0, 6040) == set(STAGES)

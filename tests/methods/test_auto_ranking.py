@@ -194,7 +194,7 @@ def test_pairs_and_votes_are_in_every_partys_ledger(tmp_path, monkeypatch):
     ("method", "privacy", "why"),
     [
         ({"objective": "ranking"}, {"unit": "rating"}, "move[s]? with each"),
-        ({"head": 20}, {}, 'for objective = "ranking"'),
+        ({"head": 20, "objective": "rating"}, {}, 'for objective = "ranking"'),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(method, privacy, why):

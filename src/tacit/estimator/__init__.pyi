@@ -13,7 +13,7 @@ class Auto(Estimator):
     """Item means and tastes: see help(Auto)."""
 
     method: ClassVar[str]
-    objective: Literal["rating", "ranking", "liked"] = "rating"
+    objective: Literal["rating", "ranking", "liked"] = "ranking"
     directions: int | None = None
     corrections: int | None = None
     head: int | None = None

@@ -24,7 +24,7 @@ DAMPING = 10.0
 def head_size(context: Context, share: float) -> int:
     """K, of how many items pairs are worth their part of the budget; 0: of none. From public quantities alone."""
     facts = context.facts
-    mu = context.mu / (2 if context.unit is Unit.RATING else 1)
+    mu = context.sum_mu / (2 if context.unit is Unit.RATING else 1)
     size = int(min(facts.items, MOST, PER_USER * facts.users * mu * math.sqrt(share)))
     dense = facts.ratings > DENSEST * facts.users * facts.items
     return 0 if size < FEWEST or dense else size

@@ -24,14 +24,15 @@ def choice_budget(parameters: Any, context: Context) -> dict[str, Any]:
     parts = IMPLICIT_PARTS if implicit else PARTS
     given = [name for name in ("head", *PARTS) if getattr(parameters, name)]
     none = {"head": 0, **dict.fromkeys(PARTS, 0.0)}
-    if implicit and context.unit is Unit.RATING and not given:
+    asked = given or (not implicit and "objective" in parameters.model_fields_set)
+    if context.unit is Unit.RATING and not asked:
         return none
     if not implicit and parameters.objective != "ranking":
         if given:
             raise UsageError(f'[method] {given[0]} is for objective = "ranking"; set that too, or leave it out.')
         return none
     if context.unit is Unit.RATING:
-        what = f"[method] {given[0]}" if implicit else 'objective = "ranking"'
+        what = f"[method] {given[0]}" if given else 'objective = "ranking"'
         raise UsageError(
             f'{what} is for unit = "user": which items occur together moves with each of a user\'s ratings, so per '
             "rating auto ranks by counts and tastes, which cost nothing more; leave it out."

@@ -37,8 +37,8 @@ class AutoParameters(Parameters):
 
     Parameters
     ----------
-    objective : "rating", which spends nothing on the ranking; "ranking", which also pays for how items occur together
-        and for a vote whether that ranks better; or "liked", which ranks items by how much they are liked, too.
+    objective : "ranking", which also pays for how items occur together and for a vote whether that ranks better;
+        "rating", which spends nothing on the ranking; or "liked", which ranks items by how much they are liked, too.
         Implicit feedback has ranking only
     directions : principal directions of the public features that become tastes
     corrections : directions of taste along which items get factors of their own
@@ -54,7 +54,7 @@ class AutoParameters(Parameters):
     vote_share : part for the vote whether that ranks better
     """
 
-    objective: Literal["rating", "ranking", "liked"] = "rating"
+    objective: Literal["rating", "ranking", "liked"] = "ranking"
     directions: int | None = Field(default=None, ge=0, le=200)
     corrections: int | None = Field(default=None, ge=0, le=32)
     head: int | None = Field(default=None, ge=0, le=2_000)
