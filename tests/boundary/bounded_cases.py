@@ -12,6 +12,7 @@ from tacit.data.ratings import Ratings, Scale
 from tacit.data.vocabulary import Vocabulary
 from tacit.guarantee import Relation, Unit
 from tacit.rng import derive
+from tacit.secure.quantize import Repeated
 
 ZERO_OUT, ADD_REMOVE, REPLACE = Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE
 USER, RATING = Unit.USER, Unit.RATING
@@ -143,7 +144,8 @@ def by_user(contributions):
 def assert_same_in_chunks(answering, at_once, widest):
     """Some users at a time add the same as all at once, and no more than fit are held; returns how many chunks."""
     whole = answering.contributions({}, derive(1, "unused"))
-    chunks = list(answering.chunks({}, derive(1, "unused")))
+    parts = answering.chunks({}, derive(1, "unused"))
+    chunks = [part.each if isinstance(part, Repeated) else part for part in parts]
     for name in ("values", "cells"):
         assert np.array_equal(np.concatenate([getattr(c, name) for c in chunks]), getattr(whole, name))
     assert np.array_equal(np.concatenate([np.diff(c.starts) for c in chunks]), np.diff(whole.starts))

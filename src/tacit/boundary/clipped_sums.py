@@ -23,7 +23,7 @@ from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Contributions
+from tacit.secure.quantize import Contributions, Summands
 
 #: Limits are met a millionth early: rounding lifts a norm of k numbers by less than k·2⁻⁵³ of itself, so no norm of
 #: fewer than 2³² numbers exceeds its limit in float64 either.
@@ -49,7 +49,7 @@ class Bounded:
             f"A {type(self).__name__} exposes no per-user contributions, so it cannot run under secagg."
         )
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Summands]:
         """The contributions, some users at a time where all would take too much memory."""
         yield self.contributions(state, stream)
 

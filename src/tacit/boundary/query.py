@@ -17,7 +17,7 @@ import numpy as np
 from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array
 from tacit.guarantee import Relation, Unit
-from tacit.secure.quantize import Contributions
+from tacit.secure.quantize import Summands
 
 Blocks = Mapping[str, Array]
 
@@ -113,7 +113,7 @@ class Answering(Protocol):
 class Summable(Answering, Protocol):
     """An answer that is a sum of contributions, each of which can be rounded to integers by itself."""
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Summands]:
         """What each user, or each rating, adds to the answer's blocks, flattened in the order of their names."""
 
 

@@ -29,7 +29,7 @@ from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.kernels.posteriors import moment_sums
-from tacit.secure.quantize import Contributions
+from tacit.secure.quantize import Contributions, Repeated
 
 #: Numbers that are held at a time.
 AT_ONCE = 4_000_000
@@ -154,34 +154,38 @@ class ScaledSum(Bounded):
         return {"moments": moments, "targets": targets, **{name: x.sum(axis=0) for name, x in self.told.items()}}
 
     def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
-        """What each user adds, all at once."""
-        return self._of(0, len(self.here))
+        """What each user adds, all at once and number by number."""
+        return self._of(0, len(self.here)).each
 
-    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Contributions]:
-        """The same, some users at a time."""
-        width, once = (sum(x.shape[1] for x in blocks) for blocks in (self.rows, self.told.values()))
-        numbers = width * self.ratings.indptr + once * np.arange(len(self.here) + 1)
+    def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Repeated]:
+        """The same, some users at a time; M is one row for all of a user's items."""
+        each, once = self.rows[1].shape[1], sum(x.shape[1] for x in (self.rows[0], *self.told.values()))
+        numbers = each * self.ratings.indptr + once * np.arange(len(self.here) + 1)
         for first, last in user_batches(numbers, AT_ONCE):
             yield self._of(first, last)
 
-    def _of(self, first: int, last: int) -> Contributions:
+    def _of(self, first: int, last: int) -> Repeated:
         """What users first … last − 1 add to the blocks, which follow each other in the order of their names."""
         ratings, (moments, means) = self.ratings, self.rows
-        mine = slice(ratings.indptr[first], ratings.indptr[last])
-        owners, items = ratings.users[mine], ratings.items[mine].astype(np.int64)[:, None]
-        everyone, none = np.arange(first, last), np.zeros((last - first, 1), dtype=np.int64)
+        mine, m, size = slice(ratings.indptr[first], ratings.indptr[last]), ratings.n_items, 0
+        owners, items = ratings.users[mine], ratings.items[mine].astype(np.int64)
+        everyone, none = np.arange(first, last), np.zeros(last - first, dtype=np.int64)
         adds = {name: (everyone, none, rows[first:last], 1) for name, rows in self.told.items()}
-        adds["moments"] = (owners, items, moments[owners], ratings.n_items)
-        adds["targets"] = (owners, items, means[owners] * self.values[mine, None], ratings.n_items)
-        cells, who, size = [], [], 0
-        for name in sorted(adds):
+        adds["targets"] = (owners, items, means[owners] * self.values[mine, None], m)
+        cells, who, values, place = [], [], [], 0
+        for name in sorted({"moments", *adds}):
+            if name == "moments":
+                place, size = size, size + m * moments.shape[1]
+                continue
             owner, row, numbers, height = adds[name]
             width = numbers.shape[1]
-            cells.append((size + row * width + np.arange(width)).ravel())
+            cells.append((size + row[:, None] * width + np.arange(width)).ravel())
             who.append(np.repeat(owner, width))
+            values.append(numbers.ravel())
             size += height * width
         owner = np.concatenate(who)
         order = np.argsort(owner, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(owner - first, minlength=last - first))])
-        values = np.concatenate([adds[name][2].ravel() for name in sorted(adds)])
-        return Contributions(starts, np.concatenate(cells)[order], values[order], size)
+        rest = Contributions(starts, np.concatenate(cells)[order], np.concatenate(values)[order], size)
+        indptr = ratings.indptr[first : last + 1] - ratings.indptr[first]
+        return Repeated(indptr, items, moments[first:last], place, m, rest)

@@ -8,13 +8,13 @@ again (Kairouz, Liu and Steinke 2021, "The distributed discrete Gaussian mechani
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from tacit.errors import DataError, PrivacyRefused
-from tacit.kernels.rounding import round_and_add
+from tacit.kernels.rounding import add_rows, round_and_add, round_rows
 from tacit.secure.masks import words
 
 Array = np.ndarray[Any, Any]
@@ -66,6 +66,52 @@ class Contributions:
         return Contributions(starts, self.cells[entries], self.values[entries], self.size)
 
 
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """Contributions that hold one row of numbers at several places alike, and others number by number.
+
+    Attributes
+    ----------
+    starts : (k+1,) int64; the a-th contribution holds its row at places[starts[a] : starts[a+1]], all of them different
+    places : (nnz,) int64, 0 … height − 1; a row at place i lies in the cells from first + i·width on
+    rows : (k, width) float64
+    first, height : where the places begin among the cells, and how many there are
+    rest : the others, in cells that no place covers
+    """
+
+    starts: Array
+    places: Array
+    rows: Array
+    first: int
+    height: int
+    rest: Contributions
+
+    @property
+    def each(self) -> Contributions:
+        """The same number by number."""
+        width, counts, lengths = self.rows.shape[1], np.diff(self.starts), np.diff(self.rest.starts)
+        owners = np.repeat(np.arange(len(counts)), counts)
+        cells = self.first + self.places[:, None] * width + np.arange(width)
+        who = np.concatenate([np.repeat(owners, width), np.repeat(np.arange(len(lengths)), lengths)])
+        order = np.argsort(who, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(counts * width + lengths)]).astype(np.int64)
+        values = np.concatenate([self.rows[owners].ravel(), self.rest.values])
+        return Contributions(
+            starts, np.concatenate([cells.ravel(), self.rest.cells])[order], values[order], self.rest.size
+        )
+
+    def some(self, wanted: Array) -> Repeated:
+        """The contributions that are wanted, (k,) bool."""
+        counts = np.diff(self.starts)
+        starts = np.concatenate([[0], np.cumsum(counts[wanted])]).astype(np.int64)
+        places = self.places[np.repeat(wanted, counts)]
+        return Repeated(starts, places, self.rows[wanted], self.first, self.height, self.rest.some(wanted))
+
+
+#: What many users, or many ratings, add to a sum.
+Summands = Contributions | Repeated
+
+
 @dataclass(frozen=True)
 class Rounding:
     """How a contribution becomes integers, and how long it can be then.
@@ -83,7 +129,9 @@ class Rounding:
     Steinke 2021, Lemma on conditional rounding), and what is longer is drawn again. So the bound holds for *every*
     outcome and contribution. No other contribution's numbers or coins enter its rounding. An entry of 0 stays 0, so an
     empty record adds 0. Integers satisfy |x| ≤ x², hence Δ₁ ≤ min(√d·Δ₂, Δ₂²); that is enforced as well, should a
-    contribution have more non-zero coordinates than were declared.
+    contribution have more non-zero coordinates than were declared. A `Repeated` row is rounded once for all its places:
+    the bounds, which are enforced on the whole contribution, hold as before. Its coins count several times, so that
+    more draws are too long, and those that are kept are shorter on average, by below 1 %/√width.
     """
 
     step: float
@@ -112,23 +160,52 @@ class Rounding:
         """Δ₁ of one contribution, in steps."""
         return max(self.l2, min(math.sqrt(self.touched) * self.l2, self.l2**2))
 
-    def summed(self, given: Contributions, coins: Uniform) -> Array:
+    def summed(self, given: Summands, coins: Uniform) -> Array:
         """The sum of all contributions, each rounded by itself; (size,) int64."""
-        if len(given.starts) < 1 or given.starts[-1] != len(given.cells) or len(given.cells) != len(given.values):
-            raise DataError("The contributions to a sum do not cover their entries; build them again.")
-        if len(given.cells) and not (given.cells.min() >= 0 and given.cells.max() < given.size):
-            raise DataError(f"A contribution to a sum lies outside its {given.size:,} cells; build it again.")
-        total, rest, most = np.zeros(given.size, dtype=np.int64), given, (self.l2**2, self.l1)
+        pending = _checked(given)
+        total = np.zeros(pending.rest.size, dtype=np.int64)
         for _attempt in range(TRIES + 1):
-            drawn = coins.uniform(len(rest.values))
-            too_long = round_and_add(rest.starts, rest.cells, rest.values, drawn, self.step, *most, total)
+            of_rows = coins.uniform(pending.rows.size) if pending.rows.size else np.zeros(0)
+            drawn = of_rows, coins.uniform(len(pending.rest.values))
+            too_long = self._added(pending, drawn, self.step, total)
             if not too_long.any():
                 return total
-            rest = rest.some(too_long)
+            pending = pending.some(too_long)
         # Cut towards 0, which lengthens nothing; what is too long even so broke its clip, and adds nothing.
-        cut, still = np.trunc(rest.values / self.step), np.zeros(len(rest.values))
-        round_and_add(rest.starts, rest.cells, cut, still, 1.0, *most, total)
+        rest = replace(pending.rest, values=np.trunc(pending.rest.values / self.step))
+        cut = replace(pending, rows=np.trunc(pending.rows / self.step), rest=rest)
+        self._added(cut, (np.zeros(cut.rows.size), np.zeros(len(rest.values))), 1.0, total)
         return total
+
+    def _added(self, given: Repeated, coins: tuple[Array, Array], step: float, total: Array) -> Array:
+        """Round and add what is not too long then; (k,) bool, what was."""
+        most, rest = (self.l2**2, self.l1), given.rest
+        whole, before = round_rows(given.starts, given.places, given.rows, coins[0], step, *most, given.height)
+        too_long = round_and_add(rest.starts, rest.cells, rest.values, coins[1], step, *most, before, total)
+        whole[too_long] = 0
+        add_rows(given.starts, given.places, whole, total[given.first :], given.height)
+        return too_long
+
+
+def _checked(given: Summands) -> Repeated:
+    """With rows of no width where there are none; refused where it does not fit together."""
+    if isinstance(given, Contributions):
+        none = np.zeros(0, dtype=np.int64)
+        count = max(0, len(given.starts) - 1)
+        given = Repeated(np.zeros(count + 1, dtype=np.int64), none, np.zeros((count, 0)), 0, 0, given)
+    for starts, cells, size in (
+        (given.rest.starts, given.rest.cells, given.rest.size),
+        (given.starts, given.places, given.height),
+    ):
+        if len(starts) != len(given.rows) + 1 or starts[-1] != len(cells):
+            raise DataError("The contributions to a sum do not cover their entries; build them again.")
+        if len(cells) and not (cells.min() >= 0 and cells.max() < size):
+            raise DataError(f"A contribution to a sum lies outside its {size:,} cells; build it again.")
+    if len(given.rest.cells) != len(given.rest.values) or len(given.rest.starts) < 1:
+        raise DataError("The contributions to a sum do not cover their entries; build them again.")
+    if given.first + given.height * given.rows.shape[1] > given.rest.size:
+        raise DataError(f"A contribution to a sum lies outside its {given.rest.size:,} cells; build it again.")
+    return given
 
 
 def bits_for(contributions: int, rounding: Rounding, variance: float, cells: int) -> int:

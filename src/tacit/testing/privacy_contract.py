@@ -33,7 +33,7 @@ from tacit.partition import Parties, Setting
 from tacit.prepare.plan import Plan, plan_run
 from tacit.prepare.prepared import PreparedRun, Record
 from tacit.rng import derive, stream_key
-from tacit.secure.quantize import Contributions
+from tacit.secure.quantize import Contributions, Repeated, Summands
 from tacit.testing.adversary import (
     DIALS,
     ITEMS,
@@ -263,7 +263,7 @@ def covered(terms: StepTerms) -> float:
     return multiplier(terms) * terms.sensitivity
 
 
-def integer_distance(here: Sequence[Contributions], there: Sequence[Contributions], terms: StepTerms) -> float:
+def integer_distance(here: Sequence[Summands], there: Sequence[Summands], terms: StepTerms) -> float:
     """How far a sum of integers moves between neighbours, in parts of what is charged: the larger of Δ₂'s and Δ₁'s.
 
     Contributions that both have fall out, since each is rounded by its own coins; every other one can move the sum by
@@ -288,9 +288,9 @@ def integer_distance(here: Sequence[Contributions], there: Sequence[Contribution
     return max(l2 / event.l2, l1 / event.l1)
 
 
-def _single(parts: Sequence[Contributions]) -> Iterator[bytes]:
+def _single(parts: Sequence[Summands]) -> Iterator[bytes]:
     """Each piece that is not 0, as its cells."""
-    for pieces in parts:
+    for pieces in (part.each if isinstance(part, Repeated) else part for part in parts):
         for start, end in zip(pieces.starts, pieces.starts[1:], strict=False):
             whole = np.zeros(pieces.size)
             whole[pieces.cells[start:end]] = pieces.values[start:end]
