@@ -44,10 +44,11 @@ def test_the_card_says_what_is_assumed_public(tmp_path, privacy, features, words
     assert json.loads((tmp_path / "run" / "about.json").read_text())["data"]["features"] == features
 
 
-@pytest.mark.parametrize("name", ["tags", "Tags:text", "reviews"])
+@pytest.mark.parametrize("name", ["tags", "Tags:text", "reviews", "user_tags", "keywords"])
 def test_authors_of_tags_are_said_not_to_be_protected(name):
     assert assumed_public(9, ["genres", name]).endswith(
-        f"genres, {name}. Tags and reviews are written by users, and their authors are not protected."
+        f"genres, {name}. Tags and reviews are written by users, and their authors, who may be users of this run, "
+        "are not protected."
     )
     assert "authors" not in assumed_public(9, ["genres", "year"])
 

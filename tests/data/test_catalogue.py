@@ -305,10 +305,10 @@ def test_rated_items_alone_are_no_list(folder):
     assert load("demo").item_ids.listed
 
 
-@pytest.mark.parametrize(("items", "listed"), [(2, True), (3, False)])
-def test_a_publishers_count_makes_a_list_of_all_items(folder, monkeypatch, items, listed):
-    monkeypatch.setitem(PUBLISHED, "tiny", PublicFacts(2, items, Scale(1, 5), 3))
-    assert load("tiny").item_ids.listed is listed
+def test_a_count_never_makes_a_list(folder, monkeypatch):
+    """Emptying the record of an item's only user would change the count, and with it whether a private run starts."""
+    monkeypatch.setitem(PUBLISHED, "tiny", PublicFacts(2, 2, Scale(1, 5), 3))
+    assert not load("tiny").item_ids.listed
 
 
 def test_parts_of_a_list_are_listed(folder):

@@ -52,6 +52,21 @@ def test_last_fm_gives_plays(home):
     assert load("hetrec2011-lastfm-2k", feedback="implicit").values.tolist() == [1.0, 1.0]
 
 
+def test_artists_are_a_list_only_where_the_publisher_lists_them(home):
+    folder = home / "data" / "hetrec2011-lastfm-2k"
+    assert not load("hetrec2011-lastfm-2k").item_ids.listed
+    (folder / "artists.dat").write_text("id\tname\turl\n51\tDuran Duran\tx\n52\tMorcheeba\ty\n53\tAir\tz\n")
+    ratings = load("hetrec2011-lastfm-2k")
+    assert ratings.item_ids.listed
+    assert ratings.item_ids.ids.tolist() == [51, 52, 53]
+
+
+def test_jesters_jokes_are_numbered_whoever_rated_them(home):
+    ratings = load("jester-1")
+    assert ratings.item_ids.listed
+    assert ratings.n_items == 100
+
+
 def test_libimseti_as_published(home):
     ratings = load("libimseti")
     assert (ratings.scale.low, ratings.scale.high) == (1, 10)

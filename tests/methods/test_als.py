@@ -7,15 +7,18 @@ import pytest
 
 import tacit
 from tacit.boundary.scaled_records import ScaledSum
+from tacit.config import RunFile
 from tacit.data.ratings import Ratings, Scale
 from tacit.data.synthetic import demo
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import PrivacyRefused
+from tacit.experiment import run
 from tacit.federation import Facts
 from tacit.guarantee import Relation, Unit
 from tacit.methods import chosen
 from tacit.methods.als import scaled
 from tacit.methods.als.learner import Learner
+from tacit.methods.als.method import SHARED
 from tacit.methods.als.statistics import ByItem, UserStatistics, empty_joint, from_middle
 from tacit.model import Model
 from tacit.model.bayesian import Bayesian
@@ -56,6 +59,34 @@ def test_hidden_sums_without_noise_reach_it_too(aggregation):
     hidden = tacit.estimator("als")(aggregation=aggregation, seed=7, **FEW).fit(silos)
     np.testing.assert_allclose(rated(hidden.predictor_), rated(fit("central", **FEW).predictor), atol=5e-3)
     assert "NON-PRIVATE" in str(hidden.guarantee_)
+
+
+@pytest.mark.parametrize("name", ["als", "auto"])
+def test_a_silo_that_misses_sweeps_folds_its_users_into_the_model_it_gets(name, tmp_path):
+    """Its users' factors are found for the model that it has, in every round, also before its first sweep."""
+    file = RunFile.model_validate(
+        {
+            "data": {"source": "demo", "users": 200, "items": 30, "ratings": 3000},
+            "partition": {"by": "user", "into": 8},
+            "method": {"name": name, **(FEW if name == "als" else {})},
+            "aggregation": {"name": "secagg", "dropout": 0.35, "tolerate": 0.5, "retries": 9},
+        }
+    )
+    for seed in (2, 3):
+        summary = run(file.model_copy(update={"seed": seed}), tmp_path / str(seed))
+        assert summary["metrics"]["mse"] < 2
+
+
+def test_the_model_at_home_is_of_one_piece_between_sweeps():
+    parties = partition(WORLD, into=2)
+    method, parameters = chosen({"name": "als", **FEW})
+    trained = train(PreparedRun.of(method, parameters, Facts.of(parties, 7)), parties)
+    party = trained.parties[0]
+    shown = {name: np.asarray(party.home[name]) for name in SHARED.fields}
+    shown["items"] = shown["items"] * np.float32(0.5)  # a model that came since the last sweep
+    fitted = party.at_home(**shown)
+    r = party.ratings
+    np.testing.assert_array_equal(fitted.states, fitted.form.fold_in(r.indptr, r.items, r.values))
 
 
 @pytest.mark.parametrize("aggregation", ["ideal", "secagg"])

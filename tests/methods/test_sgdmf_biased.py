@@ -10,7 +10,7 @@ from tacit.boundary.query import Mechanism
 from tacit.data.public_facts import PublicFacts
 from tacit.data.ratings import Scale
 from tacit.data.synthetic import synthesize
-from tacit.errors import UsageError
+from tacit.errors import PrivacyRefused, UsageError
 from tacit.federation import Facts
 from tacit.guarantee import Unit
 from tacit.methods import find
@@ -116,3 +116,12 @@ def test_the_papers_start_keeps_its_hash():
 def test_one_factor_cannot_hold_level_and_bias():
     with pytest.raises(UsageError, match="factors to 2 or more"):
         specs(Setting.HORIZONTAL, start="bias", factors=1)
+
+
+def test_devices_per_rating_are_refused_with_the_reason():
+    """Their steps move with the whole record, so the start's bound on a single rating would not fit."""
+    context = Context(FACTS, Setting.DEVICE, 600, Target(2.0, 1e-6, Unit.RATING))
+    method = find("sgdmf")
+    parameters = method.parameters(factors=4, rounds=2, start="bias").resolved(context)
+    with pytest.raises(PrivacyRefused, match="whole record"):
+        method.stated(parameters, context)

@@ -143,11 +143,10 @@ class Grid(Integers):
                 f"A {type(answering).__name__} exposes no per-user contributions, so it cannot be summed in integers; "
                 "nothing was released."
             )
-        parts = (self.rounding.summed(part, coins) for part in cast(Summable, answering).chunks({}, stream))
-        whole = next(parts)
-        for part in parts:  # one at a time: each is as large as the answer
-            whole += part
-        return whole
+        whole = None
+        for part in cast(Summable, answering).chunks({}, stream):
+            whole = self.rounding.summed(part, coins, whole)
+        return cast(Array, whole)
 
     def noised(self, exact: Any, contributors: int, source: Source) -> Array:
         """All of the noise, once for each of the contributors."""

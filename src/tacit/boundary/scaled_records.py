@@ -32,7 +32,7 @@ from tacit.kernels.posteriors import moment_sums
 from tacit.secure.quantize import Contributions, Repeated
 
 #: Numbers that are held at a time.
-AT_ONCE = 4_000_000
+AT_ONCE = 1_000_000
 #: Ratings are cut to multiples of this, so that products with them fall on a grid too.
 STEP = 2.0**-16
 #: Numbers are cut to this size, and a user whose numbers are all below 1/LARGE adds nothing about items.
@@ -138,12 +138,11 @@ class ScaledSum(Bounded):
         # r·x falls on the grid of 1.0 where x is on that of 1/STEP
         return on_grid(moments * scale[:, None], 1.0, n), on_grid(means * (scale / r)[:, None], 1 / STEP, n)
 
-    @cached_property
-    def told(self) -> dict[str, Array]:
-        """c·p of every user, float64."""
+    def said(self, first: int, last: int) -> dict[str, Array]:
+        """c·p of users first … last − 1, float64."""
         share, limit, n = self.query.share, self.query.limit, len(self.here)
-        flat = clipped_rows(np.concatenate(list(self.own.values()), axis=1), limit)
-        flat = on_grid(flat * (self.here[:, None] * math.sqrt(share) / limit), 1.0, n)
+        flat = clipped_rows(np.concatenate([x[first:last] for x in self.own.values()], axis=1), limit)
+        flat = on_grid(flat * (self.here[first:last, None] * math.sqrt(share) / limit), 1.0, n)
         ends = np.cumsum([x.shape[1] for x in self.own.values()])
         return dict(zip(self.own, np.split(flat, ends[:-1], axis=1), strict=True))
 
@@ -151,7 +150,8 @@ class ScaledSum(Bounded):
         order = np.argsort(self.ratings.items, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(self.ratings.items, minlength=self.ratings.n_items))])
         moments, targets = moment_sums(indptr, self.ratings.users[order], self.values[order], *self.rows)
-        return {"moments": moments, "targets": targets, **{name: x.sum(axis=0) for name, x in self.told.items()}}
+        said = self.said(0, len(self.here))
+        return {"moments": moments, "targets": targets, **{name: x.sum(axis=0) for name, x in said.items()}}
 
     def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
         """What each user adds, all at once and number by number."""
@@ -159,7 +159,7 @@ class ScaledSum(Bounded):
 
     def chunks(self, state: Blocks, stream: np.random.Generator) -> Iterator[Repeated]:
         """The same, some users at a time; M is one row for all of a user's items."""
-        each, once = self.rows[1].shape[1], sum(x.shape[1] for x in (self.rows[0], *self.told.values()))
+        each, once = self.rows[1].shape[1], sum(x.shape[1] for x in (self.rows[0], *self.own.values()))
         numbers = each * self.ratings.indptr + once * np.arange(len(self.here) + 1)
         for first, last in user_batches(numbers, AT_ONCE):
             yield self._of(first, last)
@@ -170,7 +170,7 @@ class ScaledSum(Bounded):
         mine, m, size = slice(ratings.indptr[first], ratings.indptr[last]), ratings.n_items, 0
         owners, items = ratings.users[mine], ratings.items[mine].astype(np.int64)
         everyone, none = np.arange(first, last), np.zeros(last - first, dtype=np.int64)
-        adds = {name: (everyone, none, rows[first:last], 1) for name, rows in self.told.items()}
+        adds = {name: (everyone, none, rows, 1) for name, rows in self.said(first, last).items()}
         adds["targets"] = (owners, items, means[owners] * self.values[mine, None], m)
         cells, who, values, place = [], [], [], 0
         for name in sorted({"moments", *adds}):

@@ -33,7 +33,6 @@ from tacit.data.catalogue import (
     read_side,
 )
 from tacit.data.columns import ATTRIBUTE, Origin, Records
-from tacit.data.public_facts import PUBLISHED
 from tacit.data.ratings import Feedback, Ratings, Scale
 from tacit.data.tables import ratings_from_table
 from tacit.errors import DataError, UsageError, check_type, did_you_mean, is_number
@@ -129,9 +128,6 @@ def load(
         notes=records.notes,
     )
     pa.default_memory_pool().release_unused()
-    published = None if is_frame(source) else PUBLISHED.get(str(source))
-    if published is not None and published.items == loaded.n_items:
-        loaded.item_ids.listed = True  # these are all the items that the publisher counts
     user_side = None if people is None else align(people, loaded.user_ids, people_origin)
     item_side = None if things is None else align(things, loaded.item_ids, things_origin)
     loaded = replace(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from tacit.data import eicu, movielens
@@ -25,7 +26,9 @@ _SCALES = {
     "jester-1": Scale(-10, 10),
     "libimseti": Scale(1, 10),
 }
-_LASTFM = ("user_artists.parquet", "user_artists.dat")
+#: Items that are published with a set, for sets that bring no table of them: Jester's jokes are numbered.
+_NUMBERED = {"jester-1": 100}
+_LASTFM, _ARTISTS = ("user_artists.parquet", "user_artists.dat"), ("artists.parquet", "artists.dat")
 _RATINGS = ("ratings.parquet", "ratings.csv", "ratings.csv.gz", "ratings.tsv", "ratings.dat")
 
 
@@ -89,7 +92,8 @@ def read_folder(folder: Path, columns: Mapping[str, str] | None, feedback: Feedb
         return eicu.read(folder)
     if form == "lastfm":  # HetRec 2011: how often a user played an artist
         kind = Feedback.COUNT if feedback is Feedback.EXPLICIT else feedback
-        return replace(read_file(_first(folder, _LASTFM), None, kind), counts=True, name=folder.name)
+        found = read_file(_first(folder, _LASTFM), None, kind)
+        return replace(found, items=_artists(folder), counts=True, name=folder.name)
     if form == "ratings":
         found = read_file(_first(folder, _RATINGS), columns, feedback)
         users, items = _plain_sides(folder)
@@ -100,8 +104,10 @@ def read_folder(folder: Path, columns: Mapping[str, str] | None, feedback: Feedb
 def sides(folder: Path) -> tuple[pa.Table | None, pa.Table | None]:
     """The tables that describe users and items in a folder, None where there is no such table; ratings are not read."""
     match _form(folder):
-        case None | "lastfm":
+        case None:
             return None, None
+        case "lastfm":
+            return None, _artists(folder)
         case "eicu":
             return eicu.patients(folder), None
         case "ratings":
@@ -128,8 +134,15 @@ def _plain_sides(folder: Path) -> tuple[pa.Table | None, pa.Table | None]:
     if people is None and (folder / "gender.dat").is_file():  # LibimSeTi
         people = read_whole(folder / "gender.dat")[0].rename_columns(["user", "gender"])
     if not items.is_file():
-        return people, None
+        count = _NUMBERED.get(folder.name.lower())
+        return people, None if count is None else pa.table({"item": np.arange(1, count + 1)})
     return people, movielens.with_tags(movielens.described_items(read_side(items, "item")[0]), folder)
+
+
+def _artists(folder: Path) -> pa.Table | None:
+    """The publisher's list of artists, None where it is missing: who was played is known from plays alone then."""
+    path = _first(folder, _ARTISTS)
+    return read_side(path, "item")[0] if path.is_file() else None
 
 
 def _first(folder: Path, names: tuple[str, ...]) -> Path:

@@ -12,7 +12,7 @@ from tacit.kernels.jit import Array, compiled
 @compiled()
 def _round_and_add(starts, cells, values, coins, step, most, most_together, before, total):
     too_long = np.zeros(len(starts) - 1, dtype=np.bool_)
-    met = np.full(len(total), -1, dtype=np.int64)
+    met = np.full(len(total), -1, dtype=np.int32)
     for a in range(len(starts) - 1):
         squares, together, twice = before[a, 0], before[a, 1], False
         for e in range(starts[a], starts[a + 1]):

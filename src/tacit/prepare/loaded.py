@@ -71,7 +71,12 @@ def prepare(file: RunFile, phase: Phase = ignore_phase) -> LoadedRun:
             f"[public] users = {users:,} is fewer than the {ratings.n_users:,} users in the data; "
             "declare at least as many."
         )
-    if declared is not None and not (ratings.item_ids.listed and ratings.n_items == declared.items):
+    if declared is not None and not ratings.item_ids.listed:
+        raise DataError(
+            f'The items of "{data.source}" are known from ratings alone, and with [privacy] ids may not come from '
+            "ratings: one user's record would decide which there are. Name a list of all items with [public] catalogue."
+        )
+    if declared is not None and ratings.n_items != declared.items:
         raise DataError(
             f'"{data.source}" gave {ratings.n_items:,} items where {declared.items:,} are public: with [privacy] ids '
             "may not come from ratings; restore its list of items, or name one with [public] catalogue."

@@ -106,8 +106,8 @@ def assumptions(stated: StatedGuarantee, has_chains: bool) -> list[str]:
     return points + [f"{key.replace('_', ' ')}: {short(value, 200)}." for key, value in stated.further.items()]
 
 
-#: Attributes of items that people wrote, under their usual names.
-WRITTEN_BY_USERS = {"tag", "tags", "review", "reviews", "comment", "comments"}
+#: Attributes of items that people wrote have one of these in their names.
+WRITTEN_BY_USERS = ("tag", "review", "comment", "keyword")
 
 
 def assumed_public(items: int, features: Sequence[str]) -> str:
@@ -120,8 +120,11 @@ def assumed_public(items: int, features: Sequence[str]) -> str:
     if not features:
         return f"{listed}."
     described = f"{listed} and their attributes {', '.join(short(name, 60) for name in features)}."
-    written = any(name.removesuffix(":text").lower() in WRITTEN_BY_USERS for name in features)
-    return described + " Tags and reviews are written by users, and their authors are not protected." * written
+    written = any(part in name.lower() for name in features for part in WRITTEN_BY_USERS)
+    warning = (
+        " Tags and reviews are written by users, and their authors, who may be users of this run, are not protected."
+    )
+    return described + warning * written
 
 
 def not_covered(stated: StatedGuarantee, aggregation: str, setting: str, deployed: bool = False) -> list[str]:

@@ -160,10 +160,10 @@ class Rounding:
         """Δ₁ of one contribution, in steps."""
         return max(self.l2, min(math.sqrt(self.touched) * self.l2, self.l2**2))
 
-    def summed(self, given: Summands, coins: Uniform) -> Array:
-        """The sum of all contributions, each rounded by itself; (size,) int64."""
+    def summed(self, given: Summands, coins: Uniform, total: Array | None = None) -> Array:
+        """The sum of all contributions, each rounded by itself, and of `total`, in place; (size,) int64."""
         pending = _checked(given)
-        total = np.zeros(pending.rest.size, dtype=np.int64)
+        total = np.zeros(pending.rest.size, dtype=np.int64) if total is None else total
         for _attempt in range(TRIES + 1):
             of_rows = coins.uniform(pending.rows.size) if pending.rows.size else np.zeros(0)
             drawn = of_rows, coins.uniform(len(pending.rest.values))

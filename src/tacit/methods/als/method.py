@@ -122,7 +122,12 @@ class ALSParty(Party):
         return self.gate.public("done")
 
     def at_home(self, **shared: np.ndarray) -> Fitted:
-        form = form_of(self.facts.scale, {name: self._latest(name, shared) for name in SHARED.fields})
+        form, ratings = (
+            form_of(self.facts.scale, {name: self._latest(name, shared) for name in SHARED.fields}),
+            self.ratings,
+        )
+        if shared or "states" not in self.home:  # those at home were found for the model before
+            return Fitted(form, form.fold_in(ratings.indptr, ratings.items, ratings.values))
         return Fitted(form, self.home["states"])
 
 

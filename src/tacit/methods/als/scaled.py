@@ -16,6 +16,8 @@ from tacit.methods.als.statistics import UserStatistics, empty_joint
 PRIORS = 0.1
 #: A user's weight is of this order: 1 over the length of what they say about items.
 WEIGHT = 1 / 30
+#: Users whose products are held in double precision at a time.
+AT_ONCE = 256
 
 
 def query(factors: int) -> ScaledRecords:
@@ -29,7 +31,7 @@ def said(statistics: UserStatistics) -> tuple[Array, Array, Array, dict[str, Arr
     a, b = np.triu_indices(statistics.form.width)
     with np.errstate(all="ignore"):
         w = 1 / found.noise[:, None]
-        moments = found.moments * np.where(a == b, 1.0, math.sqrt(2)) * w
+        moments = found.moments * np.where(a == b, np.float32(1), np.float32(math.sqrt(2))) * w.astype(np.float32)
         return moments, found.states * w, np.clip(statistics.v, -4, 4), about_priors(statistics)
 
 
@@ -37,15 +39,17 @@ def about_priors(s: UserStatistics) -> dict[str, Array]:
     """What every user says about priors, one row each."""
     h = np.concatenate([s.history.features, s.tastes], axis=1)
     a, b = np.triu_indices(h.shape[1])
-    joint = h[:, a] * h[:, b]
-    spread = s.found.moments.astype(np.float64) - _outer(s.found.states.astype(np.float64))
-    joint += _tastes_only(spread, s.form.width, h.shape[1])
-    joint -= empty_joint(s.form)[a, b]
+    joint = np.empty((len(h), len(a)), dtype=np.float32)
+    for some in (slice(at, at + AT_ONCE) for at in range(0, len(h), AT_ONCE)):
+        one = h[some, a] * h[some, b] - empty_joint(s.form)[a, b]
+        moments, states = (x[some].astype(np.float64) for x in (s.found.moments, s.found.states))
+        one += _tastes_only(moments - _outer(states), s.form.width, h.shape[1])
+        joint[some] = one * np.where(a == b, 1.0, math.sqrt(2))
     several = np.maximum(s.history.counts, 1)
     own = s.found.noise / np.maximum(np.linalg.norm(s.found.moments, axis=1), 1e-9)
     weight = np.minimum(own / np.sqrt(several) / WEIGHT, 3)
     errors = np.stack([np.ones(len(own)), s.found.errors / several / 2, 0 * own, weight], axis=1)
-    return {"joint": joint * np.where(a == b, 1.0, math.sqrt(2)), "errors": errors}
+    return {"joint": joint, "errors": errors}
 
 
 def _outer(x: Array) -> Array:

@@ -16,7 +16,9 @@ from tacit.boundary import Release
 from tacit.boundary.release import Kind
 from tacit.boundary.spec import Spec
 from tacit.data.ratings import Scale
+from tacit.errors import PrivacyRefused
 from tacit.federation import Facts, Floats, Party, Schema, Total, step
+from tacit.guarantee import Unit
 from tacit.kernels.embed import embed
 from tacit.methods.bias import BiasParameters, contribution, estimated
 from tacit.methods.bias import specs as of_bias
@@ -75,6 +77,11 @@ def level_user(scale: Scale, factors: int) -> np.ndarray:
 
 def with_start(context: Context, steps: list[Spec]) -> list[Spec]:
     """The specs of a run that starts from biases: theirs first; all answers of the steps have the same multiplier."""
+    if context.unit is Unit.RATING and any(spec.query.counted(Unit.RATING)[0] is Unit.USER for spec in steps):
+        raise PrivacyRefused(
+            'start = "bias" bounds single ratings where unit = "rating", and the steps of this run move with a user\'s '
+            'whole record; use unit = "user", which protects more at the same price, or leave start out.'
+        )
     (release,) = of_bias(BIAS, context)
     answers = sum(spec.releases * max(1, spec.answers) for spec in steps)
     shares = [(1 - SHARE) * spec.releases * max(1, spec.answers) / answers for spec in steps]
