@@ -25,7 +25,7 @@ from tacit.report.words import metric
 PAGE, TABLE = Path("docs/results/frontier.md"), Path("docs/results/frontier.csv")
 KEYS, NUMBERS = ("sweep", "method", "epsilon", "seed"), ("mse", "hr_full@10", "ndcg@10", "hr@10", "bytes_up", "seconds")
 #: Of each metric, its name in the tables.
-NAMES = {"mse": "MSE", "hr_full@10": "HR@10", "ndcg@10": "NDCG@10", "hr@10": "HR@10 among 99"}
+NAMES = {"mse": "MSE", "hr_full@10": "HR@10, all items", "ndcg@10": "NDCG@10", "hr@10": "HR@10 among 99"}
 NO_PRIVACY = "none"
 
 Row = Mapping[str, str]
