@@ -76,6 +76,11 @@ class Query:
         return None
 
     @property
+    def reports(self) -> int:
+        """How many reports a device makes in one release, of a query that is answered by reports."""
+        return 1
+
+    @property
     def largest(self) -> float | None:
         """The most that one user adds to a cell, to which un-noised integers are cut; None: it cannot be hidden."""
         return self.clip
@@ -121,9 +126,10 @@ class Reporting(Protocol):
     """Single reports that each device randomises by itself, so that they reveal little whatever the device holds."""
 
     def reports(self, stream: np.random.Generator, coins: Source, epsilon: float) -> dict[str, Array]:
-        """One report of every device that takes part, one entry each along the first axis of every array.
+        """As many reports of every device that takes part as its query says, along the first axis of every array.
 
-        Any two records make any report within a factor e^epsilon as likely; infinite: nothing is randomised. `stream`
+        Any two records make any report within a factor e^epsilon as likely; infinite: nothing is randomised. Reports of
+        one device are independent given its record. `stream`
         makes draws that do not depend on data, such as which coordinate is reported; the coins come from `coins`.
         """
 

@@ -55,6 +55,23 @@ class EASE(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class Implicit(Estimator):
+    """Federated matrix factorisation of implicit feedback: see help(Implicit)."""
+
+    method: ClassVar[str]
+    factors: int = 5
+    rounds: int | None = None
+    steps: int = 20
+    reports: int | None = None
+    mechanism: Literal["one-bit", "piecewise"] | None = None
+    confidence: float = 1.0
+    regularization: float = 1.0
+    rate: float | None = None
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class SGDMF(Estimator):
     """Federated matrix factorization by stochastic gradient descent: see help(SGDMF)."""
 
@@ -307,6 +324,8 @@ def estimator(method: Literal["auto"]) -> type[Auto]: ...
 def estimator(method: Literal["als"]) -> type[ALS]: ...
 @overload
 def estimator(method: Literal["ease"]) -> type[EASE]: ...
+@overload
+def estimator(method: Literal["implicit"]) -> type[Implicit]: ...
 @overload
 def estimator(method: Literal["sgdmf"]) -> type[SGDMF]: ...
 @overload

@@ -17,6 +17,7 @@ OWN = (
     "auto",
     "als",
     "ease",
+    "implicit",
     "sgdmf",
     "gradient-clipping",
     "dp-sgld",
