@@ -122,8 +122,8 @@ class GradientSums(Bounded):
         _slopes, squares, x, triangle, peaks = self._scaled
         n = len(peaks)
         if not self.query.bounded:
-            scale = (self.here * peaks)[:, None]
-            return x * scale, triangle * scale
+            peaks = (self.here * peaks)[:, None]
+            return x * peaks, triangle * peaks
         length = np.square(x).sum(axis=1) * squares + np.square(triangle).sum(axis=1)
         scale = (self.here * MARGIN / np.sqrt(np.where(length > 0, length, 1.0)))[:, None]
         return on_grid(x * scale, 1 / STEP, n), on_grid(triangle * scale, 1.0, n)

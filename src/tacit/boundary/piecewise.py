@@ -14,7 +14,7 @@ from tacit.boundary.randomness import Source
 from tacit.boundary.wire import Array
 from tacit.errors import PrivacyRefused
 
-#: L, how many values a report can have: rounding to so many adds less than 1 % to the variance of a report.
+#: L, how many values a report can have: at usual ε rounding to so many adds less than 2 % to the variance.
 LEVELS = 64
 
 

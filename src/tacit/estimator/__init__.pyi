@@ -60,7 +60,7 @@ class Implicit(Estimator):
 
     method: ClassVar[str]
     factors: int = 5
-    rounds: int | None = None
+    rounds: int = 20
     steps: int = 20
     reports: int | None = None
     mechanism: Literal["one-bit", "piecewise"] | None = None

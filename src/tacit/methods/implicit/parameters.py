@@ -1,7 +1,7 @@
 """Parameters of `implicit`, and the rules that choose those that are not set, from public quantities alone."""
 
 import math
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import Field
 
@@ -10,11 +10,8 @@ from tacit.data.public_facts import PublicFacts
 from tacit.errors import UsageError
 from tacit.federation import Facts
 from tacit.methods.context import Context
-from tacit.methods.method import DEPENDS, Parameters
+from tacit.methods.method import Parameters
 from tacit.partition import Setting
-
-#: The signal of an item's sums in units of noise from which on there are more epochs; found on synthetic worlds.
-WORTH = {5: 0.0, 10: 40.0, 20: 150.0}
 
 
 class ImplicitParameters(Parameters):
@@ -26,7 +23,7 @@ class ImplicitParameters(Parameters):
     Parameters
     ----------
     factors : F
-    rounds : T, epochs; each makes one release. 20, and fewer where the noise of sums leaves less to be learned
+    rounds : T, epochs; each makes one release
     steps : descent steps of the coordinator in an epoch, all along the epoch's own gradient
     reports : k, cells of its gradient that each device reports in an epoch; without it gradients are summed
     mechanism : how a report says a number: "one-bit" as in the paper, or "piecewise"; default whichever has less
@@ -37,7 +34,7 @@ class ImplicitParameters(Parameters):
     """
 
     factors: int = Field(default=5, ge=1, le=256)
-    rounds: Annotated[int, DEPENDS] = Field(default=20, ge=1, le=100_000)
+    rounds: int = Field(default=20, ge=1, le=100_000)
     steps: int = Field(default=20, ge=1, le=10_000)
     reports: int | None = Field(default=None, ge=1, le=1_000_000)
     mechanism: Choice | None = None
@@ -50,7 +47,7 @@ class ImplicitParameters(Parameters):
         return {"factors": self.factors, "triangle": self.factors * (self.factors + 1) // 2}
 
     def resolved(self, context: Context) -> Self:
-        """With the number of epochs fixed; refuses reports of silos, and a mechanism that nothing is reported by."""
+        """The same; refuses reports of silos, and a mechanism that nothing is reported by."""
         if self.reports is not None and context.setting is not Setting.DEVICE:
             raise UsageError(
                 f"reports = {self.reports} is what each device sends, and [partition] makes a {context.setting} "
@@ -58,16 +55,8 @@ class ImplicitParameters(Parameters):
             )
         if self.mechanism is not None and self.reports is None:
             raise UsageError(f'mechanism = "{self.mechanism}" is how devices report; set reports, or leave it out.')
-        if "rounds" in self.model_fields_set or context.target is None or self.reports is not None:
-            return self
-        signal = context.sum_mu * typical(context.facts)
-        return self.model_copy(update={"rounds": max(rounds for rounds, least in WORTH.items() if signal >= least)})
+        return self
 
     def start(self, facts: Facts | PublicFacts) -> float:
         """The size of an item's factors at the start: then a user's are about 1, who took |Ω|/n of the m items."""
         return (1 + self.confidence) * math.sqrt(facts.ratings / facts.users) / facts.items
-
-
-def typical(facts: Facts | PublicFacts) -> float:
-    """An item's sum over users whose parts have length 1: Σ 1/√n_u over those who took it, about √(|Ω|·n)/m."""
-    return math.sqrt(facts.ratings * facts.users) / facts.items

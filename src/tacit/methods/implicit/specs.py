@@ -12,20 +12,22 @@ from tacit.boundary.cell_reports import CellReports
 from tacit.boundary.item_gradients import ItemGradients
 from tacit.boundary.spec import Spec
 from tacit.methods.context import Context
-from tacit.methods.implicit.parameters import ImplicitParameters, typical
+from tacit.methods.implicit.parameters import ImplicitParameters
 from tacit.methods.method import Forecast
 
 
 def specs(parameters: ImplicitParameters, context: Context) -> Sequence[Spec]:
     """T sums, in each of which a user's part has length 1 where something is promised; or T times k reports.
 
-    Forecast of reports: a cell of the summed gradient, in units in which its noise is √n/ε₀: those of 2√(m·F/k), as
+    Forecast: an item's sum over users whose parts have length 1 is Σ 1/√n_u over those who took it, about √(|Ω|·n)/m.
+    Of reports: a cell of the summed gradient, in units in which its noise is √n/ε₀: those of 2√(m·F/k), as
     long as ε₀ is not much above 1. An item's cell is about half of what everybody who took it would add.
     """
     facts, p = context.facts, parameters
     if p.reports is None:
+        signal = math.sqrt(facts.ratings * facts.users) / facts.items
         query = ItemGradients(p.confidence, bounded=context.target is not None)
-        return [Spec("gradients", query, releases=p.rounds, signal=typical(facts) / math.sqrt(p.factors))]
+        return [Spec("gradients", query, releases=p.rounds, signal=signal / math.sqrt(p.factors))]
     reported = CellReports((facts.items, p.factors), p.confidence, p.reports, p.mechanism)
     cell = facts.ratings / facts.items * (1 + p.confidence) / 4
     signal = cell / (2 * math.sqrt(reported.cells / p.reports))
