@@ -19,6 +19,7 @@ from tacit.boundary.code import Floats, Grid
 from tacit.boundary.gate import Gate
 from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.spec import StepTerms, Terms
+from tacit.data.ratings import Feedback
 from tacit.guarantee import Unit
 from tacit.methods import known
 from tacit.partition import Setting
@@ -31,6 +32,15 @@ class TestReduced(PrivacyContract):
 
     name = "gd-dr"
     parameters = {"factors": 2, "rounds": 4, "projection": 2}
+    units, declared = USER, 1
+
+
+class TestReportsOfCells(PrivacyContract):
+    """The same of one cell of a gradient."""
+
+    name = "implicit"
+    parameters = {"factors": 1, "rounds": 4, "reports": 1, "mechanism": "one-bit", "confidence": 50.0}
+    settings, feedback, within = (Setting.DEVICE,), Feedback.COUNT, {("device", "user"): 0.4}
     units, declared = USER, 1
 
 
