@@ -13,6 +13,7 @@ from tacit.boundary.clipped_records import RecordGradient
 from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
 from tacit.boundary.co_occurrence import ItemCounts, PairCounts, PairShares
 from tacit.boundary.deviations import Deviations
+from tacit.boundary.interaction_bits import InteractionBits
 from tacit.boundary.item_counts import RatingCounts
 from tacit.boundary.item_gradients import ItemGradients
 from tacit.boundary.least_squares import Weighted
@@ -44,6 +45,7 @@ MADE = {
     "scaled records": lambda: ScaledRecords(("joint",), 0.1, 2.0),
     "item gradients": lambda: ItemGradients(1.0),
     "cell reports": lambda: CellReports((3, 3), 1.0, 2),
+    "interaction bits": lambda: InteractionBits(3),
     "pair shares": PairShares,
     "pair counts": PairCounts,
     "item counts": ItemCounts,
@@ -51,6 +53,8 @@ MADE = {
 }
 #: Those that bound nothing, for runs without privacy.
 FREE = ("pair counts", "item counts", "unbounded")
+#: Those that are answered by reports.
+REPORTED = ("projected", "cell reports", "interaction bits")
 EVERY = pytest.mark.parametrize("name", MADE)
 
 
@@ -150,9 +154,9 @@ def test_replacing_moves_no_less_than_emptying(name):
 @EVERY
 def test_mechanisms_are_those_of_the_closed_set_and_only_sums_have_a_clip(name):
     query = made(name)
-    noised = {**dict.fromkeys(("projected", "cell reports"), Mechanism.RESPONSE), "objectives": Mechanism.PERTURBED}
+    noised = {**dict.fromkeys(REPORTED, Mechanism.RESPONSE), "objectives": Mechanism.PERTURBED}
     assert query.mechanism is noised.get(name, Mechanism.NORMAL)
-    assert (query.clip is None) == (name in ("clipped whole", "projected", "cell reports", "objectives", *FREE))
+    assert (query.clip is None) == (name in ("clipped whole", *REPORTED, "objectives", *FREE))
     assert query.clip is None or 0 < query.clip < math.inf
     assert query.sampling == (0.5 if name in ("embedding", "gradient clipping") else 1.0)
 
@@ -180,6 +184,7 @@ FITTING = {
     "scaled records": (RATINGS, U, U, np.ones(3), {"joint": U}),
     "item gradients": (RATINGS, U, V),
     "cell reports": (RATINGS, U, V),
+    "interaction bits": (RATINGS,),
     "pair shares": (RATINGS, np.arange(2)),
     "pair counts": (RATINGS, np.arange(2)),
     "item counts": (RATINGS,),

@@ -270,7 +270,7 @@ def test_planted_k_reports_that_are_charged_once_are_refused(monkeypatch):
     sides = {setting: replace(each, specs=once) for setting, each in IMPLICIT.sides.items()}
     method, wanted = replace(IMPLICIT, sides=sides), file()
     parameters = chosen(wanted.method)[1]
-    with pytest.raises(UsageError, match=r"makes 5 reports at once, and 1 are accounted for"):
+    with pytest.raises(UsageError, match=r"is in 5 reports at once, and 1 are accounted for"):
         plans.plan_run(
             method,
             parameters,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import test_privacy_contracts_of_gradients as descents
 import test_privacy_contracts_of_sums as sums
-from privacy_cases import USER, caught
+from privacy_cases import RATING, USER, caught
 
 from tacit.boundary import clipped_gradients as gradients
 from tacit.boundary import clipped_sums as bounded
@@ -42,6 +42,15 @@ class TestReportsOfCells(PrivacyContract):
     parameters = {"factors": 1, "rounds": 4, "reports": 1, "mechanism": "one-bit", "confidence": 50.0}
     settings, feedback, within = (Setting.DEVICE,), Feedback.COUNT, {("device", "user"): 0.4}
     units, declared = USER, 1
+
+
+class TestFlippedInteractions(PrivacyContract):
+    """ε₀ of the one bit that an interaction is in, twice that where it moves to another item."""
+
+    name = "dplcf"
+    settings, feedback = (Setting.DEVICE,), Feedback.COUNT
+    units, declared = RATING, 1
+    within = {("device", "rating"): 0.3}
 
 
 class TestObjectivePerturbation(PrivacyContract):

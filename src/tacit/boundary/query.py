@@ -63,10 +63,12 @@ class Query:
     ----------
     mechanism : how the answer is noised
     sampling : the rate at which the query itself draws a fresh, secret Poisson sample of the units; 1 for no sampling
+    mixes : whether its reports can hide among those of other devices: all are by the same ε₀-local randomiser
     resolution : in how many steps to `largest` a hidden sum without noise travels: as fine as float32, or 1 for counts
     """
 
     mechanism: ClassVar[Mechanism] = Mechanism.NORMAL
+    mixes: ClassVar[bool] = True
     resolution: ClassVar[float] = 2.0**24
     sampling: float = 1.0
 
@@ -77,7 +79,7 @@ class Query:
 
     @property
     def reports(self) -> int:
-        """How many reports a device makes in one release, of a query that is answered by reports."""
+        """How many randomised reports of one release a unit is in, of a query that is answered by reports."""
         return 1
 
     @property

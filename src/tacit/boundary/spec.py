@@ -177,6 +177,11 @@ def event_of(query: Query, multiplier: float, count: int, code: Code, crowd: int
     match query.mechanism:
         case Mechanism.RESPONSE:
             local = 1 / multiplier
+            if crowd and not query.mixes:
+                raise PrivacyRefused(
+                    f"A report by {type(query).__name__} holds many answers of one device, and no bound says what "
+                    'mixing such reports hides; use [aggregation] name = "plain".'
+                )
             return Shuffled(local, crowd, count) if crowd else Pure(local, REPORTS, count)
         case Mechanism.PERTURBED:
             if not isinstance(query, Objectives):

@@ -231,6 +231,16 @@ class DPALS(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class DPLCF(Estimator):
+    """Item similarities from randomised interactions: see help(DPLCF)."""
+
+    method: ClassVar[str]
+    neighbours: int = 50
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class Bias(Estimator):
     """Item and user biases: see help(Bias)."""
 
@@ -344,6 +354,8 @@ def estimator(method: Literal["gd-dr"]) -> type[GDDR]: ...
 def estimator(method: Literal["local-private"]) -> type[LocalPrivate]: ...
 @overload
 def estimator(method: Literal["dpals"]) -> type[DPALS]: ...
+@overload
+def estimator(method: Literal["dplcf"]) -> type[DPLCF]: ...
 @overload
 def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload

@@ -27,6 +27,7 @@ OWN = (
     "gd-dr",
     "local-private",
     "dpals",
+    "dplcf",
     "bias",
     "central",
     "central-sgd",

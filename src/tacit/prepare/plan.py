@@ -343,9 +343,11 @@ def _no_guarantee(method: Method, setting: Setting) -> PrivacyRefused:
 def _sizes(parameters: Parameters, context: Context) -> dict[str, int]:
     """What names in the shapes of messages stand for at one party, if all parties are of the same size."""
     facts, vertical = context.facts, context.setting is Setting.VERTICAL
+    items = math.ceil(facts.items / context.parties) if vertical else facts.items
     return {
         "users": facts.users if vertical else math.ceil(facts.users / context.parties),
-        "items": math.ceil(facts.items / context.parties) if vertical else facts.items,
+        "items": items,
+        "item_words": -(-items // 32),
         "features": facts.features,
         "any": 1,
         **parameters.dimensions,

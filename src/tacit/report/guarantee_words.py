@@ -218,8 +218,8 @@ def report_sentences(costs: Mapping[str, Any]) -> list[str]:
     """One step of `Plan.report_costs` in sentences: per report, release and run, and what a shuffle makes of it."""
     k, T, step = costs["reports"], costs["releases"], costs["step"]
     alone = (
-        f"Each report of “{step}” has a local ε of {epsilon(costs['epsilon'])}. A device makes {count(k)} in a release, "
-        f"ε = {epsilon(costs['epsilon_of_release'])} together, and {count(k * T)} in the run, ε = "
+        f"Each report of “{step}” has a local ε of {epsilon(costs['epsilon'])}. A device makes {count(k)} in a "
+        f"release, ε = {epsilon(costs['epsilon_of_release'])} together, and {count(k * T)} in the run, ε = "
         f"{epsilon(costs['epsilon_of_run'])}: these hold against anyone, with δ = 0."
     )
     total = f"ε = {epsilon(costs['epsilon_at_delta'])} at δ = {delta(costs['delta'])}"
