@@ -33,7 +33,7 @@ class Script:
         return np.full(n, self._word, dtype=np.uint64)
 
     def integers(self, high, n):
-        return np.full(n, min(self._place, high - 1), dtype=np.int64)
+        return np.minimum(self._place, np.broadcast_to(high, n) - 1).astype(np.int64)
 
 
 def law(report, number):

@@ -34,7 +34,6 @@ from tacit.boundary.wire import Array
 from tacit.data.ratings import Ratings
 from tacit.errors import DataError, UsageError
 from tacit.guarantee import Relation, Unit
-from tacit.kernels.posteriors import moment_sums
 from tacit.secure.quantize import Contributions
 
 #: Numbers that are held at a time.
@@ -130,9 +129,9 @@ class GradientSums(Bounded):
 
     def exact(self, state: Blocks, stream: np.random.Generator) -> dict[str, Array]:
         ratings, (x, triangle) = self.ratings, self.rows
-        order = np.argsort(ratings.items, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(ratings.items, minlength=ratings.n_items))])
-        _none, sums = moment_sums(indptr, ratings.users[order], self.slopes[order], x[:, :0], x)
+        slopes, counts, sums = self.slopes, np.diff(ratings.indptr), np.empty((ratings.n_items, x.shape[1]))
+        for f in range(x.shape[1]):
+            sums[:, f] = np.bincount(ratings.items, slopes * np.repeat(x[:, f], counts), minlength=ratings.n_items)
         return {"items": sums, "whole": triangle.sum(axis=0)}
 
     def contributions(self, state: Blocks, stream: np.random.Generator) -> Contributions:
@@ -171,11 +170,15 @@ class GradientSums(Bounded):
         most = np.abs(x).max(axis=1, initial=0)
         x, most = np.where(most > 1 / HUGE, 1, 0)[:, None] * x, np.maximum(most, 1 / HUGE)
         slopes = self._slopes(x)
-        largest = np.zeros(len(x))
-        np.maximum.at(largest, ratings.users, np.abs(slopes))
+        counts = np.diff(ratings.indptr)
+        some = np.flatnonzero(counts)
+        largest, squares = np.zeros(len(x)), np.zeros(len(x))
+        if len(some):
+            largest[some] = np.maximum.reduceat(np.abs(slopes), ratings.indptr[some])
         largest = np.where(largest > 1 / HUGE, largest, 1.0)
-        slopes /= largest[ratings.users]
-        squares = np.bincount(ratings.users, weights=np.square(slopes), minlength=len(x))
+        slopes /= np.repeat(largest, counts)
+        if len(some):
+            squares[some] = np.add.reduceat(np.square(slopes), ratings.indptr[some])
         peaks = most * np.maximum(largest, most)
         return slopes, squares, x * (largest / peaks)[:, None], packed(x / np.sqrt(peaks)[:, None]), peaks
 

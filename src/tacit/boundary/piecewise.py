@@ -75,9 +75,9 @@ class Piecewise:
         if self.epsilon == math.inf:
             return start.astype(np.int32)
         near = coins.words(n) < np.uint64(self._threshold)
-        inside, outside = start + coins.integers(w, n), coins.integers(last, n)
-        outside += w * (outside >= start)
-        reported: Array = np.where(near, inside, outside).astype(np.int32)
+        place = coins.integers(np.where(near, w, last), n)
+        place += np.where(near, start, w * (place >= start))
+        reported: Array = place.astype(np.int32)
         return reported
 
     @property
