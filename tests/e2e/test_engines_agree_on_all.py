@@ -13,7 +13,9 @@ OTHERS = [
     found
     for module in (contracts, test_dplcf, test_ease, test_implicit)
     for found in vars(module).values()
-    if isinstance(found, type) and issubclass(found, MethodContract) and found not in (MethodContract, test_implicit.Reported, *KINDS)
+    if isinstance(found, type)
+    and issubclass(found, MethodContract)
+    and found not in (MethodContract, test_implicit.Reported, *KINDS)
 ]
 globals().update({other.__name__: AgreementContract.of(other) for other in OTHERS})
 

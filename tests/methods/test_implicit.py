@@ -307,6 +307,20 @@ def test_explicit_ratings_are_refused():
         run(RunFile.model_validate({"data": {"source": "demo"}, "method": {"name": "implicit"}}))
 
 
+@pytest.mark.parametrize("by", ["leave-one-out", "latest"])
+def test_hit_rates_at_several_k_among_99_sampled_items(tmp_path, by):
+    table = {
+        "data": {"source": "demo", "users": 100, "items": 150, "ratings": 3000, "feedback": "implicit"},
+        "split": {"by": by},
+        "partition": {"by": "device", "into": 1},
+        "method": {"name": "implicit", **QUICK},
+        "evaluate": {"k": [2, 5, 10]},
+    }
+    metrics = run(RunFile.model_validate(table), tmp_path / "run")["metrics"]
+    assert 0 <= metrics["hr@2"] <= metrics["hr@5"] <= metrics["hr@10"] <= 1
+    assert metrics["hr_full@10"] <= metrics["hr@10"]
+
+
 # -- it learns less, if something is wrong -----------------------------------------------------------------------------
 
 
