@@ -25,7 +25,7 @@ from tacit.rng import derive, stream_key
 from tacit.testing.method_contract import MethodContract
 
 
-class TestContract(MethodContract):
+class TestDPLCF(MethodContract):
     name, parameters = "dplcf", {"neighbours": 5}
     seeded = False
     refused = {("device", "secagg"): "dplcf has none here"}

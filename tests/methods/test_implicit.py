@@ -9,8 +9,10 @@ from method_runs import plan_of, rows_of, run_file
 
 import tacit
 from tacit.boundary.account import epsilon as epsilon_of
+from tacit.boundary.base_gate import BaseGate
 from tacit.boundary.cell_reports import CellGradients, CellReports
 from tacit.boundary.events import Gaussian, Pure, Shuffled
+from tacit.boundary.randomness import Seeded
 from tacit.config import RunFile
 from tacit.data.split import split
 from tacit.data.synthetic import demo
@@ -27,8 +29,8 @@ from tacit.partition import partition
 from tacit.prepare import plan as plans
 from tacit.prepare.prepared import PreparedRun
 from tacit.prepare.simulate import train
-from tacit.rng import derive
-from tacit.testing.method_contract import MethodContract
+from tacit.rng import derive, stream_key
+from tacit.testing.method_contract import Contract, MethodContract
 
 QUICK = {"factors": 3, "rounds": 2}
 
@@ -37,7 +39,7 @@ def world(users=30, items=20, ratings=200):
     return demo(users=users, items=items, ratings=ratings, feedback="implicit")
 
 
-class TestSums(MethodContract):
+class TestImplicitSums(MethodContract):
     name, parameters = "implicit", QUICK
     never = {"horizontal": ("users",), "device": ("users",)}
 
@@ -57,13 +59,13 @@ class Reported(MethodContract):
         return world(users=60, items=40, ratings=900)
 
     def sides(self):
-        return {setting: sides for setting, sides in super().sides().items() if setting == "device"}
+        return {setting: sides for setting, sides in Contract.sides(self).items() if setting == "device"}
 
     def test_one_party_is_enough(self):
         assert self.fit(partition(self.ratings(), into=1, by="device")).rounds == 2
 
 
-class TestReports(Reported):
+class TestImplicitReports(Reported):
     __test__ = True
 
 
@@ -261,6 +263,13 @@ def test_no_two_epochs_reuse_cells_or_coins(tmp_path, monkeypatch):
     assert len(drawn) == 4
     for one in range(4):
         assert all(np.mean(drawn[one] == drawn[other]) < 0.2 for other in range(one))
+
+
+def test_planted_epochs_that_reuse_cells_and_coins_are_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(BaseGate, "stream", lambda self, *purpose: derive(7, self.party, *purpose))
+    monkeypatch.setattr(BaseGate, "_source", lambda self, *purpose: Seeded(stream_key(7, self.party, *purpose)))
+    with pytest.raises(AssertionError):
+        test_no_two_epochs_reuse_cells_or_coins(tmp_path, monkeypatch)
 
 
 def test_planted_k_reports_that_are_charged_once_are_refused(monkeypatch):
