@@ -15,6 +15,7 @@ NAMES = (
     "als",
     "auto",
     "ease",
+    "implicit",
     "noise",
     "secure",
     "devices",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tacit.estimator import Bias as Bias
     from tacit.estimator import Central as Central
     from tacit.estimator import GlobalMean as GlobalMean
+    from tacit.estimator import Implicit as Implicit
     from tacit.estimator import ItemMean as ItemMean
     from tacit.estimator import Local as Local
     from tacit.estimator import Popularity as Popularity
@@ -49,7 +50,7 @@ _HOMES = {
     "Model": "tacit.model",
     **dict.fromkeys(
         (
-            *("fit", "DP", "Auto", "ALS", "EASE", "SGDMF", "Bias"),
+            *("fit", "DP", "Auto", "ALS", "EASE", "Implicit", "SGDMF", "Bias"),
             *("Central", "Local", "GlobalMean", "ItemMean", "Popularity", "Random"),
         ),
         "tacit.estimator",

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, exactly, ratings_of, rows_of
 
+from tacit.boundary.cell_reports import CellReports
 from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
 from tacit.boundary.clipped_records import RecordGradient
 from tacit.boundary.clipped_sums import Clipped, ClippedWhole, Normalised
 from tacit.boundary.co_occurrence import ItemCounts, PairCounts, PairShares
 from tacit.boundary.deviations import Deviations
+from tacit.boundary.interaction_bits import InteractionBits
 from tacit.boundary.item_counts import RatingCounts
+from tacit.boundary.item_gradients import ItemGradients
 from tacit.boundary.least_squares import Weighted
 from tacit.boundary.normalised_rows import NormalisedRows
 from tacit.boundary.objective_perturbation import Objectives
@@ -40,6 +43,9 @@ MADE = {
     "objectives": lambda: Objectives(SCALE, 3, 1.0),
     "rows": lambda: NormalisedRows("slopes"),
     "scaled records": lambda: ScaledRecords(("joint",), 0.1, 2.0),
+    "item gradients": lambda: ItemGradients(1.0),
+    "cell reports": lambda: CellReports((3, 3), 1.0, 2),
+    "interaction bits": lambda: InteractionBits(3),
     "pair shares": PairShares,
     "pair counts": PairCounts,
     "item counts": ItemCounts,
@@ -47,6 +53,8 @@ MADE = {
 }
 #: Those that bound nothing, for runs without privacy.
 FREE = ("pair counts", "item counts", "unbounded")
+#: Those that are answered by reports.
+REPORTED = ("projected", "cell reports", "interaction bits")
 EVERY = pytest.mark.parametrize("name", MADE)
 
 
@@ -146,9 +154,9 @@ def test_replacing_moves_no_less_than_emptying(name):
 @EVERY
 def test_mechanisms_are_those_of_the_closed_set_and_only_sums_have_a_clip(name):
     query = made(name)
-    noised = {"projected": Mechanism.RESPONSE, "objectives": Mechanism.PERTURBED}
+    noised = {**dict.fromkeys(REPORTED, Mechanism.RESPONSE), "objectives": Mechanism.PERTURBED}
     assert query.mechanism is noised.get(name, Mechanism.NORMAL)
-    assert (query.clip is None) == (name in ("clipped whole", "projected", "objectives", *FREE))
+    assert (query.clip is None) == (name in ("clipped whole", *REPORTED, "objectives", *FREE))
     assert query.clip is None or 0 < query.clip < math.inf
     assert query.sampling == (0.5 if name in ("embedding", "gradient clipping") else 1.0)
 
@@ -174,6 +182,9 @@ FITTING = {
     "objectives": (RATINGS, U, V),
     "rows": (RATINGS, np.ones((3, 2))),
     "scaled records": (RATINGS, U, U, np.ones(3), {"joint": U}),
+    "item gradients": (RATINGS, U, V),
+    "cell reports": (RATINGS, U, V),
+    "interaction bits": (RATINGS,),
     "pair shares": (RATINGS, np.arange(2)),
     "pair counts": (RATINGS, np.arange(2)),
     "item counts": (RATINGS,),
@@ -222,6 +233,7 @@ def test_rows_that_break_the_bound_are_refused(name, rows):
         made(name).over(rows, *FITTING[name][1:])
 
 
+WRONG_FACTORS = [(RATINGS, U[:1], V), (RATINGS, U, V[:2]), (RATINGS, U[:, :2], V)]
 MISFITS = {
     "normalised": [
         (RATINGS, {"a": np.ones(3)}),
@@ -241,7 +253,9 @@ MISFITS = {
         (RATINGS, U, U, np.ones(3), {"other": U}),
     ],
     "projected": [(RATINGS, U[:, :2], V[:, :2], SIGNS), (RATINGS, U, V, SIGNS[:1]), (RATINGS, U, V[:2], SIGNS)],
-    "objectives": [(RATINGS, U[:1], V), (RATINGS, U, V[:2]), (RATINGS, U[:, :2], V)],
+    "objectives": WRONG_FACTORS,
+    "item gradients": WRONG_FACTORS,
+    "cell reports": WRONG_FACTORS,
 }
 
 

@@ -1,6 +1,8 @@
 """Engines agree on every method that `make test` leaves out."""
 
+import test_dplcf
 import test_ease
+import test_implicit
 import test_method_contracts as contracts
 from test_engines_agree import KINDS
 
@@ -9,8 +11,11 @@ from tacit.testing.method_contract import MethodContract
 
 OTHERS = [
     found
-    for found in (*vars(contracts).values(), *vars(test_ease).values())
-    if isinstance(found, type) and issubclass(found, MethodContract) and found not in (MethodContract, *KINDS)
+    for module in (contracts, test_dplcf, test_ease, test_implicit)
+    for found in vars(module).values()
+    if isinstance(found, type)
+    and issubclass(found, MethodContract)
+    and found not in (MethodContract, test_implicit.Reported, *KINDS)
 ]
 globals().update({other.__name__: AgreementContract.of(other) for other in OTHERS})
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import test_privacy_contracts_of_gradients as descents
 import test_privacy_contracts_of_sums as sums
-from privacy_cases import USER, caught
+from privacy_cases import RATING, USER, caught
 
 from tacit.boundary import clipped_gradients as gradients
 from tacit.boundary import clipped_sums as bounded
@@ -19,6 +19,7 @@ from tacit.boundary.code import Floats, Grid
 from tacit.boundary.gate import Gate
 from tacit.boundary.randomized_response import RandomizedResponse
 from tacit.boundary.spec import StepTerms, Terms
+from tacit.data.ratings import Feedback
 from tacit.guarantee import Unit
 from tacit.methods import known
 from tacit.partition import Setting
@@ -32,6 +33,24 @@ class TestReduced(PrivacyContract):
     name = "gd-dr"
     parameters = {"factors": 2, "rounds": 4, "projection": 2}
     units, declared = USER, 1
+
+
+class TestReportsOfCells(PrivacyContract):
+    """The same of one cell of a gradient."""
+
+    name = "implicit"
+    parameters = {"factors": 1, "rounds": 4, "reports": 1, "mechanism": "one-bit", "confidence": 50.0}
+    settings, feedback, within = (Setting.DEVICE,), Feedback.COUNT, {("device", "user"): 0.4}
+    units, declared = USER, 1
+
+
+class TestFlippedInteractions(PrivacyContract):
+    """ε₀ of the one bit that an interaction is in, twice that where it moves to another item."""
+
+    name = "dplcf"
+    settings, feedback = (Setting.DEVICE,), Feedback.COUNT
+    units, declared = RATING, 1
+    within = {("device", "rating"): 0.3}
 
 
 class TestObjectivePerturbation(PrivacyContract):

@@ -97,6 +97,13 @@ class TestALS(PrivacyContract):
     within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
 
 
+class TestImplicit(PrivacyContract):
+    name = "implicit"
+    parameters = {"factors": 2, "rounds": 2}
+    feedback = Feedback.COUNT
+    within = dict.fromkeys((("horizontal", "rating"), ("device", "rating")), 0.45)
+
+
 # -- planted -----------------------------------------------------------------------------------------------------------
 
 

@@ -73,6 +73,17 @@ class OneBit:
         reported: Array = signs if self._response is None else self._response.report(signs, coins)
         return reported.astype(np.int32)
 
+    draw = bits
+
+    @property
+    def values(self) -> Array:
+        """What a bit says about the clipped number, unbiased: −B·gain for 0 and B·gain for 1, (2,) float64."""
+        return self.bound * self.gain * np.array([-1.0, 1.0])
+
+    def second_moment(self, numbers: Array) -> Array:
+        """E[value²] of the report of each number, which is (B·gain)² whatever it is; its variance is x² less."""
+        return np.full(np.shape(numbers), (self.bound * self.gain) ** 2)
+
     @property
     def gain(self) -> float:
         """(e^ε + 1)/(e^ε − 1): E[±1]·B·gain is the clipped number."""

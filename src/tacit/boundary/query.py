@@ -63,10 +63,12 @@ class Query:
     ----------
     mechanism : how the answer is noised
     sampling : the rate at which the query itself draws a fresh, secret Poisson sample of the units; 1 for no sampling
+    mixes : whether its reports can hide among those of other devices: all are by the same ε₀-local randomiser
     resolution : in how many steps to `largest` a hidden sum without noise travels: as fine as float32, or 1 for counts
     """
 
     mechanism: ClassVar[Mechanism] = Mechanism.NORMAL
+    mixes: ClassVar[bool] = True
     resolution: ClassVar[float] = 2.0**24
     sampling: float = 1.0
 
@@ -74,6 +76,11 @@ class Query:
     def clip(self) -> float | None:
         """The largest ℓ2 norm of a user's or rating's contribution; None: it cannot be summed in integers."""
         return None
+
+    @property
+    def reports(self) -> int:
+        """How many randomised reports of one release a unit is in, of a query that is answered by reports."""
+        return 1
 
     @property
     def largest(self) -> float | None:
@@ -121,9 +128,10 @@ class Reporting(Protocol):
     """Single reports that each device randomises by itself, so that they reveal little whatever the device holds."""
 
     def reports(self, stream: np.random.Generator, coins: Source, epsilon: float) -> dict[str, Array]:
-        """One report of every device that takes part, one entry each along the first axis of every array.
+        """As many reports of every device that takes part as its query says, along the first axis of every array.
 
-        Any two records make any report within a factor e^epsilon as likely; infinite: nothing is randomised. `stream`
+        Any two records make any report within a factor e^epsilon as likely; infinite: nothing is randomised. Reports of
+        one device are independent given its record. `stream`
         makes draws that do not depend on data, such as which coordinate is reported; the coins come from `coins`.
         """
 

@@ -80,8 +80,15 @@ class RandomizedResponse:
 
     @cached_property
     def _threshold(self) -> int:
-        """⌊p·2⁶⁴⌋, and never 2⁶⁴: an answer that is always true would have no ε."""
-        with localcontext() as digits:
-            digits.prec = 60
-            odds = (-Decimal(self.epsilon)).exp() * (self.values - 1)
-            return min(int((Decimal(2**64) / (1 + odds)).to_integral_value(ROUND_FLOOR)), 2**64 - 1)
+        return exact_threshold(self.epsilon, self.values - 1)
+
+
+def exact_threshold(epsilon: float, others: int, likely: int = 1) -> int:
+    """⌊p·2⁶⁴⌋ where p = e^ε·likely/(e^ε·likely + others), and never 2⁶⁴: what is always reported would have no ε.
+
+    p is the chance to report one of `likely` values, each e^ε times as likely as each of the `others`.
+    """
+    with localcontext() as digits:
+        digits.prec = 60
+        odds = (-Decimal(epsilon)).exp() * others / likely
+        return min(int((Decimal(2**64) / (1 + odds)).to_integral_value(ROUND_FLOOR)), 2**64 - 1)

@@ -27,6 +27,9 @@ from tacit.errors import PrivacyRefused
 from tacit.guarantee import NON_PRIVATE, Guarantee, NoGuarantee, Relation, Unit
 from tacit.secure.noise_shares import UP
 
+#: The name in an event of what reports are made by.
+REPORTS = "randomised reports"
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -174,7 +177,12 @@ def event_of(query: Query, multiplier: float, count: int, code: Code, crowd: int
     match query.mechanism:
         case Mechanism.RESPONSE:
             local = 1 / multiplier
-            return Shuffled(local, crowd, count) if crowd else Pure(local, "randomised reports", count)
+            if crowd and not query.mixes:
+                raise PrivacyRefused(
+                    f"A report by {type(query).__name__} holds many answers of one device, and no bound says what "
+                    'mixing such reports hides; use [aggregation] name = "plain".'
+                )
+            return Shuffled(local, crowd, count) if crowd else Pure(local, REPORTS, count)
         case Mechanism.PERTURBED:
             if not isinstance(query, Objectives):
                 raise PrivacyRefused(f"A {type(query).__name__} has no proof for noise inside its objective.")

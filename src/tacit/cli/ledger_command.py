@@ -194,7 +194,8 @@ def _as_json(checked: Checked, ledger: SiteLedger) -> dict[str, Any]:
     ]
     reading, budget = _finite(ledger.epsilon), ledger.budget
     held = None if budget is None or math.isinf(budget.epsilon) else asdict(budget)
-    table = {**checked.to_json(), "delta": ledger.delta, "releases": releases, "epsilon": reading}
+    local = {} if ledger.local is None else {"local_epsilon": ledger.local}
+    table = {**checked.to_json(), **local, "delta": ledger.delta, "releases": releases, "epsilon": reading}
     return {**table, "reading": reading, "budget": held}
 
 
@@ -230,7 +231,7 @@ def _lifetime(ledger: SiteLedger) -> str:
     return (
         f"Over its lifetime, {plural(len(ledger.rows), 'release')} in {plural(len(ledger.runs), 'run')}, "
         f"{size(ledger.bytes)}. The reading for the fixed list of releases: ε = {epsilon_so_far(ledger.epsilon)} at "
-        f"δ = {ledger.delta:g} ({ledger.relation}). {ledger.budget_in_words}"
+        f"δ = {ledger.delta:g} ({ledger.relation}). {ledger.local_in_words}{ledger.budget_in_words}"
     )
 
 

@@ -24,7 +24,14 @@ from tacit.prepare.plan import Plan
 from tacit.prepare.run_file import check, setting_in_data, setting_of
 from tacit.prepare.run_file import plan as planned
 from tacit.report.folder import StatedGuarantee
-from tacit.report.guarantee_words import assumed_public, explained, in_several_silos, loss_warning, secagg_sentences
+from tacit.report.guarantee_words import (
+    assumed_public,
+    explained,
+    in_several_silos,
+    loss_warning,
+    report_sentences,
+    secagg_sentences,
+)
 from tacit.report.words import count, delta, epsilon, percent, plural, size
 
 #: Other choices of ε that are shown, as multiples of the requested one.
@@ -81,6 +88,7 @@ def _table(file: RunFile, method: Method, parameters: Parameters, made: Plan) ->
         "in_words": str(guarantee),
         "multiplier": made.multiplier,
         "sealing": made.sealing(),
+        "reports": made.report_costs(),
         "steps": [
             {**one, "epsilon_of_one_answer": alone[one["step"]], "words": clarity(one["signal_to_noise"])}
             for one in made.noise_levels()
@@ -206,6 +214,10 @@ def _print(table: Mapping[str, Any], console: Console) -> None:
     console.print(_steps(table["steps"]))
     for step in table["steps"]:
         console.print(f"{step['step']}: signal over noise {step['signal_to_noise']:.3g} in a cell. {step['words']}")
+    if table["reports"]:
+        console.print("\nWhat reports cost:")
+        for sentence in (one for costs in table["reports"] for one in report_sentences(costs)):
+            console.print(f"· {sentence}")
     if table["sealing"] is not None:
         console.print("\nHow sums are masked:")
         for sentence in secagg_sentences(table["sealing"], setting == "device"):

@@ -55,6 +55,23 @@ class EASE(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class Implicit(Estimator):
+    """Federated matrix factorisation of implicit feedback: see help(Implicit)."""
+
+    method: ClassVar[str]
+    factors: int = 5
+    rounds: int = 20
+    steps: int = 20
+    reports: int | None = None
+    mechanism: Literal["one-bit", "piecewise"] | None = None
+    confidence: float = 1.0
+    regularization: float = 1.0
+    rate: float | None = None
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class SGDMF(Estimator):
     """Federated matrix factorization by stochastic gradient descent: see help(SGDMF)."""
 
@@ -214,6 +231,16 @@ class DPALS(Estimator):
     seed: int = 7
 
 @dataclass(kw_only=True, eq=False)
+class DPLCF(Estimator):
+    """Item similarities from randomised interactions: see help(DPLCF)."""
+
+    method: ClassVar[str]
+    neighbours: int = 50
+    privacy: DP | None = None
+    aggregation: str | Mapping[str, Any] = "plain"
+    seed: int = 7
+
+@dataclass(kw_only=True, eq=False)
 class Bias(Estimator):
     """Item and user biases: see help(Bias)."""
 
@@ -308,6 +335,8 @@ def estimator(method: Literal["als"]) -> type[ALS]: ...
 @overload
 def estimator(method: Literal["ease"]) -> type[EASE]: ...
 @overload
+def estimator(method: Literal["implicit"]) -> type[Implicit]: ...
+@overload
 def estimator(method: Literal["sgdmf"]) -> type[SGDMF]: ...
 @overload
 def estimator(method: Literal["gradient-clipping"]) -> type[GradientClipping]: ...
@@ -325,6 +354,8 @@ def estimator(method: Literal["gd-dr"]) -> type[GDDR]: ...
 def estimator(method: Literal["local-private"]) -> type[LocalPrivate]: ...
 @overload
 def estimator(method: Literal["dpals"]) -> type[DPALS]: ...
+@overload
+def estimator(method: Literal["dplcf"]) -> type[DPLCF]: ...
 @overload
 def estimator(method: Literal["bias"]) -> type[Bias]: ...
 @overload

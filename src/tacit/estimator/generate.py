@@ -26,6 +26,7 @@ NAMES = {
     "synsgd": "SynSGD",
     "gd-dr": "GDDR",
     "dpals": "DPALS",
+    "dplcf": "DPLCF",
 }
 
 #: What every estimator takes beside its method's parameters: type, default, description.

@@ -101,7 +101,7 @@ class Facts:
     def dimensions_of(self, name: str) -> dict[str, int]:
         """The values of the names in schemas' shapes, for one party."""
         member = self.member(name)
-        sizes = {"features": self.catalogue.width, "roster": len(self.roster)}
+        sizes = {"features": self.catalogue.width, "roster": len(self.roster), "item_words": -(-member.items // 32)}
         return {"users": member.users, "items": member.items, **sizes}
 
     @cached_property

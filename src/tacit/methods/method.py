@@ -181,6 +181,8 @@ def _unfit(spec: Spec, kind: Kind) -> str:
         return f"noise inside an objective is for a chain, and this is a {kind}"
     if kind is Kind.SUM and answers != 1:
         return f"a sum has one answer, and not {answers}"
+    if kind is Kind.REPORT and answers != spec.query.reports:
+        return f"one unit is in {spec.query.reports} reports at once, and {answers} are accounted for"
     if answers == 0 and (kind is Kind.REPORT or mechanism is Mechanism.PERTURBED):
         return "it has no answer, and would release one all the same"
     return ""

@@ -22,6 +22,7 @@ from tacit.boundary.code import AVERAGED, Code, Fixed, Floats, Grid
 from tacit.boundary.events import Event, NonPrivate
 from tacit.boundary.query import Mechanism, cells_of
 from tacit.boundary.release import Kind
+from tacit.boundary.report_costs import ReportCosts
 from tacit.boundary.spec import Spec, StepTerms, Terms, costliest, event_of, times
 from tacit.config import AggregationSection, PrivacySection
 from tacit.data.public_facts import PublicFacts
@@ -148,6 +149,21 @@ class Plan:
             name: event_of(t.query, t.multiplier, 1, t.code, self.how.crowd) for name, t in self.terms.steps.items()
         }
         return {step: float(epsilon_of([event], self.delta, self.terms.relation)) for step, event in ones.items()}
+
+    def report_costs(self) -> list[dict[str, Any]]:
+        """By step, what randomised reports cost: each, those of a release and of the run by themselves, and at δ."""
+        found = [(ReportCosts.of(terms), terms) for terms in self.terms.steps.values()]
+        return [
+            {
+                **costs.to_json(),
+                "epsilon_at_delta": float(
+                    epsilon_of([times(terms.event, terms.spec.releases)], self.delta, self.terms.relation)
+                ),
+                "delta": self.delta,
+            }
+            for costs, terms in found
+            if costs is not None
+        ]
 
     def check_budget(self, privacy: PrivacySection | None) -> None:
         """Refuse a run that every party would refuse at its first step, since it exceeds even an empty ledger."""
@@ -327,9 +343,11 @@ def _no_guarantee(method: Method, setting: Setting) -> PrivacyRefused:
 def _sizes(parameters: Parameters, context: Context) -> dict[str, int]:
     """What names in the shapes of messages stand for at one party, if all parties are of the same size."""
     facts, vertical = context.facts, context.setting is Setting.VERTICAL
+    items = math.ceil(facts.items / context.parties) if vertical else facts.items
     return {
         "users": facts.users if vertical else math.ceil(facts.users / context.parties),
-        "items": math.ceil(facts.items / context.parties) if vertical else facts.items,
+        "items": items,
+        "item_words": -(-items // 32),
         "features": facts.features,
         "any": 1,
         **parameters.dimensions,

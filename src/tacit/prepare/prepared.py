@@ -175,6 +175,10 @@ class PreparedRun:
         """By step, what is released and how large its noise is; None for NON-PRIVATE."""
         return self.plan.noise_levels() if self.private else None
 
+    def report_costs(self) -> list[dict[str, Any]]:
+        """By step, what randomised reports cost; empty for NON-PRIVATE."""
+        return self.plan.report_costs()
+
     def sealing(self) -> dict[str, Any] | None:
         """How sums are hidden; None where none are."""
         return self.plan.sealing()

@@ -157,7 +157,7 @@ def _totals(record: RunRecord) -> list[tuple[str, str]]:
 def _protected(record: RunRecord) -> Section:
     heading, stated = "Who is protected from whom", record.guarantee
     if stated is not None:
-        sentences = guarantee_words.explained(stated)
+        sentences = [*guarantee_words.explained(stated), *(short(one, 600) for one in record.about.reports[:10])]
         if _metrics_shared(record):
             sentences.append("Metrics that sites reported after the run are not covered.")
         return Section(heading, sentences, guarantee_words.in_several_silos(stated, record.summary.setting))

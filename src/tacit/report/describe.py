@@ -30,7 +30,7 @@ from tacit.federation import Step, Transcript
 from tacit.partition import Parties, Setting
 from tacit.prepare.prepared import PreparedRun
 from tacit.report.description import About, RunDescription, Summary
-from tacit.report.guarantee_words import secagg_sentences
+from tacit.report.guarantee_words import report_sentences, secagg_sentences
 from tacit.report.words import listing, plural
 from tacit.secure.psi import SIZE
 
@@ -113,6 +113,7 @@ def describe(
             ],
             **({} if noise is None else {"steps_noise": noise}),
             sealing=[] if sealing is None else secagg_sentences(sealing, devices),
+            reports=[sentence for costs in run.report_costs() for sentence in report_sentences(costs)],
             hidden=run.hidden,
             **about,
         ),

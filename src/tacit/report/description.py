@@ -220,7 +220,7 @@ class AboutNoise(Described):
 class About(File):
     """about.json: the run in words."""
 
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"floor", "references", "sealing", "hidden"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"floor", "references", "sealing", "hidden", "reports"})
 
     tacit: str = ""
     python: str = ""
@@ -236,6 +236,7 @@ class About(File):
     references: list[AboutReference] = []
     steps_noise: list[AboutNoise] = []
     sealing: list[str] = []
+    reports: list[str] = []
     hidden: str = ""
     deployed: bool = False
     beside: list[Beside] = []

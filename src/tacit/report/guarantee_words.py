@@ -217,6 +217,25 @@ def _protocol(sealing: Mapping[str, Any], who: str, many: str) -> list[str]:
     return sentences
 
 
+def report_sentences(costs: Mapping[str, Any]) -> list[str]:
+    """One step of `Plan.report_costs` in sentences: per report, release and run, and what a shuffle makes of it."""
+    k, T, step = costs["reports"], costs["releases"], costs["step"]
+    alone = (
+        f"Each report of “{step}” has a local ε of {epsilon(costs['epsilon'])}. A device makes {count(k)} in a "
+        f"release, ε = {epsilon(costs['epsilon_of_release'])} together, and {count(k * T)} in the run, ε = "
+        f"{epsilon(costs['epsilon_of_run'])}: these hold against anyone, with δ = 0."
+    )
+    total = f"ε = {epsilon(costs['epsilon_at_delta'])} at δ = {delta(costs['delta'])}"
+    if not costs["crowd"]:
+        return [alone, f"All reports of a device compose to {total}."]
+    mixed = (
+        f"Mixed among those of {count(costs['crowd'])} distinct honest devices, one shuffle for each of the "
+        f"{count(k * T)}, they compose to {total} for those who see the mixed reports alone (Feldman, McMillan and "
+        "Talwar 2021, replace relation)."
+    )
+    return [alone, mixed]
+
+
 def loss_warning(sealing: Mapping[str, Any] | None, devices: bool) -> str | None:
     """A warning where secure aggregation cannot lose a single party, with the remedy; None where it can."""
     if sealing is None or "honest" not in sealing or sealing["fewest"] < sealing["levels"][-1]:

@@ -21,6 +21,7 @@ from tacit.boundary import events
 from tacit.boundary.events import merge
 from tacit.boundary.ledger import START, Row
 from tacit.boundary.protection import Budget
+from tacit.boundary.report_costs import local_epsilon
 from tacit.boundary.sealed_database import open_read_only
 from tacit.errors import UsageError
 from tacit.guarantee import Relation
@@ -134,6 +135,17 @@ class SiteLedger:
         if self.budget.days is not None:
             return f"{holds} in any {self.budget.days:g} days, by this machine's clock; the lifetime has no budget."
         return f"{holds}, whatever the reason for each further run."
+
+    @property
+    def local(self) -> float | None:
+        """The ε of all randomised reports by themselves, with δ = 0; None where there are none."""
+        return local_epsilon(row.spent for row in self.rows)
+
+    @property
+    def local_in_words(self) -> str:
+        if self.local is None:
+            return ""
+        return f"The reports among them have a local ε of {epsilon(self.local)} by themselves, against anyone. "
 
     @property
     def head(self) -> str:
@@ -301,13 +313,15 @@ def mechanism(event: events.Event, unit: str = "", shared: bool = False) -> str:
         case events.Laplace(multiplier, n):
             return f"{_answers(n)} with Laplace noise: its scale is {multiplier:.3g} {most}"
         case events.Pure(e, name, n):
-            return f"{_answers(n)} by {name}, ε = {epsilon(e)} each by its own proof"
+            together = f", {epsilon(n * e)} together" if n > 1 else ""
+            return f"{_answers(n)} by {name}, ε = {epsilon(e)} each by its own proof{together}"
         case events.PerturbedObjective(multiplier, _curvature, n):
             solved = f"{plural(n, 'solution')} of a convex problem with a random linear term"
             return f"{solved}: σ is {multiplier:.3g} × the norm of one {one}'s gradient"
         case events.Shuffled(e, crowd, n):
             mixed = f"mixed among those of at least {plural(crowd, 'device')}"
-            return f"{plural(n, 'randomised report')} of each device, ε = {epsilon(e)} by itself, {mixed}"
+            together = f" and {epsilon(n * e)} together" if n > 1 else ""
+            return f"{plural(n, 'randomised report')} of each device, ε = {epsilon(e)} by itself{together}, {mixed}"
     return "no protection: nothing limits what it reveals"
 
 

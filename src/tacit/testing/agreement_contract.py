@@ -16,7 +16,7 @@ class AgreementContract(Contract):
     @classmethod
     def of(cls, contract: type[Contract]) -> type[AgreementContract]:
         """The agreement of a method whose other contract is given."""
-        names = ("name", "parameters", "private", "refused", "pytest_generate_tests")
+        names = ("name", "parameters", "private", "refused", "ratings", "sides", "pytest_generate_tests")
         return type(contract.__name__, (cls,), {name: getattr(contract, name) for name in names})
 
     def test_parties_in_processes_of_their_own_give_the_same_digest(self, setting: Setting) -> None:

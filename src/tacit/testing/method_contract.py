@@ -141,12 +141,12 @@ class MethodContract(Contract):
         assert len(digests) == 1
 
     def test_lonely_users_and_items_are_handled(self, setting: Setting) -> None:
-        ratings = lonely()
+        ratings = lonely(feedback=self.ratings().feedback)
         trained = self.fit(self.parties(setting, ratings))
         assert np.isfinite(np.asarray(trained.predictor.scores(np.arange(ratings.n_users)))).all()
 
     def test_one_user_is_a_party(self) -> None:
-        ratings = demo(users=3, items=12, ratings=24)
+        ratings = demo(users=3, items=12, ratings=24, feedback=str(self.ratings().feedback))
         sides = self.sides()
         if Setting.HORIZONTAL not in sides and Setting.DEVICE not in sides:
             pytest.skip("this method divides items only")

@@ -173,16 +173,17 @@ class PrivacyContract:
         furthest = 0.0
         for asked, move in product((1, 5), (0, 1)):
             at = {**WORST, "asked": asked, "values": 2, "move": move}
-            records, near, _times = neighbours(plan, at)
+            records, near, times = neighbours(plan, at)
             crowds = (shares_of([each[0]] * CROWD, setting) for each in (records, near))
             here, there = (self.converse(plan, crowd, [crowd[0].name], at) for crowd in crowds)
             for (step, query, coins), (_, other, _) in zip(
                 *(next(iter(observed.values())).asked for observed in (here, there)), strict=True
             ):
-                event = plan.terms.steps[step].event
+                terms, event = plan.terms.steps[step], plan.terms.steps[step].event
                 assert isinstance(event, (Pure, Shuffled))
                 local = event.epsilon if isinstance(event, Pure) else event.local_epsilon
-                furthest = max(furthest, reports_apart(query, other, coins, local) / local)
+                most = local * (terms.query.sensitivity(plan.terms.unit, Relation.REPLACE) if times == 2 else 1.0)
+                furthest = max(furthest, reports_apart(query, other, coins, local) / most)
         return furthest
 
     def dials(self, setting: Setting, plan: Plan) -> list[str]:
