@@ -73,7 +73,7 @@ class _Batch:
 
 
 class Shuffler:
-    """All open batches.
+    """All open batches; opening one too many drops the oldest.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ class Shuffler:
             if (known.terms, known.devices) != (terms, frozenset(devices)):
                 raise PrivacyRefused("This batch was opened under other terms, which cannot be changed.")
             return
-        if len(self._batches) >= MOST_BATCHES:
-            raise BadMessage(f"{MOST_BATCHES} batches are open already; collect and forget one first.")
+        while len(self._batches) >= MOST_BATCHES:  # its coordinator has left it behind
+            del self._batches[next(iter(self._batches))]
         self._batches[terms.context] = _Batch(terms, frozenset(devices))
 
     def terms(self, device: str, context: str) -> BatchTerms:
