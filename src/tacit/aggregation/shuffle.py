@@ -40,7 +40,7 @@ from tacit.rng import derive
 from tacit.secure.noise_shares import fewest_of
 from tacit.secure.proxy import CoordinatorEnd, DeviceEnd
 from tacit.secure.sealed_reports import OVERHEAD, Layout, binding, open_batch, seal
-from tacit.secure.shuffler import BatchTerms
+from tacit.secure.shuffler import BatchTerms, TooFew
 
 #: How often reports are handed over again after the proxy was started anew.
 TRIES = 5
@@ -192,8 +192,8 @@ class Shuffle(_Terms):
             if batch is not None:
                 return batch
         raise PeerFailed(
-            f'The proxy has lost the reports of step "{call.request.step}" in round {call.request.round} {TRIES} times '
-            "over; see why it ends and starts again, and resume the run."
+            f'The proxy has lost the reports of step "{call.request.step}" in round {call.request.round}, or too few '
+            f"devices reached it, {TRIES} times over; see whether it is up, and resume the run."
         )
 
     def _opened(self, call: Call, attempt: int, terms: BatchTerms) -> None:
@@ -217,12 +217,15 @@ class Shuffle(_Terms):
         return named_parties(result["who"], call.roster)
 
     def _collected(self, call: Call, attempt: int, layout: Layout, terms: BatchTerms) -> dict[str, Any] | None:
-        """The reports of a batch in random order; None where the proxy does not know it any more."""
+        """The reports of a batch in random order; None where the proxy does not know it, or not of enough devices."""
         end, arrived = _end(call), False
 
         def collect() -> dict[str, Value]:
             nonlocal arrived
-            batch = end.collect(terms.context)
+            try:
+                batch = end.collect(terms.context)
+            except TooFew:  # some could not reach it
+                batch = None
             if batch is None:
                 return {"found": False, "left_out": 0}
             arrived = True
