@@ -280,6 +280,8 @@ class Coordinator:
             model = prepared.coordinate(federation)
         finally:
             engine.close()
+            if line is not None:
+                line.close()
             if prepared.private:  # what came after the last round counts too
                 self._status.set(epsilon=prepared.spent(transcript.requests_by_step))
         seconds, rejected = perf_counter() - began, dict(federation.rejected)

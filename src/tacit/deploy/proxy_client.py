@@ -113,6 +113,9 @@ class DeviceLine:
     def __init__(self, line: Line, key: bytes, patience: float = HANDING) -> None:
         self.key, self._line, self._patience = key, line, patience
 
+    def close(self) -> None:
+        self._line.close()
+
     def send(self, device: str, planned: BatchTerms, message: bytes) -> bool:
         """Hand over the reports; a proxy that is away is tried again for a while, with the same bytes."""
         deadline = monotonic() + self._patience
@@ -167,6 +170,9 @@ class CoordinatorLine:
         if not 0 < length <= MOST_LENGTH or (len(raw) - 4) % length:
             raise BadMessage("What the proxy forwarded is no number of reports of one length.")
         return np.frombuffer(raw, dtype=np.uint8, offset=4).reshape(-1, length)
+
+    def close(self) -> None:
+        self._line.close()
 
     def forget(self, context: str) -> None:
         try:

@@ -180,9 +180,8 @@ class ProxyService:
         return web.json_response(vars(terms))
 
     async def _reports(self, request: web.Request) -> web.StreamResponse:
-        device, size = _device(request), request.content_length
+        device, size = _device(request), request.content_length  # a body that is refused here is not read
         if size is None or size > MOST_MESSAGE:
-            request.protocol.force_close()  # its body is not read
             raise BadMessage(f"A message states its size, and has at most {MOST_MESSAGE:,} bytes; nothing was taken.")
         message = await asyncio.wait_for(request.read(), BODY)
         return web.json_response({"taken": self._shuffler.accept(device, request.match_info["context"], message)})

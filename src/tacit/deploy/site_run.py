@@ -105,6 +105,7 @@ class SiteRun:
         self.party: Party | None = None
         self._prepared: PreparedRun | None = None
         self._ledger: Ledger | None = None
+        self._line: DeviceLine | None = None
         self._memory = Memory(home.folder / "memory.tct", run)
         self._refreshed = monotonic()
 
@@ -143,7 +144,8 @@ class SiteRun:
         prepared, record = offer.prepared(facts), None
         keys = Keys(self._others(prepared, identities), home.identity)
         if prepared.proxied:
-            keys = replace(keys, to_proxy=proxy_line(proxy, home.kit, home.folder))
+            self._line = proxy_line(proxy, home.kit, home.folder)
+            keys = replace(keys, to_proxy=self._line)
         if prepared.private:
             home.policy.check_plan(offer.file, prepared.plan, len(self.data.people))
             self._ledger = Ledger(home.ledger, home.name)
@@ -202,7 +204,10 @@ class SiteRun:
         return self._shared_metrics(metrics) if self._home.policy.shares_metrics else {}
 
     def leave(self) -> None:
-        """Close the ledger."""
+        """Close the ledger, and the connection to a proxy."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
         if self._ledger is not None:
             self._ledger.close()
         self._ledger, self.party = None, None
