@@ -27,6 +27,7 @@ NAMES = (
     "synthetic",
     "peers",
     "deploy",
+    "proxy",
 )
 
 

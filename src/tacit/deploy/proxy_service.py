@@ -37,8 +37,9 @@ from tacit.secure.shuffler import MOST_LENGTH, MOST_REPORTS, BatchTerms, Closed,
 
 #: Seconds for a handshake, for the body of one request, and for an idle connection.
 HANDSHAKE, BODY, IDLE = 10.0, 30.0, 60.0
-#: Connections whose handshake is not done, of which one too many closes the oldest; and all connections.
-MOST_HALF_OPEN, MOST_OPEN = 512, 20_000
+#: Connections whose handshake is not done, and others: one too many closes the oldest, or the one idle for longest. An
+#: open one takes a quarter of a megabyte.
+MOST_HALF_OPEN, MOST_OPEN = 512, 2000
 #: Bytes of one device's message, and of a list of certificates.
 MOST_MESSAGE, MOST_LIST = MOST_REPORTS * MOST_LENGTH, 2**27
 #: Refusals and the status that carries each.
@@ -131,9 +132,8 @@ class ProxyService:
             connection.close()
             return
         if len(self._until) >= MOST_OPEN:
-            transport.abort()
-        else:
-            self._until[transport] = monotonic() + IDLE
+            self._close(min(self._until, key=self._until.__getitem__))
+        self._until[transport] = monotonic() + IDLE
 
     def _drop_oldest(self) -> None:
         with suppress(StopIteration):
@@ -145,8 +145,11 @@ class ProxyService:
             await asyncio.sleep(1.0)
             for transport, until in list(self._until.items()):
                 if transport.is_closing() or monotonic() > until:
-                    del self._until[transport]
-                    getattr(transport, "abort", transport.close)()
+                    self._close(transport)
+
+    def _close(self, transport: asyncio.BaseTransport) -> None:
+        del self._until[transport]
+        getattr(transport, "abort", transport.close)()
 
     # -- requests ---------------------------------------------------------------------------------------------
 
