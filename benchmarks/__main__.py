@@ -28,6 +28,7 @@ NAMES = (
     "synthetic",
     "peers",
     "deploy",
+    "proxy",
 )
 
 

@@ -52,7 +52,6 @@ OFFERS = {
     "more than the site allows": (changed(OFFER, privacy={"epsilon": 4.5}), "allows 4"),
     "a larger δ": (changed(OFFER, privacy={"delta": 1e-3}), "δ = 0.001"),
     "sums that only a simulation has": (changed(OFFER, aggregation={"name": "ideal"}), "simulations only"),
-    "reports through nobody": (changed(OFFER, aggregation={"name": "shuffle"}), "simulations only"),
     "an undeclared scale": (offer_of(run_file(public={"users": 48})).content(), "declares [public] scale"),
     "fewer users": (changed(OFFER, public={"users": 10}), "16 users"),
     "others alone": (replace(OFFER, roster=NAMES[1:]).content(), "without party-1"),

@@ -44,6 +44,7 @@ class Aggregation(PartySide):
     crowd : how many honest devices' reports a shuffle hides one among; 0 for none
     roles : further roles that it needs, by name
     signs : whether parties sign their messages, so that both sides need keys
+    through_proxy : whether contributions go through a proxy, which a run then needs
     noise_share : the part of σ that one party adds, where parties add shares of the noise; else None
     traffic : bytes of one sum besides a contribution, to and from one party; None where there are none
     """
@@ -60,6 +61,7 @@ class Aggregation(PartySide):
     roles: ClassVar[Mapping[str, type[Role]]] = {}
     retries: ClassVar[int] = 0
     signs: ClassVar[bool] = False
+    through_proxy: ClassVar[bool] = False
     noise_share: ClassVar[float | None] = None
     traffic: ClassVar[Any] = None
 

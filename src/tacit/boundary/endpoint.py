@@ -12,6 +12,7 @@ from tacit.boundary.randomness import Source
 from tacit.boundary.spec import StepTerms
 from tacit.boundary.wire import Array, Value
 from tacit.errors import BadMessage
+from tacit.secure.proxy import CoordinatorEnd, DeviceEnd
 
 #: Where a party's home stores what it drew for the present sum, and which sums it has sealed.
 STATE, SEALED_BEFORE = "sealing", "sealed before"
@@ -21,13 +22,16 @@ STATE, SEALED_BEFORE = "sealing", "sealed before"
 class Peers:
     """Who takes part in a run's sums: their names in the roster's order, and where lists are signed, the signing keys.
 
-    `run` is part of every key, share and signature, so that none serves another run.
+    `run` is part of every key, share and signature, so that none serves another run. `to_proxy` and `from_proxy` are a
+    device's and the coordinator's way to the proxy, where reports go through one.
     """
 
     run: str
     names: tuple[str, ...]
     identity: Ed25519PrivateKey | None = None
     identities: Mapping[str, Ed25519PublicKey] | None = None
+    to_proxy: DeviceEnd | None = None
+    from_proxy: CoordinatorEnd | None = None
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,13 @@ class Endpoint:
 class PartySide:
     """A party's side of an aggregation. By default nothing is hidden: the party adds all of the noise itself.
 
-    `exchanges` are the schemas of what it sends besides contributions, and `first` those that begin a sum.
+    `exchanges` are the schemas of what it sends besides contributions, `first` those that begin a sum, and `last` those
+    that may follow a recorded contribution only.
     """
 
     exchanges: ClassVar[Mapping[str, Any]] = {}
     first: ClassVar[frozenset[str]] = frozenset()
+    last: ClassVar[frozenset[str]] = frozenset()
 
     def seals(self, terms: StepTerms) -> bool:
         """Whether this step's releases leave sealed only."""

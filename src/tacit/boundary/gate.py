@@ -133,10 +133,14 @@ class Gate(BaseGate):
         terms, here = self.terms.step(self._serving().step, Kind.REPORT), self._serving().present
         answering = cast(Reporting, terms.query.over(*data, **at_home, present=here))
         event, endpoint = self._admitted(terms), self._endpoint(self._contributors(here))
+        with self._recording_refusals():
+            self.aggregation.ready(terms, endpoint)
         self._charge_from_here(Kind.REPORT, event)
         local = 1 / terms.multiplier if terms.multiplier else math.inf
         reports = answering.reports(self.stream("sample", 0), endpoint.source("coins"), local)
-        return self._release(Kind.REPORT, reports, event, endpoint.contributors, present=here)
+        sealed = self.aggregation.seals(terms)
+        payload = self.aggregation.seal(reports, terms, endpoint) if sealed else reports
+        return self._release(Kind.REPORT, payload, event, endpoint.contributors, present=here)
 
     def public(self, fact: str, value: object = True) -> Release:
         """A fact that contains no data, by schema."""
@@ -164,6 +168,9 @@ class Gate(BaseGate):
             context, begins = str(payload.get("context", "")), name in self.aggregation.first
             if begins and self.protection is not None and self.protection.ledger.answered(context) is not None:
                 raise PrivacyRefused(f"{self.party} has contributed to this sum already, and seals nothing twice.")
+            follows = not begins and name in self.aggregation.last
+            if follows and self.protection is not None and self.protection.ledger.answered(context) is None:
+                raise PrivacyRefused(f"{self.party} has recorded no such release, so nothing of it may leave.")
             answer = self._exchanged(name, payload)
         return self._release(Kind.PUBLIC, answer, Public())
 

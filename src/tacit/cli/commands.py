@@ -289,6 +289,21 @@ def join(
     """Take part in a federation's runs with this site's own data."""
 
 
+@_command(app, "proxy", "Shuffle devices' sealed reports, so that nobody sees whose they are.")
+def proxy(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that this proxy was given.")],
+    state: Annotated[
+        Path | None, typer.Option("--state", help="The folder of its log and keys; default: site-proxy.")
+    ] = None,
+    listen: Annotated[str | None, typer.Option("--listen", help="The address to listen at, such as 0.0.0.0.")] = None,
+    crowd: Annotated[
+        int, typer.Option("--crowd", metavar="N", min=1, help="Forward no batch of fewer devices than this.")
+    ] = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Shuffle the sealed reports of a federation's devices until it is stopped. It stores none, and can read none."""
+
+
 @_command(app, "status", "Print what the coordinator and the sites are doing.")
 def status(
     place: Annotated[
@@ -355,7 +370,13 @@ def keys_init(
 @_command(keys, "keys")
 def keys_invite(
     folder: Keys,
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="party-1, party-2, …; catalogue, proxy, ….")],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="party-1, party-2, …; catalogue, decrypter-1, ….")
+    ] = None,
+    role: Annotated[str | None, typer.Option("--role", metavar="ROLE", help="A role to invite, such as proxy.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="HOST:PORT", help="Where devices reach the proxy that is invited.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the kits; default: here.")] = None,
     days: Days = 365,
     as_json: Json = False,

@@ -39,9 +39,21 @@ def init(folder: Path, federation: str, host: str, port: int, days: int, insecur
     typer.echo(f"Next: tacit keys invite {folder} party-1 party-2 …")
 
 
-def invite(folder: Path, names: list[str], out: Path | None, days: int, as_json: bool) -> None:
+def invite(
+    folder: Path,
+    names: list[str] | None,
+    out: Path | None,
+    days: int,
+    as_json: bool,
+    role: str | None = None,
+    at: str | None = None,
+) -> None:
     """Write a kit for every site named; one that was invited before gets a new certificate, and its old one ends."""
     keyring, place = Keyring.open(folder), Path() if out is None else out
+    names = [*(names or []), *([] if role is None else [role])]
+    address = None if at is None else _address(at)
+    if (role == "proxy") != (at is not None):
+        raise UsageError("A proxy is invited with the address at which it is reached: --role proxy --at HOST:PORT.")
     if not names:
         raise UsageError("No site was invited; name at least one, such as party-1.")
     if twice := [name for k, name in enumerate(names) if name in names[:k]]:
@@ -59,7 +71,7 @@ def invite(folder: Path, names: list[str], out: Path | None, days: int, as_json:
             )
     had = set(keyring.invited)
     for name, file in files.items():
-        keyring.invite(name, days=days).write(file)
+        keyring.invite(name, days=days, at=address if name == role else None).write(file)
     made = [one for one in keyring.invitations if one.name in files]
     if as_json:
         kits = [{**_invitation(one), "kit": str(files[one.name]), "replaced": one.name in had} for one in made]
@@ -72,7 +84,8 @@ def invite(folder: Path, names: list[str], out: Path | None, days: int, as_json:
     if keyring.insecure:
         typer.echo(INSECURE)
     typer.echo("Each kit is a secret of its site: send it over a secure channel, and keep no copy.")
-    typer.echo(f"At the site: tacit join {made[0].name}.kit --data …")
+    join = "At the proxy: tacit proxy proxy.kit" if role == "proxy" else f"At the site: tacit join {made[0].name}.kit"
+    typer.echo(join if role == "proxy" else f"{join} --data …")
 
 
 def revoke(folder: Path, name: str, as_json: bool) -> None:
@@ -104,10 +117,18 @@ def show(folder: Path, as_json: bool) -> None:
     console = Console(highlight=False, markup=False)
     console.width = max(console.width, 120)
     console.print(_table(every))
-    waiting = [one.name for one in every if one.state == "valid" and one.identity is None]
+    reached = {"proxy"} if keyring.proxy is not None else set()  # it is connected to, and sends no hello
+    waiting = [one.name for one in every if one.state == "valid" and one.identity is None and one.name not in reached]
     typer.echo(f"{plural(len(keyring.invited), 'site')} invited.")
     if waiting:
         typer.echo(f"Not connected yet: {listing(waiting)}.")
+
+
+def _address(at: str) -> tuple[str, int]:
+    host, colon, port = at.rpartition(":")
+    if not colon or not port.isdigit():
+        raise UsageError(f'--at takes HOST:PORT, such as proxy.example.org:8104, not "{at}".')
+    return host, int(port)
 
 
 def _table(every: Sequence[Invitation]) -> Table:

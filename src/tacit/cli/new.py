@@ -85,7 +85,7 @@ test = 0.1
 {method}
 [aggregation]
 {aggregation} # secagg (masks: sums carry one noise for all) · plain (each party adds its own) ·
-                          # ideal (simulates secagg) · shuffle (simulates a shuffler, for single reports)
+                          # ideal (simulates secagg) · shuffle (single reports, mixed by a proxy)
 # tolerate = 0.3          # secagg: the fraction that may drop out; noise is sized for it, and beyond it a round is void
 # collusion = 0.0         # the fraction that may collude; at least one always may
 # signed = false          # secagg: survivors sign who stayed, against a coordinator that lies

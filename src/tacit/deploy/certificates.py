@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -25,6 +26,8 @@ from tacit.errors import UsageError
 SKEW = timedelta(minutes=5)
 #: The longest that a certificate may be valid.
 MOST_DAYS = 3650
+#: What a certificate is for: to be connected to, and to connect.
+BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 
@@ -65,17 +68,22 @@ def authority(federation: str, key: EllipticCurvePrivateKey, days: int) -> x509.
 def coordinator_certificate(
     host: str, key: EllipticCurvePrivateKey, ca: x509.Certificate, ca_key: EllipticCurvePrivateKey
 ) -> x509.Certificate:
-    """The coordinator's certificate, for servers at `host`, as long as the authority's."""
+    """The coordinator's certificate, at `host` and towards a proxy, as long as the authority's."""
     where = x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
-    return _signed(COORDINATOR, where, ExtendedKeyUsageOID.SERVER_AUTH, key, ca, ca_key, ca.not_valid_after_utc)
+    return _signed(COORDINATOR, where, BOTH, key, ca, ca_key, ca.not_valid_after_utc)
 
 
 def site_certificate(
-    name: str, key: EllipticCurvePrivateKey, ca: x509.Certificate, ca_key: EllipticCurvePrivateKey, days: int
+    name: str,
+    key: EllipticCurvePrivateKey,
+    ca: x509.Certificate,
+    ca_key: EllipticCurvePrivateKey,
+    days: int,
+    serves: bool = False,
 ) -> x509.Certificate:
-    """A site's certificate, for clients; it ends with the authority's at the latest."""
+    """A site's certificate, which ends with the authority's at the latest; others connect to one that `serves`."""
     end = min(now() + timedelta(days=days), ca.not_valid_after_utc)
-    return _signed(name, x509.DNSName(name), ExtendedKeyUsageOID.CLIENT_AUTH, key, ca, ca_key, end)
+    return _signed(name, x509.DNSName(name), BOTH if serves else BOTH[1:], key, ca, ca_key, end)
 
 
 def now() -> datetime:
@@ -86,7 +94,7 @@ def now() -> datetime:
 def _signed(
     name: str,
     where: x509.GeneralName,
-    purpose: ObjectIdentifier,
+    purposes: Sequence[ObjectIdentifier],
     key: EllipticCurvePrivateKey,
     ca: x509.Certificate,
     ca_key: EllipticCurvePrivateKey,
@@ -98,7 +106,7 @@ def _signed(
         _builder(_subject(name, str(federation)), ca.subject, key, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(x509.SubjectAlternativeName([where]), critical=False)
         .add_extension(issuer, critical=False)
         .sign(ca_key, hashes.SHA256())
@@ -150,6 +158,11 @@ def read_identity(text: str) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError("not a signing key")
     return key
+
+
+def serves(certificate: x509.Certificate) -> bool:
+    """Whether others may connect to the holder of a certificate."""
+    return BOTH[0] in certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
 
 
 def common_name(certificate: x509.Certificate) -> str:

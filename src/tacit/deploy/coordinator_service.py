@@ -24,11 +24,12 @@ from tacit.deploy.handshake import LATER, Admission
 from tacit.deploy.keyring import OWN, Keyring
 from tacit.deploy.logs import ServiceLog, one_line
 from tacit.deploy.offer import Offer, SiteSizes, facts_content
+from tacit.deploy.proxy_client import CoordinatorLine, Line
 from tacit.deploy.service_status import PeerState, State, Status
 from tacit.engine.cells import COORDINATOR, LARGEST, Bounds, Cell
 from tacit.engine.coordinator_channel import TAKEN, Content, CoordinatorChannel, Flare
 from tacit.engine.envelope import open_message
-from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
+from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, UsageError
 from tacit.federation import Transcript
 from tacit.federation.calls import Log as CallLog
 from tacit.federation.role import ROLE
@@ -236,6 +237,8 @@ class Coordinator:
         """
         identities = self.identities(offer.everybody)
         content: dict[str, Value] = {**facts_content(prepared.facts), "identities": json.dumps(identities)}
+        if prepared.proxied:
+            content["proxy"] = self._proxy_content()
         before = {name: {"head": head} for name, head in (heads or {}).items()}
         id = hashlib.sha256(f"begin|{offer.hash}|{json.dumps([identities, before])}".encode()).hexdigest()
         contents = {name: partial(_fixed, {**content, **before.get(name, {})}) for name in offer.everybody}
@@ -269,17 +272,33 @@ class Coordinator:
             spent = watch(round, rounds, transcript)
             self._status.set(round=round, epsilon=spent, bytes_up=meter.bytes_up, bytes_down=meter.bytes_down)
 
-        keys = Keys({name: self.admission.key(name) for name in names})
+        line = self._proxy_line() if prepared.proxied else None
+        keys = Keys({name: self.admission.key(name) for name in names}, from_proxy=line)
         began, engine = perf_counter(), Flare(self.channel, names, timeout or STEP)
         federation = prepared.federation(engine, keys=keys, log=calls, transcript=transcript, observer=observe)
         try:
             model = prepared.coordinate(federation)
         finally:
             engine.close()
+            if line is not None:
+                line.close()
             if prepared.private:  # what came after the last round counts too
                 self._status.set(epsilon=prepared.spent(transcript.requests_by_step))
         seconds, rejected = perf_counter() - began, dict(federation.rejected)
         return RunResult(model, transcript, latest, federation.rounds_done, seconds, federation.void, rejected)
+
+    def _proxy_content(self) -> str:
+        """Where devices reach the proxy, and the key to which they seal this run's reports."""
+        (host, port), public = proxy_of(self.keyring), self.keyring.report_key(self.run).public_key()
+        return json.dumps({"host": host, "port": port, "key": public.public_bytes_raw().hex()})
+
+    def _proxy_line(self) -> CoordinatorLine:
+        line = Line(*proxy_of(self.keyring), self.keyring.credentials())
+        return CoordinatorLine(line, self.keyring.report_key(self.run), self._fingerprints)
+
+    def _fingerprints(self) -> dict[str, str]:
+        """By name, the certificates that are valid now."""
+        return {one.name: one.fingerprint for one in self.keyring.invitations if one.state == "valid"}
 
     def end(self, names: tuple[str, ...], words: Mapping[str, Any], shared: Mapping[str, Array]) -> dict[str, Any]:
         """Send all services the end of the run with the shared blocks; their replies."""
@@ -352,6 +371,16 @@ class Coordinator:
     def _most(self, sender: str, topic: str) -> int:
         """The largest message in bytes: only replies of admitted services may be large."""
         return LARGEST if topic == "reply" and sender in self.admission.identities else FIRST
+
+
+def proxy_of(keyring: Keyring) -> tuple[str, int]:
+    """Where the federation's proxy is."""
+    if keyring.proxy is None:
+        raise UsageError(
+            f"The run's reports go through a proxy, and none is invited; write its kit with: tacit keys invite "
+            f"{keyring.folder} --role proxy --at HOST:PORT"
+        )
+    return keyring.proxy
 
 
 def _same(names: Iterable[str], content: Mapping[str, Value]) -> dict[str, Content]:

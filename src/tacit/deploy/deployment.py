@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tacit import aggregation as aggregations
 from tacit import files
 from tacit.config import EngineSection, RunFile
 from tacit.data.catalogue import Catalogue, read_catalogue
 from tacit.deploy.align import REVEALS
-from tacit.deploy.coordinator_service import Coordinator, RunResult
+from tacit.deploy.coordinator_service import Coordinator, RunResult, proxy_of
 from tacit.deploy.health import Health
 from tacit.deploy.keyring import Keyring
 from tacit.deploy.logs import ServiceLog, quiet_engine
@@ -83,6 +84,8 @@ def up(
     catalogue = public_items(file)
     method, _parameters = check(file)
     roles = _roles(file, names, keyring)
+    if aggregations.find(file.aggregation.name).through_proxy:
+        proxy_of(keyring)  # refuses where none is invited
     check_port_free(options.listen or keyring.host, keyring.port)
     with RunFolder.make(out, method.name, file) as folder:
         sent = offered_file(file, file.public)

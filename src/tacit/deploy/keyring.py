@@ -23,7 +23,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from tacit import files
@@ -97,12 +100,15 @@ class Keyring:
         _check_whole(folder)
         return cls(folder, record.federation, record.host, record.port, record.insecure)
 
-    def invite(self, name: str, *, days: int = 365) -> Kit:
+    def invite(self, name: str, *, days: int = 365, at: tuple[str, int] | None = None) -> Kit:
         """A new kit for a site; its earlier kits are refused from now on.
 
-        The certificate ends with the authority's at the latest. The key is only in the kit.
+        The certificate ends with the authority's at the latest. The key is only in the kit. A proxy's has the address
+        `at` which devices and the coordinator reach it.
         """
         check_name(name)
+        if at is not None:
+            self._check_proxy(name, *at)
         x509.check_days(days)
         self._check_time()
         ca, ca_key = (
@@ -110,7 +116,7 @@ class Keyring:
             x509.read_key(read_text(self.folder, "ca.key")),
         )
         key = x509.new_key()
-        certificate = x509.site_certificate(name, key, ca, ca_key, days)
+        certificate = x509.site_certificate(name, key, ca, ca_key, days, serves=at is not None)
         new = Invitation(
             name=name,
             fingerprint=x509.fingerprint(certificate),
@@ -118,12 +124,14 @@ class Keyring:
             made=x509.now(),
             until=certificate.not_valid_after_utc,
         )
-        change(self.folder, lambda record: record.added(new))
+        address = {} if at is None else {"proxy": f"{at[0]}:{at[1]}"}
+        change(self.folder, lambda record: record.added(new).model_copy(update=address))
+        host, port = at or (self.host, self.port)
         return Kit(
             name=name,
             federation=self.federation,
-            host=self.host,
-            port=self.port,
+            host=host,
+            port=port,
             insecure=self.insecure,
             ca=x509.certificate_text(ca),
             certificate=x509.certificate_text(certificate),
@@ -200,6 +208,25 @@ class Keyring:
         if found is None or found.identity is None or found.state != "valid":
             return None
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(found.identity))
+
+    @property
+    def proxy(self) -> tuple[str, int] | None:
+        """Where the invited proxy is; None where there is none."""
+        host, _colon, port = read_record(self.folder).proxy.rpartition(":")
+        return (host, int(port)) if port and "proxy" in self.invited else None
+
+    def report_key(self, run: str) -> X25519PrivateKey:
+        """The private key to which the reports of one run are sealed; the same whenever the run is resumed."""
+        derived = HKDF(hashes.SHA256(), 32, None, f"tacit reports 1|{run}".encode())
+        return X25519PrivateKey.from_private_bytes(derived.derive(self.identity.private_bytes_raw()))
+
+    def _check_proxy(self, name: str, host: str, port: int) -> None:
+        if name != "proxy":
+            raise UsageError(f"--at is where a proxy listens, and {name} is none; leave it out.")
+        if self.insecure:
+            raise UsageError("A proxy knows devices by their certificates; make the keys without --insecure.")
+        if not x509.is_host(host) or not 1 <= port <= 65535:
+            raise UsageError(f'"{host}:{port}" is no address of a proxy; give one such as proxy.example.org:8104.')
 
     @property
     def identity(self) -> Ed25519PrivateKey:
@@ -328,6 +355,7 @@ class Record(BaseModel):
     port: int
     insecure: bool
     invitations: tuple[Invitation, ...] = ()
+    proxy: str = ""
 
     def latest(self, name: str) -> Invitation | None:
         return next((one for one in reversed(self.invitations) if one.name == name), None)

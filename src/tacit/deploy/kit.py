@@ -51,7 +51,7 @@ class Kit:
     ----------
     name : the site's: "party-1", …, or a role
     federation : the federation's name
-    host, port : where the coordinator listens
+    host, port : where the coordinator listens; in a proxy's kit, where the proxy does
     insecure : whether the operator chose a channel without TLS
     ca, certificate, key : the authority's certificate, the site's own, and its key, as PEM texts
     coordinator : the coordinator's public signing key, hex

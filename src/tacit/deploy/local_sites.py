@@ -39,10 +39,14 @@ STARTING = 120.0
 
 
 class LocalSites:
-    """The processes of an experiment's sites, each with its folder under `folder`."""
+    """The processes of an experiment's sites, each with its folder under `folder`, and of a proxy if they need one."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...], ledgers: Path | None = None) -> None:
-        self.folder, self.names, self.ledgers = folder, names, ledgers
+    def __init__(
+        self, folder: Path, names: tuple[str, ...], ledgers: Path | None = None, proxied: bool = False
+    ) -> None:
+        self.proxy = "proxy" if proxied else None
+        self.folder, self.ledgers = folder, ledgers
+        self.names = (*names, "proxy") if proxied else names
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         keys = folder / "keys"
         if keys.exists():
@@ -71,7 +75,8 @@ class LocalSites:
         kit = home / f"{name}.kit"
         if not kit.exists():
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.keyring.invite(name).write(kit)
+            at = ("localhost", free_port()) if name == self.proxy else None
+            self.keyring.invite(name, at=at).write(kit)
         ledgers = self.ledgers or home / "ledger"
         command = [sys.executable, "-m", "tacit.deploy.process", *map(str, (kit, home, ledgers, os.getpid()))]
         self._processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -149,7 +154,7 @@ def train_on_sites(
     watch: Callable[[RoundProgress], None] | None,
 ) -> Trained:
     """One run with every party in its own process, started for it and stopped after it."""
-    sites = LocalSites(folder, (*parties.names, *prepared.roles), ledgers)
+    sites = LocalSites(folder, (*parties.names, *prepared.roles), ledgers, prepared.proxied)
     try:
         sites.start_all()
         trained = train(sites, file, prepared, parties, calls=calls, payloads=payloads, watch=watch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from tacit.deploy.certificates import read_certificate, serves
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import ServiceLog, quiet_engine
 from tacit.deploy.policy import Policy
@@ -22,6 +24,10 @@ from tacit.federation.role import ROLE
 def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
     """Serve one run after another, as long as the experiment's process exists."""
     site_kit = Kit.read(kit)
+    if serves(read_certificate(site_kit.certificate)):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        shuffle(site_kit, folder, parent)
+        return
     log = ServiceLog(folder, site_kit.name)
     quiet_engine(log)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the experiment handles Ctrl-C, and then ends its sites
@@ -31,6 +37,21 @@ def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
         data, brings = (NoRatings(), StoredRoleTable()) if ROLE.fullmatch(site_kit.name) else (StoredShare(), None)
         home = Home(site_kit, folder, ledgers, own_identity(folder), data, policy, brings)
         Site(home, log, status, stays=True).serve(wait=float("inf"), alive=lambda: os.getppid() == parent)
+
+
+def shuffle(kit: Kit, folder: Path, parent: int) -> None:
+    """Be the proxy, as long as the experiment's process exists."""
+    from tacit.deploy.proxy_service import ProxyService
+
+    async def serve() -> None:
+        serving = asyncio.create_task(ProxyService(kit, folder, ServiceLog(folder, kit.name)).serve(lambda: None))
+        while os.getppid() == parent and not serving.done():
+            await asyncio.sleep(0.2)
+        if not serving.done():
+            os._exit(0)
+        await serving
+
+    asyncio.run(serve())
 
 
 def _leave(status: Status, _number: int, _frame: FrameType | None) -> None:

@@ -29,14 +29,15 @@ from tacit.boundary.protection import Budget, BudgetSpent, Protection
 from tacit.boundary.wire import Array, Value, encode
 from tacit.deploy import site_files
 from tacit.deploy.align import SiteAlignment
-from tacit.deploy.certificates import identity_text
+from tacit.deploy.certificates import identity_text, is_host
 from tacit.deploy.kit import Kit
 from tacit.deploy.offer import Offer, read_facts
 from tacit.deploy.policy import Policy
+from tacit.deploy.proxy_client import DeviceLine, Line
 from tacit.deploy.site_data import RoleTable, SiteData
 from tacit.engine.envelope import TimedRequest
 from tacit.engine.serve import Memory, checking_file, serve_request
-from tacit.errors import BadMessage
+from tacit.errors import BadMessage, PrivacyRefused
 from tacit.federation import Party, Peer, Role
 from tacit.federation.messages import Answer
 from tacit.kernels.blas import one_blas_thread
@@ -104,6 +105,7 @@ class SiteRun:
         self.party: Party | None = None
         self._prepared: PreparedRun | None = None
         self._ledger: Ledger | None = None
+        self._line: DeviceLine | None = None
         self._memory = Memory(home.folder / "memory.tct", run)
         self._refreshed = monotonic()
 
@@ -129,6 +131,7 @@ class SiteRun:
         """Make this site's party from the agreed facts; the hash of the terms, as this site computes them."""
         home, offer = self._home, self.offer
         identities, head = read_identities(content.pop("identities", "{}")), content.pop("head", None)
+        proxy = content.pop("proxy", None)
         facts = read_facts(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # the list of items is known only now
             self.data = home.data.for_run(replace(offer, catalogue=facts.catalogue), home.name, home.folder)
@@ -140,6 +143,9 @@ class SiteRun:
         self.leave()
         prepared, record = offer.prepared(facts), None
         keys = Keys(self._others(prepared, identities), home.identity)
+        if prepared.proxied:
+            self._line = proxy_line(proxy, home.kit, home.folder)
+            keys = replace(keys, to_proxy=self._line)
         if prepared.private:
             home.policy.check_plan(offer.file, prepared.plan, len(self.data.people))
             self._ledger = Ledger(home.ledger, home.name)
@@ -198,7 +204,10 @@ class SiteRun:
         return self._shared_metrics(metrics) if self._home.policy.shares_metrics else {}
 
     def leave(self) -> None:
-        """Close the ledger."""
+        """Close the ledger, and the connection to a proxy."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
         if self._ledger is not None:
             self._ledger.close()
         self._ledger, self.party = None, None
@@ -279,6 +288,20 @@ def answer_request(
     return answer
 
 
+def proxy_line(said: object, kit: Kit, folder: Path) -> DeviceLine:
+    """The way to the proxy that the coordinator named; its certificate says whether it is the federation's."""
+    if kit.insecure:
+        raise PrivacyRefused("The run's reports go through a proxy, which needs TLS; ask for a kit without --insecure.")
+    try:
+        table = json.loads(str(said))
+        host, port, key = str(table["host"]), int(table["port"]), bytes.fromhex(table["key"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BadMessage("Where the proxy is cannot be read; it was damaged or forged.") from None
+    if not is_host(host) or not 0 < port < 2**16 or len(key) != 32:
+        raise BadMessage("Where the proxy is, or the key of reports, is not valid; it was damaged or forged.")
+    return DeviceLine(Line(host, port, kit.unpack(folder / "tls")), key)
+
+
 def read_identities(text: object) -> dict[str, str]:
     """All public signing keys, as the coordinator reports them."""
     try:
@@ -339,7 +362,8 @@ class RoleRun:
         """Make the role from the agreed facts; the hash of the terms, as this service computes them."""
         home, offer = self._home, self.offer
         identities = read_identities(content.pop("identities", "{}"))
-        content.pop("head", None)
+        for word in ("head", "proxy"):
+            content.pop(word, None)
         facts = read_facts(offer, content)
         prepared = offer.prepared(facts)
         wants = prepared.roles[home.name].own_columns(prepared.parameters)

@@ -196,6 +196,11 @@ class Messenger:
             for direction, each in (("down", down), ("up", up)):
                 self.transcript.record(Entry(*place, direction, "protocol", each * copies, copies, "", "ok"))
 
+    def count_proxied(self, request: Request, size: int) -> None:
+        """Record the bytes that devices sent to the proxy, all together: whose they are cannot be seen here."""
+        place = (self.calls, request.round, f"protocol:{request.step}", "proxy")
+        self.transcript.record(Entry(*place, "up", "protocol", size, 1, "", "ok"))
+
     def _check_head(self, request: Request, answer: Answer, view: View) -> None:
         """Each ledger head must continue from the one before; of a shortened or restored ledger it does not."""
         if answer.status == "bad":  # its ledger may have advanced all the same
@@ -225,7 +230,8 @@ class Messenger:
             raise BadMessage(f"{answer.party}: {error}") from None
         dimensions = {**self.facts.dimensions_of(answer.party), **self.dimensions}
         if sealed is not None:
-            sealed(body, step.gives.cells(dimensions), answer.party)
+            cells = 0 if step.kind is Kind.REPORT else step.gives.cells(dimensions)
+            sealed(body, cells, answer.party)
         else:
             step.gives.check(body, dimensions, answer.party, step.name)
         return body
@@ -321,10 +327,14 @@ class Call:
         return self.messenger.call(key, self.request.hash, compute)
 
     def exchange(
-        self, name: str, payloads: Mapping[str, Mapping[str, Value]], there: Attendance | None = None
+        self,
+        name: str,
+        payloads: Mapping[str, Mapping[str, Value]],
+        there: Attendance | None = None,
+        again: int = 0,
     ) -> dict[str, dict[str, Any]]:
-        """One exchange about this sum: send each its payload; the answers, by name."""
-        about = self.request
+        """One exchange about this sum: send each its payload; the answers, by name. `again` counts repetitions."""
+        about = replace(self.request, attempt=self.request.attempt + again)
         requests = {
             receiver: replace(about, step=f"{name}:{about.step}", body=encode(payload))
             for receiver, payload in payloads.items()

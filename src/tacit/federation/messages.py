@@ -142,6 +142,12 @@ class Schema:
             for name, field in arrays.items()
         }
 
+    def blocks(self, dimensions: Mapping[str, int]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """By name, the type of every array's numbers and the shape of one of its entries."""
+        arrays = {name: field for name, field in self.fields.items() if isinstance(field, Floats)}
+        entries = Schema(**{name: Floats(*field.shape[1:]) for name, field in arrays.items()}).shapes(dimensions)
+        return {name: (field.dtype.str, entries[name]) for name, field in arrays.items()}
+
     def cells(self, dimensions: Mapping[str, int]) -> int:
         """How many numbers there are in all blocks together."""
         return cells_of(self.shapes(dimensions))

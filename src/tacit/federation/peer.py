@@ -83,7 +83,8 @@ class Peer:
             )
         terms = self.gate.terms.steps.get(step.name)
         if terms is not None and (terms.integers or self.gate.aggregation.seals(terms)):
-            self.gate.aggregation.check_sealed(payload, terms, step.gives.cells(self.dimensions), self.name)
+            cells = 0 if kind is Kind.REPORT else step.gives.cells(self.dimensions)
+            self.gate.aggregation.check_sealed(payload, terms, cells, self.name)
         else:
             step.gives.check(payload, self.dimensions, self.name, step.name)
 

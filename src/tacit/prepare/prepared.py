@@ -34,14 +34,20 @@ from tacit.methods.method import Sides
 from tacit.model import Model
 from tacit.partition import Share
 from tacit.prepare.plan import Plan, plan_run
+from tacit.secure.proxy import CoordinatorEnd, DeviceEnd
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Signing keys, for sums whose survivors sign who stayed: all public ones, and at a party its own private one."""
+    """Signing keys, for sums whose survivors sign who stayed: all public ones, and at a party its own private one.
+
+    `to_proxy` and `from_proxy` are a device's and the coordinator's way to the proxy, in a run that needs one.
+    """
 
     public: Mapping[str, Ed25519PublicKey] = field(default_factory=dict)
     own: Ed25519PrivateKey | None = None
+    to_proxy: DeviceEnd | None = None
+    from_proxy: CoordinatorEnd | None = None
 
 
 @dataclass(frozen=True)
@@ -231,13 +237,17 @@ class PreparedRun:
         """Whether parties sign their messages in a hidden sum, so that both sides need keys."""
         return self.how.signs
 
+    @cached_property
+    def proxied(self) -> bool:
+        """Whether contributions go through a proxy."""
+        return self.how.through_proxy
+
     def _peers(self, keys: Keys | None) -> Peers:
         """All peers, with their signing keys where these are needed."""
         names = tuple(member.name for member in self.facts.roster)
-        if not self.signed:
-            return Peers(self.run, names)
         keys = keys or Keys()
-        return Peers(self.run, names, keys.own, dict(keys.public))
+        own, public = (keys.own, dict(keys.public)) if self.signed else (None, None)
+        return Peers(self.run, names, own, public, keys.to_proxy, keys.from_proxy)
 
     def party(self, share: Share, record: Record | None = None, keys: Keys | None = None) -> Party:
         """One party of the run, with its own gate; in a private run it needs its record."""

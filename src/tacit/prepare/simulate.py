@@ -1,5 +1,6 @@
 """A simulation: one run over parties in this process, observed by an experimenter."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,7 +9,9 @@ from time import perf_counter
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from tacit.boundary.randomness import Seeded
 from tacit.data.catalogue import Catalogue
 from tacit.data.ratings import Ratings
 from tacit.engine.call_log import CallLog
@@ -24,6 +27,7 @@ from tacit.prepare.prepared import Keys, PreparedRun
 from tacit.prepare.progress import RoundProgress
 from tacit.prepare.simulated_ledgers import Records
 from tacit.rng import derive, stream_key
+from tacit.secure.proxy import InProcessProxy
 
 #: How many test ratings are predicted after every round; the final metrics use all of them.
 SAMPLE = 200_000
@@ -66,8 +70,9 @@ def train(
     own = _seeded_keys(prepared)
     public = {name: key.public_key() for name, key in own.items()}
     ledgers = [None if records is None else records.of_party(share) for share in parties]
+    proxy = in_process_proxy(prepared)
     members = tuple(
-        prepared.party(share, record, Keys(public, own.get(share.name)))
+        prepared.party(share, record, Keys(public, own.get(share.name), to_proxy=proxy))
         for share, record in zip(parties, ledgers, strict=True)
     )
     roles = tuple(
@@ -83,7 +88,7 @@ def train(
     engine = InProcess((*members, *roles), timeout=timeout, memories=memories)
     federation = prepared.federation(
         engine,
-        keys=Keys(public),
+        keys=Keys(public, from_proxy=proxy),
         log=saved if records is None else log,
         transcript=transcript,
         observer=experimenter,
@@ -128,6 +133,18 @@ def _seeded_keys(prepared: PreparedRun) -> dict[str, Ed25519PrivateKey]:
         return {}
     seed, names = prepared.facts.seed, [member.name for member in (*prepared.facts.roster, *prepared.facts.roles)]
     return {name: Ed25519PrivateKey.from_private_bytes(stream_key(seed, name, "identity")) for name in names}
+
+
+def in_process_proxy(prepared: PreparedRun) -> InProcessProxy | None:
+    """The proxy of a run in this process; seeded in a simulation, though how reports are sealed cannot be."""
+    if not prepared.proxied:
+        return None
+    seed, run = prepared.facts.seed, prepared.run
+    private_key = X25519PrivateKey.from_private_bytes(stream_key(seed, run, "report key"))
+    if not prepared.seeded:
+        return InProcessProxy(private_key, os.urandom)
+    drawn = Seeded(stream_key(seed, "proxy"))
+    return InProcessProxy(private_key, lambda size: drawn.words(-(-size // 8)).tobytes()[:size])
 
 
 @dataclass(eq=False)
