@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, exactly, ratings_of, rows_of
+from bounded_cases import RATING, REPLACE, USER, ZERO_OUT, by_user, exactly, ratings_of, rows_of
 
 from tacit.boundary.cell_reports import CellReports
 from tacit.boundary.clipped_gradients import ClippedGradient, EmbeddingGradient
@@ -23,7 +23,7 @@ from tacit.boundary.projected import ProjectedBit
 from tacit.boundary.query import Mechanism, Query, Unbounded
 from tacit.boundary.scaled_records import ScaledRecords
 from tacit.data.ratings import Scale
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.guarantee import Relation, Unit
 from tacit.rng import derive
 
@@ -206,6 +206,60 @@ def test_attendance_must_be_one_entry_a_user(name):
     made(name).over(*FITTING[name], present=np.array([True, False]))
     with pytest.raises(DataError, match="present"):
         made(name).over(*FITTING[name], present=np.ones(5, dtype=bool))
+
+
+#: Ratings of four users; a draw, seeded with `DRAWN`, has one of those who are present in it and one who is absent.
+RECORDS = [[(0, 1.0), (2, 5.0)], [(1, 3.0), (3, 4.0)], [(0, 2.0), (1, 5.0), (4, 4.0)], [(2, 1.0), (3, 2.0)]]
+PRESENT, DRAWN = np.array([True, False, False, True]), 3
+
+
+def data_of(name, kept):
+    """What a query is answered over: the records of those who are kept, and nothing of the others' ratings."""
+    stream, counts = derive(1, "absent"), np.array([len(record) for record in RECORDS])
+    here, total = np.repeat(kept, counts), counts.sum()
+    x, y, pairs = stream.random(total)[here] + 0.5, stream.random(total)[here] + 0.5, stream.random((total, 2))[here]
+    users, more, items = stream.random((4, 3)) + 0.1, stream.random((4, 6)) + 0.1, stream.random((5, 3)) + 0.1
+    ratings = ratings_of([record if k else [] for record, k in zip(RECORDS, kept, strict=True)], 5)
+    return {
+        "normalised": (ratings, {"a": x, "b": y}),
+        "clipped": ({"a": more}, counts * kept),
+        "embedding": (ratings, {"users": users, "items": items}),
+        "gradient clipping": (ratings, {"users": users, "items": items}),
+        "record": (ratings, users, items),
+        "weighted": (ratings, x, y, users),
+        "objectives": (ratings, users, items),
+        "rows": (ratings, pairs),
+        "scaled records": (ratings, more, users, x, {"joint": users}),
+        "pair shares": (ratings, np.array([0, 1, 3])),
+        "pair counts": (ratings, np.array([0, 1, 3])),
+    }.get(name, (ratings,))
+
+
+def told(name, kept, present=None):
+    """The exact answer as one vector, and what each adds to it who adds anything; None where it is not a sum."""
+    answering = made(name).over(*data_of(name, kept), present=present)
+    if name == "objectives":
+        return np.concatenate([part.ravel() for part in answering.squares(derive(DRAWN, "x"))]), None
+    answer = np.concatenate([block.ravel() for block in exactly(answering, {}, derive(DRAWN, "x")).values()])
+    try:
+        each = by_user(answering.contributions({}, derive(DRAWN, "x")))
+    except PrivacyRefused:
+        return answer, None
+    return answer, each[each.any(axis=1)]
+
+
+@pytest.mark.parametrize("name", [name for name in FITTING if name != "projected"])  # which has reports, and no sum
+@pytest.mark.parametrize("present", [PRESENT, PRESENT & False], ids=["some", "nobody"])
+def test_who_is_absent_adds_as_much_as_an_empty_record(name, present):
+    everyone = np.ones(4, dtype=bool)
+    (found, adds), (wanted, added) = told(name, everyone, present), told(name, present)
+    assert not np.array_equal(wanted, told(name, everyone)[0])  # whoever is absent would have added something
+    np.testing.assert_array_equal(found, wanted)
+    assert wanted.any() == present.any()
+    assert (adds is None) == (added is None) == (name in ("objectives", "item counts"))
+    if adds is not None:
+        np.testing.assert_array_equal(adds, added)
+        assert bool(len(added)) == present.any()
 
 
 @pytest.mark.parametrize("name", ["deviations", "embedding", "gradient clipping", "record", "objectives"])

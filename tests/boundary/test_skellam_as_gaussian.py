@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import true_divergences as true
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.boundary import account, calibrate
+from tacit.boundary import account, calibrate, renyi
 from tacit.boundary import loss_distributions as losses
 from tacit.boundary import skellam_as_gaussian as compared
 from tacit.boundary.events import DiscreteGaussian, Gaussian, SampledGaussian, SampledSkellam, Skellam
@@ -144,6 +145,49 @@ def test_a_secret_sample_is_charged_as_a_sampled_gaussian_and_covers_its_neighbo
         assert truth <= account.delta([event], epsilon, relation) <= 1.1 * truth
         gaussian = account.delta([SampledGaussian(1.0, rate)], epsilon, relation)
         assert account.delta([event], epsilon, relation) == pytest.approx(gaussian, rel=0.1)
+
+
+@pytest.mark.parametrize(("relation", "moved"), [(ZERO_OUT, 10), (REPLACE, 20)])
+def test_the_cells_that_can_differ_are_those_of_all_answers_before_and_after(relation, moved):
+    """Δ₁ of them an answer where a record is emptied, and under replace Δ₁ that go and Δ₁ that come."""
+    events = [Skellam(4e4, 10.0, 5.0, 3), Gaussian(1.0), SampledSkellam(5e4, 10.0, 5.0, 0.1, 7)]
+    found, cells = compared.with_gaussians(events, relation)
+    assert cells == [(4e4, 3.0 * moved), (5e4, 7.0 * moved)]
+    assert [(type(event), event.count) for event in found] == [(Gaussian, 3), (Gaussian, 1), (SampledGaussian, 7)]
+
+
+@pytest.mark.parametrize("variance", [1000.0, 4e4, 1e9])
+@pytest.mark.parametrize("l2", [1.0, 5.0, 256.0])
+def test_rounding_takes_a_twelfth_of_the_variance_and_no_less(variance, l2):
+    """In fractions: it is Gaussian noise of variance v − 1/12 that has the variance v once it is rounded."""
+    (found, sampled), _cells = compared.with_gaussians(
+        [Skellam(variance, 300.0, l2), SampledSkellam(variance, 300.0, l2, 0.1)], ZERO_OUT
+    )
+    squared, allowed = (Fraction(found.multiplier) * Fraction(l2)) ** 2, Fraction(variance) - Fraction(1, 12)
+    assert allowed * (1 - Fraction(1, 10**15)) ** 2 < squared <= allowed
+    assert (sampled.multiplier, sampled.rate) == (found.multiplier, 0.1)
+
+
+@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACE])
+@pytest.mark.parametrize("event", [Skellam(4e4, 100.0, 100.0), Skellam(1e6, 1e4, 300.0, 20)], ids=["few", "many"])
+def test_an_epsilon_by_way_of_the_gaussian_leaves_room_for_the_tails(event, relation):
+    """e^η·δ + (1 + e^(ε + η))·τ at the Gaussian's ε, which going from P to G and back costs, is within the δ given."""
+    delta, costs = 1e-6, []
+
+    def cost(events, left, relation):
+        costs.append(account.merged_epsilon(events, left, relation))
+        return costs[-1]
+
+    bound = renyi.epsilon(renyi.curve((event,), relation), delta)
+    found = account._compared_epsilon((event,), delta, relation, bound, cost)
+    replaced, cells = compared.with_gaussians([event], relation)
+    tau = compared.SHARE * delta / (1 + math.exp(bound))
+    eta = compared.slack(cells, math.log(tau))
+    gaussian = found - 2 * eta
+    assert 0 < costs[0] == pytest.approx(gaussian, rel=1e-12)
+    spent = math.exp(eta) * account.merged_delta(tuple(replaced), gaussian, relation)
+    spent += (1 + math.exp(gaussian + eta)) * tau
+    assert (1 - 2 * compared.SHARE) * delta < spent <= delta
 
 
 def test_small_noise_and_other_discrete_noise_are_left_to_renyi():

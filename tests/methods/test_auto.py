@@ -1,5 +1,7 @@
 """`auto`: each stage's bound holds for adversarial neighbours, each is charged, and the model learns and ranks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -54,10 +56,10 @@ class Exact(Gate):
 
 def party_of(ratings, unit=Unit.USER):
     parties = partition(ratings, into=1, by="user")
-    facts = Facts.of(parties, 7)
+    facts = replace(Facts.of(parties, 7), unit=unit)
     public = PublicFacts(facts.users, facts.items, facts.scale, facts.ratings, facts.catalogue.width)
     context = Context(public, Setting.HORIZONTAL, 1, Target(4.0, 1e-6, unit))
-    parameters = AutoParameters(**EVERY_STAGE).resolved(context)
+    parameters = AutoParameters(**(EVERY_STAGE if unit is Unit.USER else {})).resolved(context)
     stated = {spec.step: (spec, Kind.SUM) for spec in specs(parameters, context)}
     return AutoParty(parties[0], parameters, facts, Exact("party-1", 7, {}, terms=unprotected(stated)))
 
@@ -72,8 +74,8 @@ def payload(party, step, size, stream):
     return {name: x.astype(takes.fields[name].dtype) for name, x in {**numbers, **whole}.items()}
 
 
-def answer(ratings, step, size, seed):
-    party = party_of(ratings)
+def answer(ratings, step, size, seed, unit=Unit.USER):
+    party = party_of(ratings, unit)
     with party.gate.serving(step, 1, 0, "request"):
         return getattr(party, step)(**payload(party, step, size, derive(seed, "payload", step)))
 
@@ -97,6 +99,21 @@ def test_a_user_who_goes_moves_an_answer_by_no_more_than_its_bound(stage, size):
         assert moved <= bound
         if stage in ("means", "factors", "residuals") and size in (0.0, 1.0) and moved:
             assert moved > 0.99 * bound  # contributions are as long as they may be
+
+
+def test_where_the_unit_is_a_rating_each_goes_into_its_own_cell_and_into_no_other():
+    """A user's own mean would carry it into the cells of all their items, and one rating's bound would not hold."""
+    low, high = WHOLE.scale.low, WHOLE.scale.high
+    for mine in np.flatnonzero(WHOLE.users == 11):
+        lowest, highest = (replace(WHOLE, values=WHOLE.values.copy()) for _ in range(2))
+        lowest.values[mine], highest.values[mine] = low, high
+        query, here = answer(highest, "means", 0.0, 1, Unit.RATING)
+        _query, there = answer(lowest, "means", 0.0, 1, Unit.RATING)
+        moved = here["errors"] - there["errors"]
+        assert np.flatnonzero(moved).tolist() == [WHOLE.items[mine]]
+        assert moved.max() == pytest.approx(high - low, rel=1e-5)
+        assert moved.max() <= query.sensitivity(Unit.RATING, Relation.REPLACE)
+        np.testing.assert_array_equal(here["weights"], there["weights"])
 
 
 @pytest.mark.parametrize("stage", STAGES)

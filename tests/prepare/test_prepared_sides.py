@@ -50,6 +50,11 @@ def test_a_plan_brings_its_parameters_noise_and_declared_ratings():
     assert not FREE.plan.sigma()
 
 
+def test_a_private_simulation_knows_the_declared_number_of_ratings_and_not_its_own():
+    declared = agreed(public={"ratings": 250})
+    assert declared.facts.ratings == declared.plan.context.facts.ratings == 250 != PARTIES.n_ratings
+
+
 def test_what_every_request_binds_differs_with_anything_that_protects():
     others = [
         agreed(privacy={"epsilon": 3.0, "delta": 1e-6}),
