@@ -13,6 +13,7 @@ from benchmarks.common.result import Missing, Result, quantity
 NAMES = (
     "sgd",
     "als",
+    "private_als",
     "auto",
     "ease",
     "implicit",
