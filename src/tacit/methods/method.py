@@ -144,10 +144,10 @@ class Method:
         sides = self.sides_for(feedback)
         of = " of implicit feedback" * (sides is self.implicit)
         if setting is Setting.VERTICAL:
+            others = "" if of else ', or choose "bias" or "sgdmf", or "als" without [privacy]'
             return UsageError(
-                f"{self.name}{of} needs parties that hold different users, and [partition] divides "
-                'the items; divide users ([partition] by = "user"), or choose "bias" or "sgdmf", or "als" without '
-                "[privacy]."
+                f"{self.name}{of} needs parties that hold different users, and [partition] divides the items; divide "
+                f'users ([partition] by = "user"){others}.'
             )
         ways = {Setting.HORIZONTAL: "user", Setting.VERTICAL: "item", Setting.DEVICE: "device"}
         able = " or ".join(f'"{ways[one]}"' for one in sides)
