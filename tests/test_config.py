@@ -189,9 +189,9 @@ def test_an_unknown_key_gets_a_suggestion_at_each_level(tmp_path, text, key, mea
         ("[public]\nscale = [nan, 5]", ["public.scale", "finite"]),
         ('[split]\nby = "randon"', ["split.by", "randon", "'random'", "'cold-items'"]),
         ("[partition]\ninto = 0", ["partition.into = 0", "1"]),
-        ('[data]\ncolumns = {user = 3}\nsource = "x"', ["data.columns.user = 3", "string"]),
-        ("data = 5", ["data = 5", "dictionary"]),
-        ("[[method]]\nname = 1", ["method", "dictionary"]),
+        ('[data]\ncolumns = {user = 3}\nsource = "x"', ["data.columns.user = 3", "text"]),
+        ("data = 5", ["data = 5", "section"]),
+        ("[[method]]\nname = 1", ["method", "section"]),
         ("seed = -1", ["seed = -1", "greater than or equal to 0"]),
         (f"seed = {2**63}", [f"seed = {2**63}", "less than"]),
         ('seed = "x"', ['seed = "x"', "integer"]),
@@ -276,8 +276,8 @@ def test_a_change_without_key_or_value_is_explained(tmp_path, change):
         ("seed.x=1", ["'seed'", "it is a value"]),
         ("method.name.x=1", ["'name'", "it is a value"]),
         ("split.test=much", ['split.test = "much"']),
-        ("data.source=true", ["data.source = true", "string"]),
-        ("data.source=2020-01-01", ["data.source", "2020-01-01", "string"]),
+        ("data.source=true", ["data.source = true", "text"]),
+        ("data.source=2020-01-01", ["data.source", "2020-01-01", "text"]),
         ("seed=1\nx=3", ["seed", "integer"]),
     ],
 )
@@ -288,3 +288,22 @@ def test_a_change_is_checked_like_the_file(tmp_path, change, words):
 
 
 # -- values that never change --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ('public.features="genres"', 'give a list, as in ["genres"].'),
+        ("public.scale=3", "give a list, as in [1, 5]."),
+        ('public.scale=[1,"b"]', "give a number."),
+        ("privacy.epsilon=abc", "give a number."),
+        ("public.users=many", "give an integer."),
+        ("aggregation.signed=3", "give true or false."),
+        ("data.source=3", "give text in quotes."),
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_words_about_toml(tmp_path, change, words):
+    (tmp_path / "run.toml").write_text("[privacy]\nepsilon = 1\n")
+    with pytest.raises(UsageError) as refusal:
+        RunFile.read(tmp_path / "run.toml", [change])
+    assert str(refusal.value).endswith(words)

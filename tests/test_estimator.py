@@ -250,3 +250,15 @@ def test_a_constructor_only_stores_and_fit_checks():
     assert tacit.SGDMF(factors=-3).factors == -3
     with pytest.raises(UsageError, match="SGDMF, factors = -3 is not possible"):
         tacit.SGDMF(factors=-3).fit(SILOS)
+
+
+def test_ratings_are_predicted_for_a_history_as_by_the_shared_model():
+    model = tacit.SGDMF(**QUICK).fit(SILOS)
+    history, items = {1: 5, 2: 4, 7: 1}, [3, 4]
+    assert np.array_equal(model.predict(history, items), model.model_.predict(history, items))
+
+
+def test_an_unknown_integer_gets_no_suggestion():
+    ratings = tacit.Ratings.from_columns([10, 11, 99], [1, 2, 3], [1.0, 2.0, 3.0])
+    with pytest.raises(DataError, match=r"There is no user 999 among the 3 known\.$"):
+        ratings.user_ids.row(999)

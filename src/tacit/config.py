@@ -200,6 +200,16 @@ def checked(model: type[Model], table: Mapping[str, Any], where: str) -> Model:
         raise UsageError(_sentence(error, model, where)) from None
 
 
+#: What to give instead, where pydantic's own words are about Python.
+_PLAIN = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "give an integer"),
+    **dict.fromkeys(("float_type", "float_parsing"), "give a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "give true or false"),
+    "string_type": "give text in quotes",
+    **dict.fromkeys(("dict_type", "model_type"), "give a section with keys of its own"),
+}
+
+
 def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str:
     errors = error.errors()
     # A misspelt required key is both unknown and missing; report it as unknown.
@@ -212,7 +222,10 @@ def _sentence(error: ValidationError, model: type[BaseModel], where: str) -> str
         return f'In {where}, "{key}" is not a known key.{hint}'
     if first["type"] == "missing":
         return f'In {where}, "{key}" is missing; add it.'
-    problem = first["msg"].removeprefix("Value error, ")
+    problem = _PLAIN.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    if first["type"] in ("tuple_type", "list_type"):
+        text = isinstance(first["input"], str)
+        problem = f"give a list, as in {_shortened([first['input']]) if text else '[1, 5]'}"
     return f"In {where}, {key} = {_shortened(first['input'])} is not possible: {problem[:1].lower()}{problem[1:]}."
 
 

@@ -83,10 +83,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f' Did you mean "{close[0]}"?' if close else ""
 
 
+def with_article(noun: str) -> str:
+    """A noun with its indefinite article, by how its first sound is written.
+
+    >>> with_article("int"), with_article("EASE"), with_article("SGDMF"), with_article("Bias")
+    ('an int', 'an EASE', 'an SGDMF', 'a Bias')
+    """
+    spelled_out = noun.isupper() and noun[:1] in "FHLMNRSX"  # "ess-gee-…"
+    return f"an {noun}" if noun[:1].lower() in "aeio" or spelled_out else f"a {noun}"
+
+
 def check_type(value: object, wanted: Any, caller: str, takes: str) -> None:
     """UsageError unless `value` is what a function takes: for arguments that a person passes by hand."""
     if not isinstance(value, wanted):
-        raise UsageError(f"{caller} takes {takes}, and got a {type(value).__name__}.")
+        raise UsageError(f"{caller} takes {takes}, and got {with_article(type(value).__name__)}.")
 
 
 def check_integer(name: str, value: object, least: int = 1) -> None:

@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from tacit.cli import app
+from tacit.cli.demo import price_of_privacy
 from tacit.engine import cells
 
 TACIT = Path(sys.executable).with_name("tacit")
@@ -259,3 +260,15 @@ def test_the_doctors_advice_keeps_its_brackets(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor_module, "version", missing)
     monkeypatch.setattr(doctor_module, "_kernels", lambda: "")
     assert 'pip install "tacit[deploy]"' in tacit("doctor", cwd=tmp_path).stdout
+
+
+def test_compare_names_a_run_that_is_not_there(folder):
+    answer = tacit("compare", "run.toml", "alone", cwd=folder)
+    assert answer.returncode == 2
+    assert 'There is no run folder or run file "alone"' in answer.stderr
+
+
+def test_the_demo_says_when_privacy_costs_more_than_cooperation_gains():
+    errors = {"federated": 0.7, "private": 0.9, "local": 0.8}
+    assert "Privacy costs more here than cooperation gains: test MSE 0.900" in price_of_privacy(errors)
+    assert price_of_privacy({**errors, "private": 0.75}) == ""

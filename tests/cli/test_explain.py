@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from test_cli import tacit
 
 from tacit.boundary.odds import posterior
 from tacit.cli.explain import COMPARED, VERDICTS, _percent, explain
@@ -67,3 +68,7 @@ def test_no_promise_is_called_none(capsys):
 def test_impossible_guarantees_get_one_sentence(epsilon, delta):
     with pytest.raises(UsageError, match="not possible"):
         explain(epsilon, delta, as_json=False)
+
+
+def test_delta_is_one_in_a_million_unless_it_is_given(tmp_path):
+    assert tacit("explain", "1", cwd=tmp_path).stdout == tacit("explain", "1", "1e-6", cwd=tmp_path).stdout

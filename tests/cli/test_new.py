@@ -94,7 +94,7 @@ def test_the_demo_s_features_are_there_and_one_s_own_data_need_not_be_yet(tmp_pa
     new(tmp_path / "own.toml", "nowhere/ratings.csv", None, "horizontal")
     assert RunFile.read(tmp_path / "own.toml").public.features == ()
     assert "declare scale, users and catalogue in [public], and then: tacit plan" in capsys.readouterr().out
-    refused(tacit("plan", "own.toml", cwd=tmp_path), 2, "scale", "public fact")
+    refused(tacit("plan", "own.toml", cwd=tmp_path), 3, "nowhere/ratings.csv")
     with pytest.raises(DataError, match=r"nowhere\.csv"):
         new(tmp_path / "no.toml", "ratings.csv", Path("nowhere.csv"), "horizontal")
 
@@ -147,3 +147,17 @@ def test_a_misspelt_key_of_the_file_s_own_method_is_not_dropped(run_file, change
     run_file.write_text(run_file.read_text().replace("factors = 20", "factor = 20"))
     with pytest.raises(UsageError, match='Did you mean "factors"'):
         chosen(read_run_file(run_file, changes).method)
+
+
+def test_a_set_of_counts_is_read_as_implicit_feedback_which_can_run_privately(tmp_path):
+    assert tacit("new", "run.toml", "--source", "hetrec2011-lastfm-2k", cwd=tmp_path).returncode == 0
+    file = RunFile.read(tmp_path / "run.toml")
+    assert file.data.feedback == "implicit"
+    assert plan(file, *check(file)).terms.guarantee.epsilon == pytest.approx(1, rel=1e-3)
+
+
+def test_a_source_that_is_not_there_is_warned_about_and_the_file_is_written(tmp_path):
+    answer = tacit("new", "run.toml", "--source", "absent.csv", cwd=tmp_path)
+    assert answer.returncode == 0
+    assert 'warning: There is no file or folder "absent.csv"' in answer.stderr
+    assert (tmp_path / "run.toml").is_file()

@@ -33,6 +33,7 @@ epsilon = 1
 def folder(tmp_path):
     (tmp_path / "run.toml").write_text(RUN)
     (tmp_path / "absent.toml").write_text(ABSENT)
+    (tmp_path / "there.toml").write_text(ABSENT.replace("nowhere/ratings.csv", "items.csv"))
     (tmp_path / "items.csv").write_text("item\n" + "\n".join(map(str, range(100))) + "\n")
     return tmp_path
 
@@ -75,7 +76,8 @@ def test_a_person_reads_guarantee_noise_cost_and_forecast(folder):
     assert "Noise is at most a third of the signal per cell" in text
     assert any(line.startswith("Forecast: 1 round · ") for line in lines)
     asked = next(n for n, line in enumerate(lines) if line.startswith("What changes with ε"))
-    assert [line.split()[0] for line in lines[asked + 2 : asked + 5]] == ["half", "as", "double"]
+    assert lines[asked + 1].split() == ["half", "as", "requested", "double"]
+    assert [line.split()[0] for line in lines[asked + 2 : asked + 5]] == ["ε", "z", "signal/noise,"]
     assert "WARNING" not in text
 
 
@@ -246,9 +248,9 @@ def test_a_secure_sum_that_tolerates_nobody_is_warned_of(folder, first):
         ("run.toml", "privacy.unit=usr", 2, ["privacy.unit", "'user'", "'rating'"]),
         ("run.toml", "method={name='central'}", 4, ["central", "no guarantee", "NON-PRIVATE"]),
         ("run.toml", "privacy.accounting=paper", 4, ["paper"]),
-        ("absent.toml", "public={scale=[1,5], catalogue='items.csv'}", 2, ["users", "public fact"]),
-        ("absent.toml", "public={users=5000, catalogue='items.csv'}", 2, ["scale", "public fact"]),
-        ("absent.toml", "public={users=5000, scale=[1,5]}", 2, ["catalogue", "public fact"]),
+        ("there.toml", "public={scale=[1,5], catalogue='items.csv'}", 2, ["users", "public fact"]),
+        ("there.toml", "public={users=5000, catalogue='items.csv'}", 2, ["scale", "public fact"]),
+        ("there.toml", "public={users=5000, scale=[1,5]}", 2, ["catalogue", "public fact"]),
         ("absent.toml", "public.catalogue=nowhere.csv", 3, ["nowhere.csv"]),
     ],
 )
@@ -262,3 +264,52 @@ def test_a_run_without_privacy_has_no_plan(folder):
     refused(tacit("plan", "open.toml", cwd=folder), 2, "open.toml", "[privacy]", "NON-PRIVATE")
     assert planned(folder, "open.toml", "privacy.epsilon=1")["guarantee"]["epsilon"] <= 1
     refused(tacit("plan", "nowhere.toml", cwd=folder), 2, "nowhere.toml")
+
+
+def test_tables_fit_eighty_columns_however_many_steps_there_are(folder):
+    text = page(folder, "method.name=auto", 'public.features=["genres", "year"]', "privacy.epsilon=4")
+    tables = [line for line in text.splitlines() if line.startswith(("step ", "signal/noise, ", "means  "))]
+    assert len(tables) > 4
+    assert max(map(len, tables)) <= 80
+    assert "…" not in text
+
+
+def test_the_width_of_integers_is_said_once_for_all_steps(folder):
+    text = page(folder, "method.name=auto", "privacy.epsilon=4", "aggregation.name=secagg", "partition.into=5")
+    assert text.count(" are integers of ") == 1
+
+
+def test_a_ranking_without_pairs_is_announced_with_what_does_better(folder):
+    changes = ("method.name=auto", "data.users=200", "data.items=500")
+    assert "Pairs and the vote are left out" in page(folder, *changes, "privacy.epsilon=0.1")
+    assert "Pairs and the vote" not in page(folder, *changes, "privacy.epsilon=0.1", "method.objective=rating")
+
+
+@pytest.mark.parametrize("method", ["als", "ease"])
+def test_per_rating_a_method_that_counts_whole_users_is_warned_about(folder, method):
+    text = page(folder, f"method.name={method}", "privacy.unit=rating")
+    assert 'costs more than unit = "user" and protects less' in text
+    assert 'costs more than unit = "user"' not in page(folder, f"method.name={method}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["method.name=local", "aggregation.name=secagg"], "--set privacy=none --set aggregation.name=plain"),
+        (
+            ["method.name=auto", "partition.by=item", "aggregation.name=plain"],
+            "needs parties that hold different users",
+        ),
+        (["partition.into=1", "aggregation.name=secagg"], "Secure sums need three parties or more; this run has one."),
+        (["partition.into=2", "aggregation.name=secagg"], 'this run has two. Use [aggregation] name = "plain".'),
+        (["data.source=nowhere.csv"], 'There is no file or folder "nowhere.csv"'),
+        (["method.name=auto", 'public.features=["title:txt"]'], 'Did you mean "title:text"?'),
+        (["privacy.epsilon=1e-6", "aggregation.name=secagg", "partition.into=5"], "epsilon = 1e-06 is too small for"),
+        (["method.name=auto", "data.feedback=implicit", "method.objective=rating"], 'objective = "rating" is about'),
+        (["data.source=hetrec2011-lastfm-2k"], 'feedback = "implicit"'),
+    ],
+)
+def test_a_refusal_says_what_to_do(folder, changes, words):
+    answer = tacit("plan", "run.toml", *(word for change in changes for word in ("--set", change)), cwd=folder)
+    assert answer.returncode in (2, 3, 4)
+    assert words in answer.stderr

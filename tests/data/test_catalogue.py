@@ -336,6 +336,6 @@ def test_a_known_set_has_the_scale_of_its_feedback(source, feedback, scale):
 
 def test_counts_without_a_published_scale_must_declare_one():
     plays = DataSection(source="hetrec2011-lastfm-2k", feedback="count")
-    with pytest.raises(UsageError, match="scale must be a public fact"):
+    with pytest.raises(UsageError, match="holds counts, whose scale nobody has published"):
         public_facts(plays, PublicSection())
     assert public_facts(plays, PublicSection(scale=(0, 50_000))).scale == Scale(0, 50_000)

@@ -212,3 +212,10 @@ def test_no_page_says_to_install_from_an_index_where_tacit_is_not(page):
     text = page.read_text(encoding="utf-8")
     found = re.findall(r"pip install [\"']?tacit(?:\[[a-z,]+\])?[\"'`\s]", text)
     assert not found or (page.name == "README.md" and "not on a package index yet" in text)
+
+
+def test_the_methods_that_can_give_a_guarantee_are_all_named():
+    intro = sections("run-file.md")["[privacy]"].partition("can\ngive one")[0].partition("can give one")[0]
+    assert set(names(intro.rpartition(").")[2])) == {
+        name for name, method in known().working().items() if method.guaranteed
+    }

@@ -118,7 +118,7 @@ def test_privacy_is_refused_in_one_sentence_that_names_auto():
 
 
 def test_divided_items_are_refused_where_feedback_is_implicit():
-    with pytest.raises(UsageError, match="horizontal, device setting of implicit feedback"):
+    with pytest.raises(UsageError, match="als of implicit feedback needs parties that hold different users"):
         fitted(world(), by="item")
 
 

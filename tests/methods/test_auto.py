@@ -229,7 +229,7 @@ def test_a_device_receives_a_matrix_of_features_weights_instead_of_item_factors(
 
 
 def test_items_cannot_be_divided():
-    with pytest.raises(UsageError, match="auto runs in the"):
+    with pytest.raises(UsageError, match="auto needs parties that hold different users"):
         plan_of(auto(partition={"by": "item", "into": 3}))
 
 

@@ -170,7 +170,7 @@ def test_without_privacy_an_aggregation_hides_what_it_can_and_promises_nothing()
 
 
 def test_a_setting_or_feedback_that_the_method_does_not_know_is_refused():
-    with pytest.raises(UsageError, match="horizontal setting"):
+    with pytest.raises(UsageError, match="hold different users"):
         made(method={"name": "objective-perturbation"}, by="item", private=False)
     implicit = replace(facts_of(file()), feedback="implicit")
     with pytest.raises(UsageError, match="feedback"):

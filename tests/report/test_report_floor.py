@@ -10,7 +10,9 @@ from rich.console import Console
 
 from tacit.cli.display import print_summary
 from tacit.report import RunRecord, compare_report, privacy_card, report
+from tacit.report.card import card
 from tacit.report.floor_verdict import contenders, remarks, verdict
+from tacit.report.readings import headline
 
 HOSTILE = "<script>alert(1)</script> | **x**[/red]"
 NOISE = {
@@ -226,3 +228,16 @@ def test_no_ratio_is_turned_into_words_that_it_does_not_bear(tmp_path, ratio):
     assert "× the signal" not in text
     assert "nan" not in text
     assert "inf " not in text
+
+
+def test_better_than_the_floor_and_worse_than_each_silo_alone_is_no_success(tmp_path):
+    alone = [{"name": "local", "what": "each silo alone", "metrics": {"mse": 0.7}}]
+    record = a_run(tmp_path / "run", a_floor(0.8), references=alone)
+    found = verdict(record)
+    assert found.standing == "alone"
+    assert found.brief == "better than bias, worse than each silo alone"
+    assert "Each silo alone, without sending anything, does better: test MSE 0.700 against 0.755." in found.words
+    assert card(record).floor_kind == "simulated"  # the style of a warning
+    assert headline(record).endswith("test MSE 0.755, better than bias, worse than each silo alone")
+    assert "worse than each silo alone" in terminal(record)
+    assert verdict(a_run(tmp_path / "worse", a_floor(0.8), references=OTHERS)).standing == "beats"

@@ -134,7 +134,7 @@ def test_what_cannot_be_signed_says_how_many_may_drop_out():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ((2, 0, 0), UsageError, "fewer than 3"),
+        ((2, 0, 0), UsageError, "three parties or more"),
         ((3, 0.34, 1), PrivacyRefused, "leaves 1 to hide among"),
         ((10, 0.3, 100), PrivacyRefused, "leaves 0"),
         ((10, 1.0, 1), UsageError, "tolerate = 1"),

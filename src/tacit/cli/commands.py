@@ -199,7 +199,7 @@ def plan(
 @_command(app, "explain", "Explain what an (ε, δ) means for one person, in words and odds.")
 def explain(
     epsilon: Annotated[float, typer.Argument(metavar="EPS", help="ε, such as 1.0.")],
-    delta: Annotated[float, typer.Argument(metavar="DELTA", help="δ, such as 1e-6.")],
+    delta: Annotated[float, typer.Argument(metavar="DELTA", help="δ; far below one over the number of users.")] = 1e-6,
     as_json: Json = False,
 ) -> None:
     """Explain what an (ε, δ) means for one person, in words and odds."""

@@ -33,6 +33,9 @@ def compare(runs: list[Path] | None, out: Path, as_json: bool, quiet: bool, swee
         return
     if runs is None or len(runs) < 2:
         raise UsageError("compare takes two or more run files or run folders; name another one.")
+    for path in runs:
+        if not path.exists():
+            raise UsageError(f'There is no run folder or run file "{path}"; make one with: tacit run FILE --out {path}')
     files = {path: RunFile.read(path) for path in runs if not path.is_dir()}
     folders = [Path(execute(files[path], None, quiet)["run"]) if path in files else path for path in runs]
     records = [RunRecord.read(folder) for folder in folders]

@@ -180,7 +180,10 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         table.add_row(name, f"{value:.4f}", "" if low is None else f"{low:.4f} … {high:.4f}")
     record = _record(summary)
     found = None if record is None else verdict(record)
-    brief = f" · [bold]{escape(found.brief)}[/bold]" if found is not None and found.brief else ""
+    brief = ""
+    if found is not None and found.brief:
+        style = "bold yellow" if found.standing != "beats" else "bold"
+        brief = f" · [{style}]{escape(found.brief)}[/{style}]"
     stamp = _stamp(summary, "" if record is None else record.about.hidden)
     console.print(f"[bold]{summary['method']}[/bold] · {summary['setting']} · {stamp}{brief}")
     console.print(table)

@@ -9,7 +9,9 @@ from typing import get_args
 import typer
 
 from tacit.config import RunFile
+from tacit.data.load import check_source
 from tacit.data.public_facts import PUBLISHED
+from tacit.data.ratings import Feedback
 from tacit.errors import DataError, TacitError, UsageError, did_you_mean
 from tacit.methods import find, known
 from tacit.partition import Setting
@@ -59,7 +61,7 @@ epsilon = 1.0             # an observer's odds that a person's ratings were used
 
 [data]
 {source} # a file (CSV, TSV, Parquet), a folder, a name under TACIT_DATA, a database, or "demo"
-feedback = "explicit"     # explicit · implicit · count
+{feedback} # explicit · implicit · count
 # query = "select …"      # for a database
 # columns = {{user = "uid", item = "isbn", rating = "stars"}}
 # duplicates = "error"    # error · last · mean
@@ -115,7 +117,9 @@ def new(file: Path, source: str, items: Path | None, setting: str) -> None:
     lines["name"] = _line("name", lines["name"])
     lines["aggregation"] = _line("name", lines["aggregation"])
     open_facts, public = _public(source, items, lines["name"])
-    text = TEMPLATE.format(file=file, source=_line("source", source), public=public, methods=_choices(setting), **lines)
+    feedback = PUBLISHED[source].feedback if source in PUBLISHED else Feedback.EXPLICIT
+    lines |= {"source": _line("source", source), "feedback": _line("feedback", feedback)}
+    text = TEMPLATE.format(file=file, public=public, methods=_choices(setting), **lines)
     try:
         with file.open("x", encoding="utf-8") as new_file:
             new_file.write(text)
@@ -130,6 +134,10 @@ def new(file: Path, source: str, items: Path | None, setting: str) -> None:
         f"Wrote {file}: {written.method['name']}, private, ε = {written.privacy.epsilon:g} for every user. "
         f"Next: {first}tacit plan {file}"
     )
+    try:
+        check_source(source)
+    except DataError as error:
+        typer.echo(f"tacit: warning: {error}", err=True)
 
 
 def _line(key: str, value: str) -> str:

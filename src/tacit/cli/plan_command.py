@@ -150,6 +150,7 @@ def _notes(file: RunFile, made: Plan) -> list[str]:
             f"Every {who} adds its own noise, so a sum or mean over {count(context.parties)} of them carries "
             f"√{context.parties} times the noise of one; the signal-to-noise ratio includes that."
         )
+    notes += made.forecast.notes
     notes.append("Signal is forecast from public facts for a typical cell; a rarely rated item has less.")
     return notes
 
@@ -234,7 +235,16 @@ def _print(table: Mapping[str, Any], console: Console) -> None:
 
 
 def _steps(steps: list[dict[str, Any]]) -> Table:
-    names = ("step", "sensitivity", "σ", "releases × answers", "sampling", "ε of one answer", "cells", "signal/noise")
+    names = (
+        "step",
+        "sensitivity",
+        "σ",
+        "releases\n× answers",
+        "sampling",
+        "ε of one\nanswer",
+        "cells",
+        "signal/\nnoise",
+    )
     table = _columns(names)
     for step in steps:
         often = f"{count(step['releases'])} × {count(step['answers'])}"
@@ -246,15 +256,19 @@ def _steps(steps: list[dict[str, Any]]) -> Table:
 
 
 def _others(instead: list[dict[str, Any]]) -> Table:
-    table = _columns(("", "ε", "z", *(f"signal/noise, {step}" for step in instead[0]["signal_to_noise"])))
-    for other in instead:
-        ratios = [f"{ratio:.3g}" for ratio in other["signal_to_noise"].values()]
-        table.add_row(other["what"], f"{other['epsilon']:g}", f"{other['multiplier']:g}", *ratios)
+    """One column for each ε: steps are in rows, since a method may have many."""
+    table = _columns(("", *(other["what"] for other in instead)))
+    table.add_row("ε", *(f"{other['epsilon']:g}" for other in instead))
+    table.add_row("z", *(f"{other['multiplier']:g}" for other in instead))
+    steps = dict.fromkeys(step for other in instead for step in other["signal_to_noise"])
+    for step in steps:  # a method may leave out a step at one ε and not at another
+        ratios = (other["signal_to_noise"].get(step) for other in instead)
+        table.add_row(f"signal/noise, {step}", *("–" if ratio is None else f"{ratio:.3g}" for ratio in ratios))
     return table
 
 
 def _columns(names: tuple[str, ...]) -> Table:
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, name in enumerate(names):
         table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
     return table

@@ -226,7 +226,7 @@ def named_column(table: pa.Table | None, name: str, where: str) -> pa.ChunkedArr
         listed = ", ".join(f'"{column[:60]}"' for column in there[:12]) + (", …" if len(there) > 12 else "")
         raise UsageError(
             f'{where} has no column "{name[:200]}", which [public] features names; it has {listed}.'
-            f"{did_you_mean(name, there)}"
+            f"{did_you_mean(name, [*there, *(column + TEXT for column in there)] if ':' in name else there)}"
         )
     assert table is not None
     return table.column(column)

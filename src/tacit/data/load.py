@@ -193,6 +193,12 @@ def _sides(source: str) -> tuple[pa.Table | None, pa.Table | None]:
     return named_sets.sides(path)
 
 
+def check_source(source: str) -> None:
+    """DataError where a source is a file, folder or named set that is not there; a database is not asked."""
+    if source != "demo" and "://" not in source and not sql.is_address(source):
+        named_sets.find(source)
+
+
 def _records(source: Any, query: str | None, columns: Mapping[str, str] | None, kind: Feedback) -> Records:
     if is_frame(source):
         _leave_out({"query": query}, "a table in memory is not a database")

@@ -57,7 +57,7 @@ def public_facts(data: DataSection, public: PublicSection, seed: int = 7) -> Pub
     listed = _listed(data, public, seed) if public.catalogue is not None or (known and public.features) else None
     items = len(listed) if public.catalogue is not None and listed else None if known is None else known.items
     if scale is None:
-        raise _undeclared("scale", "scale = [1, 5]")
+        raise _without_scale(data, kind)
     if users is None:
         raise _undeclared("users", "users = 6040")
     if items is None:
@@ -74,6 +74,18 @@ def _scale(known: PublicFacts | None, kind: Feedback) -> Scale | None:
     if known is None or known.feedback is Feedback.IMPLICIT:
         return None
     return Scale(0, known.scale.high) if kind is Feedback.COUNT else known.scale
+
+
+def _without_scale(data: DataSection, kind: Feedback) -> UsageError:
+    """Counts have no ends that a publisher states, and implicit feedback needs none."""
+    counts = kind is Feedback.COUNT or (data.source in PUBLISHED and PUBLISHED[data.source].feedback is not kind)
+    if not counts:
+        return _undeclared("scale", "scale = [1, 5]")
+    return UsageError(
+        f'"{data.source}" holds counts, whose scale nobody has published, and with [privacy] it may not be read off '
+        'the data; set [data] feedback = "implicit", which needs no scale, or feedback = "count" and declare the scale '
+        "in [public], as in scale = [0, 1000]."
+    )
 
 
 def _undeclared(name: str, example: str) -> UsageError:

@@ -58,10 +58,9 @@ class Vocabulary:
         """The row of one id; an unknown one is an error with a suggestion."""
         row = int(self.rows([id])[0])
         if row < 0:
-            known = (str(i) for i in self.ids[:5000])
-            raise DataError(
-                f"There is no {self.kind} {id!r} among the {len(self):,} known.{did_you_mean(str(id), known)}"
-            )
+            named = self.ids.dtype == object  # a number that looks like another one says nothing
+            hint = did_you_mean(str(id), (str(i) for i in self.ids[:5000])) if named else ""
+            raise DataError(f"There is no {self.kind} {id!r} among the {len(self):,} known.{hint}")
         return row
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.config import AggregationSection, PrivacySection, checked
 from tacit.data.ratings import Ratings
-from tacit.errors import UsageError, check_integer, check_type
+from tacit.errors import UsageError, check_integer, check_type, with_article
 from tacit.guarantee import Guarantee, NoGuarantee
 from tacit.methods import find
 from tacit.model import Model, Predictor
@@ -95,7 +95,7 @@ class Estimator:
 
         if not isinstance(parties, Parties):
             raise UsageError(
-                f"fit takes parties, and got a {type(parties).__name__}; "
+                f"fit takes parties, and got {with_article(type(parties).__name__)}; "
                 "make them with tacit.partition(ratings, into=10)."
             )
         method = find(self.method)
@@ -146,10 +146,16 @@ class Estimator:
         )
 
     def predict(self, user: Any, items: Sequence[Any]) -> np.ndarray:
-        """The ratings that one known user would give some items, by id; made where the user's party is. float32."""
+        """The ratings that one user would give some items, by id; made where the user's party is. float32.
+
+        `user` is the id of a known user, or the history of a new one: {item: rating, …}.
+        """
         parties = self._fitted()
         if not self.predictor_.rates:
-            raise UsageError(f"A {type(self).__name__} predicts no ratings, it only ranks; ask it to recommend.")
+            name = with_article(type(self).__name__)
+            raise UsageError(f"{name[:1].upper()}{name[1:]} predicts no ratings, it only ranks; ask it to recommend.")
+        if isinstance(user, Mapping):
+            return self.model_.predict(user, items)
         row = parties.user_ids.row(user)
         columns = item_rows(parties.item_ids, items)
         return self.predictor_.predict(np.full(len(columns), row), columns)

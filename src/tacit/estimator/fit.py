@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.errors import UsageError
+from tacit.errors import UsageError, with_article
 from tacit.estimator.base import DP, Estimator
 from tacit.estimator.generate import estimator
 from tacit.partition import Parties
@@ -23,6 +23,9 @@ def fit(
 ) -> Estimator:
     """The method `auto`, fitted to parties that `tacit.partition` made: private with `epsilon`, NON-PRIVATE without.
 
+    Load the ratings with `features=`, as in `tacit.load("demo", features=["genres", "year"])`: without them a private
+    model has little to tell users apart by, and `recommend` gives close to the same list to everyone.
+
     Parameters
     ----------
     epsilon, delta, unit : the guarantee, as in `DP`
@@ -37,7 +40,7 @@ def fit(
     """
     if not isinstance(parties, Parties):
         raise UsageError(
-            f"tacit.fit takes parties, and got a {type(parties).__name__}; make them with tacit.partition."
+            f"tacit.fit takes parties, and got {with_article(type(parties).__name__)}; make them with tacit.partition."
         )
     private = epsilon is not None
     if aggregation is None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tacit.config import EvaluateSection
 from tacit.data.ratings import Feedback, Ratings
 from tacit.data.vocabulary import Vocabulary
-from tacit.errors import DataError, UsageError, check_integer, check_type
+from tacit.errors import DataError, UsageError, check_integer, check_type, with_article
 from tacit.evaluate.metrics import PerUser, check_test, metric_named, rating_errors
 from tacit.evaluate.paired import bootstrap_interval
 from tacit.evaluate.positions import Positions, find_positions
@@ -121,7 +121,9 @@ def evaluate(
     check_type(test, Ratings, "evaluate", "held-out ratings as its second argument, as tacit.split returns them")
     if not hasattr(predictor, "rates") and not isinstance(predictor, FittedEstimator):
         got = type(predictor).__name__
-        raise UsageError(f"evaluate takes a fitted estimator or a predictor, and got a {got}; fit it first.")
+        raise UsageError(
+            f"evaluate takes a fitted estimator or a predictor, and got {with_article(got)}; fit it first."
+        )
     if isinstance(predictor, FittedEstimator):
         seen = predictor.seen_ if seen is None else seen
         predictor = predictor.predictor_

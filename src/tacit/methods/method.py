@@ -70,11 +70,13 @@ class Forecast:
     rounds : how many there are; by default as many as the most releases of a step
     public : the steps without data that are asked, once each; by default all of them
     sizes : what further names in the shapes of messages stand for
+    notes : sentences on what the method does not do at this size and guarantee, and what to do about it
     """
 
     rounds: int | None = None
     public: Sequence[str] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 def as_specified(parameters: Any, context: Context) -> Forecast:
@@ -134,9 +136,25 @@ class Method:
             )
         sides = self.sides_for(feedback)
         if setting not in sides:
-            able, of = ", ".join(sides), " of implicit feedback" * (sides is self.implicit)
-            raise UsageError(f"{self.name} runs in the {able} setting{of}, and [partition] makes a {setting} one.")
+            raise self.wrong_setting(setting, feedback)
         return sides[setting]
+
+    def wrong_setting(self, setting: Setting, feedback: Feedback | None = None) -> UsageError:
+        """The refusal of a setting that it does not know, with what to do."""
+        sides = self.sides_for(feedback)
+        of = " of implicit feedback" * (sides is self.implicit)
+        if setting is Setting.VERTICAL:
+            others = "" if of else ', or choose "bias" or "sgdmf", or "als" without [privacy]'
+            return UsageError(
+                f"{self.name}{of} needs parties that hold different users, and [partition] divides the items; divide "
+                f'users ([partition] by = "user"){others}.'
+            )
+        ways = {Setting.HORIZONTAL: "user", Setting.VERTICAL: "item", Setting.DEVICE: "device"}
+        able = " or ".join(f'"{ways[one]}"' for one in sides)
+        return UsageError(
+            f"{self.name} does not run in the {setting} setting{of}; set [partition] by = {able}, or choose "
+            "another method."
+        )
 
     def sides_for(self, feedback: Feedback | None) -> Mapping[Setting, Sides]:
         """By setting, the two sides for that kind of feedback."""

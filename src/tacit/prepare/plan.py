@@ -32,7 +32,7 @@ from tacit.methods import Method, Parameters
 from tacit.methods.context import Context, Target
 from tacit.methods.method import Forecast
 from tacit.partition import Setting
-from tacit.secure.quantize import WRAP, Rounding, bits_for
+from tacit.secure.quantize import LOUDEST, WRAP, Rounding, bits_for
 
 #: What a guarantee rests on where releases of several parties compose: the coordinator reports how many there are.
 ROSTER_REPORTED = "if the coordinator reports the roster truthfully"
@@ -40,8 +40,8 @@ ROSTER_REPORTED = "if the coordinator reports the roster truthfully"
 #: The warning where single ratings are accounted for as whole records.
 AS_REPLACED = (
     "What a user adds is computed from all of their ratings, so one rating can change all of it: per rating this is "
-    'the replace case of the unit user, and costs more than unit = "user"; protect users, or use a method that bounds '
-    "single ratings."
+    'the replace case of the unit user. It costs more than unit = "user" and protects less; protect users, or use a '
+    "method that bounds single ratings."
 )
 
 
@@ -210,7 +210,7 @@ def make_plan(
     context = replace(context, noises=1 if Kind.SUM in how.hides else context.parties)
     target = context.target
     if target is not None and not method.guaranteed:
-        raise _no_guarantee(method, context.setting)
+        raise _no_guarantee(method, context.setting, how)
     parameters = parameters.resolved(context)
     specs, sides = method.stated(parameters, context), method.sides_in(context.setting, context.facts.feedback)
     steps, sizes, forecast = sides.party.steps, _sizes(parameters, context), sides.forecast(parameters, context)
@@ -225,7 +225,7 @@ def make_plan(
         terms = Terms(NoGuarantee(_hidden(bare, how, disclosed)), bare, retries=how.retries)
         return Plan(parameters, context, how, terms, forecast=forecast)
     if not specs:
-        raise _no_guarantee(method, context.setting)
+        raise _no_guarantee(method, context.setting, how)
     unit, relation = _counted(method, specs, target.unit)
     drafts = [draft.bounded(unit) for draft in drafts]
     retries = how.retries if any(draft.retried for draft in drafts) else 0
@@ -248,7 +248,8 @@ def make_plan(
     terms = at(x, bits=True)
     reached = float(epsilon_of(terms.events, target.delta, relation))
     promise = _promise(reached, claimed, terms, context, how, seeded)
-    warnings = (AS_REPLACED,) if relation is Relation.REPLACE and target.unit is Unit.RATING else ()
+    replaced = relation is Relation.REPLACE or any(_as_replaced(spec) for spec in specs)
+    warnings = (AS_REPLACED,) if replaced and target.unit is Unit.RATING else ()
     return Plan(parameters, context, how, replace(terms, guarantee=promise), x, warnings, forecast)
 
 
@@ -326,16 +327,33 @@ class _Draft:
             grid = Grid(self.rounding, self.sensitivity / self.rounding.clip, z, 64)
             largest = self.how.largest_variance(grid.variance) if self.sealed and bits else 2 * grid.variance
             users = self.context.facts.users
+            if bits and largest > LOUDEST:
+                raise self._too_loud()
             code = replace(grid, bits=bits_for(users, self.rounding, largest, cells)) if bits else grid
         event = event_of(spec.query, z, spec.answers * self.parties, code, self.how.crowd)
         return StepTerms(spec, self.kind, z, self.sensitivity, event, code, self.sealed, self.parties, cells)
 
+    def _too_loud(self) -> PrivacyRefused:
+        target = self.context.target
+        asked = "The requested ε" if target is None else f"[privacy] epsilon = {target.epsilon:g}"
+        return PrivacyRefused(
+            f'{asked} is too small for {self.context.facts.users:,} users: the noise on "{self.spec.step}" would be '
+            "larger than can be drawn exactly, and nothing could be learned from the sum. Ask for a larger epsilon, "
+            "let more users take part, or, where a method has rounds, take fewer of them."
+        )
 
-def _no_guarantee(method: Method, setting: Setting) -> PrivacyRefused:
+
+def _no_guarantee(method: Method, setting: Setting, how: Aggregation) -> PrivacyRefused:
     private = "sgdmf" if setting is Setting.VERTICAL else "auto"
+    wanted, changes = "that section", "--set privacy=none"
+    if how.hides:  # many methods without a guarantee have no sums that it could hide
+        wanted, changes = (
+            f'that section and [aggregation] name = "{how.name}"',
+            f"{changes} --set aggregation.name=plain",
+        )
     return PrivacyRefused(
         f'The method "{method.name}" carries no guarantee in this version, so [privacy] cannot be kept; '
-        f"leave that section out to run it NON-PRIVATE (--set privacy=none), or choose a private method, such as "
+        f"leave out {wanted} to run it NON-PRIVATE ({changes}), or choose a private method, such as "
         f'"{private}".'
     )
 
@@ -352,6 +370,12 @@ def _sizes(parameters: Parameters, context: Context) -> dict[str, int]:
         "any": 1,
         **parameters.dimensions,
     }
+
+
+def _as_replaced(spec: Spec) -> bool:
+    """Whether one rating may move more than emptying its user's whole record does."""
+    of_rating, of_user = (spec.query.sensitivity(unit, Relation.ZERO_OUT) for unit in (Unit.RATING, Unit.USER))
+    return of_rating > of_user * (1 + 1e-9)
 
 
 def _counted(method: Method, specs: Sequence[Spec], unit: Unit) -> tuple[Unit, Relation]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tacit import aggregation as aggregations
 from tacit.config import RunFile
-from tacit.data.public_facts import PublicFacts, public_facts
+from tacit.data.public_facts import PUBLISHED, PublicFacts, public_facts
 from tacit.data.ratings import Feedback
 from tacit.errors import DataError, PrivacyRefused, UsageError
 from tacit.federation import Facts
@@ -121,11 +121,23 @@ def plan(
     """What a private run will ask, add and cost, from public facts alone: those given, or those of the run file."""
     if file.privacy is None:
         raise UsageError("The run file has no [privacy] section, so there is nothing to plan; the run is NON-PRIVATE.")
-    facts, setting = facts or public_facts(file.data, file.public, file.seed), setting or setting_of(file)
+    facts, setting = facts or _declared(file), setting or setting_of(file)
     if setting not in method.sides:
-        raise UsageError(f"{method.name} runs in the {', '.join(method.sides)} setting, and [partition] is {setting}.")
+        raise method.wrong_setting(setting)
     parties = parties or (facts.users if setting is Setting.DEVICE else file.partition.into or 10)
     return plan_run(method, parameters, setting, parties, facts, file.privacy, file.aggregation, seeded(file))
+
+
+def _declared(file: RunFile) -> PublicFacts:
+    """The public facts; where some are missing because the data is not there, that is said first."""
+    from tacit.data.load import check_source
+
+    try:
+        return public_facts(file.data, file.public, file.seed)
+    except UsageError:
+        if file.engine.name == "inprocess" and file.data.source not in PUBLISHED:  # else the data is at the sites
+            check_source(file.data.source)
+        raise
 
 
 def prepared(

@@ -20,8 +20,8 @@ from tacit.report.words import INTERVAL, decimals, epsilon, metric, sentence, sh
 class Verdict:
     """Whether a run beats its floor.
 
-    `standing` is "beats", "level" (no clear difference), "fails", "tuned" (only after local fine-tuning), or
-    "unknown".
+    `standing` is "beats", "alone" (so does each party alone, and by more), "level" (no clear difference), "fails",
+    "tuned" (only after local fine-tuning), or "unknown".
     """
 
     standing: str
@@ -32,6 +32,15 @@ class Verdict:
     def brief(self) -> str:
         """The verdict in a headline; empty where nothing is known."""
         return "" if self.standing == "unknown" else f"{self.title[:1].lower()}{self.title[1:]}"
+
+
+def who(record: RunRecord) -> tuple[int, str]:
+    """How many took part, and what they are called: silo, group or device."""
+    parties = record.about.partition.parties
+    by = record.run_file.partition.by
+    if record.summary.setting == "device" or by == "device":
+        return sum(party.devices or 1 for party in parties), "device"
+    return len(parties), "group" if by == "group" else "silo"
 
 
 def verdict(record: RunRecord) -> Verdict | None:
@@ -122,7 +131,22 @@ def _compared(record: RunRecord, floor: AboutFloor, name: str) -> Verdict:
         title = f"Beats {floor.name} by {meaning(name).short}, not by {meaning(ranked).short}"
         mine, theirs = float(record.summary.metrics[ranked] or 0), float(floor.metrics[ranked] or 0)
         words += f" It ranks worse than {floor.name}: {meaning(ranked).short} {_both(mine, theirs)}."
+    alone = _alone(record, name)
+    if standing == "beats" and record.guarantee is not None and alone is not None:
+        noun = who(record)[1]
+        title = f"Better than {floor.name}, worse than each {noun} alone"
+        words += f" Each {noun} alone, without sending anything, does better: {short_name} {_both(alone, value)}."
+        return Verdict("alone", title, words)
     return Verdict(standing, title, words)
+
+
+def _alone(record: RunRecord, name: str) -> float | None:
+    """What every party reaches alone, where that is better than the run."""
+    lower, mine = meaning(name).lower_is_better, record.summary.metrics[name]
+    its = next((one.metrics.get(name) for one in record.about.references if one.name == "local"), None)
+    if its is None or mine is None or not math.isfinite(its) or its == mine or lower is None:
+        return None
+    return its if (its < mine) == lower else None
 
 
 def _ranked_worse(record: RunRecord, floor: AboutFloor, name: str) -> str | None:

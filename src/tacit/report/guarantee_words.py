@@ -180,7 +180,9 @@ def secagg_sentences(sealing: Mapping[str, Any], devices: bool) -> list[str]:
     wraps = "they carry no noise, are clipped locally to a public bound, and never wrap around"
     if noised:
         wraps = "noise makes one wrap around with probability 2⁻⁴⁰ at most, which would cost accuracy but no privacy"
-    sentences += [f"Contributions to “{step}” are integers of {n} bits; {wraps}." for step, n in bits.items()]
+    for n in dict.fromkeys(bits.values()):
+        steps = listing(f"“{step}”" for step, its in bits.items() if its == n)
+        sentences.append(f"Contributions to {steps} are integers of {n} bits; {wraps}.")
     if noised and not bits:
         sentences.append(
             f"No step is a sum whose noise could be shared, so each {who} adds all of the noise itself. Masks hide "
@@ -195,7 +197,7 @@ def _protocol(sealing: Mapping[str, Any], who: str, many: str) -> list[str]:
     stay = f"All {count(everyone)}" if fewest == everyone else f"At least {count(fewest)}"
     sentences = [f"{stay} {many} must stay, or the round is void; c = {count(colluding)} may collude."]
     if sealing["bits"] and sealing["noised"]:
-        steps = " and ".join(f"“{step}”" for step in sealing["bits"])
+        steps = listing(f"“{step}”" for step in sealing["bits"])
         levels = len(sealing["levels"]) - 1
         surplus = f" If more stay, the surplus is removed, in {plural(levels, 'level')}." if levels else ""
         sentences.append(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.report.floor_verdict import verdict
+from tacit.report.floor_verdict import verdict, who
 from tacit.report.folder import RunRecord
 from tacit.report.metric_names import leading, meaning
 from tacit.report.words import (
@@ -27,15 +27,6 @@ from tacit.report.words import (
     size,
     spelled,
 )
-
-
-def who(record: RunRecord) -> tuple[int, str]:
-    """How many took part, and what they are called: silo, group or device."""
-    parties = record.about.partition.parties
-    by = record.run_file.partition.by
-    if record.summary.setting == "device" or by == "device":
-        return sum(party.devices or 1 for party in parties), "device"
-    return len(parties), "group" if by == "group" else "silo"
 
 
 def lead_metric(record: RunRecord) -> str | None:

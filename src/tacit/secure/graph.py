@@ -86,8 +86,9 @@ def choose(parties: int, tolerate: float, colluding: int, signed: bool = False) 
     18 4
     """
     if parties < 3:
+        has = {0: "none", 1: "one"}.get(parties, "two")
         raise UsageError(
-            f"A secure sum of {parties} parties is not possible: with fewer than 3, each learns the other's."
+            f'Secure sums need three parties or more; this run has {has}. Use [aggregation] name = "plain".'
         )
     if not 0 <= tolerate < 1 or colluding < 0:
         raise UsageError(

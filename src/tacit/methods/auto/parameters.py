@@ -35,6 +35,9 @@ Share = Annotated[float | None, Field(ge=0, le=1)]
 class AutoParameters(Parameters):
     """Parameters of `auto`; nothing has to be set.
 
+    Without public features (`tacit.load(…, features=["genres"])`) a private model has little to tell users apart by, so
+    that `recommend` gives close to the same list to everyone.
+
     Parameters
     ----------
     objective : "ranking", which also pays for how items occur together and for a vote whether that ranks better;
@@ -109,8 +112,8 @@ class AutoParameters(Parameters):
     def _implicit(self, context: Context) -> AutoParameters:
         """Counts, and what the ranking asks beside them."""
         meant = [name for name in ("directions", "corrections", *OF_RECORDS) if getattr(self, name)]
-        if meant or self.objective == "liked":
-            wrong = meant[0] if meant else 'objective = "liked"'
+        if meant or self.objective != "ranking":
+            wrong = meant[0] if meant else f'objective = "{self.objective}"'
             raise UsageError(f"[method] {wrong} is about ratings, and feedback is implicit; leave it out.")
         none = {**dict.fromkeys(OF_RECORDS, 0.0), "directions": 0, "corrections": 0, "objective": "ranking"}
         means = 1.0 if self.means_share is None else self.means_share
