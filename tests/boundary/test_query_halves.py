@@ -230,6 +230,7 @@ def data_of(name, kept):
         "objectives": (ratings, users, items),
         "rows": (ratings, pairs),
         "scaled records": (ratings, more, users, x, {"joint": users}),
+        "item gradients": (ratings, users, items),
         "pair shares": (ratings, np.array([0, 1, 3])),
         "pair counts": (ratings, np.array([0, 1, 3])),
     }.get(name, (ratings,))
@@ -248,7 +249,7 @@ def told(name, kept, present=None):
     return answer, each[each.any(axis=1)]
 
 
-@pytest.mark.parametrize("name", [name for name in FITTING if name != "projected"])  # which has reports, and no sum
+@pytest.mark.parametrize("name", [name for name in FITTING if name not in REPORTED])  # those have reports, and no sum
 @pytest.mark.parametrize("present", [PRESENT, PRESENT & False], ids=["some", "nobody"])
 def test_who_is_absent_adds_as_much_as_an_empty_record(name, present):
     everyone = np.ones(4, dtype=bool)

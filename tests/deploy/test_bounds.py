@@ -228,6 +228,8 @@ def test_a_piece_that_meets_a_cell_twice_adds_nothing(kernel):
     """Its numbers would add up there, to more than its length."""
     starts, cells = np.array([0, 2, 4]), np.array([1, 1, 0, 2])
     total = np.zeros(3, dtype=np.int64)
-    too_long = kernel(starts, cells, np.array([0.7, 0.7, 0.5, 0.5]), np.zeros(4), 0.1, 1e9, 1e9, total)
+    too_long = kernel(
+        starts, cells, np.array([0.7, 0.7, 0.5, 0.5]), np.zeros(4), 0.1, 1e9, 1e9, np.zeros((2, 2)), total
+    )
     assert too_long.tolist() == [True, False]
     assert total.tolist() == [5, 0, 5]

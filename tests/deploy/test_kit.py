@@ -192,7 +192,8 @@ def test_certificates_allow_what_they_are_for_and_no_more(keyring, kit):
     assert value(ca, x509.BasicConstraints).path_length == 0
     assert [value(c, x509.KeyUsage).key_cert_sign for c in (ca, site, server)] == [True, False, False]
     assert list(value(site, x509.ExtendedKeyUsage)) == [ExtendedKeyUsageOID.CLIENT_AUTH]
-    assert list(value(server, x509.ExtendedKeyUsage)) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert list(value(server, x509.ExtendedKeyUsage)) == both  # it is a client of the proxy
     assert value(site, x509.SubjectAlternativeName).get_values_for_type(x509.DNSName) == ["party-1"]
     assert value(server, x509.SubjectAlternativeName).get_values_for_type(x509.DNSName) == ["localhost"]
     assert value(site, x509.AuthorityKeyIdentifier).key_identifier == value(ca, x509.SubjectKeyIdentifier).digest

@@ -235,7 +235,7 @@ def expired(keyring, folder, days=-1):
         certificate = made._signed(
             "coordinator",
             x509.DNSName("localhost"),
-            ExtendedKeyUsageOID.SERVER_AUTH,
+            (ExtendedKeyUsageOID.SERVER_AUTH,),
             key,
             made.read_certificate(ca.read_text()),
             made.read_key(ca_key.read_text()),

@@ -194,7 +194,10 @@ def test_the_doctests_of_a_module_hold(name, folder):
 
 def test_doctests_are_found():
     assert len(MODULES) > 80
-    assert {test.name for test in doctests("tacit.errors")} == {"tacit.errors.did_you_mean"}
+    assert {test.name for test in doctests("tacit.errors")} == {
+        "tacit.errors.did_you_mean",
+        "tacit.errors.with_article",
+    }
 
 
 def fenced(language, *lines):

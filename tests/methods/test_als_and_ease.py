@@ -134,7 +134,7 @@ def test_some_of_the_items_keep_what_is_known_of_all():
 
 
 def test_vertical_silos_are_refused_with_the_reason():
-    with pytest.raises(UsageError, match="horizontal, device"):
+    with pytest.raises(UsageError, match="hold different users"):
         fit("auto", by="item")
 
 

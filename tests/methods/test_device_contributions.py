@@ -212,6 +212,6 @@ CORNERED = [[(j, 1.0 if j == i else 5.0) for j in range(ITEMS)] for i in range(U
 def test_a_contribution_that_is_longer_than_the_grid_is_noticed(monkeypatch):
     """Planted: whole numbers that were not held to their length."""
     real = Rounding.summed
-    monkeypatch.setattr(Rounding, "summed", lambda self, pieces, coins: 3 * real(self, pieces, coins))
+    monkeypatch.setattr(Rounding, "summed", lambda self, *given: 3 * real(self, *given))
     with pytest.raises(AssertionError):
         check_whole_numbers(planned("record"), CORNERED, changed(CORNERED, 0, "emptied", 1), 0, 1, one_axis)
