@@ -63,7 +63,10 @@ class Device:
         """The n best items that this person has not rated, as (id, score), from the latest run's model."""
         if not (self.folder / "home" / "predictor.tct").exists():
             raise PeerFailed(f'There is no model in "{self.folder}" yet; take part in a run first.')
-        return site_files.recommend(self.folder / "home", self.data.ratings.user_ids.ids[0], n)
+        mine = self.data.ratings
+        rated = set(mine.item_ids.ids.tolist())  # those held out for a test are not new to this person either
+        best = site_files.recommend(self.folder / "home", mine.user_ids.ids[0], n + len(rated))
+        return [(item, score) for item, score in best if item not in rated][:n]
 
     def _check(self) -> None:
         """Check kit and ratings before anybody learns that this device is there."""
