@@ -176,7 +176,8 @@ class ProxyService:
         try:
             return await handler(request)
         except TacitError as error:
-            self._log.warning("refused", error=type(error).__name__)
+            if not isinstance(error, NoAnswer | UnknownNotice):  # these are usual, and a line would date a letter
+                self._log.warning("refused", error=type(error).__name__)
             status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 400)
             return web.json_response({"error": type(error).__name__, "why": str(error)}, status=status)
         except (web.HTTPException, TimeoutError, ValueError, UnicodeError) as error:
