@@ -21,7 +21,7 @@ from tacit.deploy.align import _list
 from tacit.deploy.kit import Kit
 from tacit.deploy.offer import Offer, SiteSizes, facts_among, facts_content, facts_of, read_facts
 from tacit.deploy.policy import Policy
-from tacit.deploy.site_run import SiteRun, read_identities
+from tacit.deploy.site_run import SiteRun, read_named
 from tacit.deploy.site_service import _table, check_welcome
 from tacit.engine.call_log import CallLog
 from tacit.engine.coordinator_channel import CoordinatorChannel, Flare
@@ -204,7 +204,7 @@ def test_alignment(draw, tmp_path):
 def test_words_of_the_coordinator(draw):
     good = json.dumps({"party-1": "0" * 64})
     for said in [*ODD, *(damaged(draw, good.encode()).decode(errors="ignore") for _ in range(200))]:
-        one_sentence(lambda said=said: read_identities(said), "coordinator")
+        one_sentence(lambda said=said: read_named(said, "keys"), "coordinator")
         assert isinstance(one_sentence(lambda said=said: _table(said, {})), dict)
         one_sentence(lambda said=said: check_welcome(str(said).encode(errors="ignore")), "coordinator")
 

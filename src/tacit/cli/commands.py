@@ -377,6 +377,9 @@ def keys_invite(
     at: Annotated[
         str | None, typer.Option("--at", metavar="HOST:PORT", help="Where devices reach the proxy that is invited.")
     ] = None,
+    devices: Annotated[
+        bool, typer.Option("--devices", help="The kits are for devices that take part through the proxy.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the kits; default: here.")] = None,
     days: Days = 365,
     as_json: Json = False,

@@ -47,6 +47,7 @@ def invite(
     as_json: bool,
     role: str | None = None,
     at: str | None = None,
+    devices: bool = False,
 ) -> None:
     """Write a kit for every site named; one that was invited before gets a new certificate, and its old one ends."""
     keyring, place = Keyring.open(folder), Path() if out is None else out
@@ -54,6 +55,8 @@ def invite(
     address = None if at is None else _address(at)
     if (role == "proxy") != (at is not None):
         raise UsageError("A proxy is invited with the address at which it is reached: --role proxy --at HOST:PORT.")
+    if devices and (unfit := [name for name in names if not name.startswith("party-")]):
+        raise UsageError(f"--devices is for parties, and {unfit[0]} is not one; invite it by itself.")
     if not names:
         raise UsageError("No site was invited; name at least one, such as party-1.")
     if twice := [name for k, name in enumerate(names) if name in names[:k]]:
@@ -71,7 +74,7 @@ def invite(
             )
     had = set(keyring.invited)
     for name, file in files.items():
-        keyring.invite(name, days=days, at=address if name == role else None).write(file)
+        keyring.invite(name, days=days, at=address if name == role else None, device=devices).write(file)
     made = [one for one in keyring.invitations if one.name in files]
     if as_json:
         kits = [{**_invitation(one), "kit": str(files[one.name]), "replaced": one.name in had} for one in made]
@@ -84,8 +87,12 @@ def invite(
     if keyring.insecure:
         typer.echo(INSECURE)
     typer.echo("Each kit is a secret of its site: send it over a secure channel, and keep no copy.")
-    join = "At the proxy: tacit proxy proxy.kit" if role == "proxy" else f"At the site: tacit join {made[0].name}.kit"
-    typer.echo(join if role == "proxy" else f"{join} --data …")
+    join = f"At the site: tacit join {made[0].name}.kit --data …"
+    if role == "proxy":
+        join = "At the proxy: tacit proxy proxy.kit"
+    elif devices:
+        join = f"On the device: python device.py {made[0].name}.kit --data …"
+    typer.echo(join)
 
 
 def revoke(folder: Path, name: str, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from tacit.deploy.keyring import OWN, Keyring
 from tacit.deploy.logs import ServiceLog, one_line
 from tacit.deploy.offer import Offer, SiteSizes, facts_content
 from tacit.deploy.proxy_client import CoordinatorLine, Line
+from tacit.deploy.relay_client import CoordinatorRelay
 from tacit.deploy.service_status import PeerState, State, Status
 from tacit.engine.cells import COORDINATOR, LARGEST, Bounds, Cell
 from tacit.engine.coordinator_channel import TAKEN, Content, CoordinatorChannel, Flare
@@ -66,6 +67,7 @@ class Coordinator:
     run : the run's name
     listen : the address to listen at; the keyring's host where it is None
     report : gets a sentence about what is waited for, and about who joins or leaves
+    relayed : whether devices may take part through the federation's proxy, besides sites that connect here
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Coordinator:
         status: Status,
         listen: str | None = None,
         report: Callable[[str], None] = lambda _sentence: None,
+        relayed: bool = False,
     ) -> None:
         self.keyring, self.run, self._address = keyring, run, f"{listen or keyring.host}:{keyring.port}"
         self._report: Callable[[str], None] = lambda sentence: report(one_line(sentence, LONGEST))  # some are a peer's
@@ -83,7 +86,11 @@ class Coordinator:
         credentials = None if keyring.insecure else keyring.credentials()
         place, bounds = (listen or keyring.host, keyring.port), Bounds(self._most, self._admit)
         self._cell = Cell(COORDINATOR, *place, credentials, self.receive, bounds)
-        self.channel = CoordinatorChannel(self._cell, keyring.identity, run)
+        self._relay: CoordinatorRelay | None = None
+        if relayed:
+            receive = partial(self.receive, relayed=True)
+            self._relay = CoordinatorRelay(self._line, self._fingerprints, receive, self._most)
+        self.channel = CoordinatorChannel(self._cell, keyring.identity, run, self._relay)
         self.admission = Admission(keyring, log, status, self._report)
         self.refused: dict[str, str] = {}  # by party that refused the run, its sentence
         self._offered: dict[str, tuple[str, Future[Any]]] = {}  # by name, the start that was offered the run
@@ -98,12 +105,14 @@ class Coordinator:
             raise
         except Exception as error:
             raise PeerFailed(f"The coordinator cannot listen at port {self.keyring.port}: {error}.") from None
+        if self._relay is not None:
+            self._relay.open()
         threading.Thread(target=self._watch_presence, name="tacit-presence", daemon=True).start()
 
     def turn_to(self, run: str) -> None:
         """Serve another run with the services that are connected."""
         self.run, before, self._over, self._offered = run, self.channel, False, {}
-        self.channel = CoordinatorChannel(self._cell, self.keyring.identity, run)
+        self.channel = CoordinatorChannel(self._cell, self.keyring.identity, run, self._relay)
         self.channel.adopt(before)
 
     def close(self) -> None:
@@ -113,6 +122,8 @@ class Coordinator:
         self._closed.set()
         self.channel.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._relay is not None:
+            self._relay.close()
         self._cell.stop()
 
     def gather(self, names: tuple[str, ...], seconds: float, offer: Offer | None = None) -> None:
@@ -239,8 +250,12 @@ class Coordinator:
         content: dict[str, Value] = {**facts_content(prepared.facts), "identities": json.dumps(identities)}
         if prepared.proxied:
             content["proxy"] = self._proxy_content()
-        before = {name: {"head": head} for name, head in (heads or {}).items()}
-        id = hashlib.sha256(f"begin|{offer.hash}|{json.dumps([identities, before])}".encode()).hexdigest()
+        known, devices = heads or {}, [name for name in offer.everybody if self.channel.relayed(name)]
+        if theirs := {name: known[name] for name in devices if name in known}:  # one message for all devices
+            content["heads"] = json.dumps(theirs)
+        before = {name: {"head": head} for name, head in known.items() if name not in devices}
+        everything = json.dumps([identities, before, content.get("heads", "")])
+        id = hashlib.sha256(f"begin|{offer.hash}|{everything}".encode()).hexdigest()
         contents = {name: partial(_fixed, {**content, **before.get(name, {})}) for name in offer.everybody}
         bound = hashlib.sha256(prepared.bound.encode()).hexdigest()
         for name, reply in self._send_all("begin", id, contents, CHECKING).items():
@@ -293,8 +308,10 @@ class Coordinator:
         return json.dumps({"host": host, "port": port, "key": public.public_bytes_raw().hex()})
 
     def _proxy_line(self) -> CoordinatorLine:
-        line = Line(*proxy_of(self.keyring), self.keyring.credentials())
-        return CoordinatorLine(line, self.keyring.report_key(self.run), self._fingerprints)
+        return CoordinatorLine(self._line(), self.keyring.report_key(self.run), self._fingerprints)
+
+    def _line(self) -> Line:
+        return Line(*proxy_of(self.keyring), self.keyring.credentials())
 
     def _fingerprints(self) -> dict[str, str]:
         """By name, the certificates that are valid now."""
@@ -322,8 +339,8 @@ class Coordinator:
         present = [name for name, here in self.channel.present().items() if here and name in names]
         self._send_all("end", f"end|{self.run}|{why}", _same(present, {"why": why}), 5.0)
 
-    def receive(self, sender: str, topic: str, body: bytes) -> bytes:
-        """Handle one message from a service; what is sent back."""
+    def receive(self, sender: str, topic: str, body: bytes, relayed: bool = False) -> bytes:
+        """Handle one message from a service, or a letter that the proxy relayed; what is sent back."""
         if topic == "hello":
             try:
                 reply, start = self.admission.hello(sender, body)
@@ -333,7 +350,7 @@ class Coordinator:
             if start is None:
                 self.channel.disconnected(sender)
             else:
-                self.channel.connected(sender, start)
+                self.channel.connected(sender, start, relayed)
             return reply
         if topic == "look":
             return self.admission.look(sender, body, self.run)

@@ -108,7 +108,8 @@ def _serve(
     quiet_engine(log)
     with ExitStack() as stack:
         status = stack.enter_context(Status(folder.path, "coordinator", keyring.federation))
-        coordinator = Coordinator(keyring, folder.run_id, log, status, options.listen, report)
+        relayed = aggregations.find(file.aggregation.name).through_proxy
+        coordinator = Coordinator(keyring, folder.run_id, log, status, options.listen, report, relayed)
         stack.enter_context(closing(coordinator))
         calls = stack.enter_context(closing(CallLog(folder.path / "transcript" / "log.sqlite")))
         if options.health is not None:

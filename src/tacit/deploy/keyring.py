@@ -100,15 +100,20 @@ class Keyring:
         _check_whole(folder)
         return cls(folder, record.federation, record.host, record.port, record.insecure)
 
-    def invite(self, name: str, *, days: int = 365, at: tuple[str, int] | None = None) -> Kit:
+    def invite(self, name: str, *, days: int = 365, at: tuple[str, int] | None = None, device: bool = False) -> Kit:
         """A new kit for a site; its earlier kits are refused from now on.
 
         The certificate ends with the authority's at the latest. The key is only in the kit. A proxy's has the address
-        `at` which devices and the coordinator reach it.
+        `at` which devices and the coordinator reach it; a `device` that takes part through the proxy is given that too.
         """
         check_name(name)
         if at is not None:
             self._check_proxy(name, *at)
+        if device and (self.proxy is None or self.insecure):
+            raise UsageError(
+                f"A device takes part through the federation's proxy, and none is invited; write its kit with: tacit "
+                f"keys invite {self.folder} --role proxy --at HOST:PORT"
+            )
         x509.check_days(days)
         self._check_time()
         ca, ca_key = (
@@ -126,7 +131,7 @@ class Keyring:
         )
         address = {} if at is None else {"proxy": f"{at[0]}:{at[1]}"}
         change(self.folder, lambda record: record.added(new).model_copy(update=address))
-        host, port = at or (self.host, self.port)
+        host, port = at or (self.proxy if device else None) or (self.host, self.port)
         return Kit(
             name=name,
             federation=self.federation,

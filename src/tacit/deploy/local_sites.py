@@ -46,7 +46,7 @@ class LocalSites:
     ) -> None:
         self.proxy = "proxy" if proxied else None
         self.folder, self.ledgers = folder, ledgers
-        self.names = (*names, "proxy") if proxied else names
+        self.names = ("proxy", *names) if proxied else names  # devices' kits name its address
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         keys = folder / "keys"
         if keys.exists():
@@ -63,7 +63,7 @@ class LocalSites:
             log = ServiceLog(self.folder / "coordinator", "coordinator")
             quiet_engine(log)
             self._status = Status(self.folder / "coordinator", "coordinator", self.keyring.federation).__enter__()
-            self._coordinator = Coordinator(self.keyring, run, log, self._status)
+            self._coordinator = Coordinator(self.keyring, run, log, self._status, relayed=self.proxy is not None)
             self._coordinator.open()
         else:
             self._coordinator.turn_to(run)
@@ -76,14 +76,19 @@ class LocalSites:
         if not kit.exists():
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             at = ("localhost", free_port()) if name == self.proxy else None
-            self.keyring.invite(name, at=at).write(kit)
+            self.keyring.invite(name, at=at, device=self._is_device(name)).write(kit)
         ledgers = self.ledgers or home / "ledger"
-        command = [sys.executable, "-m", "tacit.deploy.process", *map(str, (kit, home, ledgers, os.getpid()))]
+        arguments = *map(str, (kit, home, ledgers, os.getpid())), *(["device"] if self._is_device(name) else [])
+        command = [sys.executable, "-m", "tacit.deploy.process", *arguments]
         self._processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     def start_all(self) -> None:
         for name in self.names:
             self.start(name)
+
+    def _is_device(self, name: str) -> bool:
+        """Whether a site takes part through the proxy."""
+        return self.proxy is not None and name.startswith("party-")
 
     def started(self, name: str) -> bool:
         """Whether a site's process was ever started."""

@@ -14,15 +14,17 @@ from tacit.deploy.certificates import read_certificate, serves
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import ServiceLog, quiet_engine
 from tacit.deploy.policy import Policy
+from tacit.deploy.relay_client import DeviceChannel
 from tacit.deploy.service_status import FINAL, State, Status, ending_message
 from tacit.deploy.site_data import NoRatings, StoredRoleTable, StoredShare
 from tacit.deploy.site_run import Home
 from tacit.deploy.site_service import Site, own_identity
+from tacit.engine.site_channel import SiteChannel
 from tacit.federation.role import ROLE
 
 
-def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
-    """Serve one run after another, as long as the experiment's process exists."""
+def main(kit: Path, folder: Path, ledgers: Path, parent: int, device: bool = False) -> None:
+    """Serve one run after another, as long as the experiment's process exists; a device does so through the proxy."""
     site_kit = Kit.read(kit)
     if serves(read_certificate(site_kit.certificate)):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -36,7 +38,10 @@ def main(kit: Path, folder: Path, ledgers: Path, parent: int) -> None:
         policy = Policy(local=True, shares_metrics=True)
         data, brings = (NoRatings(), StoredRoleTable()) if ROLE.fullmatch(site_kit.name) else (StoredShare(), None)
         home = Home(site_kit, folder, ledgers, own_identity(folder), data, policy, brings)
-        Site(home, log, status, stays=True).serve(wait=float("inf"), alive=lambda: os.getppid() == parent)
+        connect = DeviceChannel if device else SiteChannel
+        Site(home, log, status, stays=True, connect=connect).serve(
+            wait=float("inf"), alive=lambda: os.getppid() == parent
+        )
 
 
 def shuffle(kit: Kit, folder: Path, parent: int) -> None:
@@ -62,4 +67,4 @@ def _leave(status: Status, _number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5:] == ["device"])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from tacit.engine.board import NoAnswer, UnknownNotice
 from tacit.engine.cells import Credentials
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.secure.proxy import check_terms
@@ -27,7 +28,7 @@ ANSWER, AWAY, AGAIN, HANDING = 60.0, 60.0, 0.2, 20.0
 #: Bytes of a batch, and of every other answer.
 MOST_BATCH, MOST_ANSWER = 2**31, 2**16
 _ERRORS: Mapping[str, type[TacitError]] = {
-    kind.__name__: kind for kind in (UnknownBatch, Closed, TooFew, PrivacyRefused, BadMessage)
+    kind.__name__: kind for kind in (UnknownBatch, UnknownNotice, NoAnswer, Closed, TooFew, PrivacyRefused, BadMessage)
 }
 
 

@@ -6,6 +6,7 @@
     POST   /batches/CONTEXT/shuffled     the coordinator closes the batch and gets it
     DELETE /batches/CONTEXT              the coordinator has it
 
+It carries messages and letters too (`tacit.deploy.relay_service`).
 Both ends show certificates of the federation's authority, during the handshake: nothing is read from anyone else. A
 device is known by its certificate's SHA-256, which the coordinator lists, so that a revoked kit is on no list. Reports
 are in memory only. Neither log nor batch has a device's name, its address, or when anything came from it.
@@ -31,6 +32,8 @@ from aiohttp import web
 
 from tacit.deploy.kit import Kit
 from tacit.deploy.logs import ServiceLog
+from tacit.deploy.relay_service import Relay
+from tacit.engine.board import NoAnswer, UnknownNotice
 from tacit.engine.cells import COORDINATOR, check_port_free, raise_descriptor_limit
 from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError
 from tacit.secure.shuffler import MOST_LENGTH, MOST_REPORTS, BatchTerms, Closed, Shuffler, TooFew, UnknownBatch
@@ -45,6 +48,8 @@ MOST_MESSAGE, MOST_LIST = MOST_REPORTS * MOST_LENGTH, 2**27
 #: Refusals and the status that carries each.
 STATUS: dict[type[TacitError], int] = {
     UnknownBatch: 404,
+    UnknownNotice: 404,
+    NoAnswer: 503,
     Closed: 409,
     TooFew: 409,
     PrivacyRefused: 403,
@@ -67,6 +72,7 @@ class ProxyService:
     def __init__(self, kit: Kit, folder: Path, log: ServiceLog, least: int = 1, listen: str | None = None) -> None:
         self._log, self._place = log, (listen or kit.host, kit.port)
         self._shuffler = Shuffler(os.urandom, least)
+        self._relay = Relay()
         self._tls = server_context(kit, folder)
         self._half_open: dict[asyncio.Task[None], None] = {}
         self._until: dict[asyncio.BaseTransport, float] = {}
@@ -74,10 +80,19 @@ class ProxyService:
         one = "/batches/{context}"
         app.add_routes([web.post("/batches", self._open), web.get(one, self._terms), web.delete(one, self._forget)])
         app.add_routes([web.post(f"{one}/reports", self._reports), web.post(f"{one}/shuffled", self._shuffled)])
+        app.add_routes([web.post("/notices", self._as_coordinator), web.post("/notices/{topic}", self._as_coordinator)])
+        app.add_routes([web.post("/letters", self._as_coordinator), web.post("/letters/{topic}", self._letter)])
+        app.add_routes([web.get("/notices", self._notice)])
         quiet = logging.Logger("tacit proxy")
         quiet.addHandler(logging.NullHandler())  # aiohttp's own lines have addresses in them
         self._runner = web.AppRunner(
-            app, access_log=None, logger=quiet, keepalive_timeout=IDLE, lingering_time=0.0, handle_signals=False
+            app,
+            access_log=None,
+            logger=quiet,
+            keepalive_timeout=IDLE,
+            lingering_time=0.0,
+            handle_signals=False,
+            shutdown_timeout=1.0,  # requests that wait for a message do not hold up the end
         )
 
     async def serve(self, ready: Callable[[], None]) -> None:
@@ -161,7 +176,8 @@ class ProxyService:
         try:
             return await handler(request)
         except TacitError as error:
-            self._log.warning("refused", error=type(error).__name__)
+            if not isinstance(error, NoAnswer | UnknownNotice):  # these are usual, and a line would date a letter
+                self._log.warning("refused", error=type(error).__name__)
             status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 400)
             return web.json_response({"error": type(error).__name__, "why": str(error)}, status=status)
         except (web.HTTPException, TimeoutError, ValueError, UnicodeError) as error:
@@ -200,6 +216,19 @@ class ProxyService:
         _require_coordinator(request)
         self._shuffler.forget(request.match_info["context"])
         return web.Response(status=204)
+
+    async def _as_coordinator(self, request: web.Request) -> web.StreamResponse:
+        """A message for the board, its readers, or an answer to a letter."""
+        _require_coordinator(request)
+        if request.path == "/letters":
+            return await self._relay.collect(request)
+        return await (self._relay.post(request) if "topic" in request.match_info else self._relay.address(request))
+
+    async def _notice(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay.read(_device(request), request.query.get("after", "0"))
+
+    async def _letter(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay.write(_name(request), request)
 
 
 def read_terms(table: Any) -> BatchTerms:
@@ -240,7 +269,12 @@ def _device(request: web.Request) -> str:
     return hashlib.sha256(_certificate(request).getpeercert(binary_form=True) or b"").hexdigest()
 
 
-def _require_coordinator(request: web.Request) -> None:
+def _name(request: web.Request) -> str:
+    """The name in a certificate."""
     subject: Any = (_certificate(request).getpeercert() or {}).get("subject", ())
-    if (("commonName", COORDINATOR),) not in subject:
-        raise PrivacyRefused("Only the federation's coordinator opens and collects batches; nothing was done.")
+    return next((str(value) for part in subject for key, value in part if key == "commonName"), "")
+
+
+def _require_coordinator(request: web.Request) -> None:
+    if _name(request) != COORDINATOR:
+        raise PrivacyRefused("Only the federation's coordinator posts, opens and collects; nothing was done.")

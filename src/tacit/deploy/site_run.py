@@ -130,7 +130,8 @@ class SiteRun:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Make this site's party from the agreed facts; the hash of the terms, as this site computes them."""
         home, offer = self._home, self.offer
-        identities, head = read_identities(content.pop("identities", "{}")), content.pop("head", None)
+        identities, head = read_named(content.pop("identities", "{}"), "signing keys"), content.pop("head", None)
+        head = read_named(content.pop("heads", "{}"), "ledger heads").get(home.name, head)  # one message to all devices
         proxy = content.pop("proxy", None)
         facts = read_facts(offer, content)
         if offer.items is None and offer.setting is not Setting.VERTICAL:  # the list of items is known only now
@@ -302,13 +303,13 @@ def proxy_line(said: object, kit: Kit, folder: Path) -> DeviceLine:
     return DeviceLine(Line(host, port, kit.unpack(folder / "tls")), key)
 
 
-def read_identities(text: object) -> dict[str, str]:
-    """All public signing keys, as the coordinator reports them."""
+def read_named(text: object, what: str) -> dict[str, str]:
+    """What the coordinator reports of several parties, by name."""
     try:
         found = json.loads(str(text))
         return {str(name): str(key) for name, key in found.items()}
     except (ValueError, AttributeError, RecursionError):
-        raise BadMessage("The coordinator's list of signing keys cannot be read; it was damaged or forged.") from None
+        raise BadMessage(f"The coordinator's list of {what} cannot be read; it was damaged or forged.") from None
 
 
 def _remove_old_copies(folder: Path) -> None:
@@ -361,8 +362,8 @@ class RoleRun:
     def begin(self, content: dict[str, Any]) -> dict[str, Value]:
         """Make the role from the agreed facts; the hash of the terms, as this service computes them."""
         home, offer = self._home, self.offer
-        identities = read_identities(content.pop("identities", "{}"))
-        for word in ("head", "proxy"):
+        identities = read_named(content.pop("identities", "{}"), "signing keys")
+        for word in ("head", "heads", "proxy"):
             content.pop(word, None)
         facts = read_facts(offer, content)
         prepared = offer.prepared(facts)

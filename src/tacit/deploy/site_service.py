@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -28,6 +28,21 @@ from tacit.errors import BadMessage, PeerFailed, PrivacyRefused, TacitError, Usa
 from tacit.federation.role import ROLE
 
 
+class Channel(Protocol):
+    """A service's way to the coordinator: `SiteChannel`, or a device's through the proxy."""
+
+    start: str
+
+    @property
+    def refused(self) -> str | None: ...
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def send(self, topic: str, content: Mapping[str, Value], timeout: float = ..., run: str = ...) -> bytes | None: ...
+
+
 class Site:
     """One site's service.
 
@@ -36,6 +51,7 @@ class Site:
     home : what the site has in every run
     stays : whether it waits for further runs when one has ended
     report : gets a sentence for people at this site alone; it may depend on ratings, so it is in no log and no status
+    connect : makes the way to the coordinator; a device has one through the proxy
     """
 
     def __init__(
@@ -45,8 +61,10 @@ class Site:
         status: Status,
         stays: bool = False,
         report: Callable[[str], None] = lambda _sentence: None,
+        connect: Callable[..., Channel] = SiteChannel,
     ) -> None:
         self._home, self._log, self._status, self._stays, self._report = home, log, status, stays, report
+        self._connect = connect
         self._over, self._is_role = False, ROLE.fullmatch(home.name) is not None
         self._run, self._part = "", None  # type: str, SiteRun | RoleRun | None
         self._ended = threading.Event()
@@ -68,7 +86,7 @@ class Site:
         credentials = None if kit.insecure else kit.unpack(self._home.folder / "tls")
         handlers = Handlers(self.handle, self._refused, self._replied)
         place = (kit.name, kit.host, kit.port, credentials)
-        channel = SiteChannel(*place, self._home.identity, coordinator, handlers)
+        channel = self._connect(*place, self._home.identity, coordinator, handlers)
         channel.open()
         try:
             self.greet(channel, wait, alive)
@@ -82,7 +100,7 @@ class Site:
             raise self._failure
         return self._outcome
 
-    def greet(self, channel: SiteChannel, wait: float, alive: Callable[[], bool]) -> None:
+    def greet(self, channel: Channel, wait: float, alive: Callable[[], bool]) -> None:
         """Send a hello every few seconds, until the run has ended."""
         kit, heard, connected = self._home.kit, monotonic(), False
         while not self._ended.is_set() and alive():

@@ -4,22 +4,27 @@ A message is pushed and acknowledged; the reply is a message of its own, so that
 computes. Lost messages are sent again, and every message has an id, so that nothing is done twice. A service that
 restarts in the middle of a run first gets the earlier messages again, in their order; so a message also names the start
 of the service that it is for, and another start does not accept it.
+
+Devices behind a proxy get messages that are addressed to all of them: one message, the same bytes for everyone, on a
+board where a device that restarts reads the earlier ones again (`tacit.engine.board`).
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.boundary.release import Kind
 from tacit.boundary.wire import Value, reading
+from tacit.engine.board import EVERYBODY
 from tacit.engine.cells import COORDINATOR, Cell
 from tacit.engine.envelope import Address, TimedRequest, read_answer, read_failure, sign_message
 from tacit.errors import BadMessage, TacitError
@@ -33,8 +38,18 @@ PUSH, GRACE, AGAIN = 120.0, 5.0, 0.2
 #: Seconds without a message after which a service is absent; it sends a hello every two.
 SILENCE = 7.0
 
+#: Replies of one service that came before they were expected: its device read the board first.
+MOST_EARLY = 8
+
 #: A message's content, given the seconds that are left for it.
 Content = Callable[[float], Mapping[str, Value]]
+
+
+class Poster(Protocol):
+    """The way to a proxy's board."""
+
+    def post(self, name: str, topic: str, message: bytes) -> bool:
+        """Put a message on the board, if it is not there, and let one device read it; whether it is there."""
 
 
 @dataclass
@@ -48,6 +63,8 @@ class ServiceState:
     waiting: str = ""  # the id whose reply is expected
     until: float = 0.0  # the deadline of that reply
     reply: dict[str, Any] | None = None
+    relayed: bool = False  # whether it is a device that reads the board
+    early: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id, replies to what is not expected yet
 
 
 class CoordinatorChannel:
@@ -58,10 +75,13 @@ class CoordinatorChannel:
     cell : the coordinator's
     key : the coordinator's signing key
     run : the run's name, in every message
+    poster : the way to devices behind a proxy; None where there are none
     """
 
-    def __init__(self, cell: Cell, key: Ed25519PrivateKey, run: str) -> None:
-        self._cell, self._key, self._run = cell, key, run
+    def __init__(self, cell: Cell, key: Ed25519PrivateKey, run: str, poster: Poster | None = None) -> None:
+        self._cell, self._key, self._run, self._poster = cell, key, run, poster
+        self._session = secrets.token_hex(8)
+        self._posted: dict[str, tuple[str, bytes]] = {}  # by topic, the id and the bytes of what is on the board
         self._news = threading.Condition()
         self._services: dict[str, ServiceState] = defaultdict(ServiceState)
         self._introduction: list[tuple[str, str, Mapping[str, Content]]] = []
@@ -73,18 +93,20 @@ class CoordinatorChannel:
             self._closed = True
             self._news.notify_all()
 
-    def connected(self, name: str, start: str) -> None:
+    def connected(self, name: str, start: str, relayed: bool = False) -> None:
         """A service sent a hello: its first, another one, or the first after a restart."""
         with self._news:
             service = self._services[name]
-            service.start, service.heard, service.late = start, monotonic(), False
+            if service.start != start:
+                service.early.clear()
+            service.start, service.heard, service.late, service.relayed = start, monotonic(), False, relayed
             self._news.notify_all()
 
     def adopt(self, other: CoordinatorChannel) -> None:
         """Know the services that are connected to another channel."""
         for name, service in other._services.items():
             if service.start:
-                self.connected(name, service.start)
+                self.connected(name, service.start, service.relayed)
 
     def disconnected(self, name: str) -> None:
         """A service is not admitted, or no longer; its reply is not expected."""
@@ -94,11 +116,15 @@ class CoordinatorChannel:
                 self._news.notify_all()
 
     def replied(self, name: str, id: str, content: dict[str, Any]) -> None:
-        """A reply arrived; one that is not expected is dropped."""
+        """A reply arrived; one that is not expected is dropped, or a device's stored: it may come before its turn."""
         with self._news:
             service = self._services[name]
             service.heard = monotonic()
-            if id and service.waiting == id and service.reply is None:
+            if service.relayed and service.waiting != id:
+                service.early[id] = content
+                if len(service.early) > MOST_EARLY:
+                    del service.early[next(iter(service.early))]
+            elif id and service.waiting == id and service.reply is None:
                 service.reply = content
                 if "error" not in content:  # a refused message does not count as done
                     service.done[service.start].add(id)
@@ -113,6 +139,11 @@ class CoordinatorChannel:
         """The start of a service that is connected; empty where there is none."""
         with self._news:
             return self._services[name].start if name in self._services else ""
+
+    def relayed(self, name: str) -> bool:
+        """Whether a service is a device behind the proxy."""
+        with self._news:
+            return name in self._services and self._services[name].relayed
 
     def seconds_left(self, name: str) -> float:
         """Seconds until a service's reply is late; 0 where none is expected."""
@@ -180,12 +211,12 @@ class CoordinatorChannel:
         """The reply to one push; None if the push was lost, or the service restarted meanwhile."""
         service = self._services[name]
         with self._news:
-            service.waiting, service.reply = id, None
+            service.waiting, service.reply = id, service.early.pop(id, None)
+            if service.reply is not None and "error" not in service.reply:
+                service.done[start].add(id)
         try:
             left = max(0.1, deadline - monotonic())
-            address = Address(COORDINATOR, name, topic, self._run)
-            message = sign_message(address, {"about": id, "start": start, **content(left)}, self._key)
-            if self._cell.send(name, topic, message, min(PUSH, left)) != TAKEN:
+            if not self._sent(name, start, topic, id, content, left):
                 with self._news:
                     if service.reply is None:
                         self._news.wait(AGAIN)
@@ -197,6 +228,23 @@ class CoordinatorChannel:
         finally:
             with self._news:
                 service.waiting, service.reply = "", None
+
+    def _sent(self, name: str, start: str, topic: str, id: str, content: Content, left: float) -> bool:
+        """Send one message to a service, or put it on the board for a device; whether it is there."""
+        if self._services[name].relayed and self._poster is not None:
+            return self._poster.post(name, topic, self._notice(topic, id, content, left))
+        address = Address(COORDINATOR, name, topic, self._run)
+        message = sign_message(address, {"about": id, "start": start, **content(left)}, self._key)
+        return self._cell.send(name, topic, message, min(PUSH, left)) == TAKEN
+
+    def _notice(self, topic: str, id: str, content: Content, left: float) -> bytes:
+        """The message with this id to all devices: the same bytes for each, whoever is asked first."""
+        with self._news:
+            if self._posted.get(topic, ("",))[0] != id:
+                address = Address(COORDINATOR, EVERYBODY, topic, self._run)
+                message = sign_message(address, {"about": id, "start": self._session, **content(left)}, self._key)
+                self._posted[topic] = id, message
+            return self._posted[topic][1]
 
 
 def _failure(reply: Mapping[str, Any], name: str) -> TacitError | None:

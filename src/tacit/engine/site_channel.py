@@ -126,21 +126,11 @@ class SiteChannel:
             seconds = content.get("seconds")  # what is not a number is refused with the rest of the message
             late = topic == "ask" and isinstance(seconds, (int, float)) and monotonic() - arrived > seconds
             if not late and self._done[0] != id:
-                self._done = id, self._handled(topic, run, content)
+                self._done = id, handled(self._handlers, self.name, topic, run, content)
             with self._news:
                 self._current = ""  # the same request from here on may mean that the reply was lost
             if not late and self._push(id, run, self._done[1]):
                 self._handlers.replied()
-
-    def _handled(self, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
-        try:
-            return dict(self._handlers.handle(topic, run, content))
-        except TacitError as error:
-            return failure_content(error, reveal=False)
-        except Exception as error:  # whatever it is, the coordinator must not wait for ever
-            failure = PeerFailed(f"{self.name} failed with an unexpected error: {type(error).__name__}.")
-            self._handlers.refused(failure)
-            return failure_content(failure, reveal=True)
 
     def _push(self, id: str, run: str, content: Mapping[str, Value]) -> bool:
         """Push until it is taken, or a newer message comes; whether it was taken."""
@@ -149,3 +139,15 @@ class SiteChannel:
                 if self._news.wait_for(lambda: self._next is not None or self._stopping, AGAIN):
                     return False
         return True
+
+
+def handled(handlers: Handlers, name: str, topic: str, run: str, content: dict[str, Any]) -> Mapping[str, Value]:
+    """The reply to a message; an error is one too."""
+    try:
+        return dict(handlers.handle(topic, run, content))
+    except TacitError as error:
+        return failure_content(error, reveal=False)
+    except Exception as error:  # whatever it is, the coordinator must not wait for ever
+        failure = PeerFailed(f"{name} failed with an unexpected error: {type(error).__name__}.")
+        handlers.refused(failure)
+        return failure_content(failure, reveal=True)
