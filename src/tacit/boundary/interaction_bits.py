@@ -92,9 +92,12 @@ class TakenBits:
         for start in range(0, len(self.rows), height):
             rows = self.rows[start : start + height]
             bits = np.zeros((len(rows), m), dtype=np.int64)
-            for place, row in enumerate(rows):
-                mine = slice(ratings.indptr[row], ratings.indptr[row + 1])
-                bits[place, ratings.items[mine][ratings.values[mine] > 0]] = 1
+            place = np.full(ratings.n_users, -1)
+            place[rows] = np.arange(len(rows))
+            mine = slice(ratings.indptr[rows[0]], ratings.indptr[rows[-1] + 1])
+            owners = place[ratings.users[mine]]
+            taken = (owners >= 0) & (ratings.values[mine] > 0)
+            bits[owners[taken], ratings.items[mine][taken]] = 1
             yield bits
 
 

@@ -201,6 +201,6 @@ def _unfit(spec: Spec, kind: Kind) -> str:
         return f"a sum has one answer, and not {answers}"
     if kind is Kind.REPORT and answers != spec.query.reports:
         return f"one unit is in {spec.query.reports} reports at once, and {answers} are accounted for"
-    if answers == 0 and (kind is Kind.REPORT or mechanism is Mechanism.PERTURBED):
+    if answers == 0 and mechanism is Mechanism.PERTURBED:
         return "it has no answer, and would release one all the same"
     return ""

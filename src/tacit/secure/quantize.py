@@ -201,7 +201,7 @@ def _checked(given: Summands) -> Repeated:
             raise DataError("The contributions to a sum do not cover their entries; build them again.")
         if len(cells) and not (cells.min() >= 0 and cells.max() < size):
             raise DataError(f"A contribution to a sum lies outside its {size:,} cells; build it again.")
-    if len(given.rest.cells) != len(given.rest.values) or len(given.rest.starts) < 1:
+    if len(given.rest.cells) != len(given.rest.values):
         raise DataError("The contributions to a sum do not cover their entries; build them again.")
     if given.first + given.height * given.rows.shape[1] > given.rest.size:
         raise DataError(f"A contribution to a sum lies outside its {given.rest.size:,} cells; build it again.")
